@@ -1,0 +1,190 @@
+"""An agent: a named set of plugins with settings, from a TOML file or from Python (L1)."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from boyd.errors import ConfigError
+from boyd.models import Budget, Mode, explain
+from boyd.plugin import AgentInfo, Plugin, PluginHost
+from boyd.plugin.discovery import find_plugin, import_object
+
+_M = TypeVar("_M", bound=BaseModel)
+
+#: Plugins that every agent has in front of its own unless it sets `default_plugins` (L21).
+DEFAULT_PLUGINS = ("situation-priority",)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ApprovalSettings(_Settings):
+    """How long approvals wait; times in seconds."""
+
+    auto_expire: bool = True
+    ttl: float = Field(default=3600.0, ge=0)
+    max_history: int = Field(default=500, gt=0)
+    max_age: float = Field(default=30 * 86400.0, gt=0)
+
+
+class HistorySettings(_Settings):
+    """How many iterations are kept (L37), and for how many seconds."""
+
+    max_count: int = Field(default=500, gt=0)
+    max_age: float = Field(default=30 * 86400.0, gt=0)
+
+
+class RunSettings(_Settings):
+    """How many finished runs are kept, and for how many seconds (R6)."""
+
+    max_finished: int = Field(default=500, gt=0)
+    retention: float = Field(default=86400.0, gt=0)
+
+
+class PluginReference(_Settings):
+    """A plugin as an agent file names it."""
+
+    use: str = Field(min_length=1)
+    id: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class AgentSettings(_Settings):
+    """Everything about an agent but its plugins.
+
+    `loop_interval` is in seconds; `run_at_start` lets a continuous agent begin at once instead of
+    after one interval.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    name: str = ""
+    mode: Mode = "manual"
+    loop_interval: float = Field(default=60.0, gt=0)
+    run_at_start: bool = True
+    approvals: ApprovalSettings = ApprovalSettings()
+    history: HistorySettings = HistorySettings()
+    runs: RunSettings = RunSettings()
+    budgets: dict[str, Budget] = Field(default_factory=dict)
+
+
+class AgentFile(AgentSettings):
+    """An agent file: the settings and the ordered plugins."""
+
+    plugins: list[PluginReference] = Field(default_factory=list)
+    plugins_dir: Path | None = None
+    default_plugins: list[str] = list(DEFAULT_PLUGINS)
+
+
+class Agent:
+    """An agent with its plugins registered; building one starts nothing."""
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name everywhere
+        *,
+        plugins: Iterable[Plugin] = (),
+        default_plugins: Iterable[str] = DEFAULT_PLUGINS,
+        **settings: Any,
+    ) -> None:
+        """Check the settings and register the plugins.
+
+        Raises:
+            ConfigError: a setting is unknown or does not fit.
+            PluginError: a plugin is not as specified.
+        """
+        self.settings = _validated(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
+        bundled = [find_plugin(name)() for name in default_plugins]
+        self.host = PluginHost([*bundled, *plugins])
+
+    @property
+    def id(self) -> str:
+        """The agent's id: the scope of every key, queue and metric."""
+        return self.settings.id
+
+    @property
+    def info(self) -> AgentInfo:
+        """What plugins are told about their agent."""
+        settings = self.settings
+        return AgentInfo(settings.id, settings.name or settings.id, settings.mode)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of settings and plugins: equal on workers that run the same agent."""
+        parts = [self.settings.model_dump_json()]
+        for plugin in self.host.plugins.values():
+            parts.append(f"{plugin.id} {plugin.options.model_dump_json(fallback=repr)}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def budget(self, action_id: str) -> Budget | None:
+        """The budget of an action: the agent's, or else the action's own (L34)."""
+        own = self.host.actions.get(action_id)
+        return self.settings.budgets.get(action_id) or (own.budget if own else None)
+
+
+def load_agent(reference: str) -> Agent:
+    """The agent that *reference* stands for: a TOML file or `module:agent`.
+
+    Raises:
+        ConfigError: it cannot be read or does not fit.
+        PluginError: one of its plugins cannot be used.
+    """
+    if reference.endswith(".toml"):
+        return agent_from_file(Path(reference))
+    found = import_object(reference) if ":" in reference else None
+    if isinstance(found, Agent):
+        return found
+    raise ConfigError(f"{reference!r} is neither a .toml file nor module:agent of a boyd.Agent")
+
+
+def agent_from_file(path: Path) -> Agent:
+    """Read an agent file.
+
+    Raises:
+        ConfigError: it cannot be read or does not fit.
+        PluginError: one of its plugins cannot be used.
+    """
+    file = _validated(AgentFile, _read(path), str(path))
+    folder = (path.parent / file.plugins_dir).resolve() if file.plugins_dir else None
+    if folder and not folder.is_dir():
+        raise ConfigError(f"{path}: plugins_dir: no such folder: {folder}")
+    return Agent(
+        plugins=[_build(reference, folder) for reference in file.plugins],
+        default_plugins=file.default_plugins,
+        **{name: getattr(file, name) for name in AgentSettings.model_fields},
+    )
+
+
+def _build(reference: PluginReference, folder: Path | None) -> Plugin:
+    plugin = find_plugin(reference.use, folder)(**reference.options)
+    if reference.id:
+        plugin.id = reference.id
+    return plugin
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _validated(model: type[_M], values: dict[str, Any], where: str) -> _M:
+    for key in values:
+        if key not in model.model_fields:
+            near = difflib.get_close_matches(key, model.model_fields, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {explain(error)}") from None

@@ -1,0 +1,65 @@
+"""Everything Boyd raises on purpose.
+
+    BoydError
+    ├── ConfigError         settings or an agent file cannot be used
+    ├── PluginError         a plugin is wrong; carries its id
+    ├── StoreError
+    │   ├── StoreUnavailable   Redis did not answer
+    │   └── PayloadTooLarge    a value is larger than Redis should hold
+    ├── UnknownAgent        no such agent in this deployment
+    └── AgentPaused         the agent does not take triggers now
+
+    Veto        raised by a hook to stop an action: an intent, not an error
+    Overrun     a time limit passed; a BaseException, so that plugin code cannot swallow it
+
+The docstring of an error is its default message.
+"""
+
+from __future__ import annotations
+
+
+class BoydError(Exception):
+    """Something in Boyd went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class ConfigError(BoydError):
+    """The configuration cannot be used."""
+
+
+class PluginError(BoydError):
+    """A plugin cannot be used."""
+
+    def __init__(self, plugin: str, message: str) -> None:
+        super().__init__(f"plugin {plugin!r}: {message}")
+        self.plugin = plugin
+
+
+class StoreError(BoydError):
+    """Redis refused an operation."""
+
+
+class StoreUnavailable(StoreError):
+    """Redis did not answer; check that it runs and that BOYD_REDIS_URL names it."""
+
+
+class PayloadTooLarge(StoreError):
+    """A value is larger than Boyd keeps in Redis."""
+
+
+class UnknownAgent(BoydError):
+    """No agent of that id has been started against this Redis."""
+
+
+class AgentPaused(BoydError):
+    """The agent is paused; resume it first."""
+
+
+class Veto(Exception):
+    """Raised by an `on_decide` or `on_before_act` hook to stop the action (L24)."""
+
+
+class Overrun(BaseException):
+    """The time limit of a component has passed."""

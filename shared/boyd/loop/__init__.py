@@ -1,0 +1,1 @@
+"""The phases as plain functions: no Celery, no Redis, no Flask."""

@@ -1,0 +1,307 @@
+"""Act: the one path that executes an action, wherever it comes from (L28-L34)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from boyd.errors import Overrun, Veto
+from boyd.loop import bounded
+from boyd.loop.context import PhaseContext, describe
+from boyd.models import (
+    ActionResult,
+    Budget,
+    Decision,
+    JsonObject,
+    Proposal,
+    explain,
+)
+from boyd.plugin import Action
+
+_json: TypeAdapter[Any] = TypeAdapter(JsonObject)
+
+APPROVAL_REQUIRED = "Approval required"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to execute once.
+
+    Attributes:
+        token: proves the right when finishing; None when it was not given.
+        result: how the execution ended before, if it did.
+        refused: why there is no right: frozen, unknown outcome, running elsewhere.
+        over_budget: whether the budget for this target is used up.
+        unknown: whether an earlier attempt was started and its outcome lost.
+    """
+
+    token: str | None = None
+    result: ActionResult | None = None
+    refused: str | None = None
+    over_budget: bool = False
+    unknown: bool = False
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What the ledger must know of an execution before it starts."""
+
+    id: str
+    action: str
+    params: JsonObject
+    target: str
+    idempotent: bool
+    timeout: float
+    budget: Budget | None
+
+
+class Ledger(Protocol):
+    """Every execution, claimed before it starts: at most once (L32)."""
+
+    def find(self, execution_id: str) -> ActionResult | None:
+        """How that execution ended, if it did."""
+
+    def claim(self, execution: Execution) -> Claim:
+        """Take the right to execute, in one atomic step."""
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the outcome; False when the claim was lost meanwhile."""
+
+    def take_back(self, execution_id: str) -> ActionResult | None:
+        """Mark a success as rolled back; its result, or None when it cannot be (L33)."""
+
+
+class Approvals(Protocol):
+    """Where a gated action waits for a person."""
+
+    def propose(self, proposal: Proposal) -> str:
+        """Queue *proposal*, or find the same one that is pending; its id."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """An action to take.
+
+    `execution_id` is the same however often the request is repeated. `approved` requests have
+    passed the gate. `retry` tells that an earlier attempt may have left a trace in the ledger.
+    """
+
+    execution_id: str
+    decision: Decision
+    situation_summary: str | None = None
+    run_ids: tuple[str, ...] = ()
+    approved: bool = False
+    retry: bool = False
+
+
+def act(
+    ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approvals
+) -> ActionResult:
+    """Execute an action, or queue it for approval; never raises for what the action does."""
+    action = ctx.host.actions.get(request.decision.action)
+    if action is None:
+        return failed(request.decision.action, f"Unknown action {request.decision.action!r}")
+    if request.retry and (earlier := ledger.find(request.execution_id)):
+        return earlier
+    reason = None if request.approved else gate(action, request.decision)
+    if reason:
+        return _queue(ctx, action, request, request.decision.params, approvals, reason)
+    return _Execution(ctx, action, request, ledger, approvals).run()
+
+
+def gate(action: Action, decision: Decision) -> str | None:
+    """Why *decision* needs a person's approval, or None (L29)."""
+    autonomy = action.autonomy
+    if decision.requires_approval:
+        return "the decision requires approval"
+    if autonomy.mode != "auto":
+        return f"the action is {autonomy.mode}"
+    if autonomy.min_confidence is not None and decision.confidence < autonomy.min_confidence:
+        return f"confidence {decision.confidence:g} is below {autonomy.min_confidence:g}"
+    return None
+
+
+def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> ActionResult:
+    """What an execution would do, without doing it (L33)."""
+    action = ctx.host.actions.get(action_id)
+    if action is None:
+        return failed(action_id, f"Unknown action {action_id!r}")
+    if not action.has("dry_run"):
+        return failed(action_id, "The action has no dry run")
+    return _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
+
+
+def rollback(
+    ctx: PhaseContext, action_id: str, params: Mapping[str, Any], execution_id: str, ledger: Ledger
+) -> ActionResult:
+    """Undo a successful execution, once (L33)."""
+    action = ctx.host.actions.get(action_id)
+    if action is None:
+        return failed(action_id, f"Unknown action {action_id!r}")
+    if not action.has("rollback"):
+        return failed(action_id, "The action has no rollback")
+    taken = ledger.take_back(execution_id)
+    if taken is None:
+        return failed(action_id, "Only a successful execution can be rolled back, and only once")
+    return _timed(
+        action, lambda: _called(ctx, action, "rollback", validate(action, params), result=taken)
+    )
+
+
+def validate(action: Action, params: Mapping[str, Any]) -> Any:
+    """The parameters as the action's model makes them; as they are when it has none.
+
+    Raises:
+        ValueError: they do not fit; the message names each field.
+    """
+    if action.params is None:
+        return dict(params)
+    try:
+        return action.params.model_validate(dict(params))
+    except ValidationError as error:
+        raise ValueError(f"Invalid params: {explain(error)}") from None
+
+
+def failed(action_id: str, error: str, duration: float = 0.0, unknown: bool = False) -> ActionResult:
+    """A result that says why the action did not succeed."""
+    return ActionResult(
+        action=action_id, success=False, error=error, duration=duration, unknown=unknown or None
+    )
+
+
+class _Execution:
+    def __init__(
+        self,
+        ctx: PhaseContext,
+        action: Action,
+        request: Request,
+        ledger: Ledger,
+        approvals: Approvals,
+    ) -> None:
+        self.ctx = ctx
+        self.action = action
+        self.request = request
+        self.ledger = ledger
+        self.approvals = approvals
+
+    def run(self) -> ActionResult:
+        refusal = self._before()
+        if refusal:
+            return failed(self.action.id, refusal)
+        try:
+            params = validate(self.action, self.request.decision.params)
+        except ValueError as error:
+            return failed(self.action.id, str(error))
+        plain = _plain(params)
+        claim = self.ledger.claim(self._entry(plain))
+        if claim.over_budget:
+            reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
+            return _queue(self.ctx, self.action, self.request, plain, self.approvals, reason)
+        if claim.token is None:
+            error = claim.refused or "Not executed"
+            return claim.result or failed(self.action.id, error, unknown=claim.unknown)
+        return self._execute(params, claim.token)
+
+    def _before(self) -> str | None:
+        """Run the hooks; why they stop the action, if they do."""
+        params = self.request.decision.params
+        blocked = len(self.ctx.blocks)
+        for hook, answer in self.ctx.hooks("on_before_act", action=self.action, params=params):
+            if isinstance(answer, Veto):
+                return f"Vetoed by {hook.plugin_id}: {answer}"
+        return self.ctx.blocks[blocked].reason if len(self.ctx.blocks) > blocked else None
+
+    def _entry(self, plain: JsonObject) -> Execution:
+        action = self.action
+        return Execution(
+            id=self.request.execution_id,
+            action=action.id,
+            params=plain,
+            target=action.target_of(plain),
+            idempotent=action.idempotent,
+            timeout=action.timeout,
+            # A person who approved has seen the budget; it limits what runs without one.
+            budget=None if self.request.approved else self.ctx.agent.budget(action.id),
+        )
+
+    def _execute(self, params: Any, token: str) -> ActionResult:
+        action = self.action
+        result = _timed(action, lambda: _called(self.ctx, action, "execute", params))
+        if not self.ledger.finish(self.request.execution_id, token, result):
+            note = "the worker lost its claim while executing; another may have reported it unknown"
+            self.ctx.report(action.id, note)
+        for _ in self.ctx.hooks("on_after_act", result=result):
+            pass
+        return result
+
+
+def _queue(
+    ctx: PhaseContext,
+    action: Action,
+    request: Request,
+    params: JsonObject,
+    approvals: Approvals,
+    reason: str,
+) -> ActionResult:
+    decision = request.decision
+    approval_id = approvals.propose(
+        Proposal(
+            decision=decision,
+            action_id=action.id,
+            action_name=action.name,
+            params=params,
+            risk=action.risk,
+            confidence=decision.confidence,
+            autonomy=action.autonomy,
+            loop_iteration=ctx.iteration or 0,
+            situation_summary=request.situation_summary,
+            run_ids=list(request.run_ids),
+            reason=reason,
+        )
+    )
+    return ActionResult(
+        action=action.id,
+        success=False,
+        error=APPROVAL_REQUIRED,
+        duration=0.0,
+        metrics={"approvalId": approval_id},
+    )
+
+
+def _called(ctx: PhaseContext, action: Action, function: str, params: Any, **more: Any) -> Any:
+    return action.call(function, params=params, ctx=ctx.context(action.plugin_id), **more)
+
+
+def _timed(action: Action, function: Any) -> ActionResult:
+    """Run *function* within the action's time limit; whatever it does becomes a result."""
+    began = time.perf_counter()
+    try:
+        found = bounded.call(function, action.timeout)
+        return _result(action, found, (time.perf_counter() - began) * 1000)
+    except Overrun as error:
+        took = (time.perf_counter() - began) * 1000
+        return failed(action.id, f"{error}; it may have taken effect", took, unknown=True)
+    except Exception as error:  # noqa: BLE001 - a failing action is a failed result, never a crash
+        return failed(action.id, describe(error), (time.perf_counter() - began) * 1000)
+
+
+def _result(action: Action, found: Any, duration: float) -> ActionResult:
+    if isinstance(found, ActionResult):
+        return found.patched({"action": action.id, "duration": duration})
+    try:
+        return ActionResult(action=action.id, success=True, output=found, duration=duration)
+    except ValidationError as error:
+        reason = f"it ran, but its output is not JSON: {explain(error)}"
+        return failed(action.id, reason, duration)
+
+
+def _plain(params: Any) -> JsonObject:
+    if isinstance(params, BaseModel):
+        plain: JsonObject = params.model_dump(mode="json", by_alias=True)
+        return plain
+    checked: JsonObject = _json.validate_python(params)
+    return checked

@@ -1,0 +1,95 @@
+"""What the phase functions work on: an agent, its plugins' contexts, and what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from boyd.agent import Agent
+from boyd.errors import Overrun, Veto
+from boyd.loop import bounded
+from boyd.models import Phase, Problem, Refusal
+from boyd.plugin import Context, Hook
+
+#: Seconds one hook may take.
+HOOK_TIMEOUT = 30.0
+
+log = logging.getLogger("boyd.loop")
+
+
+class PhaseContext:
+    """One phase of one iteration, or an action that runs outside of one.
+
+    Attributes:
+        problems: components and hooks that failed and were left out.
+        blocks: guards that failed; the iteration's action must not be executed (L25).
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        phase: Phase,
+        contexts: Callable[[str, int | None], Context],
+        iteration: int | None = None,
+    ) -> None:
+        self.agent = agent
+        self.host = agent.host
+        self.phase: Phase = phase
+        self.iteration = iteration
+        self.problems: list[Problem] = []
+        self.blocks: list[Refusal] = []
+        self._contexts = contexts
+
+    def context(self, plugin_id: str) -> Context:
+        """The `ctx` of the plugin *plugin_id*."""
+        return self._contexts(plugin_id, self.iteration)
+
+    def report(self, id: str, error: object, duration: float = 0.0) -> None:  # noqa: A002
+        """Log and record that the component or hook *id* failed."""
+        text = describe(error)
+        log.warning("%s failed: %s", id, text, extra=self._extra())
+        self.problems.append(
+            Problem(id=id, phase=self.phase, error=text, duration=round(duration, 3))
+        )
+
+    def hooks(self, name: str, **values: Any) -> Iterator[tuple[Hook, Any]]:
+        """Call the hook *name* of each plugin in turn; yields what those that did not fail gave.
+
+        A `Veto` is yielded like a value: its meaning is the phase's business. The generator sends
+        the values as they are at each call, so change *values* in place or call again.
+        """
+        for hook in self.host.hooks(name):
+            yield hook, self.hook(hook, **values)
+
+    def hook(self, hook: Hook, **values: Any) -> Any:
+        """Call one hook; None if it failed, the `Veto` if it raised one."""
+        began = time.perf_counter()
+        ctx = self.context(hook.plugin_id)
+        try:
+            return bounded.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
+        except Veto as veto:
+            return veto
+        except (Exception, Overrun) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
+            self.failed(hook, error, (time.perf_counter() - began) * 1000)
+            return None
+
+    def failed(self, hook: Hook, error: object, duration: float = 0.0) -> None:
+        """Record that a hook failed; a guard that did blocks the action (L25)."""
+        name = f"{hook.plugin_id}.{hook.name}"
+        self.report(name, error, duration)
+        if hook.fail_closed:
+            reason = f"guard {name} failed: {describe(error)}"
+            self.blocks.append(Refusal(by=hook.plugin_id, reason=reason, action=""))
+
+    def _extra(self) -> dict[str, object]:
+        return {"agent": self.agent.id, "iteration": self.iteration, "phase": self.phase}
+
+
+def describe(error: object) -> str:
+    """An error as one line: its message, with its type unless that says nothing."""
+    if isinstance(error, Overrun) or not isinstance(error, BaseException):
+        return str(error)
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,308 @@
+"""Observe: which observers are due, how their work is split, and what they saw (L9-L15)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from boyd.errors import PayloadTooLarge
+from boyd.loop import bounded
+from boyd.loop.context import PhaseContext, describe
+from boyd.models import Model, Observation, ObserverHealth, Problem, explain
+from boyd.plugin import Observer
+
+#: Failures in a row after which an observer backs off (L15).
+BACKOFF_AFTER = 3
+#: The longest back-off, in seconds.
+BACKOFF_LIMIT = 300.0
+#: An observer that may take longer than this travels alone, in seconds.
+SLOW = 30.0
+
+_observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+
+#: Runs an isolated observer in a process of its own: id, shard, ctx iteration, seconds.
+Isolate = Callable[[str, Any, int | None, float], list[Any]]
+
+
+class Fleet(Protocol):
+    """The workers that are alive, as planning needs to know them."""
+
+    def serving(self, queue: str) -> int:
+        """How many live workers consume *queue*."""
+
+    def hosts(self) -> list[str]:
+        """The hosts that live workers run on, sorted."""
+
+    def host_queue(self, host: str) -> str:
+        """The queue that the workers on *host* consume."""
+
+
+class Task(Model):
+    """One observer, or one shard of one; *shard* is JSON text."""
+
+    index: int
+    observer: str
+    shard: str = "null"
+
+
+class Unit(Model):
+    """Tasks that travel together in one message."""
+
+    queue: str
+    tasks: list[Task] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one task came to: observations as JSON text, or an error; duration in milliseconds."""
+
+    task: Task
+    observations: str | None
+    error: str | None
+    duration: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The units to send, and by task index the observer each task belongs to."""
+
+    units: list[Unit]
+    observers: list[str]
+
+
+def due(
+    ctx: PhaseContext,
+    last_runs: Mapping[str, float],
+    health: Mapping[str, ObserverHealth],
+    now: datetime,
+) -> list[Observer]:
+    """The observers that this iteration runs (L10, L15).
+
+    Args:
+        ctx: the phase.
+        last_runs: when each observer last ran, in seconds since the epoch.
+        health: how each observer has been doing.
+        now: the time, from the Redis server.
+    """
+    mode = ctx.agent.settings.mode
+    chosen = []
+    for observer in ctx.host.observers.values():
+        until = health.get(observer.id, ObserverHealth()).backoff_until
+        if mode != "manual" and until and until > now:
+            ctx.report(observer.id, f"backing off until {until:%H:%M:%S} UTC after failures")
+        elif mode != "continuous" or _elapsed(observer, last_runs, now):
+            chosen.append(observer)
+    return chosen
+
+
+def _elapsed(observer: Observer, last_runs: Mapping[str, float], now: datetime) -> bool:
+    last = last_runs.get(observer.id)
+    return last is None or not observer.interval or now.timestamp() - last >= observer.interval
+
+
+def plan(
+    ctx: PhaseContext,
+    observers: Sequence[Observer],
+    fleet: Fleet,
+    default_queue: str,
+    bundle_size: int,
+) -> Plan:
+    """Split the work of *observers* into units (L12)."""
+    queues: list[tuple[Observer, str, Any]] = []
+    shards = _partition(ctx, observers)
+    for observer in observers:
+        if observer.scope == "every_host":
+            where = [(fleet.host_queue(host), None) for host in fleet.hosts()]
+        else:
+            queue = observer.queue or default_queue
+            where = [(queue, shard) for shard in shards[observer.id]]
+        queues += [(observer, queue, shard) for queue, shard in where]
+    served = [item for item in queues if _served(ctx, item[0], item[1], fleet)]
+    tasks = [
+        (observer, queue, Task(index=index, observer=observer.id, shard=_json(shard)))
+        for index, (observer, queue, shard) in enumerate(served)
+    ]
+    return Plan(_units(tasks, fleet, bundle_size), [observer.id for observer, _, _ in served])
+
+
+def _partition(ctx: PhaseContext, observers: Sequence[Observer]) -> dict[str, list[Any]]:
+    split = [o for o in observers if o.has("partition")]
+    calls = [bounded.Call(_partitioner(ctx, observer), observer.timeout) for observer in split]
+    shards: dict[str, list[Any]] = {observer.id: [None] for observer in observers}
+    for observer, outcome in zip(split, bounded.call_all(calls), strict=True):
+        if outcome.error is not None:
+            ctx.report(observer.id, outcome.error, outcome.duration)
+        shards[observer.id] = outcome.value or []
+    return shards
+
+
+def _partitioner(ctx: PhaseContext, observer: Observer) -> Callable[[], list[Any]]:
+    def split() -> list[Any]:
+        shards = observer.call("partition", ctx=ctx.context(observer.plugin_id))
+        if not isinstance(shards, list):
+            raise TypeError(f"partition must return a list, not {type(shards).__name__}")
+        for shard in shards:
+            _json(shard)
+        return shards
+
+    return split
+
+
+def _json(shard: Any) -> str:
+    try:
+        return json.dumps(shard, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a shard must be JSON: {error}") from None
+
+
+def _served(ctx: PhaseContext, observer: Observer, queue: str, fleet: Fleet) -> bool:
+    if fleet.serving(queue):
+        return True
+    ctx.report(observer.id, f"no live worker consumes queue {queue!r}; start one with -Q {queue}")
+    return False
+
+
+def _units(
+    tasks: Sequence[tuple[Observer, str, Task]], fleet: Fleet, bundle_size: int
+) -> list[Unit]:
+    alone = [item for item in tasks if item[0].isolated or item[0].timeout > SLOW]
+    units = [Unit(queue=queue, tasks=[task]) for _, queue, task in alone]
+    by_queue: dict[str, list[Task]] = {}
+    for item in tasks:
+        if item not in alone:
+            by_queue.setdefault(item[1], []).append(item[2])
+    for queue, members in by_queue.items():
+        count = min(len(members), max(math.ceil(len(members) / bundle_size), fleet.serving(queue)))
+        units += [Unit(queue=queue, tasks=members[i::count]) for i in range(count)]
+    return units
+
+
+def observe(
+    ctx: PhaseContext, unit: Unit, isolate: Isolate | None, max_bytes: int, width: int
+) -> list[Seen]:
+    """Run a unit's observers side by side, each under its time limit (L11).
+
+    Args:
+        ctx: the phase.
+        unit: what to run.
+        isolate: runs isolated observers in a process of their own; None: run them here.
+        max_bytes: the most JSON that one task may return.
+        width: how many run at the same time.
+    """
+    calls = [_observing(ctx, task, isolate, max_bytes) for task in unit.tasks]
+    outcomes = bounded.call_all(calls, width)
+    return [
+        Seen(
+            task,
+            outcome.value,
+            describe(outcome.error) if outcome.error is not None else None,
+            outcome.duration,
+        )
+        for task, outcome in zip(unit.tasks, outcomes, strict=True)
+    ]
+
+
+def _observing(
+    ctx: PhaseContext, task: Task, isolate: Isolate | None, max_bytes: int
+) -> bounded.Call:
+    observer = ctx.host.observers.get(task.observer)
+    shard = json.loads(task.shard)
+
+    def run() -> str:
+        if observer is None:
+            raise LookupError(f"this worker's agent has no observer {task.observer!r}")
+        if observer.isolated and isolate:
+            found = isolate(observer.id, shard, ctx.iteration, observer.timeout)
+        else:
+            context = ctx.context(observer.plugin_id)
+            found = observer.call("observe", ctx=context, shard=shard)
+        return _limited(validated(found), max_bytes)
+
+    # An isolated process is killed by its runner; the thread that waits for it gets a grace.
+    grace = 5.0 if observer is not None and observer.isolated and isolate else 0.0
+    return bounded.Call(run, (observer.timeout if observer else 1.0) + grace)
+
+
+def validated(found: Any) -> list[Observation]:
+    """What an observer or a hook returned, as observations.
+
+    Raises:
+        ValueError: it is not a list of observations; the message names the field at fault.
+    """
+    if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+        raise ValueError(f"must return a list of Observation, not {type(found).__name__}")
+    items = list(found)
+    try:
+        return [o if isinstance(o, Observation) else Observation.model_validate(o) for o in items]
+    except ValidationError as error:
+        raise ValueError(f"returned an invalid observation: {explain(error)}") from None
+
+
+def _limited(observations: list[Observation], max_bytes: int) -> str:
+    text = dump(observations)
+    if len(text) > max_bytes:
+        raise PayloadTooLarge(f"returned {len(text)} bytes; the limit is {max_bytes}")
+    return text
+
+
+def dump(observations: list[Observation]) -> str:
+    """Observations as JSON text."""
+    return _observations.dump_json(observations, by_alias=True, exclude_none=True).decode()
+
+
+def load(text: str) -> list[Observation]:
+    """Observations from JSON text."""
+    return _observations.validate_json(text)
+
+
+def assemble(ctx: PhaseContext, seen: Mapping[int, str], extra: Iterable[Observation]) -> list[
+    Observation
+]:
+    """All observations of the iteration: by task index, then *extra*, then those of hooks (L14)."""
+    observations = [item for index in sorted(seen) for item in load(seen[index])]
+    observations += extra
+    for hook, added in ctx.hooks("on_observe", observations=list(observations)):
+        if added is not None:
+            try:
+                observations += validated(added)
+            except ValueError as error:
+                ctx.failed(hook, error)
+    return observations
+
+
+def health_after(
+    before: Mapping[str, ObserverHealth],
+    ran: Iterable[str],
+    failed: Mapping[str, Problem],
+    now: datetime,
+    loop_interval: float,
+) -> dict[str, ObserverHealth]:
+    """The health of the observers that *ran* in this iteration (L15)."""
+    return {
+        observer: (
+            _worse(before.get(observer, ObserverHealth()), failed[observer], now, loop_interval)
+            if observer in failed
+            else ObserverHealth(last_success_at=now)
+        )
+        for observer in ran
+    }
+
+
+def _worse(
+    before: ObserverHealth, problem: Problem, now: datetime, loop_interval: float
+) -> ObserverHealth:
+    failures = before.failures + 1
+    pause = min(BACKOFF_LIMIT, loop_interval * 2 ** min(failures - BACKOFF_AFTER, 16))
+    return ObserverHealth(
+        failures=failures,
+        last_success_at=before.last_success_at,
+        last_error=problem.error,
+        last_error_at=now,
+        backoff_until=now + timedelta(seconds=pause) if failures >= BACKOFF_AFTER else None,
+    )

@@ -1,0 +1,41 @@
+"""What was done."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from boyd.models.base import Confidence, Model
+
+AutonomyMode = Literal["auto", "approval-required", "human-only"]
+
+
+class Autonomy(Model):
+    """When an action may run without a person (L29)."""
+
+    mode: AutonomyMode = "auto"
+    min_confidence: Confidence | None = None
+
+
+class Budget(Model):
+    """At most *limit* executions of an action per target within *window* seconds (L34)."""
+
+    limit: int = Field(gt=0)
+    window: float = Field(gt=0)
+
+
+class ActionResult(Model):
+    """The outcome of one action; `duration` is in milliseconds.
+
+    `unknown` is true when the action was started and its outcome was lost (L32).
+    """
+
+    action: str
+    success: bool
+    duration: float = Field(ge=0)
+    output: JsonValue = None
+    error: str | None = None
+    side_effects: list[str] | None = None
+    metrics: dict[str, float | str] | None = None
+    unknown: bool | None = None

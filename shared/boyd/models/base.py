@@ -1,0 +1,81 @@
+"""What all data shapes share: strict on the way in, camelCase on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic.alias_generators import to_camel
+
+
+Severity = Literal["info", "warning", "error", "critical"]
+Level = Literal["low", "medium", "high", "critical"]
+Confidence = Annotated[float, Field(ge=0, le=1)]
+JsonObject = dict[str, JsonValue]
+Timestamp = Annotated[AwareDatetime, Field(strict=False)]
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "critical")
+LEVELS: tuple[Level, ...] = ("low", "medium", "high", "critical")
+
+
+def utc_now() -> datetime:
+    """The current time, in UTC."""
+    return datetime.now(UTC)
+
+
+def from_ms(ms: float) -> datetime:
+    """A time from milliseconds since the epoch, as Redis scripts give it."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+class Model(BaseModel):
+    """A data shape: frozen, strict, without unknown fields, NaN or values that JSON cannot hold."""
+
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        ser_json_inf_nan="constants",
+    )
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON object of this value: camelCase, absent fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def to_json(self) -> str:
+        """`to_wire` as text."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            pydantic.ValidationError: the text is not such a value.
+        """
+        return cls.model_validate_json(text)
+
+    def patched(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with the named fields laid over it, validated like a new value.
+
+        Raises:
+            pydantic.ValidationError: a field is unknown or its value does not fit.
+        """
+        known = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        named = {known.get(key, key): value for key, value in changes.items()}
+        current = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**current, **named})
+
+
+def explain(error: ValidationError) -> str:
+    """A validation error as one line that names each field and what was wrong with it."""
+    parts = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        where = ".".join(str(step) for step in item["loc"])
+        parts.append(f"{where}: {item['msg']}" if where else item["msg"])
+    return "; ".join(parts)

@@ -1,0 +1,61 @@
+"""What is to be done, and how that was decided."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from boyd.models.base import Confidence, JsonObject, Level, Model
+
+NO_OP = "no-op"
+
+
+class Decision(Model):
+    """An action to take with its parameters, or `no-op`."""
+
+    action: str = Field(min_length=1)
+    params: JsonObject = Field(default_factory=dict)
+    rationale: str
+    confidence: Confidence
+    risk: Level = "low"
+    requires_approval: bool = False
+    alternatives: list[Decision] | None = None
+    estimated_impact: str | None = None
+
+    @property
+    def is_no_op(self) -> bool:
+        """Whether nothing is to be done."""
+        return self.action == NO_OP
+
+
+def no_op(rationale: str) -> Decision:
+    """The decision to do nothing: confidence 0, risk low (L23, L24)."""
+    return Decision(action=NO_OP, rationale=rationale, confidence=0.0)
+
+
+class Change(Model):
+    """A plugin's hook changed these fields of the decision."""
+
+    plugin: str
+    fields: list[str]
+
+
+class Refusal(Model):
+    """A plugin stopped the decision, or it was not valid."""
+
+    by: str
+    reason: str
+    action: str
+
+
+class DecisionTrace(Model):
+    """How the decision came about (L27).
+
+    `vetoed` is set by a veto or a guard that failed, `invalid` by a decision that did not validate.
+    """
+
+    strategies: list[str] = Field(default_factory=list)
+    applicable: list[str] = Field(default_factory=list)
+    chosen: str | None = None
+    changes: list[Change] = Field(default_factory=list)
+    vetoed: Refusal | None = None
+    invalid: Refusal | None = None

@@ -1,0 +1,84 @@
+"""One iteration of an agent, from outside."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from boyd.models.action import ActionResult
+from boyd.models.base import Model, Timestamp
+from boyd.models.decision import Decision, DecisionTrace
+from boyd.models.observation import Observation
+from boyd.models.situation import Situation
+
+Mode = Literal["manual", "continuous", "event-driven"]
+
+#: The steps of an iteration in order, and `idle` between iterations (L6).
+Phase = Literal["idle", "start", "observe", "orient", "decide", "act", "complete"]
+
+
+class Problem(Model):
+    """A component or hook that failed and was left out; `duration` is in milliseconds."""
+
+    id: str
+    phase: Phase
+    error: str
+    duration: float = 0.0
+
+
+class ObserverHealth(Model):
+    """How an observer has been doing (L15)."""
+
+    failures: int = 0
+    last_success_at: Timestamp | None = None
+    last_error: str | None = None
+    last_error_at: Timestamp | None = None
+    backoff_until: Timestamp | None = None
+
+
+class LoopResult(Model):
+    """Everything one iteration produced; durations are in milliseconds."""
+
+    id: str
+    agent_id: str
+    iteration: int
+    trigger: str
+    observations: list[Observation] = Field(default_factory=list)
+    situation: Situation | None = None
+    decision: Decision | None = None
+    trace: DecisionTrace | None = None
+    action_results: list[ActionResult] = Field(default_factory=list)
+    runs: list[str] = Field(default_factory=list)
+    success: bool
+    error: str | None = None
+    duration: float
+    started_at: Timestamp
+    ended_at: Timestamp
+    phases: dict[str, float] = Field(default_factory=dict)
+    observer_errors: list[Problem] = Field(default_factory=list)
+    problems: list[Problem] = Field(default_factory=list)
+    retries: int = 0
+
+
+class LoopStatus(Model):
+    """What an agent is doing now."""
+
+    agent_id: str
+    phase: Phase
+    iteration: int
+    start_time: Timestamp | None = None
+    paused: str | None = None
+    frozen: str | None = None
+    pending_runs: int = 0
+    pending_approvals: int = 0
+    worker: str | None = None
+
+
+class Event(Model):
+    """A line of an agent's event stream."""
+
+    id: str
+    kind: str
+    at: Timestamp
+    data: dict[str, JsonValue]

@@ -1,0 +1,58 @@
+"""What the observations mean."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from boyd.models.base import Confidence, JsonObject, Level, Model
+
+
+class Anomaly(Model):
+    """Something that is not as it should be."""
+
+    type: str
+    description: str
+    severity: Level
+    affected_resources: list[str] | None = None
+
+
+class Correlation(Model):
+    """Observations that belong together, named by their sources."""
+
+    observations: list[str]
+    description: str
+    confidence: Confidence
+
+
+class SituationAssessment(Model):
+    """One orienter's reading of the observations.
+
+    `data` is typed evidence for strategies: they should decide on it, not on the words of findings.
+    """
+
+    source: str
+    findings: list[str]
+    confidence: Confidence
+    contributing_factor: str | None = None
+    impact_assessment: str | None = None
+    data: JsonObject | None = None
+    anomalies: list[Anomaly] | None = None
+    correlations: list[Correlation] | None = None
+
+
+class Situation(Model):
+    """All assessments merged (L17)."""
+
+    summary: str = "No significant observations"
+    assessments: list[SituationAssessment] = Field(default_factory=list)
+    anomalies: list[Anomaly] = Field(default_factory=list)
+    correlations: list[Correlation] = Field(default_factory=list)
+    priority: Level = "low"
+    confidence: Confidence = 0.0
+
+    def evidence(self, source: str) -> JsonObject:
+        """The typed data that the orienter *source* (`plugin:name`) gave, or an empty object."""
+        for assessment in self.assessments:
+            if assessment.source == source and assessment.data is not None:
+                return assessment.data
+        return {}

@@ -1,0 +1,36 @@
+"""What a plugin is: component classes, hook specifications, and the host that calls them."""
+
+from boyd.plugin.base import Plugin
+from boyd.plugin.components import (
+    Action,
+    Component,
+    Observer,
+    Orienter,
+    Strategy,
+    action,
+    observer,
+    orienter,
+    strategy,
+)
+from boyd.plugin.context import AgentInfo, Context, State
+from boyd.plugin.hooks import hook
+from boyd.plugin.host import Hook, PluginHost
+
+__all__ = [
+    "Action",
+    "AgentInfo",
+    "Component",
+    "Context",
+    "Hook",
+    "Observer",
+    "Orienter",
+    "Plugin",
+    "PluginHost",
+    "State",
+    "Strategy",
+    "action",
+    "hook",
+    "observer",
+    "orienter",
+    "strategy",
+]

@@ -1,0 +1,45 @@
+"""The class that plugin authors derive from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from boyd.errors import PluginError
+from boyd.models import explain
+from boyd.plugin.components import Component
+from boyd.plugin.context import Context
+
+
+class Plugin:
+    """A named set of observers, orienters, strategies, actions and hooks.
+
+    A plugin object lives on every worker: nothing may depend on its memory surviving from one
+    iteration to the next. Whoever needs memory uses `ctx.state`.
+    """
+
+    class Options(BaseModel):
+        """The plugin's options; an unknown one is an error."""
+
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = ""
+    #: Components written as classes; those declared by decorators need not be listed.
+    components: Sequence[Component] = ()
+    options: Any
+
+    def __init__(self, **options: Any) -> None:
+        """Check the options.
+
+        Raises:
+            PluginError: an option is unknown or its value does not fit.
+        """
+        try:
+            self.options = type(self).Options(**options)
+        except ValidationError as error:
+            raise PluginError(self.id or type(self).__name__, explain(error)) from None
+
+    def init(self, ctx: Context) -> None:
+        """Prepare for work, once in every process; raising keeps the agent from starting."""

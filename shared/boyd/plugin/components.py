@@ -1,0 +1,287 @@
+"""What a plugin is made of: observers, orienters, strategies and actions.
+
+Each can be written in two ways. As methods of the plugin, under a decorator:
+
+    class Disk(Plugin):
+        id = "disk"
+
+        @observer(interval=60)
+        def usage(self, ctx): ...
+
+or as a class of its own, listed in the plugin's `components`:
+
+    class Usage(Observer):
+        interval = 60
+
+        def observe(self, ctx): ...
+
+    class Disk(Plugin):
+        id = "disk"
+        components = (Usage(),)
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel
+
+from boyd.models import Autonomy, AutonomyMode, Budget, Level
+from boyd.plugin.signature import Taker
+
+Scope = Literal["anywhere", "every_host"]
+
+_C = TypeVar("_C", bound="Component")
+
+
+class Component:
+    """Common to all: a name, an id `plugin:name`, and functions that take what they need."""
+
+    #: The functions of this kind and the arguments offered to each; the first one is required.
+    functions: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    name: str = ""
+    description: str = ""
+    id: str = ""
+    timeout: float = 30.0
+
+    def __init__(self, **settings: Any) -> None:
+        for key, value in settings.items():
+            setattr(self, key, value)
+        self.name = self.name or _snake(type(self).__name__)
+        self._takers: dict[str, Taker] = {}
+
+    def bind(self, plugin_id: str) -> Self:
+        """Give the component its id and check its functions.
+
+        Raises:
+            ValueError: a function is missing or takes arguments that are not offered.
+        """
+        self.id = f"{plugin_id}:{self.name}"
+        for position, (name, offered) in enumerate(self.functions.items()):
+            function = getattr(self, name, None)
+            if function is not None:
+                self._takers[name] = Taker(function, offered)
+            elif position == 0:
+                raise ValueError(f"{self.name}: no function {name}({', '.join(offered)})")
+        return self
+
+    def has(self, function: str) -> bool:
+        """Whether the optional *function* was given."""
+        return function in self._takers
+
+    def call(self, function: str, **values: Any) -> Any:
+        """Call one of the component's functions with those of *values* that it takes."""
+        return self._takers[function](**values)
+
+    @property
+    def plugin_id(self) -> str:
+        """The id of the plugin that the component belongs to."""
+        return self.id.partition(":")[0]
+
+
+class Observer(Component):
+    """Looks at something and returns observations.
+
+    Attributes:
+        interval: seconds between two runs, honoured in continuous mode (L10); None: every time.
+        timeout: seconds one run may take (L11).
+        queue: the queue of workers that can see it (L12); None: any worker.
+        scope: `every_host` runs it once on each live host.
+        isolated: run it in a process of its own, which is killed when its time is up.
+    """
+
+    functions = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
+
+    interval: float | None = None
+    queue: str | None = None
+    scope: Scope = "anywhere"
+    isolated: bool = False
+
+
+class Orienter(Component):
+    """Reads all observations and returns an assessment."""
+
+    functions = {"orient": ("observations", "ctx")}
+
+
+class Strategy(Component):
+    """Chooses what to do in a situation; `applicable_when` says whether it has a say."""
+
+    functions = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
+
+
+class Action(Component):
+    """Does something in the world.
+
+    Attributes:
+        risk: what it may break; gates nothing by itself (L29).
+        autonomy: when it may run without a person.
+        params: the pydantic model its parameters must fit (L30).
+        timeout: seconds one execution may take (L33).
+        idempotent: whether it may run again when its outcome was lost (L32).
+        queue: the queue of the workers that may perform it (L33); None: `boyd.act`.
+        target: the parameter that names what it acts on, for budgets.
+        budget: how often it may run per target (L34).
+    """
+
+    functions = {
+        "execute": ("params", "ctx"),
+        "dry_run": ("params", "ctx"),
+        "rollback": ("params", "result", "ctx"),
+    }
+
+    timeout = 60.0
+    risk: Level = "low"
+    autonomy: Autonomy = Autonomy()
+    params: type[BaseModel] | None = None
+    idempotent: bool = False
+    queue: str | None = None
+    target: str | None = None
+    budget: Budget | None = None
+
+    def bind(self, plugin_id: str) -> Self:
+        """Also find the parameters' model in the annotation of `execute`."""
+        super().bind(plugin_id)
+        self.params = self.params or _params_model(self._takers["execute"].function)
+        return self
+
+    def target_of(self, params: Mapping[str, Any]) -> str:
+        """What an execution with *params* acts on: the value of the target parameter."""
+        return str(params.get(self.target, "")) if self.target else ""
+
+
+class Declared(Generic[_C]):
+    """A component declared by a decorator; on an instance it is the plain method."""
+
+    def __init__(
+        self, kind: type[_C], function: Callable[..., Any], settings: dict[str, Any]
+    ) -> None:
+        self.kind = kind
+        self.given = {next(iter(kind.functions)): function}
+        self.settings = settings
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        return types.MethodType(next(iter(self.given.values())), instance)
+
+    def build(self, plugin: object) -> _C:
+        """The component with its functions bound to *plugin*."""
+        main = next(iter(self.given.values()))
+        settings = {"name": main.__name__, "description": _first_line(main), **self.settings}
+        methods = {name: types.MethodType(f, plugin) for name, f in self.given.items()}
+        return self.kind(**settings, **methods)
+
+    def _also(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        self.given[name] = function
+        return function
+
+
+class DeclaredObserver(Declared[Observer]):
+    """What `@observer` makes of a method."""
+
+    def partition(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use the method to split the work: it returns a list of shards (L12)."""
+        return self._also("partition", function)
+
+
+class DeclaredStrategy(Declared[Strategy]):
+    """What `@strategy` makes of a method."""
+
+    def applicable_when(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use the method to say whether the strategy has a say in a situation (L22)."""
+        return self._also("applicable_when", function)
+
+
+class DeclaredAction(Declared[Action]):
+    """What `@action` makes of a method."""
+
+    def dry_run(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use the method to tell what an execution would do (L33)."""
+        return self._also("dry_run", function)
+
+    def rollback(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Use the method to undo a successful execution (L33)."""
+        return self._also("rollback", function)
+
+
+def observer(
+    *,
+    name: str | None = None,
+    interval: float | None = None,
+    timeout: float = 30.0,
+    queue: str | None = None,
+    scope: Scope = "anywhere",
+    isolated: bool = False,
+) -> Callable[[Callable[..., Any]], DeclaredObserver]:
+    """Declare a method as an observer; see `Observer` for the settings."""
+    settings = _given(
+        name=name, interval=interval, timeout=timeout, queue=queue, scope=scope, isolated=isolated
+    )
+    return lambda function: DeclaredObserver(Observer, function, settings)
+
+
+def orienter(
+    *, name: str | None = None, timeout: float = 30.0
+) -> Callable[[Callable[..., Any]], Declared[Orienter]]:
+    """Declare a method as an orienter."""
+    settings = _given(name=name, timeout=timeout)
+    return lambda function: Declared(Orienter, function, settings)
+
+
+def strategy(
+    *, name: str | None = None, timeout: float = 30.0
+) -> Callable[[Callable[..., Any]], DeclaredStrategy]:
+    """Declare a method as a decision strategy."""
+    settings = _given(name=name, timeout=timeout)
+    return lambda function: DeclaredStrategy(Strategy, function, settings)
+
+
+def action(
+    *,
+    name: str | None = None,
+    risk: Level = "low",
+    autonomy: AutonomyMode = "auto",
+    min_confidence: float | None = None,
+    timeout: float = 60.0,
+    idempotent: bool = False,
+    queue: str | None = None,
+    target: str | None = None,
+    budget: Budget | None = None,
+) -> Callable[[Callable[..., Any]], DeclaredAction]:
+    """Declare a method as an action; see `Action` for the settings."""
+    settings = _given(
+        name=name,
+        risk=risk,
+        autonomy=Autonomy(mode=autonomy, min_confidence=min_confidence),
+        timeout=timeout,
+        idempotent=idempotent,
+        queue=queue,
+        target=target,
+        budget=budget,
+    )
+    return lambda function: DeclaredAction(Action, function, settings)
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _params_model(function: Callable[..., Any]) -> type[BaseModel] | None:
+    annotation = typing.get_type_hints(function).get("params")
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return None
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    return (function.__doc__ or "").strip().partition("\n")[0]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,131 @@
+"""Holds an agent's plugins: checks them when registered, keeps their order, finds their parts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from boyd.errors import PluginError
+from boyd.plugin.base import Plugin
+from boyd.plugin.components import Action, Component, Declared, Observer, Orienter, Strategy
+from boyd.plugin.hooks import SPECIFICATIONS, is_guard
+from boyd.plugin.signature import Taker
+
+_C = TypeVar("_C", bound=Component)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A plugin's implementation of a hook."""
+
+    plugin_id: str
+    name: str
+    taker: Taker
+    fail_closed: bool
+
+    def __call__(self, **values: Any) -> Any:
+        """Call it with those of *values* that it takes."""
+        return self.taker(**values)
+
+
+class PluginHost:
+    """The plugins of one agent, in order."""
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        """Register *plugins*.
+
+        Raises:
+            PluginError: two share an id, or a hook or component is not as specified.
+        """
+        self.plugins: dict[str, Plugin] = {}
+        self._components: dict[str, Component] = {}
+        self._hooks: dict[str, list[Hook]] = {name: [] for name in SPECIFICATIONS}
+        for plugin in plugins:
+            self._register(plugin)
+
+    @property
+    def observers(self) -> Mapping[str, Observer]:
+        """All observers by id, in registration order."""
+        return self._of(Observer)
+
+    @property
+    def orienters(self) -> Mapping[str, Orienter]:
+        """All orienters by id, in registration order."""
+        return self._of(Orienter)
+
+    @property
+    def strategies(self) -> Mapping[str, Strategy]:
+        """All strategies by id, in registration order."""
+        return self._of(Strategy)
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """All actions by id, in registration order."""
+        return self._of(Action)
+
+    def hooks(self, name: str) -> list[Hook]:
+        """The implementations of the hook *name*, in plugin order."""
+        return self._hooks[name]
+
+    def _of(self, kind: type[_C]) -> dict[str, _C]:
+        return {key: part for key, part in self._components.items() if isinstance(part, kind)}
+
+    def _register(self, plugin: Plugin) -> None:
+        if not plugin.id or ":" in plugin.id:
+            raise PluginError(type(plugin).__name__, "its id must be set and hold no colon")
+        if plugin.id in self.plugins:
+            raise PluginError(plugin.id, "two plugins have this id; give one of them another")
+        components = [self._bound(plugin, part) for part in _parts(plugin)]
+        hooks = _hooks(plugin)
+        self._check_unique(plugin, components)
+        self.plugins[plugin.id] = plugin
+        self._components.update({part.id: part for part in components})
+        for hook in hooks:
+            self._hooks[hook.name].append(hook)
+
+    def _bound(self, plugin: Plugin, component: Component) -> Component:
+        try:
+            return component.bind(plugin.id)
+        except (ValueError, NameError) as error:
+            raise PluginError(plugin.id, str(error)) from None
+
+    def _check_unique(self, plugin: Plugin, components: list[Component]) -> None:
+        seen: set[str] = set()
+        for part in components:
+            if part.id in seen:
+                raise PluginError(plugin.id, f"two components are called {part.name!r}")
+            seen.add(part.id)
+
+
+def _parts(plugin: Plugin) -> list[Component]:
+    declared: dict[str, Declared[Any]] = {}
+    for base in reversed(type(plugin).__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, Declared):
+                declared[name] = value
+            else:
+                declared.pop(name, None)
+    return [*map(copy, plugin.components), *(value.build(plugin) for value in declared.values())]
+
+
+def _hooks(plugin: Plugin) -> list[Hook]:
+    found = []
+    for name in dir(type(plugin)):
+        if name.startswith("on_"):
+            found.append(_hook(plugin, name))
+    return found
+
+
+def _hook(plugin: Plugin, name: str) -> Hook:
+    if name not in SPECIFICATIONS:
+        near = difflib.get_close_matches(name, SPECIFICATIONS, 1, 0)[0]
+        raise PluginError(plugin.id, f"there is no hook {name!r}; did you mean {near!r}?")
+    function = getattr(plugin, name)
+    try:
+        taker = Taker(function, SPECIFICATIONS[name])
+    except ValueError as error:
+        raise PluginError(plugin.id, f"hook {name}: {error}") from None
+    return Hook(plugin.id, name, taker, is_guard(function))

@@ -1,0 +1,1 @@
+"""Built-in plugins, each on the public hooks."""
