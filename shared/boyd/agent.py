@@ -88,7 +88,7 @@ class Agent:
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the field's name everywhere
+        id: str,
         *,
         plugins: Iterable[Plugin] = (),
         default_plugins: Iterable[str] = DEFAULT_PLUGINS,
@@ -118,9 +118,9 @@ class Agent:
     @property
     def fingerprint(self) -> str:
         """A digest of settings and plugins: equal on workers that run the same agent."""
-        parts = [self.settings.model_dump_json()]
-        for plugin in self.host.plugins.values():
-            parts.append(f"{plugin.id} {plugin.options.model_dump_json(fallback=repr)}")
+        plugins = self.host.plugins.values()
+        options = [f"{p.id} {p.options.model_dump_json(fallback=repr)}" for p in plugins]
+        parts = [self.settings.model_dump_json(), *options]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def budget(self, action_id: str) -> Budget | None:

@@ -98,9 +98,7 @@ class Request:
     retry: bool = False
 
 
-def act(
-    ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approvals
-) -> ActionResult:
+def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approvals) -> ActionResult:
     """Execute an action, or queue it for approval; never raises for what the action does."""
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
@@ -166,7 +164,9 @@ def validate(action: Action, params: Mapping[str, Any]) -> Any:
         raise ValueError(f"Invalid params: {explain(error)}") from None
 
 
-def failed(action_id: str, error: str, duration: float = 0.0, unknown: bool = False) -> ActionResult:
+def failed(
+    action_id: str, error: str, duration: float = 0.0, unknown: bool = False
+) -> ActionResult:
     """A result that says why the action did not succeed."""
     return ActionResult(
         action=action_id, success=False, error=error, duration=duration, unknown=unknown or None
@@ -202,8 +202,8 @@ class _Execution:
             reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
             return _queue(self.ctx, self.action, self.request, plain, self.approvals, reason)
         if claim.token is None:
-            error = claim.refused or "Not executed"
-            return claim.result or failed(self.action.id, error, unknown=claim.unknown)
+            reason = claim.refused or "Not executed"
+            return claim.result or failed(self.action.id, reason, unknown=claim.unknown)
         return self._execute(params, claim.token)
 
     def _before(self) -> str | None:

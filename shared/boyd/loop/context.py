@@ -46,7 +46,7 @@ class PhaseContext:
         """The `ctx` of the plugin *plugin_id*."""
         return self._contexts(plugin_id, self.iteration)
 
-    def report(self, id: str, error: object, duration: float = 0.0) -> None:  # noqa: A002
+    def report(self, id: str, error: object, duration: float = 0.0) -> None:
         """Log and record that the component or hook *id* failed."""
         text = describe(error)
         log.warning("%s failed: %s", id, text, extra=self._extra())

@@ -91,14 +91,16 @@ def due(
         now: the time, from the Redis server.
     """
     mode = ctx.agent.settings.mode
-    chosen = []
-    for observer in ctx.host.observers.values():
-        until = health.get(observer.id, ObserverHealth()).backoff_until
-        if mode != "manual" and until and until > now:
-            ctx.report(observer.id, f"backing off until {until:%H:%M:%S} UTC after failures")
-        elif mode != "continuous" or _elapsed(observer, last_runs, now):
-            chosen.append(observer)
-    return chosen
+    observers = list(ctx.host.observers.values())
+    if mode != "manual":
+        observers = [o for o in observers if not _backs_off(health.get(o.id), now)]
+    if mode == "continuous":
+        observers = [o for o in observers if _elapsed(o, last_runs, now)]
+    return observers
+
+
+def _backs_off(health: ObserverHealth | None, now: datetime) -> bool:
+    return bool(health and health.backoff_until and health.backoff_until > now)
 
 
 def _elapsed(observer: Observer, last_runs: Mapping[str, float], now: datetime) -> bool:
@@ -261,19 +263,23 @@ def load(text: str) -> list[Observation]:
     return _observations.validate_json(text)
 
 
-def assemble(ctx: PhaseContext, seen: Mapping[int, str], extra: Iterable[Observation]) -> list[
-    Observation
-]:
-    """All observations of the iteration: by task index, then *extra*, then those of hooks (L14)."""
+def assemble(
+    ctx: PhaseContext, seen: Mapping[int, str], extra: Iterable[Observation]
+) -> tuple[list[Observation], list[Observation]]:
+    """All observations of the iteration, and those among them that no observer made.
+
+    In order: what the tasks saw by index, *extra*, what hooks add to those (L14).
+    """
     observations = [item for index in sorted(seen) for item in load(seen[index])]
-    observations += extra
-    for hook, added in ctx.hooks("on_observe", observations=list(observations)):
-        if added is not None:
+    added = list(extra)
+    before = [*observations, *added]
+    for hook, more in ctx.hooks("on_observe", observations=before):
+        if more is not None:
             try:
-                observations += validated(added)
+                added += validated(more)
             except ValueError as error:
                 ctx.failed(hook, error)
-    return observations
+    return observations + added, added
 
 
 def health_after(

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 
-
 Severity = Literal["info", "warning", "error", "critical"]
 Level = Literal["low", "medium", "high", "critical"]
 Confidence = Annotated[float, Field(ge=0, le=1)]

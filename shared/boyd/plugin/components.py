@@ -95,7 +95,7 @@ class Observer(Component):
         isolated: run it in a process of its own, which is killed when its time is up.
     """
 
-    functions = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
+    functions: ClassVar = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
 
     interval: float | None = None
     queue: str | None = None
@@ -106,13 +106,13 @@ class Observer(Component):
 class Orienter(Component):
     """Reads all observations and returns an assessment."""
 
-    functions = {"orient": ("observations", "ctx")}
+    functions: ClassVar = {"orient": ("observations", "ctx")}
 
 
 class Strategy(Component):
     """Chooses what to do in a situation; `applicable_when` says whether it has a say."""
 
-    functions = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
+    functions: ClassVar = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
 
 
 class Action(Component):
@@ -129,7 +129,7 @@ class Action(Component):
         budget: how often it may run per target (L34).
     """
 
-    functions = {
+    functions: ClassVar = {
         "execute": ("params", "ctx"),
         "dry_run": ("params", "ctx"),
         "rollback": ("params", "result", "ctx"),

@@ -35,9 +35,7 @@ def on_orient(
     """Return fields to lay over the situation; it is what earlier hooks made of it (L20)."""
 
 
-def on_decide(
-    decision: Decision, situation: Situation, ctx: Context
-) -> Mapping[str, Any] | None:
+def on_decide(decision: Decision, situation: Situation, ctx: Context) -> Mapping[str, Any] | None:
     """Return fields to lay over the decision, or raise `Veto` to turn it into `no-op` (L24)."""
 
 

@@ -112,11 +112,7 @@ def _parts(plugin: Plugin) -> list[Component]:
 
 
 def _hooks(plugin: Plugin) -> list[Hook]:
-    found = []
-    for name in dir(type(plugin)):
-        if name.startswith("on_"):
-            found.append(_hook(plugin, name))
-    return found
+    return [_hook(plugin, name) for name in dir(type(plugin)) if name.startswith("on_")]
 
 
 def _hook(plugin: Plugin, name: str) -> Hook:

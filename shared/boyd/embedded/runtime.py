@@ -1,0 +1,67 @@
+"""Where a running `boyd up` can be reached: one small file in its state folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from boyd.embedded.files import write_private
+from boyd.embedded.lock import lock_holder
+from boyd.errors import ConfigError
+from boyd.models.base import Model, Timestamp, utc_now
+
+RUNTIME_FILE = "runtime.json"
+
+
+class Runtime(Model):
+    """A running `boyd up`; the Redis URL holds a password and stays out of logs."""
+
+    pid: int = Field(default_factory=os.getpid, gt=0)
+    redis_url: str = Field(repr=False)
+    api_url: str | None = None
+    started_at: Timestamp = Field(default_factory=utc_now)
+
+
+@contextmanager
+def published(state: Path, runtime: Runtime) -> Iterator[None]:
+    """Let others read *runtime* while the block runs; the caller holds the state lock.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    path = state / RUNTIME_FILE
+    write_private(path, runtime.to_json())
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read_runtime(state: Path) -> Runtime | None:
+    """The `boyd up` that runs in *state*; None when none does, whatever file a dead one left.
+
+    Raises:
+        ConfigError: there is a file, and it belongs to someone else.
+    """
+    try:
+        runtime = Runtime.from_json((state / RUNTIME_FILE).read_bytes())
+        holder = lock_holder(state)
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
+    return runtime if runtime.pid == holder and _alive(runtime.pid) else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

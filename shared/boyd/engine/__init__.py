@@ -1,0 +1,9 @@
+"""Joins the phases and the store: one step is enter, run the phase, leave, say what comes next."""
+
+from boyd.engine.courier import Courier, UnitHint
+from boyd.engine.engine import Engine, EngineSettings
+from boyd.engine.launch import Launcher
+from boyd.engine.leases import Leases
+from boyd.engine.sweeper import Sweeper
+
+__all__ = ["Courier", "Engine", "EngineSettings", "Launcher", "Leases", "Sweeper", "UnitHint"]

@@ -1,0 +1,360 @@
+"""The steps of an iteration, as workers take them.
+
+Each step enters its phase with one script, runs the phase function, and leaves with one script
+that stores the outcome and makes the next phase due. A step whose message came twice or late finds
+nothing to enter. A step whose worker dies is found by the sweeper.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from boyd.agent import Agent
+from boyd.engine.courier import Courier, UnitHint
+from boyd.engine.leases import Leases
+from boyd.engine.ledger import LeasedLedger, Waiting
+from boyd.errors import StoreUnavailable
+from boyd.loop import act, complete, decide, observe, orient
+from boyd.loop.context import HOOK_TIMEOUT, PhaseContext, describe
+from boyd.models import (
+    ActionPerformed,
+    ApprovalItem,
+    LoopResult,
+    ObserverHealth,
+    Phase,
+    Problem,
+    RunResult,
+)
+from boyd.plugin import Context
+from boyd.store import (
+    AgentStore,
+    Entry,
+    Fleet,
+    Record,
+    Retention,
+    RunEnd,
+    StillRunning,
+    dump_blocks,
+    dump_problems,
+    dump_results,
+)
+from boyd.store.runs import read_run
+
+log = logging.getLogger("boyd.engine")
+
+#: What a phase function is given; it says whether the chain goes on to the next phase.
+Work = Callable[[Entry, PhaseContext], bool]
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How a worker takes its steps.
+
+    Attributes:
+        worker: names this process in leases and claims.
+        observe_queue: where observers go that name no queue.
+        act_queue: where actions go that name no queue.
+        bundle_size: how many observers travel in one message.
+        width: how many observers of a bundle run at the same time.
+        max_bytes: the most JSON that one observer may return.
+        phase_limit: seconds after which a control phase that hangs loses its lease.
+    """
+
+    worker: str
+    observe_queue: str = "boyd.observe"
+    act_queue: str = "boyd.act"
+    bundle_size: int = 32
+    width: int = 64
+    max_bytes: int = 1_000_000
+    phase_limit: float = 120.0
+
+
+class Engine:
+    """One agent on one worker."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: AgentStore,
+        fleet: Fleet,
+        courier: Courier,
+        leases: Leases,
+        settings: EngineSettings,
+        isolate: observe.Isolate | None = None,
+    ) -> None:
+        self.agent = agent
+        self.store = store
+        self.fleet = fleet
+        self.courier = courier
+        self.settings = settings
+        self._iterations = store.iterations
+        self._leases = leases
+        self._isolate = isolate
+
+    def context(self, plugin_id: str, iteration: int | None = None) -> Context:
+        """The `ctx` of a plugin."""
+        return Context(self.agent.info, plugin_id, self.store.state(plugin_id), iteration)
+
+    def init_plugins(self) -> None:
+        """Let every plugin prepare, in order; what one raises keeps the agent from starting."""
+        for plugin in self.agent.host.plugins.values():
+            plugin.init(self.context(plugin.id))
+
+    def start(self, iteration: int, epoch: int) -> bool:
+        """Take the start step: purge, hooks, and the plan of the observe phase (L7-L12)."""
+        entry = self._iterations.enter(iteration, epoch, "start", self._token())
+        return self._take(entry, self._start)
+
+    def observe(self, iteration: int, unit: int, attempt: int) -> None:
+        """Take one unit of the observe phase; whoever signs off last sends orient (L9)."""
+        token = self._token()
+        payload = self._iterations.enter_unit(iteration, unit, attempt, token)
+        if payload is None:
+            return
+        work = observe.Unit.from_json(payload)
+        ctx = PhaseContext(self.agent, "observe", self.context, iteration)
+
+        def renew() -> bool:
+            return self._iterations.renew(iteration, f"unit:{unit}", attempt, token)
+
+        with self._leases.hold(renew, self._limit(work)):
+            seen = observe.observe(
+                ctx, work, self._isolate, self.settings.max_bytes, self.settings.width
+            )
+        fields = dict(_stored(item) for item in seen)
+        signed = self._iterations.sign_off(iteration, unit, attempt, token, fields)
+        if signed and signed[0] == 0:
+            self.courier.send(self.agent.id, iteration, signed[1], "orient")
+
+    def orient(self, iteration: int, epoch: int) -> bool:
+        """Take the orient step: what was seen, with runs and intake, becomes a situation."""
+        entry = self._iterations.enter_orient(iteration, epoch, self._token())
+        return self._take(entry, self._orient)
+
+    def decide(self, iteration: int, epoch: int) -> bool:
+        """Take the decide step and send what it leads to: act, or complete for a no-op."""
+        entry = self._iterations.enter(iteration, epoch, "decide", self._token())
+        return self._take(entry, self._decide)
+
+    def act(self, iteration: int, epoch: int) -> bool:
+        """Take the act step: execute the action, or queue it for approval (L28-L34)."""
+        entry = self._iterations.enter(iteration, epoch, "act", self._token())
+        return self._take(entry, self._act)
+
+    def complete(self, iteration: int, epoch: int) -> bool:
+        """Take the last step: hooks, runs, history, and the follow-up if work waits (L35-L38)."""
+        entry = self._iterations.enter(iteration, epoch, "complete", self._token())
+        return self._take(entry, self._complete)
+
+    def purge_approvals(self) -> list[ApprovalItem]:
+        """Move expired approvals to history and end the runs that waited for them (L7, A2)."""
+        if not self.agent.settings.approvals.auto_expire:
+            return []
+        expired = self.store.approvals.purge(self.retention)
+        for item in expired:
+            for run_id in item.run_ids:
+                self.store.runs.end(run_id, "failed", _expired(item), self._keep_runs)
+        return expired
+
+    @property
+    def retention(self) -> Retention:
+        """How long the agent's approvals wait and are kept (A1)."""
+        settings = self.agent.settings.approvals
+        waits = settings.ttl if settings.auto_expire and settings.ttl > 0 else None
+        return Retention(waits, settings.max_age, settings.max_history)
+
+    def finish(
+        self, iteration: int, epoch: int, worker: str, result: LoopResult, runs: list[RunEnd]
+    ) -> None:
+        """End the iteration and send the follow-up that the end may have started."""
+        keep = self.agent.settings.history
+        follow_up = self._iterations.finish(
+            *(iteration, epoch, worker, result, runs),
+            (keep.max_count, keep.max_age),
+            self._keep_runs,
+        )
+        if follow_up:
+            self.courier.send(self.agent.id, follow_up, 1, "start")
+
+    def run_ends(self, result: LoopResult) -> list[RunEnd]:
+        """What the iteration's result means for the runs it was investigating."""
+        outcomes = [complete.run_outcome(run_id, result) for run_id in result.runs]
+        return [RunEnd(o.run_id, o.status, o.result, o.approval_id) for o in outcomes]
+
+    def _take(self, entry: Entry | None, work: Work) -> bool:
+        """Run a phase that was entered, holding its lease; whatever it raises fails it (L38)."""
+        if entry is None:
+            return False
+        record = entry.record
+        ctx = PhaseContext(self.agent, entry.phase, self.context, entry.iteration)
+        ctx.problems += record.problems
+        ctx.blocks += record.blocks
+
+        def renew() -> bool:
+            return self._iterations.renew(entry.iteration, "phase", entry.epoch, entry.worker)
+
+        with self._leases.hold(renew, self._phase_limit(entry.phase, record)):
+            try:
+                return work(entry, ctx)
+            except (StoreUnavailable, StillRunning):
+                raise  # not the phase's fault: the lease lapses and the sweeper sends it again
+            except Exception as error:
+                log.exception("%s failed", entry.phase, extra={"iteration": entry.iteration})
+                self._fail(entry, ctx, error)
+                return False
+
+    def _start(self, entry: Entry, ctx: PhaseContext) -> bool:
+        self.purge_approvals()
+        for _ in ctx.hooks("on_loop_start"):
+            pass
+        due = observe.due(ctx, *self._last_runs(), entry.now)
+        settings = self.settings
+        plan = observe.plan(ctx, due, self.fleet, settings.observe_queue, settings.bundle_size)
+        payloads = [unit.to_json() for unit in plan.units]
+        if self._iterations.plan(entry, plan.observers, payloads, ctx.problems, ctx.blocks):
+            hints = [UnitHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]
+            if hints:
+                self.courier.fan_out(self.agent.id, entry.iteration, hints)
+            else:
+                self._send(entry, "orient")
+        return False
+
+    def _orient(self, entry: Entry, ctx: PhaseContext) -> bool:
+        record = entry.record
+        runs = [complete.run_observation(read_run(fields)) for fields in entry.runs]
+        extra = [*record.intake, *runs]
+        ctx.phase = "observe"
+        observations, added = observe.assemble(ctx, record.seen, extra)
+        ctx.phase = "orient"
+        situation = orient.orient(ctx, observations)
+        health = self._health_after(record, entry.now)
+        return self._iterations.leave_orient(
+            entry, situation, added, ctx.problems, ctx.blocks, health
+        )
+
+    def _decide(self, entry: Entry, ctx: PhaseContext) -> bool:
+        situation = entry.record.situation
+        assert situation is not None, "orient stores a situation before decide is due"
+        decision, trace = decide.decide(ctx, situation)
+        action = self.agent.host.actions.get(decision.action)
+        queue = (action.queue if action else None) or self.settings.act_queue
+        results = []
+        if trace.invalid:
+            reason = f"Invalid decision: {trace.invalid.reason}"
+            results = [act.failed(trace.invalid.action, reason)]
+        elif action and not self.fleet.serving(queue):
+            reason = f"No live worker consumes queue {queue!r}; start one with -Q {queue}"
+            results = [act.failed(action.id, reason)]
+        following: Phase = "complete" if decision.is_no_op or results else "act"
+        fields = {
+            "decision": decision.to_json(),
+            "trace": trace.to_json(),
+            "results": dump_results(results),
+            "queue": queue if following == "act" else "",
+            **_problems(ctx),
+        }
+        if self._iterations.leave(entry, following, fields):
+            self._send(entry, following, queue if following == "act" else None)
+        return False
+
+    def _act(self, entry: Entry, ctx: PhaseContext) -> bool:
+        record = entry.record
+        decision = record.decision
+        assert decision is not None, "decide stores a decision before act is due"
+        request = act.Request(
+            execution_id=f"loop:{entry.iteration}",
+            decision=decision,
+            situation_summary=record.situation.summary if record.situation else None,
+            run_ids=tuple(record.runs),
+            retry=entry.epoch > 1,
+        )
+        ledger = LeasedLedger(self.store, self._leases)
+        result = act.act(ctx, request, ledger, Waiting(self.store, self.retention))
+        fields = {"results": dump_results([result]), **_problems(ctx)}
+        return self._iterations.leave(entry, "complete", fields)
+
+    def _complete(self, entry: Entry, ctx: PhaseContext) -> bool:
+        result = entry.record.result(self.agent.id, entry.now)
+        for _ in ctx.hooks("on_loop_complete", result=result):
+            pass
+        result = result.patched({"problems": ctx.problems})
+        runs = self.run_ends(result)
+        self.finish(entry.iteration, entry.epoch, entry.worker, result, runs)
+        return False
+
+    def _fail(self, entry: Entry, ctx: PhaseContext, error: Exception) -> None:
+        why = f"{entry.phase} failed: {describe(error)}"
+        if entry.phase == "complete":
+            result = entry.record.result(self.agent.id, entry.now)
+            result = result.patched({"success": False, "error": why})
+            runs = self.run_ends(result)
+            self.finish(entry.iteration, entry.epoch, entry.worker, result, runs)
+        elif self._iterations.leave(entry, "complete", {"error": why, **_problems(ctx)}):
+            self._send(entry, "complete")
+
+    def _send(self, entry: Entry, phase: Phase, queue: str | None = None) -> None:
+        self.courier.send(self.agent.id, entry.iteration, entry.epoch, phase, queue)
+
+    def _last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
+        # A manual agent runs every observer every time, so there is nothing to look up (L10).
+        return ({}, {}) if self.agent.settings.mode == "manual" else self._iterations.last_runs()
+
+    def _health_after(self, record: Record, now: datetime) -> dict[str, ObserverHealth]:
+        failed = {problem.id: problem for problem in record.observer_errors}
+        ran = dict.fromkeys([*record.observers, *failed])
+        before = self._iterations.health(list(failed))
+        interval = self.agent.settings.loop_interval
+        return observe.health_after(before, ran, failed, now, interval)
+
+    def _limit(self, unit: observe.Unit) -> float:
+        observers = self.agent.host.observers
+        longest = max(o.timeout for t in unit.tasks if (o := observers.get(t.observer)))
+        waves = -(-len(unit.tasks) // self.settings.width)
+        return longest * waves + HOOK_TIMEOUT
+
+    def _phase_limit(self, phase: Phase, record: Record) -> float:
+        if phase != "act" or record.decision is None:
+            return self.settings.phase_limit
+        action = self.agent.host.actions.get(record.decision.action)
+        return self.settings.phase_limit + (action.timeout if action else 0.0)
+
+    def _token(self) -> str:
+        return f"{self.settings.worker}/{uuid.uuid4().hex[:8]}"
+
+    @property
+    def _keep_runs(self) -> tuple[int, float]:
+        settings = self.agent.settings.runs
+        return settings.max_finished, settings.retention
+
+
+def _stored(seen: observe.Seen) -> tuple[str, str]:
+    if seen.observations is not None:
+        return f"seen:{seen.task.index}", seen.observations
+    problem = Problem(
+        id=seen.task.observer,
+        phase="observe",
+        error=seen.error or "no reason known",
+        duration=round(seen.duration, 3),
+    )
+    return f"fail:{seen.task.index}", problem.to_json()
+
+
+def _problems(ctx: PhaseContext) -> dict[str, str]:
+    return {"problems": dump_problems(ctx.problems), "blocks": dump_blocks(ctx.blocks)}
+
+
+def _expired(item: ApprovalItem) -> RunResult:
+    said = ActionPerformed(
+        action=item.action_id, success=False, description="The approval expired; nothing was done"
+    )
+    return RunResult(
+        summary=item.situation_summary or "The approval expired",
+        findings=[],
+        actions_performed=[said],
+        loop_iterations=1,
+        duration=0.0,
+    )

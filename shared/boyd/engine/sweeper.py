@@ -1,0 +1,103 @@
+"""Recovery: finds what stopped moving and sends it again, or ends it.
+
+Safe on every worker and beat at once: taking what is due pushes it forward in the same step, and
+every remedy is fenced by epoch or attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from boyd.engine.courier import UnitHint
+from boyd.engine.engine import Engine
+from boyd.loop.observe import Unit
+from boyd.models import Problem
+from boyd.store import StuckUnit
+
+log = logging.getLogger("boyd.engine")
+
+
+class Sweeper:
+    """Recovery for one agent."""
+
+    def __init__(self, engine: Engine, patience: float) -> None:
+        """Give up a unit that no worker took within *patience* seconds."""
+        self._engine = engine
+        self._iterations = engine.store.iterations
+        self._agent_id = engine.agent.id
+        self._patience = patience
+
+    def sweep(self) -> int:
+        """Look after everything that passed its deadline; how much that was."""
+        members = self._iterations.take_due()
+        for member in members:
+            if member == "phase":
+                self._phase()
+            else:
+                self._unit(int(member.removeprefix("unit:")))
+        return len(members)
+
+    def _phase(self) -> None:
+        retry = self._iterations.retry_phase()
+        if retry is None:
+            return
+        if retry.finish:
+            self._end(retry.iteration, retry.epoch)
+            return
+        self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
+        self._engine.courier.send(
+            self._agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
+        )
+
+    def _end(self, iteration: int, epoch: int) -> None:
+        """End an iteration whose complete phase nobody survives: without hooks."""
+        record = self._iterations.current()
+        if record is None or record.iteration != iteration:
+            return
+        result = record.result(self._agent_id, record.started_at)
+        why = record.error or "complete lost its worker again and again"
+        result = result.patched({"success": False, "error": why})
+        self._say("iteration %d is ended: %s", iteration, why)
+        self._engine.finish(iteration, epoch, "", result, self._engine.run_ends(result))
+
+    def _unit(self, number: int) -> None:
+        stuck = self._iterations.retry_unit(number)
+        if stuck is None:
+            return
+        unit = Unit.from_json(stuck.payload)
+        if stuck.lost:
+            self._lost(stuck, unit)
+        elif stuck.waited > self._patience or not self._engine.fleet.serving(unit.queue):
+            self._give_up(stuck, unit, f"no worker took it from queue {unit.queue!r}")
+        else:
+            hint = UnitHint(number, stuck.attempt, unit.queue)
+            self._engine.courier.fan_out(self._agent_id, stuck.iteration, [hint])
+
+    def _lost(self, stuck: StuckUnit, unit: Unit) -> None:
+        """Send a lost unit's observers one by one, so that only the one to blame is left out."""
+        worker = stuck.worker.partition("/")[0]
+        if stuck.attempt > 1:
+            self._give_up(stuck, unit, f"worker {worker} was lost while it ran")
+            return
+        singles = [Unit(queue=unit.queue, tasks=[task]) for task in unit.tasks]
+        payloads = [single.to_json() for single in singles]
+        placed = self._iterations.replace_unit(stuck.iteration, stuck.unit, stuck.attempt, payloads)
+        if placed:
+            self._say("worker %s was lost while observing; its work is sent again", worker)
+            first, attempt = placed
+            hints = [UnitHint(first + i, attempt, unit.queue) for i in range(len(singles))]
+            self._engine.courier.fan_out(self._agent_id, stuck.iteration, hints)
+
+    def _give_up(self, stuck: StuckUnit, unit: Unit, why: str) -> None:
+        fields = {
+            f"fail:{task.index}": Problem(
+                id=task.observer, phase="observe", error=why, duration=stuck.waited * 1000
+            ).to_json()
+            for task in unit.tasks
+        }
+        signed = self._iterations.sign_off(stuck.iteration, stuck.unit, stuck.attempt, "", fields)
+        if signed and signed[0] == 0:
+            self._engine.courier.send(self._agent_id, stuck.iteration, signed[1], "orient")
+
+    def _say(self, message: str, *values: object) -> None:
+        log.warning(f"{self._agent_id}: {message}", *values)

@@ -1,0 +1,197 @@
+"""The plugin: its observer, orienter, strategy and action."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from boyd.models import (
+    ActionResult,
+    Autonomy,
+    Decision,
+    Model,
+    Observation,
+    Severity,
+    Situation,
+    SituationAssessment,
+    no_op,
+)
+from boyd.plugin import Action, Context, Observer, Plugin, orienter, strategy
+from boyd.plugins.http_monitor import analysis, memory
+from boyd.plugins.http_monitor import options as settings
+from boyd.plugins.http_monitor.options import Endpoint
+from boyd.plugins.http_monitor.probe import Check, Prober, shown
+from boyd.plugins.http_monitor.restart import described, restart
+
+#: Seconds that observer and action get on top of what endpoints and restarts may take.
+MARGIN = 5.0
+
+
+class RestartParams(Model):
+    """What to restart."""
+
+    endpoint_id: str = Field(min_length=1, description="the id of an endpoint in the options")
+
+
+class HttpMonitor(Plugin):
+    """Watches HTTP endpoints and restarts those that are down.
+
+    Every `check_interval` seconds each endpoint is asked once, `shard_size` of them in one place.
+    An endpoint with `failure_threshold` failures in a row is down; what is behind it is restarted,
+    at most once per `cooldown`, unless half of the endpoints (and at least two) fail: then the
+    cause is likely to be a shared one, and a round of restarts would only do harm.
+    """
+
+    id = "http-monitor"
+
+    class Options(settings.Options):
+        """See `boyd.plugins.http_monitor.options`."""
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._endpoints = {endpoint.id: endpoint for endpoint in self.options.endpoints}
+        self._prober = Prober()
+        self.components = (self._observer(), self._action())
+
+    def _observer(self) -> Observer:
+        return Observer(
+            name="health_check",
+            description="Ask every endpoint once.",
+            interval=self.options.check_interval,
+            timeout=max(e.timeout for e in self._endpoints.values()) + MARGIN,
+            queue=self.options.queue,
+            partition=self._shards,
+            observe=self.health_check,
+        )
+
+    def _action(self) -> Action:
+        limits = [e.restart.timeout for e in self._endpoints.values() if e.restart]
+        return Action(
+            name="restartService",
+            description="Restart what is behind an endpoint.",
+            risk="medium",
+            autonomy=Autonomy(mode="auto", min_confidence=0.7),
+            timeout=max(limits, default=60.0) + MARGIN,
+            queue=self.options.restart_queue,
+            target="endpointId",
+            execute=self.restart_service,
+            dry_run=self._would_restart,
+        )
+
+    @property
+    def _source(self) -> str:
+        return f"{self.id}/health-check"
+
+    def _shards(self) -> list[list[str]]:
+        ids, size = list(self._endpoints), self.options.shard_size
+        return [ids[start : start + size] for start in range(0, len(ids), size)]
+
+    def health_check(self, ctx: Context, shard: list[str] | None) -> list[Observation]:
+        """Ask the endpoints of *shard* (all of them without one) at the same time."""
+        wanted = self._endpoints if shard is None else shard
+        # A worker that already has a newer agent file may not know an id any more.
+        endpoints = [self._endpoints[id] for id in wanted if id in self._endpoints]
+        checks = self._prober.check_all(endpoints)
+        return [
+            self._observation(ctx, endpoint, check)
+            for endpoint, check in zip(endpoints, checks, strict=True)
+        ]
+
+    def _observation(self, ctx: Context, endpoint: Endpoint, check: Check) -> Observation:
+        known = memory.count(ctx, endpoint, check, self.options.max_history)
+        return Observation(
+            source=self._source,
+            type="metric",
+            severity=_severity(endpoint, check, known.failures),
+            timestamp=ctx.now(),
+            data={
+                "endpointId": endpoint.id,
+                "name": endpoint.title,
+                "url": shown(endpoint.url),
+                "healthy": check.healthy,
+                "statusCode": check.status,
+                "expectedStatus": endpoint.expected_status,
+                "responseTime": round(check.ms, 1),
+                "error": check.error,
+                "consecutiveFailures": known.failures,
+                "threshold": endpoint.failure_threshold,
+                "critical": endpoint.critical,
+            },
+        )
+
+    @orienter()
+    def analyze_failures(
+        self, observations: list[Observation], ctx: Context
+    ) -> SituationAssessment:
+        """Tell which endpoints are unhealthy, and whether one failure explains the others."""
+        own = [o for o in observations if o.source == self._source]
+        failing = [self._endpoints[id] for id in analysis.by_endpoint(own, self._endpoints)]
+        evidence = analysis.gather(own, self._endpoints, memory.recall(ctx, failing), ctx.now())
+        return analysis.assess(f"{self.id}:analyze_failures", self._source, evidence)
+
+    @strategy()
+    def restart_unhealthy_endpoint(self, situation: Situation) -> Decision:
+        """Restart the first endpoint that is down, out of cooldown and can be restarted."""
+        one = self._evidence(situation).to_restart()
+        if one is None:
+            return no_op("No endpoint is to be restarted")
+        return Decision(
+            action=f"{self.id}:restartService",
+            params={"endpointId": one.endpoint_id},
+            rationale=f"Endpoint {one.name} has failed {one.failures} consecutive times",
+            confidence=0.85,
+            risk="medium" if one.critical else "low",
+            requires_approval=one.critical,
+            estimated_impact=f"{one.name} is briefly unavailable while it restarts",
+        )
+
+    @restart_unhealthy_endpoint.applicable_when
+    def _something_to_restart(self, situation: Situation) -> bool:
+        # Not applicable instead of a no-op: a strategy that answers keeps all later ones from
+        # having a say, and in a cascading failure one of them may know what to do.
+        return self._evidence(situation).to_restart() is not None
+
+    def _evidence(self, situation: Situation) -> analysis.Evidence:
+        found = situation.evidence(f"{self.id}:analyze_failures")
+        return analysis.Evidence.model_validate(found)
+
+    def restart_service(self, params: RestartParams, ctx: Context) -> ActionResult:
+        """Restart what is behind an endpoint; the cooldown begins before the attempt."""
+        endpoint = self._known(params)
+        memory.stamp_restart(ctx, endpoint)
+        try:
+            said = restart(endpoint)
+        except Exception as error:  # noqa: BLE001 - however it fails, it is a failed restart
+            ctx.logger.warning("restart of %s failed: %s", endpoint.id, error)
+            return self._result(endpoint, success=False, error=f"Restart failed: {error}")
+        memory.forgive(ctx, endpoint)
+        effects = [f"{endpoint.title} was restarted"]
+        return self._result(endpoint, success=True, output=said, side_effects=effects)
+
+    def _result(self, endpoint: Endpoint, *, output: str = "", **values: Any) -> ActionResult:
+        # The loop measures the duration.
+        return ActionResult(
+            action=f"{self.id}:restartService",
+            duration=0.0,
+            output={"endpointId": endpoint.id, "output": output},
+            **values,
+        )
+
+    def _would_restart(self, params: RestartParams) -> str:
+        return described(self._known(params))
+
+    def _known(self, params: RestartParams) -> Endpoint:
+        if params.endpoint_id not in self._endpoints:
+            raise LookupError(f"there is no endpoint {params.endpoint_id!r}")
+        return self._endpoints[params.endpoint_id]
+
+
+def _severity(endpoint: Endpoint, check: Check, failures: int) -> Severity:
+    if check.healthy:
+        return "info"
+    if failures < endpoint.failure_threshold:
+        return "warning"
+    return "critical" if endpoint.critical else "error"

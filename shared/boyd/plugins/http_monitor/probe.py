@@ -1,0 +1,150 @@
+"""One check of an endpoint, and many of them side by side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import requests
+
+from boyd.plugin.http import Session
+from boyd.plugins.http_monitor.options import Endpoint, Headers
+
+#: Seconds that a check gets on top of its time limit before it is given up.
+GRACE = 0.25
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a check went; *error* never holds a header, a credential or a query; *ms* is its time."""
+
+    status: int | None
+    error: str | None
+    ms: float
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the endpoint answered as expected."""
+        return self.error is None
+
+
+class Prober:
+    """Checks endpoints at the same time, each for no longer than its own time limit.
+
+    Python cannot stop a thread. A server that sends its headers byte by byte keeps one busy after
+    the check was given up; the endpoint then fails its checks without another thread until that
+    one has ended, so that it never costs more than one.
+    """
+
+    def __init__(self) -> None:
+        self._hanging: dict[str, threading.Thread] = {}
+
+    def check_all(self, endpoints: Sequence[Endpoint]) -> list[Check]:
+        """Check *endpoints*, one thread each; the checks in their order."""
+        began = time.monotonic()
+        running = [self._start(endpoint) for endpoint in endpoints]
+        return [
+            self._wait(endpoint, thread, found, began)
+            for endpoint, (thread, found) in zip(endpoints, running, strict=True)
+        ]
+
+    def _start(self, endpoint: Endpoint) -> tuple[threading.Thread, list[Check]]:
+        found: list[Check] = []
+        hanging = self._hanging.get(endpoint.id)
+        if hanging and hanging.is_alive():
+            return hanging, [Check(None, "the check before this one still hangs", 0.0)]
+        thread = threading.Thread(
+            target=lambda: found.append(check(endpoint)), name=f"check-{endpoint.id}", daemon=True
+        )
+        thread.start()
+        return thread, found
+
+    def _wait(
+        self, endpoint: Endpoint, thread: threading.Thread, found: list[Check], began: float
+    ) -> Check:
+        if not found:
+            thread.join(max(0.0, began + endpoint.timeout + GRACE - time.monotonic()))
+        if found:
+            return found[0]
+        self._hanging[endpoint.id] = thread
+        return Check(None, _too_slow(endpoint), endpoint.timeout * 1000)
+
+
+def check(endpoint: Endpoint) -> Check:
+    """Ask *endpoint* once; never raises, and never reads the body of the answer."""
+    began = time.perf_counter()
+    try:
+        status = _ask(endpoint)
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from answering is a failed check
+        return Check(None, _reason(endpoint, error), (time.perf_counter() - began) * 1000)
+    took = (time.perf_counter() - began) * 1000
+    if status == endpoint.expected_status:
+        return Check(status, None, took)
+    return Check(status, f"answered {status}, expected {endpoint.expected_status}", took)
+
+
+def _ask(endpoint: Endpoint) -> int:
+    with (
+        Session() as session,
+        session.request(
+            endpoint.method,
+            endpoint.url,
+            headers=plain(endpoint.headers),
+            timeout=endpoint.timeout,
+            # A redirect could carry our headers to a host they are not meant for.
+            allow_redirects=not endpoint.headers and endpoint.expected_status // 100 != 3,
+            stream=True,
+        ) as response,
+    ):
+        return response.status_code
+
+
+def plain(headers: Headers) -> dict[str, str]:
+    """The headers as they are sent."""
+    return {name: value.get_secret_value() for name, value in headers.items()}
+
+
+def shown(url: str) -> str:
+    """*url* without credentials and query, either of which may be a secret."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def _reason(endpoint: Endpoint, error: Exception) -> str:
+    """Why the check failed, in our own words: those of requests quote the URL and the headers."""
+    if isinstance(error, requests.Timeout):
+        return _too_slow(endpoint)
+    if isinstance(error, requests.TooManyRedirects):
+        return "too many redirects"
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno and cause.strerror:
+            return f"{_kind(error)}: {cause.strerror}"
+    return _kind(error)
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, requests.exceptions.SSLError):
+        return "TLS failed"
+    if isinstance(error, requests.ConnectionError):
+        return "connection failed"
+    return f"request failed ({type(error).__name__})"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What lies behind *error*: requests and urllib3 wrap the system's error several times."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            linked = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+            waiting += [item for item in linked if isinstance(item, BaseException)]
+
+
+def _too_slow(endpoint: Endpoint) -> str:
+    return f"no answer within {endpoint.timeout:g} s"

@@ -1,0 +1,122 @@
+"""Approvals: actions that wait for a person, in hashes with a deadline (A1-A9, A14)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from boyd.models import ActionResult, ApprovalItem, ApprovalQueue, ApprovalStatus, Proposal
+from boyd.store.client import Client, translated
+from boyd.store.hashes import flatten, restore
+from boyd.store.keys import Keys
+from boyd.store.scripts import Scripts
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long items wait and are kept; times in seconds, `ttl` None: for ever."""
+
+    ttl: float | None = 3600.0
+    max_age: float = 30 * 86400.0
+    max_count: int = 500
+
+
+class Approvals:
+    """The approval queue of one agent."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, agent_id: str) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._agent_id = agent_id
+
+    def enqueue(self, proposal: Proposal, retention: Retention) -> str:
+        """Queue *proposal*, or raise `seen` on the pending item that is the same (A9); its id."""
+        keys = self._keys
+        approval_id = str(uuid.uuid4())
+        fields = flatten(proposal.patched({"situation_summary": None}))
+        args = [
+            *(approval_id, fingerprint(proposal)),
+            *("" if retention.ttl is None else int(retention.ttl * 1000), keys.approval_prefix),
+            *(int(retention.max_age * 1000), retention.max_count),
+            *(proposal.situation_summary or "", "agentId", self._agent_id, *fields),
+        ]
+        names = [
+            *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
+            *(keys.approvals_fingerprints, keys.events),
+        ]
+        reply = self._scripts.run("propose", names, args)
+        return str(reply[1])
+
+    def resolve(
+        self,
+        approval_id: str,
+        status: ApprovalStatus,
+        retention: Retention,
+        *,
+        note: str | None = None,
+        acted_by: str | None = None,
+        result: ActionResult | None = None,
+    ) -> ApprovalItem | None:
+        """Resolve a pending item; None when it is not pending any more (A3)."""
+        keys = self._keys
+        updates: dict[str, Any] = {"note": note, "actedBy": acted_by}
+        flat = [item for key, value in updates.items() if value for item in (key, value)]
+        if result is not None:
+            flat += ["result", result.to_json()]
+        names = [
+            *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
+            *(keys.approvals_fingerprints, keys.events),
+        ]
+        args = [
+            *(approval_id, status, keys.approval_prefix),
+            *(int(retention.max_age * 1000), retention.max_count, *flat),
+        ]
+        if self._scripts.run("resolve", names, args) != "resolved":
+            return None
+        return self.get(approval_id)
+
+    def purge(self, retention: Retention) -> list[ApprovalItem]:
+        """Move what has passed its deadline to history; what expired (A2, L7)."""
+        keys = self._keys
+        names = [
+            *(keys.approvals_pending, keys.approvals_history),
+            *(keys.approvals_fingerprints, keys.events),
+        ]
+        args = [keys.approval_prefix, int(retention.max_age * 1000), retention.max_count]
+        return self._read(self._scripts.run("purge", names, args))
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        """One item."""
+        found = self._read([approval_id])
+        return found[0] if found else None
+
+    def queue(self, history: int = 50) -> ApprovalQueue:
+        """What waits, oldest deadline first, and the last *history* items that were resolved."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.zrange(keys.approvals_pending, 0, -1)
+            pipe.zrevrange(keys.approvals_history, 0, max(0, history - 1))
+            pending, resolved = pipe.execute()
+        return ApprovalQueue(
+            pending=self._read(pending), history=self._read(resolved if history else [])
+        )
+
+    def _read(self, ids: list[str]) -> list[ApprovalItem]:
+        if not ids:
+            return []
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for approval_id in ids:
+                pipe.hgetall(self._keys.approval(approval_id))
+            return [restore(ApprovalItem, fields) for fields in pipe.execute() if fields]
+
+
+def fingerprint(proposal: Proposal) -> str:
+    """The digest of action id and canonical params: the same proposal has the same one."""
+    canonical = json.dumps(proposal.params, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(f"{proposal.action_id}\n{canonical}".encode()).hexdigest()

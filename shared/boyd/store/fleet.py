@@ -1,0 +1,151 @@
+"""The deployment: which agents exist, which workers live, whether acting is frozen everywhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from boyd.models import Mode, Model, Timestamp, from_ms
+from boyd.store.client import Client, translated
+from boyd.store.keys import AGENTS, FROZEN, SWEEP, WORKER_INFO, WORKERS, Keys
+from boyd.store.scripts import Scripts
+
+#: Seconds of silence after which a worker counts as dead.
+ALIVE = 6.0
+#: Seconds a process may use what it last read of the workers.
+_CACHE = 1.0
+
+
+class WorkerInfo(Model):
+    """A worker process as it announces itself."""
+
+    name: str
+    host: str
+    pid: int
+    queues: list[str]
+    agents: list[str]
+    version: str
+    started_at: Timestamp
+    last_beat: Timestamp | None = None
+    problem: str | None = None
+
+
+class AgentEntry(Model):
+    """An agent as the workers that run it announce it."""
+
+    id: str
+    name: str
+    mode: Mode
+    loop_interval: float
+    plugins: list[str]
+    fingerprint: str
+    observers: list[str] = Field(default_factory=list)
+
+
+class Fleet:
+    """All workers and agents of one deployment; also what planning asks (`loop.observe.Fleet`)."""
+
+    def __init__(self, client: Client, scripts: Scripts) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._lock = threading.Lock()
+        self._seen: tuple[float, list[WorkerInfo]] = (float("-inf"), [])
+
+    def beat(self, info: WorkerInfo) -> None:
+        """Say that a worker lives."""
+        self._scripts.run("beat", [WORKERS, WORKER_INFO], [info.name, info.to_json()])
+
+    def leave(self, name: str) -> None:
+        """Say that a worker has stopped."""
+        with translated():
+            pipe = self._client.pipeline()
+            pipe.zrem(WORKERS, name)
+            pipe.hdel(WORKER_INFO, name)
+            pipe.execute()
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that live."""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.time()
+            pipe.zrange(WORKERS, 0, -1, withscores=True)
+            pipe.hgetall(WORKER_INFO)
+            (seconds, micros), beats, infos = pipe.execute()
+        oldest = (seconds + micros / 1e6 - ALIVE) * 1000
+        living = [(name, beat) for name, beat in beats if beat >= oldest and name in infos]
+        return [
+            WorkerInfo.from_json(infos[name]).patched({"last_beat": from_ms(beat)})
+            for name, beat in living
+        ]
+
+    def serving(self, queue: str) -> int:
+        """How many live workers consume *queue*."""
+        return sum(queue in worker.queues for worker in self._recent())
+
+    def hosts(self) -> list[str]:
+        """The hosts on which live workers consume their host's queue, sorted."""
+        workers = self._recent()
+        return sorted({w.host for w in workers if self.host_queue(w.host) in w.queues})
+
+    def host_queue(self, host: str) -> str:
+        """The queue that the workers on *host* consume."""
+        return f"boyd.host.{host}"
+
+    def register(self, entry: AgentEntry) -> None:
+        """Announce an agent."""
+        with translated():
+            self._client.hset(AGENTS, entry.id, entry.to_json())
+
+    def agents(self) -> dict[str, AgentEntry]:
+        """All agents that were ever announced, by id."""
+        with translated():
+            found = self._client.hgetall(AGENTS)
+        return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
+
+    def freeze(self, reason: str, agents: Sequence[str] = ()) -> None:
+        """Stop every act, of all agents or of those named (L34)."""
+        self._set_frozen(reason, agents)
+
+    def unfreeze(self, agents: Sequence[str] = ()) -> None:
+        """Let acting go on."""
+        self._set_frozen(None, agents)
+
+    def frozen(self) -> str | None:
+        """Why acting is frozen everywhere, if it is."""
+        with translated():
+            reason: str | None = self._client.get(FROZEN)
+            return reason
+
+    def may_sweep(self, seconds: float) -> bool:
+        """Whether it is this process's turn to sweep; a missed turn harms nobody."""
+        with translated():
+            return bool(self._client.set(SWEEP, "1", nx=True, px=int(seconds * 1000)))
+
+    def _set_frozen(self, reason: str | None, agents: Sequence[str]) -> None:
+        with translated():
+            for agent in agents:
+                loop = Keys(agent).loop
+                if reason is None:
+                    self._client.hdel(loop, "frozen")
+                else:
+                    self._client.hset(loop, "frozen", reason)
+            if not agents and reason is None:
+                self._client.delete(FROZEN)
+            elif not agents:
+                self._client.set(FROZEN, reason or "")
+
+    def _recent(self) -> list[WorkerInfo]:
+        with self._lock:
+            read_at, workers = self._seen
+            if time.monotonic() - read_at > _CACHE:
+                workers = self.workers()
+                self._seen = (time.monotonic(), workers)
+            return workers
+
+
+def reason_text(who: str, why: str | None) -> str:
+    """A reason for a pause or a freeze as it is stored and shown."""
+    return f"{why or 'no reason given'} (by {who})"

@@ -1,0 +1,39 @@
+"""Between flat Redis hashes, readable by eye, and models: texts stay texts, the rest is JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from boyd.models import Model, from_ms
+
+_M = TypeVar("_M", bound=Model)
+
+_TEXT = frozenset(
+    {
+        *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
+        *("situationSummary", "reason", "note", "actedBy"),
+        *("title", "description", "priority", "source", "approvalId"),
+    }
+)
+_TIMES = frozenset({"createdAt", "updatedAt", "completedAt", "expiresAt"})
+
+
+def flatten(model: Model) -> list[str]:
+    """A model as field, value, field, value for HSET; absent fields are left out."""
+    flat: list[str] = []
+    for key, value in model.to_wire().items():
+        flat += [key, value if key in _TEXT else json.dumps(value)]
+    return flat
+
+
+def restore(kind: type[_M], fields: Mapping[str, str]) -> _M:
+    """A model from what `flatten` and the scripts stored."""
+    return kind.model_validate({key: _value(key, text) for key, text in fields.items()})
+
+
+def _value(key: str, text: str) -> Any:
+    if key in _TIMES:
+        return from_ms(float(text))
+    return text if key in _TEXT else json.loads(text)

@@ -1,0 +1,407 @@
+"""The iteration in flight, its phases and units, and the history of past ones.
+
+Every move is one script; each returns what happened instead of raising, because a message that
+comes twice or late is normal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from boyd.errors import AgentPaused
+from boyd.models import (
+    LoopResult,
+    LoopStatus,
+    Observation,
+    ObserverHealth,
+    Phase,
+    Problem,
+    Refusal,
+    RunResult,
+    Situation,
+    from_ms,
+)
+from boyd.store.client import Client, pairs, translated
+from boyd.store.keys import Keys
+from boyd.store.record import Record, dump_blocks, dump_observations, dump_problems
+from boyd.store.scripts import Scripts
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How patient the engine is, in seconds; see docs/configuration.md."""
+
+    dispatch: float = 2.0
+    lease: float = 3.0
+    patience: float = 300.0
+    attempts: int = 3
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a trigger or tick came to: `begun`, `joined` or `duplicate`."""
+
+    outcome: str
+    iteration: int
+
+    @property
+    def new(self) -> bool:
+        """Whether an iteration began and its first message has to be sent."""
+        return self.outcome == "begun"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A phase that was entered; `fields` is the iteration's whole record as stored."""
+
+    iteration: int
+    epoch: int
+    phase: Phase
+    worker: str
+    now: datetime
+    fields: Mapping[str, str]
+    runs: Sequence[Mapping[str, str]] = ()
+
+    @property
+    def record(self) -> Record:
+        """The record, readable."""
+        return Record(self.fields)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A phase to send again; with `finish` nobody could complete the iteration."""
+
+    iteration: int
+    epoch: int
+    phase: Phase
+    queue: str | None
+    finish: bool = False
+
+
+@dataclass(frozen=True)
+class StuckUnit:
+    """A unit that passed its deadline: `lost` with its worker, or still waiting for one."""
+
+    iteration: int
+    unit: int
+    attempt: int
+    payload: str
+    worker: str
+    lost: bool
+    waited: float
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """What becomes of a run when its iteration ends; without a status it waits."""
+
+    run_id: str
+    status: str | None
+    result: RunResult
+    approval_id: str | None
+
+
+class Iterations:
+    """The iterations of one agent."""
+
+    def __init__(
+        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, timing: Timing
+    ) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._agent_id = agent_id
+        self._timing = timing
+        self._dispatch = _ms(timing.dispatch)
+        self._lease = _ms(timing.lease)
+
+    def begin(self, trigger: str, slot: int | None = None) -> Begun:
+        """Take the agent's iteration, or join the one in flight (L3, L4).
+
+        Raises:
+            AgentPaused: the agent takes no triggers; a tick is a duplicate instead (L5).
+        """
+        keys = self._keys
+        args = [trigger, "" if slot is None else slot, self._dispatch]
+        names = [keys.loop, keys.iteration, keys.due, keys.events]
+        outcome, value = self._scripts.run("begin", names, args)
+        if outcome == "paused" and slot is None:
+            raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
+        return Begun(outcome, 0 if outcome == "paused" else int(value))
+
+    def enter(self, iteration: int, epoch: int, phase: Phase, worker: str) -> Entry | None:
+        """Enter a phase; None when it is not due under this epoch or somebody is in it."""
+        args = [iteration, epoch, phase, worker, self._lease]
+        reply = self._scripts.run("enter", [self._keys.iteration, self._keys.due], args)
+        if reply[0] != "ok":
+            return None
+        return Entry(iteration, epoch, phase, worker, from_ms(reply[1]), pairs(reply[2]))
+
+    def enter_orient(self, iteration: int, epoch: int, worker: str) -> Entry | None:
+        """Enter orient and claim the runs and intake events that wait (L13)."""
+        keys = self._keys
+        names = [keys.iteration, keys.due, keys.runs_pending, keys.intake, keys.events]
+        args = [iteration, epoch, worker, self._lease, keys.run_prefix]
+        reply = self._scripts.run("enter_orient", names, args)
+        if reply[0] != "ok":
+            return None
+        runs = [pairs(run) for run in reply[3]]
+        fields = pairs(reply[2])
+        return Entry(iteration, epoch, "orient", worker, from_ms(reply[1]), fields, runs)
+
+    def leave(self, entry: Entry, following: Phase, fields: Mapping[str, str]) -> bool:
+        """Leave a phase with what it produced; False when the entry was lost."""
+        flat = [item for pair in fields.items() for item in pair]
+        args = [*_fence(entry), following, self._dispatch, *flat]
+        names = [self._keys.iteration, self._keys.due, self._keys.events]
+        return bool(self._scripts.run("leave", names, args) == "ok")
+
+    def plan(
+        self,
+        entry: Entry,
+        observers: Sequence[str],
+        units: Sequence[str],
+        problems: list[Problem],
+        blocks: list[Refusal],
+    ) -> bool:
+        """Leave start and open the units of observe; False when the entry was lost."""
+        ran = list(dict.fromkeys(observers))
+        args = [
+            *(entry.iteration, entry.epoch, entry.worker, self._dispatch),
+            *(json.dumps(list(observers)), dump_problems(problems), dump_blocks(blocks)),
+            *(len(ran), *ran, *units),
+        ]
+        keys = self._keys
+        names = [keys.iteration, keys.due, keys.events, keys.ran]
+        return bool(self._scripts.run("plan", names, args) == "ok")
+
+    def leave_orient(
+        self,
+        entry: Entry,
+        situation: Situation,
+        added: list[Observation],
+        problems: list[Problem],
+        blocks: list[Refusal],
+        health: Mapping[str, ObserverHealth],
+    ) -> bool:
+        """Leave orient with the situation; False when the entry was lost."""
+        flat = [item for name, value in health.items() for item in (name, value.to_json())]
+        args = [
+            *(entry.iteration, entry.epoch, entry.worker, self._dispatch, situation.to_json()),
+            *(dump_observations(added), dump_problems(problems), dump_blocks(blocks)),
+            *(situation.summary, *flat),
+        ]
+        keys = self._keys
+        names = [keys.iteration, keys.due, keys.events, keys.health]
+        return bool(self._scripts.run("leave_orient", names, args) == "ok")
+
+    def enter_unit(self, iteration: int, unit: int, attempt: int, worker: str) -> str | None:
+        """Enter a unit of observe; its payload, or None when it is not open for us."""
+        args = [iteration, unit, attempt, worker, self._lease]
+        reply = self._scripts.run("enter_unit", [self._keys.iteration, self._keys.due], args)
+        return str(reply[1]) if reply[0] == "ok" else None
+
+    def sign_off(
+        self, iteration: int, unit: int, attempt: int, worker: str, fields: Mapping[str, str]
+    ) -> tuple[int, int] | None:
+        """Sign a unit off; how many are open and the epoch, or None when it was not ours.
+
+        An empty *worker* gives the unit up for whoever had it.
+        """
+        flat = [item for pair in fields.items() for item in pair]
+        args = [iteration, unit, attempt, worker, self._dispatch, *flat]
+        names = [self._keys.iteration, self._keys.due, self._keys.events]
+        reply = self._scripts.run("sign_off", names, args)
+        return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
+
+    def replace_unit(
+        self, iteration: int, unit: int, attempt: int, payloads: Sequence[str]
+    ) -> tuple[int, int] | None:
+        """Put other units in place of a lost one; number of the first and their attempt."""
+        args = [iteration, unit, attempt, self._dispatch, *payloads]
+        reply = self._scripts.run("replace_unit", [self._keys.iteration, self._keys.due], args)
+        return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
+
+    def renew(self, iteration: int, member: str, fence: int, worker: str) -> bool:
+        """Renew the lease of a phase (`phase`) or a unit (`unit:3`); False when it is lost."""
+        args = [iteration, member, fence, worker, self._lease]
+        return bool(self._scripts.run("renew", [self._keys.iteration, self._keys.due], args))
+
+    def finish(
+        self,
+        iteration: int,
+        epoch: int,
+        worker: str,
+        result: LoopResult,
+        runs: Iterable[RunEnd],
+        keep: tuple[int, float],
+        keep_runs: tuple[int, float],
+    ) -> int | None:
+        """End the iteration; the number of the follow-up or 0, or None when the entry was lost.
+
+        Args:
+            iteration: its number.
+            epoch: its fencing token.
+            worker: as it entered `complete`; empty when the sweeper ends it.
+            result: the complete result.
+            runs: what becomes of its runs.
+            keep: how many iterations are kept, and for how many seconds.
+            keep_runs: the same for finished runs.
+        """
+        keys = self._keys
+        ends = [
+            item
+            for run in runs
+            for item in (run.run_id, run.status or "", run.result.to_json(), run.approval_id or "")
+        ]
+        action = result.decision.action if result.decision else ""
+        summary = result.situation.summary if result.situation else ""
+        args = [
+            *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
+            *(_ms(result.ended_at.timestamp()), keep[0], _ms(keep[1]), keys.iterations),
+            *(keys.run_prefix, _ms(keep_runs[1]), keep_runs[0], action, summary[:200]),
+            *(dump_problems(result.problems), *ends),
+        ]
+        names = [
+            *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),
+            *(keys.archived(iteration), keys.runs_pending, keys.intake),
+            *(keys.runs, keys.runs_finished),
+        ]
+        reply = self._scripts.run("finish", names, args)
+        return int(reply[1]) if reply[0] == "ok" else None
+
+    def take_due(self) -> list[str]:
+        """What has passed its deadline: `phase` and `unit:<number>`."""
+        found: list[str] = self._scripts.run("take_due", [self._keys.due], [self._lease])
+        return found
+
+    def retry_phase(self) -> Retry | None:
+        """Decide what becomes of a phase that passed its deadline; None when nothing is due."""
+        timing = self._timing
+        names = [self._keys.iteration, self._keys.due, self._keys.events]
+        args = [self._dispatch, timing.attempts, _ms(timing.patience)]
+        reply = self._scripts.run("retry_phase", names, args)
+        if reply[0] == "none":
+            return None
+        if reply[0] == "finish":
+            return Retry(int(reply[1]), int(reply[2]), "complete", None, finish=True)
+        return Retry(int(reply[1]), int(reply[2]), reply[3], reply[4] or None)
+
+    def retry_unit(self, unit: int) -> StuckUnit | None:
+        """Find out why a unit passed its deadline; None when it is done."""
+        names = [self._keys.iteration, self._keys.due]
+        reply = self._scripts.run("retry_unit", names, [unit, self._dispatch])
+        if reply[0] == "none":
+            return None
+        state, iteration, attempt, payload, worker, waited = reply
+        lost = state == "lost"
+        return StuckUnit(
+            int(iteration), unit, int(attempt), payload, worker, lost, int(waited) / 1000
+        )
+
+    def current(self) -> Record | None:
+        """The iteration in flight."""
+        with translated():
+            fields = self._client.hgetall(self._keys.iteration)
+        return Record(fields) if fields else None
+
+    def last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
+        """When each observer last ran, in seconds since the epoch, and how it has been doing."""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hgetall(self._keys.ran)
+            pipe.hgetall(self._keys.health)
+            ran, health = pipe.execute()
+        return {name: float(ms) / 1000 for name, ms in ran.items()}, _read_health(health)
+
+    def health(self, observers: Sequence[str]) -> dict[str, ObserverHealth]:
+        """How those *observers* have been doing (L15)."""
+        if not observers:
+            return {}
+        with translated():
+            texts = self._client.hmget(self._keys.health, list(observers))
+        found = zip(observers, texts, strict=True)
+        return _read_health({name: text for name, text in found if text})
+
+    def status(self) -> LoopStatus:
+        """What the agent is doing now."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hgetall(keys.loop)
+            pipe.hmget(keys.iteration, ["iteration", "phase", "startedAt", "entered"])
+            pipe.zcard(keys.runs_pending)
+            pipe.zcard(keys.approvals_pending)
+            loop, (iteration, phase, started, worker), runs, approvals = pipe.execute()
+        return LoopStatus(
+            agent_id=self._agent_id,
+            phase=phase or "idle",
+            iteration=int(iteration or loop.get("iteration", 0)),
+            start_time=from_ms(float(started)) if started else None,
+            paused=loop.get("paused"),
+            frozen=loop.get("frozen"),
+            pending_runs=runs,
+            pending_approvals=approvals,
+            worker=worker.split("/")[0] if worker else None,
+        )
+
+    def history(self, limit: int = 50, before: int | None = None) -> list[LoopResult]:
+        """Past iterations, newest first; *before* is the number to go on from."""
+        keys = self._keys
+        with translated():
+            last = before if before is not None else int(self._counter()) + 1
+            numbers = range(last - 1, max(0, last - 1 - limit), -1)
+            pipe = self._client.pipeline(transaction=False)
+            for number in numbers:
+                pipe.hgetall(keys.archived(number))
+            records = [Record(fields) for fields in pipe.execute() if fields]
+        return [record.result(self._agent_id, record.started_at) for record in records]
+
+    def past(self, iteration: int) -> LoopResult | None:
+        """One past iteration."""
+        with translated():
+            fields = self._client.hgetall(self._keys.archived(iteration))
+        record = Record(fields)
+        return record.result(self._agent_id, record.started_at) if fields else None
+
+    def pause(self, reason: str) -> None:
+        """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
+        with translated():
+            self._client.hset(self._keys.loop, "paused", reason)
+            self._client.xadd(self._keys.events, {"kind": "agent.paused"}, maxlen=1000)
+
+    def resume(self) -> int:
+        """Go on; the number of the iteration that waiting work starts, or 0."""
+        keys = self._keys
+        names = [
+            *(keys.loop, keys.iteration, keys.due, keys.events, keys.runs_pending, keys.intake)
+        ]
+        return int(self._scripts.run("resume", names, [self._dispatch]))
+
+    def intake(self, observations: list[Observation], start: bool, most: int = 10_000) -> int:
+        """Hand *observations* to the loop; the iteration that began, 0, or -1 when it is full."""
+        keys = self._keys
+        names = [keys.intake, keys.loop, keys.iteration, keys.due, keys.events]
+        payload = [observation.to_json() for observation in observations]
+        return int(self._scripts.run("intake", names, [self._dispatch, int(start), most, *payload]))
+
+    def _counter(self) -> str:
+        value: str | None = self._client.hget(self._keys.loop, "iteration")
+        return value or "0"
+
+
+def _fence(entry: Entry) -> list[Any]:
+    return [entry.iteration, entry.epoch, entry.phase, entry.worker]
+
+
+def _read_health(texts: Mapping[str, str]) -> dict[str, ObserverHealth]:
+    return {name: ObserverHealth.from_json(text) for name, text in texts.items()}
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

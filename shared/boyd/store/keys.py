@@ -1,0 +1,61 @@
+"""Every Redis key that Boyd uses is built here, and nowhere else.
+
+Keys of one agent share a hash tag, so that they lie in one slot of a Redis Cluster.
+"""
+
+from __future__ import annotations
+
+#: What all workers of a deployment share; `*` can be no agent's id.
+AGENTS = "boyd:{*}:agents"
+FROZEN = "boyd:{*}:frozen"
+SWEEP = "boyd:{*}:sweep"
+WORKERS = "boyd:{*}:workers"
+WORKER_INFO = "boyd:{*}:workers:info"
+
+
+class Keys:
+    """The keys of one agent."""
+
+    def __init__(self, agent_id: str) -> None:
+        self.prefix = f"boyd:{{{agent_id}}}:"
+        self.loop = self.prefix + "loop"
+        self.iteration = self.prefix + "iteration"
+        self.due = self.prefix + "due"
+        self.events = self.prefix + "events"
+        self.history = self.prefix + "history"
+        self.iterations = self.prefix + "iteration:"
+        self.ran = self.prefix + "observers:ran"
+        self.health = self.prefix + "observers:health"
+        self.runs = self.prefix + "runs"
+        self.runs_pending = self.prefix + "runs:pending"
+        self.runs_finished = self.prefix + "runs:finished"
+        self.run_prefix = self.prefix + "run:"
+        self.intake = self.prefix + "intake"
+        self.approvals_pending = self.prefix + "approvals:pending"
+        self.approvals_history = self.prefix + "approvals:history"
+        self.approvals_fingerprints = self.prefix + "approvals:fingerprints"
+        self.approval_prefix = self.prefix + "approval:"
+
+    def archived(self, iteration: int) -> str:
+        """The record of a past iteration."""
+        return f"{self.iterations}{iteration}"
+
+    def run(self, run_id: str) -> str:
+        """One run."""
+        return self.run_prefix + run_id
+
+    def approval(self, approval_id: str) -> str:
+        """One approval."""
+        return self.approval_prefix + approval_id
+
+    def execution(self, execution_id: str) -> str:
+        """One entry of the ledger."""
+        return f"{self.prefix}execution:{execution_id}"
+
+    def budget(self, action_id: str, target: str) -> str:
+        """The recent executions of an action on a target."""
+        return f"{self.prefix}budget:{action_id}:{target}"
+
+    def state(self, plugin_id: str, key: str) -> str:
+        """One value of a plugin's state."""
+        return f"{self.prefix}state:{plugin_id}:{key}"

@@ -1,0 +1,100 @@
+"""The ledger: every execution of an action, claimed before it starts (L32, L34)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+
+from boyd.errors import StoreError
+from boyd.models import ActionResult, Budget, JsonObject
+from boyd.store.client import Client, translated
+from boyd.store.keys import FROZEN, Keys
+from boyd.store.scripts import Scripts
+
+#: Seconds the ledger remembers an execution: longer than any message of it can come late.
+KEEP = 7 * 86400.0
+
+
+class StillRunning(StoreError):
+    """The execution is still claimed by a worker that lives."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the ledger says to a claim; `token` proves it when finishing."""
+
+    outcome: str
+    token: str | None = None
+    detail: str = ""
+
+
+class Ledger:
+    """The executions of one agent."""
+
+    def __init__(
+        self, client: Client, scripts: Scripts, keys: Keys, worker: str, lease: float
+    ) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._worker = worker
+        self._lease = int(lease * 1000)
+
+    def find(self, execution_id: str) -> ActionResult | None:
+        """How that execution ended, if it did."""
+        with translated():
+            text = self._client.hget(self._keys.execution(execution_id), "result")
+        return ActionResult.from_json(text) if text else None
+
+    def claim(
+        self,
+        execution_id: str,
+        action: str,
+        params: JsonObject,
+        target: str,
+        idempotent: bool,
+        budget: Budget | None,
+    ) -> Reply:
+        """Take the right to execute once.
+
+        Returns:
+            `claimed` with a token, `frozen` and why, `over` (budget), `done` with the result as
+            JSON, `unknown` and the worker that lost it.
+
+        Raises:
+            StillRunning: another worker executes it and lives.
+        """
+        with translated():
+            frozen = self._client.get(FROZEN)
+        if frozen:
+            return Reply("frozen", detail=frozen)
+        token = uuid.uuid4().hex
+        keys = self._keys
+        args = [
+            *(self._worker, token, self._lease, int(idempotent)),
+            *((budget.limit, int(budget.window * 1000)) if budget else ("", 0)),
+            *(int(KEEP * 1000), "action", action, "params", json.dumps(params), "target", target),
+        ]
+        names = [keys.execution(execution_id), keys.budget(action, target), keys.loop]
+        outcome, *rest = self._scripts.run("claim", names, args)
+        detail = str(rest[0]) if rest else ""
+        if outcome == "running":
+            raise StillRunning(f"execution {execution_id} is still running on {detail}")
+        return Reply(outcome, token if outcome == "claimed" else None, detail)
+
+    def renew(self, execution_id: str, token: str) -> bool:
+        """Renew a claim; False when it is lost."""
+        args = [token, self._lease]
+        return bool(self._scripts.run("renew_claim", [self._keys.execution(execution_id)], args))
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the outcome; False when the claim was lost meanwhile."""
+        state = "unknown" if result.unknown else "succeeded" if result.success else "failed"
+        args = [token, state, result.to_json()]
+        return bool(self._scripts.run("finish_claim", [self._keys.execution(execution_id)], args))
+
+    def take_back(self, execution_id: str) -> ActionResult | None:
+        """Mark a success as rolled back; its result, or None when it cannot be."""
+        text = self._scripts.run("take_back", [self._keys.execution(execution_id)])
+        return ActionResult.from_json(text) if text else None

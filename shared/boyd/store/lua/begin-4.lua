@@ -1,0 +1,29 @@
+-- Take the agent's iteration, or join the one in flight (L3). With a slot it is a tick of beat, which starts at
+-- most one iteration per slot whoever sends it (L4).
+-- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[2] iteration  hash: the iteration in flight
+-- KEYS[3] due        zset: what must move on, by deadline
+-- KEYS[4] events     stream
+-- ARGV[1] trigger    who asks, for the record
+-- ARGV[2] slot       number of the tick, or empty
+-- ARGV[3] dispatch   ms a message may take to reach a worker
+-- Returns {'begun'|'joined', n}, {'paused', why} or {'duplicate', last slot}
+-- Events  iteration.started
+-- @include common
+-- @include begin_iteration
+local paused = redis.call('HGET', KEYS[1], 'paused')
+if paused then
+  return {'paused', paused}
+end
+if ARGV[2] ~= '' then
+  local last = redis.call('HGET', KEYS[1], 'slot')
+  if last and tonumber(ARGV[2]) <= tonumber(last) then
+    return {'duplicate', last}
+  end
+  redis.call('HSET', KEYS[1], 'slot', ARGV[2])
+end
+local active = redis.call('HGET', KEYS[1], 'active')
+if active then
+  return {'joined', tonumber(active)}
+end
+return {'begun', begin_iteration(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[3])}

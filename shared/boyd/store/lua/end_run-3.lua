@@ -1,0 +1,15 @@
+-- End a run that waits for an approval, once it is known how that ended (L35).
+-- KEYS[1] runs       zset: all runs by creation
+-- KEYS[2] finished   zset: finished runs by end
+-- KEYS[3] events     stream
+-- ARGV[1] id
+-- ARGV[2] status     completed or failed
+-- ARGV[3] result     JSON
+-- ARGV[4] prefix     of run hashes; touches those that are forgotten (same slot)
+-- ARGV[5] keep age   of finished runs, ms
+-- ARGV[6] keep count of finished runs
+-- Returns 1, or 0 when the run was not waiting
+-- Events  run.completed, run.failed
+-- @include common
+-- @include settle_run
+return settle_run(ARGV[4], KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3], ARGV[5], tonumber(ARGV[6]))

@@ -1,0 +1,18 @@
+-- Enter a phase: is it due under this epoch, and has nobody entered it? The lease starts here.
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- ARGV[1] n
+-- ARGV[2] epoch
+-- ARGV[3] phase
+-- ARGV[4] worker     proves the entry when leaving
+-- ARGV[5] lease      ms until the phase is given to somebody else unless renewed
+-- Returns {'ok', now, record} or {'stale'}
+-- @include common
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered')
+if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= ARGV[3] or have[4] then
+  return {'stale'}
+end
+local now = now_ms()
+redis.call('HSET', KEYS[1], 'entered', ARGV[4], 'phaseAt', now)
+redis.call('ZADD', KEYS[2], now + ARGV[5], 'phase')
+return {'ok', now, redis.call('HGETALL', KEYS[1])}

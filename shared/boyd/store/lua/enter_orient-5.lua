@@ -1,0 +1,40 @@
+-- Enter the orient phase: as `enter`, and once per iteration claim what waits: pending runs, most urgent first
+-- (L13), and intake events. What arrives after this waits for the follow-up iteration (L3).
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] pending    zset: pending runs by urgency
+-- KEYS[4] intake     list: observations as JSON
+-- KEYS[5] events     stream
+-- ARGV[1] n
+-- ARGV[2] epoch
+-- ARGV[3] worker
+-- ARGV[4] lease      ms
+-- ARGV[5] prefix     of run hashes; touches those of the claimed runs (same slot)
+-- Returns {'ok', now, record, {run hash, ...}} or {'stale'}
+-- Events  run.investigating
+-- @include common
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'runs')
+if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= 'orient' or have[4] then
+  return {'stale'}
+end
+local now = now_ms()
+local ids = have[5]
+if not ids then
+  local claimed = redis.call('ZRANGE', KEYS[3], 0, 99)
+  for _, id in ipairs(claimed) do
+    redis.call('HSET', ARGV[5] .. id, 'status', 'investigating', 'iteration', ARGV[1], 'updatedAt', now)
+    redis.call('ZREM', KEYS[3], id)
+    emit(KEYS[5], 'run.investigating', 'run', id, 'iteration', ARGV[1])
+  end
+  ids = table.concat(claimed, ' ')
+  local events = redis.call('LRANGE', KEYS[4], 0, 999)
+  redis.call('LTRIM', KEYS[4], 1000, -1)
+  redis.call('HSET', KEYS[1], 'runs', ids, 'intake', '[' .. table.concat(events, ',') .. ']')
+end
+redis.call('HSET', KEYS[1], 'entered', ARGV[3], 'phaseAt', now)
+redis.call('ZADD', KEYS[2], now + ARGV[4], 'phase')
+local runs = {}
+for id in string.gmatch(ids, '%S+') do
+  runs[#runs + 1] = redis.call('HGETALL', ARGV[5] .. id)
+end
+return {'ok', now, redis.call('HGETALL', KEYS[1]), runs}

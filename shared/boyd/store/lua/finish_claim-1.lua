@@ -1,0 +1,16 @@
+-- Record how an execution ended. Who lost the claim is refused; what it reports is kept beside the entry.
+-- KEYS[1] execution  hash: the ledger's entry
+-- ARGV[1] token
+-- ARGV[2] state      succeeded, failed or unknown
+-- ARGV[3] result     JSON
+-- Returns 1, or 0 when the claim was lost
+-- @include common
+local have = redis.call('HMGET', KEYS[1], 'state', 'token')
+if have[1] ~= 'running' or have[2] ~= ARGV[1] then
+  if have[1] then
+    redis.call('HSET', KEYS[1], 'lateResult', ARGV[3])
+  end
+  return 0
+end
+redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())
+return 1

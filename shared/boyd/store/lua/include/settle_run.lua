@@ -1,0 +1,22 @@
+-- settle_run(prefix, index, finished, events, id, status, result, keep_ms, keep_count): end a run that is being
+-- investigated, and forget the oldest finished ones. A run that is in another state is left as it is.
+local function settle_run(prefix, index, finished, events, id, status, result, keep_ms, keep_count)
+  local key = prefix .. id
+  if redis.call('HGET', key, 'status') ~= 'investigating' then
+    return 0
+  end
+  local now = now_ms()
+  redis.call('HSET', key, 'status', status, 'result', result, 'updatedAt', now, 'completedAt', now)
+  redis.call('PEXPIRE', key, keep_ms)
+  redis.call('ZADD', finished, now, id)
+  emit(events, 'run.' .. status, 'run', id)
+  local over = math.max(redis.call('ZCARD', finished) - keep_count, redis.call('ZCOUNT', finished, '-inf', now - keep_ms))
+  if over > 0 then
+    for _, old in ipairs(redis.call('ZRANGE', finished, 0, math.min(over, 100) - 1)) do
+      redis.call('ZREM', finished, old)
+      redis.call('ZREM', index, old)
+      redis.call('DEL', prefix .. old)
+    end
+  end
+  return 1
+end

@@ -1,0 +1,39 @@
+-- Leave the start phase: open the units of the observe phase; with none, orient is due.
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] events     stream
+-- KEYS[4] ran        hash: observer id to when it last ran, in ms
+-- ARGV[1] n
+-- ARGV[2] epoch
+-- ARGV[3] worker
+-- ARGV[4] dispatch   ms
+-- ARGV[5] observers  JSON: the observer of each task, by index
+-- ARGV[6] problems   JSON
+-- ARGV[7] blocks     JSON: guards that failed
+-- ARGV[8] count      how many observers run
+-- ARGV[9...] their ids, then the units as JSON
+-- Returns 'ok' or 'stale'
+-- Events  phase
+-- @include common
+-- @include holds
+-- @include move_on
+if not holds(KEYS[1], ARGV[1], ARGV[2], 'start', ARGV[3]) then
+  return 'stale'
+end
+local now = now_ms()
+local first_unit = 9 + ARGV[8]
+for i = 9, first_unit - 1 do
+  redis.call('HSET', KEYS[4], ARGV[i], now)
+end
+redis.call('PEXPIRE', KEYS[4], 2592000000)
+local units = #ARGV - first_unit + 1
+redis.call('HSET', KEYS[1], 'observers', ARGV[5], 'problems', ARGV[6], 'blocks', ARGV[7], 'open', units, 'units', units)
+move_on(KEYS[1], KEYS[2], KEYS[3], 'start', units > 0 and 'observe' or 'orient', ARGV[4])
+if units > 0 then
+  redis.call('ZREM', KEYS[2], 'phase')
+end
+for k = 1, units do
+  redis.call('HSET', KEYS[1], 'unit:' .. k, ARGV[first_unit + k - 1], 'unit:' .. k .. ':attempt', 1)
+  redis.call('ZADD', KEYS[2], now + ARGV[4], 'unit:' .. k)
+end
+return 'ok'

@@ -1,0 +1,28 @@
+-- Replace a unit whose worker was lost by others that cover the same tasks.
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- ARGV[1] n
+-- ARGV[2] unit       its number
+-- ARGV[3] attempt    the unit's fencing token
+-- ARGV[4] dispatch   ms
+-- ARGV[5...] the new units as JSON
+-- Returns {'ok', number of the first new unit, their attempt} or {'stale'}
+-- @include common
+local unit = 'unit:' .. ARGV[2]
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', unit .. ':attempt')
+if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] then
+  return {'stale'}
+end
+local count = #ARGV - 4
+redis.call('HDEL', KEYS[1], unit, unit .. ':attempt', unit .. ':by', unit .. ':resends')
+redis.call('ZREM', KEYS[2], unit)
+redis.call('HINCRBY', KEYS[1], 'open', count - 1)
+redis.call('HINCRBY', KEYS[1], 'retries', 1)
+local first = redis.call('HINCRBY', KEYS[1], 'units', count) - count + 1
+local attempt = ARGV[3] + 1
+for i = 1, count do
+  local new = 'unit:' .. (first + i - 1)
+  redis.call('HSET', KEYS[1], new, ARGV[4 + i], new .. ':attempt', attempt)
+  redis.call('ZADD', KEYS[2], now_ms() + ARGV[4], new)
+end
+return {'ok', first, attempt}

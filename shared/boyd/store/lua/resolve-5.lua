@@ -1,0 +1,28 @@
+-- Resolve a pending item: exactly one of approve, deny, expire, withdraw wins, whoever races (A3).
+-- KEYS[1] approval   hash: the item
+-- KEYS[2] pending    zset: pending items by deadline
+-- KEYS[3] history    zset: resolved items by time
+-- KEYS[4] fingerprints  hash: fingerprint to pending item
+-- KEYS[5] events     stream
+-- ARGV[1] id
+-- ARGV[2] status     approved, denied or withdrawn
+-- ARGV[3] prefix     of approval hashes; touches those that are forgotten (same slot)
+-- ARGV[4] keep age   of history, ms
+-- ARGV[5] keep count of history
+-- ARGV[6...] field, value, ... to store
+-- Returns 'resolved', or what the item is now: its status, or 'unknown'
+-- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired
+-- @include common
+-- @include settle_approval
+local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not deadline then
+  return redis.call('HGET', KEYS[1], 'status') or 'unknown'
+end
+local status = ARGV[2]
+if now_ms() >= tonumber(deadline) then
+  status = 'expired'
+elseif #ARGV > 5 then
+  redis.call('HSET', KEYS[1], unpack(ARGV, 6))
+end
+settle_approval(ARGV[3], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1], status, ARGV[4], tonumber(ARGV[5]))
+return status == ARGV[2] and 'resolved' or status

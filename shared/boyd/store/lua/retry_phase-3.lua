@@ -1,0 +1,46 @@
+-- A phase has passed its deadline. Nobody entered it: its message was lost or waits in a queue, so the same
+-- message is sent again, ever more rarely. Somebody entered it and let the lease lapse: a new epoch shuts that
+-- worker out and the phase is sent again, a limited number of times; then the iteration fails.
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] events     stream
+-- ARGV[1] dispatch   ms a message may take to reach a worker
+-- ARGV[2] attempts   how often a phase may lose its worker
+-- ARGV[3] patience   ms that a phase may wait for a worker
+-- Returns {'send', n, epoch, phase, queue}, {'finish', n, epoch} when complete itself cannot be done, or {'none'}
+-- Events  phase
+-- @include common
+-- @include move_on
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'sentAt', 'queue')
+local n, epoch, phase, entered, queue = have[1], have[2], have[3], have[4], have[6] or ''
+if not n or phase == 'observe' then
+  redis.call('ZREM', KEYS[2], 'phase')
+  return {'none'}
+end
+local now = now_ms()
+local why
+if entered then
+  local attempts = redis.call('HINCRBY', KEYS[1], 'attempts', 1)
+  redis.call('HINCRBY', KEYS[1], 'retries', 1)
+  redis.call('HDEL', KEYS[1], 'entered')
+  epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+  if attempts >= tonumber(ARGV[2]) then
+    why = phase .. ' lost its worker ' .. attempts .. ' times, last ' .. entered
+  end
+  redis.call('ZADD', KEYS[2], now + ARGV[1], 'phase')
+else
+  local resends = redis.call('HINCRBY', KEYS[1], 'resends', 1)
+  if now - have[5] > tonumber(ARGV[3]) then
+    why = 'no worker took ' .. phase .. ' within ' .. math.floor(ARGV[3] / 1000) .. ' s'
+  end
+  redis.call('ZADD', KEYS[2], now + ARGV[1] * 2 ^ math.min(resends, 4), 'phase')
+end
+if why and phase == 'complete' then
+  return {'finish', tonumber(n), tonumber(epoch)}
+end
+if why then
+  redis.call('HSET', KEYS[1], 'error', why)
+  move_on(KEYS[1], KEYS[2], KEYS[3], phase, 'complete', ARGV[1])
+  phase = 'complete'
+end
+return {'send', tonumber(n), tonumber(epoch), phase, queue}

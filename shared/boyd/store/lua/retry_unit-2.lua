@@ -1,0 +1,20 @@
+-- A unit has passed its deadline: was it never entered, or did its worker let the lease lapse?
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- ARGV[1] unit       its number
+-- ARGV[2] dispatch   ms
+-- Returns {'waiting'|'lost', n, attempt, unit as JSON, worker, ms since it was sent} or {'none'}
+-- @include common
+local unit = 'unit:' .. ARGV[1]
+local have = redis.call('HMGET', KEYS[1], 'iteration', unit .. ':attempt', unit, unit .. ':by', 'sentAt')
+if not have[3] then
+  redis.call('ZREM', KEYS[2], unit)
+  return {'none'}
+end
+local now = now_ms()
+local state = have[4] and 'lost' or 'waiting'
+if state == 'waiting' then
+  local resends = redis.call('HINCRBY', KEYS[1], unit .. ':resends', 1)
+  redis.call('ZADD', KEYS[2], now + ARGV[2] * 2 ^ math.min(resends, 4), unit)
+end
+return {state, tonumber(have[1]), tonumber(have[2]), have[3], have[4] or '', now - have[5]}

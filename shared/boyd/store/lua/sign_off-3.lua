@@ -1,0 +1,24 @@
+-- Sign a unit off with what its observers saw; whoever signs off last ends the observe phase, exactly once.
+-- KEYS[1] iteration  hash: the iteration in flight
+-- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] events     stream
+-- ARGV[1] n
+-- ARGV[2] unit       its number
+-- ARGV[3] attempt    the unit's fencing token
+-- ARGV[4] worker     as it entered, or empty: the sweeper gives the unit up
+-- ARGV[5] dispatch   ms
+-- ARGV[6...] field, value, ... to store
+-- Returns {'ok', units still open, epoch} or {'stale'}
+-- Events  phase
+-- @include common
+-- @include move_on
+-- @include close_unit
+local unit = 'unit:' .. ARGV[2]
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', unit .. ':attempt', unit .. ':by', 'epoch')
+if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] or (ARGV[4] ~= '' and have[4] ~= ARGV[4]) then
+  return {'stale'}
+end
+if #ARGV > 5 then
+  redis.call('HSET', KEYS[1], unpack(ARGV, 6))
+end
+return {'ok', close_unit(KEYS[1], KEYS[2], KEYS[3], ARGV[2], ARGV[5]), tonumber(have[5])}

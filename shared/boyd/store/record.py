@@ -1,0 +1,182 @@
+"""An iteration's hash: what the phases stored, read field by field, and how they store it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from boyd.models import (
+    ActionResult,
+    Decision,
+    DecisionTrace,
+    LoopResult,
+    Observation,
+    Problem,
+    Refusal,
+    Situation,
+    from_ms,
+)
+
+_problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
+_refusals: TypeAdapter[list[Refusal]] = TypeAdapter(list[Refusal])
+_results: TypeAdapter[list[ActionResult]] = TypeAdapter(list[ActionResult])
+_observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+
+
+class Record:
+    """An iteration's hash, read field by field."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fields = fields
+
+    @property
+    def iteration(self) -> int:
+        """The iteration's number."""
+        return int(self._fields["iteration"])
+
+    @property
+    def trigger(self) -> str:
+        """Who asked for it."""
+        return self._fields["trigger"]
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began, on the Redis server's clock."""
+        return from_ms(float(self._fields["startedAt"]))
+
+    @property
+    def attempts(self) -> int:
+        """How often the current phase lost its worker."""
+        return int(self._fields.get("attempts", 0))
+
+    @property
+    def error(self) -> str | None:
+        """Why the iteration failed, if it did."""
+        return self._fields.get("error")
+
+    @property
+    def queue(self) -> str | None:
+        """The queue of the act phase, if the action names one."""
+        return self._fields.get("queue") or None
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs this iteration investigates."""
+        return self._fields.get("runs", "").split()
+
+    @property
+    def observers(self) -> list[str]:
+        """The observer of each task, by index."""
+        found: list[str] = json.loads(self._fields.get("observers", "[]"))
+        return found
+
+    @property
+    def seen(self) -> dict[int, str]:
+        """What each task saw, as JSON text, by index."""
+        return _indexed(self._fields, "seen:")
+
+    @property
+    def observer_errors(self) -> list[Problem]:
+        """The tasks that failed, in order, and what planning left out."""
+        failed = _indexed(self._fields, "fail:")
+        planned = [p for p in self.problems if p.phase == "start" and ":" in p.id]
+        return [*planned, *(Problem.from_json(failed[index]) for index in sorted(failed))]
+
+    @property
+    def intake(self) -> list[Observation]:
+        """Observations that came from outside."""
+        return _observations.validate_json(self._fields.get("intake", "[]"))
+
+    @property
+    def observations(self) -> list[Observation]:
+        """All observations, as the orienters saw them."""
+        seen = self.seen
+        own = [o for index in sorted(seen) for o in _observations.validate_json(seen[index])]
+        return own + _observations.validate_json(self._fields.get("added", "[]"))
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Components and hooks that failed."""
+        return _problems.validate_json(self._fields.get("problems", "[]"))
+
+    @property
+    def blocks(self) -> list[Refusal]:
+        """Guards that failed."""
+        return _refusals.validate_json(self._fields.get("blocks", "[]"))
+
+    @property
+    def situation(self) -> Situation | None:
+        """The situation, once orient is done."""
+        text = self._fields.get("situation")
+        return Situation.from_json(text) if text else None
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision, once decide is done."""
+        text = self._fields.get("decision")
+        return Decision.from_json(text) if text else None
+
+    @property
+    def trace(self) -> DecisionTrace | None:
+        """How the decision came about."""
+        text = self._fields.get("trace")
+        return DecisionTrace.from_json(text) if text else None
+
+    @property
+    def action_results(self) -> list[ActionResult]:
+        """What acting came to."""
+        return _results.validate_json(self._fields.get("results", "[]"))
+
+    def result(self, agent_id: str, ended_at: datetime) -> LoopResult:
+        """The iteration from outside (L38: only what this iteration produced)."""
+        ended = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
+        ended_at = from_ms(ended) if ended else ended_at
+        return LoopResult(
+            id=f"{agent_id}:{self.iteration}",
+            agent_id=agent_id,
+            iteration=self.iteration,
+            trigger=self.trigger,
+            observations=self.observations,
+            situation=self.situation,
+            decision=self.decision,
+            trace=self.trace,
+            action_results=self.action_results,
+            runs=self.runs,
+            success=self._fields.get("success", "0" if self.error else "1") == "1",
+            error=self.error,
+            duration=(ended_at - self.started_at).total_seconds() * 1000,
+            started_at=self.started_at,
+            ended_at=ended_at,
+            phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
+            observer_errors=self.observer_errors,
+            problems=self.problems,
+            retries=int(self._fields.get("retries", 0)),
+        )
+
+
+def _indexed(fields: Mapping[str, str], prefix: str) -> dict[int, str]:
+    size = len(prefix)
+    return {int(key[size:]): value for key, value in fields.items() if key.startswith(prefix)}
+
+
+def dump_problems(problems: list[Problem]) -> str:
+    """Problems as JSON text."""
+    return _problems.dump_json(problems, by_alias=True, exclude_none=True).decode()
+
+
+def dump_blocks(blocks: list[Refusal]) -> str:
+    """Refusals as JSON text."""
+    return _refusals.dump_json(blocks, by_alias=True, exclude_none=True).decode()
+
+
+def dump_results(results: list[ActionResult]) -> str:
+    """Action results as JSON text."""
+    return _results.dump_json(results, by_alias=True, exclude_none=True).decode()
+
+
+def dump_observations(observations: list[Observation]) -> str:
+    """Observations as JSON text."""
+    return _observations.dump_json(observations, by_alias=True, exclude_none=True).decode()

@@ -1,0 +1,123 @@
+"""For plugin authors: run iterations of an agent in this process, on a Redis that is not there.
+
+    agent = Agent("test", plugins=[DiskMonitor(threshold=80)])
+    result = Lab(agent).run()
+    assert result.decision.action == "disk-monitor:clean"
+
+The phases, the store and its scripts are the real ones; only Redis is `fakeredis` and messages are
+delivered by hand. Install `boyd[testing]`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import fakeredis
+
+from boyd.agent import Agent
+from boyd.engine import Engine, EngineSettings, Launcher, Leases, Sweeper, UnitHint
+from boyd.models import LoopResult, Observation, Phase, RunRequest, utc_now
+from boyd.store import AgentStore, Store, Submitted, WorkerInfo
+
+_WORKER = "lab"
+
+
+class HandCourier:
+    """Keeps hints until they are delivered by hand."""
+
+    def __init__(self) -> None:
+        self.hints: deque[tuple[Any, ...]] = deque()
+
+    def send(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
+    ) -> None:
+        """Keep a hint for a phase."""
+        self.hints.append((phase, iteration, epoch))
+
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
+        """Keep a hint for each unit."""
+        self.hints.extend(("observe", iteration, hint.unit, hint.attempt) for hint in units)
+
+
+class Lab:
+    """One agent, one imaginary worker, one empty store.
+
+    Attributes:
+        store: the agent's state, to look into.
+        courier: the hints not yet delivered.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        client: Any = None,
+        queues: Sequence[str] = (),
+        hosts: Sequence[str] = ("here",),
+    ) -> None:
+        """Build the lab and let the plugins prepare.
+
+        Args:
+            agent: the agent to run.
+            client: a Redis client with decoded replies; a new `fakeredis` when absent.
+            queues: queues that the imaginary workers consume besides the usual ones.
+            hosts: where they run; one worker on each.
+        """
+        self.agent = agent
+        client = client or fakeredis.FakeRedis(decode_responses=True)
+        whole = Store(client, _WORKER)
+        self.fleet = whole.fleet
+        for host in hosts:
+            self.fleet.beat(_worker(host, [*queues, self.fleet.host_queue(host)]))
+        self.store: AgentStore = whole.agent(agent.id)
+        self.courier = HandCourier()
+        self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
+        self.engine = Engine(
+            agent, self.store, self.fleet, self.courier, Leases(1.0), EngineSettings(_WORKER)
+        )
+        self.sweeper = Sweeper(self.engine, whole.timing.patience)
+        self.engine.init_plugins()
+
+    def run(self, trigger: str = "test") -> LoopResult:
+        """One whole iteration, from the trigger to its result."""
+        begun = self.launcher.trigger(trigger)
+        self.deliver()
+        result = self.store.iterations.past(begun.iteration)
+        assert result is not None, "the iteration did not end"
+        return result
+
+    def submit(self, title: str, description: str = "from a test", **fields: Any) -> Submitted:
+        """Submit a run; `deliver` lets what it started happen."""
+        request = RunRequest(title=title, description=description, **fields)
+        return self.launcher.submit_run(request)
+
+    def intake(self, *observations: Observation) -> int:
+        """Hand over observations from outside; `deliver` lets what they started happen."""
+        return self.launcher.intake(list(observations))
+
+    def deliver(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Deliver hints, and those that they lead to, until none is left or *until* holds."""
+        while self.courier.hints and not until():
+            self.step()
+
+    def step(self) -> None:
+        """Deliver the oldest hint."""
+        phase, *ids = self.courier.hints.popleft()
+        goes_on = getattr(self.engine, phase)(*ids)
+        following = {"orient": "decide", "act": "complete"}.get(phase)
+        if goes_on and following:
+            self.courier.hints.appendleft((following, *ids))
+
+
+def _worker(host: str, queues: list[str]) -> WorkerInfo:
+    return WorkerInfo(
+        name=f"{_WORKER}@{host}",
+        host=host,
+        pid=1,
+        queues=["boyd.loop", "boyd.observe", "boyd.act", *queues],
+        agents=[],
+        version="test",
+        started_at=utc_now(),
+    )

