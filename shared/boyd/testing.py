@@ -19,6 +19,7 @@ import fakeredis
 from boyd.agent import Agent
 from boyd.engine import Engine, EngineSettings, Launcher, Leases, Sweeper, UnitHint
 from boyd.models import LoopResult, Observation, Phase, RunRequest, utc_now
+from boyd.queues import DEFAULT, of_host
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
 _WORKER = "lab"
@@ -68,9 +69,10 @@ class Lab:
         self.agent = agent
         client = client or fakeredis.FakeRedis(decode_responses=True)
         whole = Store(client, _WORKER)
-        self.fleet = whole.fleet
         for host in hosts:
-            self.fleet.beat(_worker(host, [*queues, self.fleet.host_queue(host)]))
+            names = [*DEFAULT, of_host(host), *queues]
+            whole.fleet.beat(_worker(host, agent.id, names))
+        self.fleet = whole.fleet.of(agent.id)
         self.store: AgentStore = whole.agent(agent.id)
         self.courier = HandCourier()
         self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
@@ -111,13 +113,14 @@ class Lab:
             self.courier.hints.appendleft((following, *ids))
 
 
-def _worker(host: str, queues: list[str]) -> WorkerInfo:
+def _worker(host: str, agent_id: str, queues: list[str]) -> WorkerInfo:
     return WorkerInfo(
         name=f"{_WORKER}@{host}",
+        role="worker",
         host=host,
         pid=1,
-        queues=["boyd.loop", "boyd.observe", "boyd.act", *queues],
-        agents=[],
+        queues=queues,
+        agents=[agent_id],
         version="test",
         started_at=utc_now(),
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from boyd import queues
 from boyd.agent import Agent
 from boyd.engine.courier import Courier, UnitHint
 from boyd.engine.leases import Leases
@@ -20,6 +21,7 @@ from boyd.engine.ledger import LeasedLedger, Waiting
 from boyd.errors import StoreUnavailable
 from boyd.loop import act, complete, decide, observe, orient
 from boyd.loop.context import HOOK_TIMEOUT, PhaseContext, describe
+from boyd.loop.observe import Seen, Unit
 from boyd.models import (
     ActionPerformed,
     ApprovalItem,
@@ -31,9 +33,9 @@ from boyd.models import (
 )
 from boyd.plugin import Context
 from boyd.store import (
+    AgentFleet,
     AgentStore,
     Entry,
-    Fleet,
     Record,
     Retention,
     RunEnd,
@@ -56,8 +58,6 @@ class EngineSettings:
 
     Attributes:
         worker: names this process in leases and claims.
-        observe_queue: where observers go that name no queue.
-        act_queue: where actions go that name no queue.
         bundle_size: how many observers travel in one message.
         width: how many observers of a bundle run at the same time.
         max_bytes: the most JSON that one observer may return.
@@ -65,8 +65,6 @@ class EngineSettings:
     """
 
     worker: str
-    observe_queue: str = "boyd.observe"
-    act_queue: str = "boyd.act"
     bundle_size: int = 32
     width: int = 64
     max_bytes: int = 1_000_000
@@ -80,7 +78,7 @@ class Engine:
         self,
         agent: Agent,
         store: AgentStore,
-        fleet: Fleet,
+        fleet: AgentFleet,
         courier: Courier,
         leases: Leases,
         settings: EngineSettings,
@@ -115,7 +113,7 @@ class Engine:
         payload = self._iterations.enter_unit(iteration, unit, attempt, token)
         if payload is None:
             return
-        work = observe.Unit.from_json(payload)
+        work = Unit.from_json(payload)
         ctx = PhaseContext(self.agent, "observe", self.context, iteration)
 
         def renew() -> bool:
@@ -213,7 +211,7 @@ class Engine:
             pass
         due = observe.due(ctx, *self._last_runs(), entry.now)
         settings = self.settings
-        plan = observe.plan(ctx, due, self.fleet, settings.observe_queue, settings.bundle_size)
+        plan = observe.plan(ctx, due, self.fleet, queues.OBSERVE, settings.bundle_size)
         payloads = [unit.to_json() for unit in plan.units]
         if self._iterations.plan(entry, plan.observers, payloads, ctx.problems, ctx.blocks):
             hints = [UnitHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]
@@ -241,7 +239,7 @@ class Engine:
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
         action = self.agent.host.actions.get(decision.action)
-        queue = (action.queue if action else None) or self.settings.act_queue
+        queue = (action.queue if action else None) or queues.ACT
         results = []
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
@@ -310,7 +308,7 @@ class Engine:
         interval = self.agent.settings.loop_interval
         return observe.health_after(before, ran, failed, now, interval)
 
-    def _limit(self, unit: observe.Unit) -> float:
+    def _limit(self, unit: Unit) -> float:
         observers = self.agent.host.observers
         longest = max(o.timeout for t in unit.tasks if (o := observers.get(t.observer)))
         waves = -(-len(unit.tasks) // self.settings.width)
@@ -331,7 +329,7 @@ class Engine:
         return settings.max_finished, settings.retention
 
 
-def _stored(seen: observe.Seen) -> tuple[str, str]:
+def _stored(seen: Seen) -> tuple[str, str]:
     if seen.observations is not None:
         return f"seen:{seen.task.index}", seen.observations
     problem = Problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from boyd.store.approvals import Approvals, Retention
 from boyd.store.client import Client, connect, masked, translated
 from boyd.store.events import Events
-from boyd.store.fleet import AgentEntry, Fleet, WorkerInfo, reason_text
+from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, reason_text
 from boyd.store.iterations import (
     Begun,
     Entry,
@@ -66,6 +66,7 @@ class Store:
 
 __all__ = [
     "AgentEntry",
+    "AgentFleet",
     "AgentStore",
     "Begun",
     "Entry",

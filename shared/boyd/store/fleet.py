@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
 
+from boyd import queues
 from boyd.models import Mode, Model, Timestamp, from_ms
 from boyd.store.client import Client, translated
-from boyd.store.keys import AGENTS, FROZEN, SWEEP, WORKER_INFO, WORKERS, Keys
+from boyd.store.keys import AGENTS, FROZEN, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts
+
+Role = Literal["worker", "beat"]
 
 #: Seconds of silence after which a worker counts as dead.
 ALIVE = 6.0
@@ -20,9 +24,10 @@ _CACHE = 1.0
 
 
 class WorkerInfo(Model):
-    """A worker process as it announces itself."""
+    """A process as it announces itself; `queues` are short names, `problem` what ails it."""
 
     name: str
+    role: Role
     host: str
     pid: int
     queues: list[str]
@@ -46,7 +51,7 @@ class AgentEntry(Model):
 
 
 class Fleet:
-    """All workers and agents of one deployment; also what planning asks (`loop.observe.Fleet`)."""
+    """All workers and agents of one deployment."""
 
     def __init__(self, client: Client, scripts: Scripts) -> None:
         self._client = client
@@ -81,18 +86,9 @@ class Fleet:
             for name, beat in living
         ]
 
-    def serving(self, queue: str) -> int:
-        """How many live workers consume *queue*."""
-        return sum(queue in worker.queues for worker in self._recent())
-
-    def hosts(self) -> list[str]:
-        """The hosts on which live workers consume their host's queue, sorted."""
-        workers = self._recent()
-        return sorted({w.host for w in workers if self.host_queue(w.host) in w.queues})
-
-    def host_queue(self, host: str) -> str:
-        """The queue that the workers on *host* consume."""
-        return f"boyd.host.{host}"
+    def of(self, agent_id: str) -> AgentFleet:
+        """The workers as one agent sees them."""
+        return AgentFleet(self, agent_id)
 
     def register(self, entry: AgentEntry) -> None:
         """Announce an agent."""
@@ -119,11 +115,6 @@ class Fleet:
             reason: str | None = self._client.get(FROZEN)
             return reason
 
-    def may_sweep(self, seconds: float) -> bool:
-        """Whether it is this process's turn to sweep; a missed turn harms nobody."""
-        with translated():
-            return bool(self._client.set(SWEEP, "1", nx=True, px=int(seconds * 1000)))
-
     def _set_frozen(self, reason: str | None, agents: Sequence[str]) -> None:
         with translated():
             for agent in agents:
@@ -137,13 +128,38 @@ class Fleet:
             elif not agents:
                 self._client.set(FROZEN, reason or "")
 
-    def _recent(self) -> list[WorkerInfo]:
+    def recent(self) -> list[WorkerInfo]:
+        """The workers that live, as read at most a second ago."""
         with self._lock:
             read_at, workers = self._seen
             if time.monotonic() - read_at > _CACHE:
                 workers = self.workers()
                 self._seen = (time.monotonic(), workers)
             return workers
+
+
+class AgentFleet:
+    """The workers that run one agent; what planning asks (`loop.observe.Fleet`)."""
+
+    def __init__(self, fleet: Fleet, agent_id: str) -> None:
+        self._fleet = fleet
+        self._agent_id = agent_id
+
+    def serving(self, queue: str) -> int:
+        """How many live workers consume *queue* for this agent."""
+        return sum(queue in worker.queues for worker in self._workers())
+
+    def hosts(self) -> list[str]:
+        """The hosts on which live workers consume their host's queue, sorted."""
+        workers = self._workers()
+        return sorted({w.host for w in workers if self.host_queue(w.host) in w.queues})
+
+    def host_queue(self, host: str) -> str:
+        """The queue that the workers on *host* consume."""
+        return queues.of_host(host)
+
+    def _workers(self) -> list[WorkerInfo]:
+        return [worker for worker in self._fleet.recent() if self._agent_id in worker.agents]
 
 
 def reason_text(who: str, why: str | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 #: What all workers of a deployment share; `*` can be no agent's id.
 AGENTS = "boyd:{*}:agents"
 FROZEN = "boyd:{*}:frozen"
-SWEEP = "boyd:{*}:sweep"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
 

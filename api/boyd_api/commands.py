@@ -1,0 +1,48 @@
+"""The command that starts the API: `boyd api`."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import click
+
+from boyd.cli.options import settings_options
+from boyd.errors import ConfigError
+from boyd.logs import setup_logging
+from boyd.settings import Settings
+
+log = logging.getLogger("boyd.api")
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@settings_options
+def api(settings: Settings, host: str | None, port: int | None) -> None:
+    """Serve the HTTP API until SIGTERM."""
+    import waitress
+
+    from boyd_api.app import create_app
+
+    setup_logging(settings.log_level, settings.log_format)
+    given = {key: value for key, value in {"host": host, "port": port}.items() if value is not None}
+    where = settings.api.model_copy(update=given)
+    listening = listen(where.host, where.port)
+    log.info("API on http://%s:%d", where.host, listening.getsockname()[1])
+    waitress.serve(
+        create_app(settings), sockets=[listening], threads=where.threads, ident=None, _quiet=True
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        ConfigError: the port is in use, or the address is not ours.
+    """
+    try:
+        return socket.create_server((host, port))
+    except OSError as error:
+        reason = f"{error.strerror or error}; choose another with --port or BOYD_API__PORT"
+        raise ConfigError(f"the API cannot listen on {host}:{port}: {reason}") from None

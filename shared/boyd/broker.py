@@ -1,0 +1,116 @@
+"""Celery: its settings, the names of tasks, and how hints become messages.
+
+The broker may lose, double or delay a message; nothing rests on it (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from celery import Celery, Signature, chain, group
+from kombu.exceptions import OperationalError
+
+from boyd import queues
+from boyd.engine import UnitHint
+from boyd.models import Phase
+
+log = logging.getLogger("boyd.broker")
+
+TASKS = {
+    phase: f"boyd.{phase}" for phase in ("start", "observe", "orient", "decide", "act", "complete")
+}
+
+#: The phase that follows in the same chain; what decide and complete lead to depends on them.
+FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
+
+_TRANSPORT = {
+    "priority_steps": [0],
+    "socket_timeout": 15,
+    "socket_connect_timeout": 3,
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+    "polling_interval": 5,
+    "visibility_timeout": 86_400,
+}
+
+
+def make_app(broker_url: str) -> Celery:
+    """A Celery app that publishes and consumes Boyd's tasks; connects when first used."""
+    app = Celery("boyd", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        result_serializer="json",
+        event_serializer="json",
+        # State is in Redis, under our own keys: Celery keeps nothing.
+        result_backend=None,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # Acknowledge early: redelivery would double running tasks, and our sweeper resends anyway.
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        broker_transport_options=_TRANSPORT,
+        broker_connection_retry=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        # A hint that cannot be sent is sent by the sweeper: fail fast instead of blocking.
+        task_publish_retry=True,
+        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0},
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        task_default_queue="boyd.unused",
+        enable_utc=True,
+    )
+    return app
+
+
+class CeleryCourier:
+    """Carries hints as Celery messages; implements `engine.Courier`."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def send(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
+    ) -> None:
+        """Publish the chain of phases that begins with *phase*."""
+        self._publish(self.chain_from(agent_id, iteration, epoch, phase, queue))
+
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
+        """Publish the observe phase: a group with one member for each unit."""
+        members = [
+            self._task("observe", agent_id, hint.queue, iteration, hint.unit, hint.attempt)
+            for hint in units
+        ]
+        self._publish(group(members, app=self._app))
+
+    def chain_from(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None
+    ) -> Signature:
+        """*phase* and what always follows it, each an immutable signature of ids."""
+        first = self._task(phase, agent_id, queue or _usual_queue(phase), iteration, epoch)
+        following = FOLLOWS.get(phase)
+        if following is None:
+            return first
+        then = self._task(following, agent_id, queues.LOOP, iteration, epoch)
+        return chain(first, then, app=self._app)
+
+    def _task(self, phase: Phase, agent_id: str, queue: str, *ids: int) -> Signature:
+        name = queues.full_name(queue, agent_id)
+        return self._app.signature(
+            TASKS[phase], args=(agent_id, *ids), immutable=True, options={"queue": name}
+        )
+
+    def _publish(self, canvas: Signature) -> None:
+        try:
+            canvas.apply_async()
+        except (OperationalError, OSError) as error:
+            log.warning("a message could not be sent and will be sent again: %s", error)
+
+
+def _usual_queue(phase: Phase) -> str:
+    return queues.ACT if phase == "act" else queues.LOOP

@@ -1,0 +1,56 @@
+"""The command group: commands are imported when they are used, so that `boyd` starts quickly."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+
+import click
+
+from boyd.version import VERSION
+
+GROUP = "boyd.commands"
+
+#: Our own commands, in the order that the help shows: name and where it lies.
+COMMANDS = {
+    "up": "boyd.cli.up:up",
+    "status": "boyd.cli.status:status",
+    "history": "boyd.cli.history:history",
+    "agents": "boyd.cli.control:agents",
+    "trigger": "boyd.cli.control:trigger",
+    "pause": "boyd.cli.control:pause",
+    "resume": "boyd.cli.control:resume",
+    "freeze": "boyd.cli.control:freeze",
+    "unfreeze": "boyd.cli.control:unfreeze",
+    "init": "boyd.cli.init:init",
+    "check": "boyd.cli.check:check",
+    "observe": "boyd.cli.observe:observe",
+    "doctor": "boyd.cli.doctor:doctor",
+}
+
+
+class Commands(click.Group):
+    """Our commands and those that other packages add by entry point."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, ours first."""
+        added = [point.name for point in entry_points(group=GROUP)]
+        return [*COMMANDS, *sorted(set(added) - set(COMMANDS))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        path = COMMANDS.get(cmd_name)
+        if path is None:
+            points = entry_points(group=GROUP, name=cmd_name)
+            path = next((point.value for point in points), None)
+        if path is None:
+            return None
+        module, _, name = path.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="boyd")
+def boyd() -> None:
+    """Watch, understand, decide, act: an agent loop on as many hosts as you give it."""

@@ -1,0 +1,115 @@
+"""Says which decisions need a person, by risk, time, action and target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from boyd.models import Decision, Level
+from boyd.plugin import Context, Plugin, hook
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def _timezone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        raise ValueError(f"no such time zone: {name!r}") from None
+    return name
+
+
+class Hours(BaseModel):
+    """The hours in which actions may go on without a person: from `start` until before `end`.
+
+    With `end` before `start` they go over midnight, and what is after it belongs to the weekday on
+    which they began.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: int = Field(ge=0, le=23)
+    end: int = Field(ge=1, le=24)
+    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+    weekdays: list[Weekday] = Field(default=list(WEEKDAYS), min_length=1)
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Hours:
+        if self.start == self.end:
+            raise ValueError("start and end are the same; leave hours out for the whole day")
+        return self
+
+    def include(self, now: datetime) -> bool:
+        """Whether *now* is within the hours."""
+        local = now.astimezone(ZoneInfo(self.timezone))
+        if self.start < self.end:
+            return self.start <= local.hour < self.end and self._on(local)
+        if local.hour < self.end:
+            return self._on(local - timedelta(days=1))
+        return local.hour >= self.start and self._on(local)
+
+    def _on(self, day: datetime) -> bool:
+        return WEEKDAYS[day.weekday()] in self.weekdays
+
+
+class ApprovalPolicy(Plugin):
+    """Requires approval for decisions that are risky, out of hours, or listed; never lifts it.
+
+    It is a guard: when it cannot tell, the action is not executed (L25). Hooks run in plugin
+    order and may change a decision again, so put this plugin last.
+    """
+
+    id = "approval-policy"
+
+    class Options(Plugin.Options):
+        """The plugin's options; any one that applies requires approval.
+
+        Attributes:
+            risks: risks of the decision.
+            hours: when actions may go on without a person; None: always.
+            actions: patterns of action ids, such as `process:*`.
+            targets: by name of a parameter, patterns of its values, such as `{name: [db-*]}`; of a
+                list, each item counts. The name is the one that the decision uses.
+        """
+
+        risks: list[Level] = Field(default=["high", "critical"])
+        hours: Hours | None = None
+        actions: list[str] = Field(default_factory=list)
+        targets: dict[str, list[str]] = Field(default_factory=dict)
+
+    options: Options
+
+    @hook(fail_closed=True)
+    def on_decide(self, decision: Decision, ctx: Context) -> dict[str, bool] | None:
+        """Require approval if the policy says so; `no-op` is left alone."""
+        if decision.is_no_op or decision.requires_approval:
+            return None
+        reasons = list(self._reasons(decision, ctx.now()))
+        if not reasons:
+            return None
+        ctx.logger.info("%s needs approval: %s", decision.action, "; ".join(reasons))
+        return {"requires_approval": True}
+
+    def _reasons(self, decision: Decision, now: datetime) -> Iterator[str]:
+        options = self.options
+        if decision.risk in options.risks:
+            yield f"risk {decision.risk}"
+        if options.hours and not options.hours.include(now):
+            yield "outside of the hours"
+        if _matches(decision.action, options.actions):
+            yield "the action is listed"
+        for name, patterns in options.targets.items():
+            value = decision.params.get(name)
+            items = value if isinstance(value, list) else [value]
+            if any(item is not None and _matches(str(item), patterns) for item in items):
+                yield f"{name} is listed"
+
+
+def _matches(value: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns)

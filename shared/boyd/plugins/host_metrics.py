@@ -1,0 +1,208 @@
+"""Measures the hosts that workers run on: processor, memory, disks and load."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import psutil
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from boyd.models import Anomaly, Correlation, Model, Observation, Severity, SituationAssessment
+from boyd.plugin import Context, Observer, Plugin, orienter
+
+What = Literal["cpu", "memory", "disk", "load"]
+
+
+class Limits(BaseModel):
+    """From which value on a measure is worth a warning, and from which it is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    warning: float = Field(ge=0)
+    error: float = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Limits:
+        if self.error < self.warning:
+            raise ValueError("error must not be below warning")
+        return self
+
+    def severity(self, value: float) -> Severity:
+        """How bad *value* is."""
+        if value >= self.error:
+            return "error"
+        return "warning" if value >= self.warning else "info"
+
+
+class Over(Model):
+    """A measure of a host that is over a threshold; `threshold` is the one it is over."""
+
+    host: str
+    what: What
+    value: float
+    threshold: float
+    severity: Severity
+    mount: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The measure as people read it."""
+        where = f" {self.mount}" if self.mount else ""
+        unit = " per core" if self.what == "load" else " %"
+        return (
+            f"{self.host}: {self.what}{where} {self.value:g}{unit} "
+            f"({self.severity} from {self.threshold:g})"
+        )
+
+
+class Evidence(Model):
+    """What strategies can decide on."""
+
+    hosts: list[str]
+    over: list[Over]
+
+
+class HostMetrics(Plugin):
+    """Measures every live host and tells which are over which threshold; decides nothing."""
+
+    id = "host-metrics"
+
+    class Options(Plugin.Options):
+        """The plugin's options.
+
+        Attributes:
+            interval: seconds between two measurements in continuous mode (L10).
+            cpu_sample: seconds over which processor use is measured.
+            mounts: the mount points whose file systems are measured.
+            cpu: limits of processor use, in percent.
+            memory: limits of memory use, in percent.
+            disk: limits of disk use, in percent.
+            load: limits of the one-minute load average per core.
+        """
+
+        interval: float = Field(default=30.0, gt=0)
+        cpu_sample: float = Field(default=0.1, gt=0, le=10)
+        mounts: list[str] = Field(default=["/"])
+        cpu: Limits = Limits(warning=85, error=95)
+        memory: Limits = Limits(warning=85, error=95)
+        disk: Limits = Limits(warning=85, error=95)
+        load: Limits = Limits(warning=2, error=4)
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.components = (
+            Observer(
+                name="measure",
+                description="Measure the host.",
+                interval=self.options.interval,
+                scope="every_host",
+                observe=self.measure,
+            ),
+        )
+
+    def measure(self, ctx: Context) -> list[Observation]:
+        """One observation for each measure of the host this runs on."""
+        options = self.options
+        cores = os.cpu_count() or 1
+        return [
+            self._metric(ctx, "cpu", psutil.cpu_percent(interval=options.cpu_sample)),
+            self._metric(ctx, "memory", psutil.virtual_memory().percent),
+            self._metric(ctx, "load", os.getloadavg()[0] / cores, cores=cores),
+            *(self._disk(ctx, mount) for mount in options.mounts),
+        ]
+
+    def _disk(self, ctx: Context, mount: str) -> Observation:
+        try:
+            percent = psutil.disk_usage(mount).percent
+        except OSError as error:
+            # One mount that is gone must not hide the other measures.
+            data = {"mount": mount, "error": error.strerror or str(error)}
+            return self._observation(ctx, "disk", "error", **data)
+        return self._metric(ctx, "disk", percent, mount=mount)
+
+    def _metric(self, ctx: Context, what: What, value: float, **more: Any) -> Observation:
+        limits = self._limits(what)
+        value = round(value, 2)
+        severity = limits.severity(value)
+        return self._observation(
+            ctx, what, severity, value=value, thresholds=limits.model_dump(), **more
+        )
+
+    def _observation(
+        self, ctx: Context, what: What, severity: Severity, **data: Any
+    ) -> Observation:
+        host = socket.gethostname()
+        return Observation(
+            source=f"{self.id}/{host}/{what}",
+            type="metric",
+            severity=severity,
+            timestamp=ctx.now(),
+            data={"host": host, "what": what, **data},
+        )
+
+    def _limits(self, what: What) -> Limits:
+        found: Limits = getattr(self.options, what)
+        return found
+
+    @orienter()
+    def analyze_hosts(self, observations: list[Observation]) -> SituationAssessment:
+        """Tell which hosts are over which threshold."""
+        own = [o for o in observations if o.source.startswith(f"{self.id}/")]
+        known = [o for o in own if not _lost(o)]
+        hosts = sorted({str(o.data["host"]) for o in own})
+        over = [one for o in known if (one := self._over(o))]
+        lost = [f"{o.data['host']}: {o.data['mount']}: {o.data['error']}" for o in own if _lost(o)]
+        return SituationAssessment(
+            source=f"{self.id}:analyze_hosts",
+            findings=[*(one.text for one in over), *lost] or [_all_well(hosts)],
+            confidence=0.9 if over or lost else 1.0,
+            data=Evidence(hosts=hosts, over=over).to_wire(),
+            anomalies=[_anomaly(one) for one in over] or None,
+            correlations=list(self._together(over)) or None,
+        )
+
+    def _over(self, observation: Observation) -> Over | None:
+        data, thresholds = observation.data, observation.data["thresholds"]
+        if observation.severity not in ("warning", "error") or not isinstance(thresholds, dict):
+            return None
+        return Over.model_validate(
+            {
+                "host": data["host"],
+                "what": data["what"],
+                "value": data["value"],
+                "threshold": thresholds[observation.severity],
+                "severity": observation.severity,
+                "mount": data.get("mount"),
+            }
+        )
+
+    def _together(self, over: list[Over]) -> Iterator[Correlation]:
+        for host in sorted({one.host for one in over}):
+            sources = sorted({f"{self.id}/{host}/{one.what}" for one in over if one.host == host})
+            if len(sources) > 1:
+                description = f"{host} is over several thresholds at once"
+                yield Correlation(observations=sources, description=description, confidence=0.7)
+
+
+def _lost(observation: Observation) -> bool:
+    return "error" in observation.data
+
+
+def _all_well(hosts: list[str]) -> str:
+    if not hosts:
+        return "No host was measured in this iteration"
+    return f"{len(hosts)} host(s) are within their limits"
+
+
+def _anomaly(one: Over) -> Anomaly:
+    return Anomaly(
+        type=f"high-{one.what}",
+        description=one.text,
+        severity="high" if one.severity == "error" else "medium",
+        affected_resources=[one.host],
+    )

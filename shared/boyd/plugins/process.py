@@ -1,0 +1,365 @@
+"""Starts, restarts and signals processes on the host of the worker; see `ProcessControl`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import psutil
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from boyd.models import JsonObject, Model, Observation
+from boyd.plugin import Action, Context, Observer, Plugin
+from boyd.plugins.http_monitor.command import run, run_checked
+
+#: Seconds by which a creation time may differ: psutil reckons it from a boot time that moves
+#: when the clock is set.
+SAME_TIME = 2.0
+SYSTEMCTL_TIMEOUT = 45.0
+
+SignalName = Literal["HUP", "INT", "QUIT", "TERM", "KILL", "USR1", "USR2", "STOP", "CONT"]
+HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
+ProcessName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+UnitName = Annotated[str, Field(pattern=r"^[A-Za-z0-9@_.:\\][A-Za-z0-9@_.:\\-]{0,254}$")]
+
+
+class Program(BaseModel):
+    """A process to keep; times in seconds.
+
+    Attributes:
+        argv: the program and its arguments, never a line for a shell.
+        pidfile: first line the process id, second line when that process was created.
+        env: variables to add to those of the worker.
+        log: the file its output is appended to; None: nowhere.
+        settle: how long it must have run to count as started.
+        stop_timeout: how long it may take to end after TERM, before it is killed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    argv: list[str] = Field(min_length=1)
+    pidfile: HomePath
+    cwd: HomePath | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    log: HomePath | None = None
+    settle: float = Field(default=0.5, ge=0, le=10)
+    stop_timeout: float = Field(default=10.0, gt=0, le=300)
+
+
+class StartFailed(Exception):
+    """The process could not be started, or ended at once."""
+
+
+class Supervised:
+    """A process that outlives the worker that started it, found again through its pidfile."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def find(self) -> psutil.Process | None:
+        """The process, if it is alive; never another one that was given the same id."""
+        try:
+            pid, created = self.program.pidfile.read_text().split()
+            process = psutil.Process(int(pid))
+            same = abs(process.create_time() - float(created)) < SAME_TIME
+            return process if same and _alive(process) else None
+        except (OSError, ValueError, psutil.Error):
+            return None
+
+    def start(self) -> tuple[int, bool]:
+        """Start it unless it runs; its process id, and whether this call started it.
+
+        Raises:
+            StartFailed: it cannot be started or ends at once.
+        """
+        with self._alone():
+            running = self.find()
+            return (running.pid, False) if running else (self._spawn(), True)
+
+    def restart(self) -> int:
+        """Stop it if it runs and start it; its new process id.
+
+        Raises:
+            StartFailed: it cannot be stopped or started, or ends at once.
+        """
+        with self._alone():
+            self._stop()
+            return self._spawn()
+
+    def send(self, name: SignalName) -> int:
+        """Send it a signal; its process id.
+
+        Raises:
+            ProcessLookupError: it is not running.
+        """
+        process = self.find()
+        if process is None:
+            raise ProcessLookupError("it is not running")
+        process.send_signal(getattr(signal, f"SIG{name}"))
+        return process.pid
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other worker on this host start or stop it at the same time."""
+        pidfile = self.program.pidfile
+        pidfile.parent.mkdir(parents=True, exist_ok=True)
+        with pidfile.with_name(f"{pidfile.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _spawn(self) -> int:
+        child = self._popen()
+        created = psutil.Process(child.pid).create_time()
+        _write(self.program.pidfile, f"{child.pid}\n{created!r}\n")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = child.wait(self.program.settle)
+            raise StartFailed(f"{self.program.argv[0]} ended at once with code {code}")
+        # Somebody has to wait for the child while we live, or it stays a zombie when it ends.
+        threading.Thread(target=child.wait, name=f"reap-{child.pid}", daemon=True).start()
+        return child.pid
+
+    def _popen(self) -> subprocess.Popen[bytes]:
+        program = self.program
+        with _output(program.log) as output:
+            try:
+                return subprocess.Popen(  # noqa: S603 - from the agent file, without a shell
+                    program.argv,
+                    cwd=program.cwd,
+                    env={**os.environ, **program.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                raise StartFailed(f"{program.argv[0]} cannot be started: {error}") from None
+
+    def _stop(self) -> None:
+        process = self.find()
+        if process is None:
+            return
+        _signal_group(process, signal.SIGTERM)
+        _wait(process, self.program.stop_timeout)
+        # Also when the leader ended in time: a member of its group may have stayed behind.
+        _signal_group(process, signal.SIGKILL)
+        if not _wait(process, self.program.stop_timeout):
+            raise StartFailed(f"process {process.pid} does not end, not even when killed")
+
+
+class NameParams(Model):
+    """Which process or unit."""
+
+    name: str = Field(min_length=1, description="a process or unit named in the options")
+
+
+class SignalParams(NameParams):
+    """Which signal to send to which process or unit."""
+
+    signal: SignalName
+
+
+class ProcessControl(Plugin):
+    """Starts, restarts and signals the processes and systemd units named in its options.
+
+    A process is started in a session of its own and outlives the worker. Everything happens on the
+    host of the worker that does it: where there are several hosts, set `queue` to one that only
+    the workers on the right host consume.
+    """
+
+    id = "process"
+
+    class Options(Plugin.Options):
+        """The plugin's options.
+
+        Attributes:
+            processes: the processes by name.
+            units: the systemd units that may be touched.
+            user: whether they are units of the user's systemd and not of the system's.
+            queue: the queue of the workers on the right host; None: any worker.
+            interval: seconds between two looks in continuous mode (L10).
+        """
+
+        processes: dict[ProcessName, Program] = Field(default_factory=dict)
+        units: list[UnitName] = Field(default_factory=list)
+        user: bool = False
+        queue: str | None = None
+        interval: float = Field(default=30.0, gt=0)
+
+        @model_validator(mode="after")
+        def _distinct(self) -> ProcessControl.Options:
+            both = sorted(set(self.processes) & set(self.units))
+            if both:
+                raise ValueError(f"names of both a process and a unit: {', '.join(both)}")
+            return self
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        programs = self.options.processes
+        self._processes = {name: Supervised(program) for name, program in programs.items()}
+        limits = [2 * program.stop_timeout + program.settle for program in programs.values()]
+        common = {"timeout": max([*limits, SYSTEMCTL_TIMEOUT]) + 5.0, "target": "name"}
+        common["queue"] = self.options.queue
+        self.components = (
+            Observer(
+                name="alive",
+                description="Tell which processes and units are alive.",
+                interval=self.options.interval,
+                queue=self.options.queue,
+                observe=self.alive,
+            ),
+            Action(
+                name="start",
+                description="Start a process or unit unless it runs.",
+                risk="low",
+                idempotent=True,
+                execute=self.start,
+                dry_run=self._would_start,
+                **common,
+            ),
+            Action(
+                name="restart",
+                description="Stop a process or unit and start it again.",
+                risk="medium",
+                execute=self.restart,
+                dry_run=self._would_restart,
+                **common,
+            ),
+            Action(
+                name="signal",
+                description="Send a signal to a process or unit.",
+                risk="high",
+                execute=self.signal,
+                dry_run=self._would_signal,
+                **common,
+            ),
+        )
+
+    def alive(self, ctx: Context) -> list[Observation]:
+        """One state observation for each process and unit."""
+        seen = [(name, "process", *_seen(process)) for name, process in self._processes.items()]
+        seen += [(name, "unit", *self._unit_state(name)) for name in self.options.units]
+        return [
+            Observation(
+                source=f"{self.id}/{name}",
+                type="state",
+                severity="info" if alive else "error",
+                timestamp=ctx.now(),
+                data={"name": name, "kind": kind, "alive": alive, **more},
+            )
+            for name, kind, alive, more in seen
+        ]
+
+    def start(self, params: NameParams) -> JsonObject:
+        """Start a process or unit; one that runs is left alone."""
+        process = self._find(params.name)
+        if process is None:
+            return {"output": self._systemctl("start", "--", params.name)}
+        pid, started = process.start()
+        return {"pid": pid, "started": started}
+
+    def restart(self, params: NameParams) -> JsonObject:
+        """Stop a process or unit and start it again."""
+        process = self._find(params.name)
+        if process is None:
+            return {"output": self._systemctl("restart", "--", params.name)}
+        return {"pid": process.restart()}
+
+    def signal(self, params: SignalParams) -> JsonObject:
+        """Send a signal to a process or to the main process of a unit."""
+        process = self._find(params.name)
+        if process is not None:
+            return {"pid": process.send(params.signal)}
+        how = (f"--signal=SIG{params.signal}", "--kill-who=main")
+        return {"output": self._systemctl("kill", *how, "--", params.name)}
+
+    def _would_start(self, params: NameParams) -> str:
+        process = self._find(params.name)
+        if process is None:
+            return f"Would start the unit {params.name}"
+        running = process.find()
+        if running:
+            return f"Would do nothing: {params.name} runs with process id {running.pid}"
+        return f"Would start {process.program.argv}"
+
+    def _would_restart(self, params: NameParams) -> str:
+        process = self._find(params.name)
+        if process is None:
+            return f"Would restart the unit {params.name}"
+        running = process.find()
+        stop = f"stop process {running.pid} and " if running else ""
+        return f"Would {stop}start {process.program.argv}"
+
+    def _would_signal(self, params: SignalParams) -> str:
+        self._find(params.name)
+        return f"Would send {params.signal} to {params.name}"
+
+    def _find(self, name: str) -> Supervised | None:
+        """The process called *name*, or None if that is a unit.
+
+        Raises:
+            LookupError: the options name no such thing.
+        """
+        if name in self._processes or name in self.options.units:
+            return self._processes.get(name)
+        known = ", ".join([*self._processes, *self.options.units]) or "none"
+        raise LookupError(f"no process or unit {name!r} in the options; known are: {known}")
+
+    def _unit_state(self, unit: str) -> tuple[bool, JsonObject]:
+        # Ends with a code other than 0 for a unit that is not active, so it is not checked.
+        finished = run([*self._systemctl_argv(), "is-active", "--", unit], timeout=5.0)
+        return finished.code == 0, {"state": finished.output}
+
+    def _systemctl(self, *arguments: str) -> str:
+        return run_checked([*self._systemctl_argv(), *arguments], SYSTEMCTL_TIMEOUT)
+
+    def _systemctl_argv(self) -> list[str]:
+        return ["systemctl", "--user"] if self.options.user else ["systemctl"]
+
+
+def _seen(process: Supervised) -> tuple[bool, JsonObject]:
+    found = process.find()
+    return found is not None, {"pid": found.pid} if found else {}
+
+
+def _write(path: Path, text: str) -> None:
+    """Write *path* so that a reader sees all of it or what was there before."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _output(log: Path | None) -> IO[bytes]:
+    path = log or Path(os.devnull)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("ab")
+
+
+def _alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that ended and that nobody waited for does not."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def _wait(process: psutil.Process, seconds: float) -> bool:
+    """Wait for a process that need not be our child; whether it ended in time."""
+    deadline = time.monotonic() + seconds
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while _alive(process):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+    return True
+
+
+def _signal_group(leader: psutil.Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader.pid, number)

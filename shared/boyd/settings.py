@@ -1,0 +1,226 @@
+"""The settings of a process: flags > environment > TOML file > defaults.
+
+Environment variables are `BOYD_` and the field's name, nested with `__` (`BOYD_TIMING__LEASE`);
+`BOYD_…_FILE` names a file to read the value from, for secrets.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from boyd.errors import ConfigError
+from boyd.models import explain
+
+PREFIX = "BOYD_"
+#: Read when it lies in the working directory and no other file is named.
+DEFAULT_FILE = "boyd.toml"
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TimingSettings(_Group):
+    """How patient the engine is, in seconds.
+
+    Attributes:
+        dispatch: how long a message may take to reach a worker before it is sent again.
+        lease: how long a worker may be silent about what it works on before it counts as lost.
+        patience: how long a phase may wait for a worker before it is given up.
+        attempts: how many workers a phase may lose before its iteration fails.
+        sweep: how often to look for what stopped moving.
+        beat: how often a worker says that it lives.
+    """
+
+    dispatch: float = Field(default=2.0, gt=0)
+    lease: float = Field(default=3.0, gt=0)
+    patience: float = Field(default=300.0, gt=0)
+    attempts: int = Field(default=3, gt=0)
+    sweep: float = Field(default=1.0, gt=0)
+    beat: float = Field(default=2.0, gt=0, le=3.0)
+
+
+class WorkerSettings(_Group):
+    """How a worker works.
+
+    Attributes:
+        host: the name of this host, for `every_host` and `queue` pins.
+        concurrency: how many tasks run at the same time.
+        pool: `threads`, or `prefork` for actions that must be interruptible.
+        bundle_size: how many cheap observers travel in one message.
+        width: how many observers of one bundle run at the same time.
+        max_bytes: the most JSON that one observer may return in one run.
+        max_hung: how many hung observers a worker bears before it restarts itself.
+    """
+
+    host: str = Field(default_factory=socket.gethostname, min_length=1)
+    concurrency: int = Field(default=8, gt=0)
+    pool: Literal["threads", "prefork"] = "threads"
+    bundle_size: int = Field(default=32, gt=0)
+    width: int = Field(default=64, gt=0)
+    max_bytes: int = Field(default=1_000_000, gt=0)
+    max_hung: int = Field(default=16, gt=0)
+
+
+class ApiSettings(_Group):
+    """Where the API listens; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8700, ge=0, le=65535)
+    threads: int = Field(default=8, gt=0)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set, except what belongs to an agent.
+
+    Attributes:
+        redis_url: the Redis that holds the state; absent: that of a running `boyd up`.
+        broker_url: the Redis that carries messages; absent: the same.
+        agents: agent files (`*.toml`) and `module:agent` references.
+        agent: the agent that commands mean when they name none.
+        state_dir: where `boyd up` keeps its data and logs.
+        log_level: what is logged.
+        log_format: `text` for people, `json` for machines.
+        timing: how patient the engine is.
+        worker: how a worker works.
+        api: where the API listens.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    redis_url: str | None = None
+    broker_url: str | None = None
+    agents: Annotated[tuple[str, ...], NoDecode] = ()
+    agent: str | None = None
+    state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("boyd"))
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    timing: TimingSettings = TimingSettings()
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    api: ApiSettings = ApiSettings()
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only the environment: flags and the file are laid around it by `load_settings`."""
+        return (env_settings, init_settings)
+
+
+def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = None) -> Settings:
+    """The settings of this process.
+
+    Args:
+        flags: values from the command line; they win. Nested ones as `{"api": {"port": 1}}`.
+        file: the TOML file; absent: `BOYD_CONFIG`, or `boyd.toml` here if there is one.
+
+    Raises:
+        ConfigError: a value does not fit, or a name is unknown.
+    """
+    _read_secret_files()
+    _check_environment()
+    try:
+        # Environment over file, by pydantic-settings; then flags over both.
+        base = Settings(**_read(file))
+        return Settings.model_validate(_merged(base.model_dump(), flags or {}))
+    except ValidationError as error:
+        raise ConfigError(f"settings: {explain(error)}{_hint(error)}") from None
+
+
+def _read(file: Path | None) -> dict[str, Any]:
+    named = file or (Path(os.environ["BOYD_CONFIG"]) if "BOYD_CONFIG" in os.environ else None)
+    path = named or Path(DEFAULT_FILE)
+    if named is None and not path.exists():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in over.items():
+        nested = isinstance(value, Mapping) and isinstance(result.get(key), dict)
+        result[key] = _merged(result[key], value) if nested else value
+    return result
+
+
+def _read_secret_files() -> None:
+    for name, path in list(os.environ.items()):
+        if name.startswith(PREFIX) and name.endswith("_FILE"):
+            target = name.removesuffix("_FILE")
+            if target in os.environ:
+                raise ConfigError(f"both {target} and {name} are set; unset one of them")
+            try:
+                os.environ[target] = Path(path).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ConfigError(f"{name}: {path}: {error.strerror}") from None
+            del os.environ[name]
+
+
+def _check_environment() -> None:
+    known = [*environment_names(), "BOYD_CONFIG"]
+    for name in os.environ:
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"unknown environment variable {name}{hint}")
+
+
+def environment_names() -> list[str]:
+    """Every environment variable that sets something."""
+    return [PREFIX + path.replace(".", "__").upper() for path in setting_paths()]
+
+
+def setting_paths(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+    """Every setting as a dotted path, as in the TOML file."""
+    paths = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            paths += setting_paths(kind, f"{prefix}{name}.")
+        else:
+            paths.append(prefix + name)
+    return paths
+
+
+def _hint(error: ValidationError) -> str:
+    for item in error.errors():
+        if item["type"] == "extra_forbidden":
+            wrong = ".".join(str(part) for part in item["loc"])
+            near = difflib.get_close_matches(wrong, setting_paths(), 1)
+            if near:
+                return f"; did you mean {near[0]!r}?"
+    return ""

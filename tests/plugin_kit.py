@@ -1,0 +1,183 @@
+"""What tests of plugins need: shared state in memory, a clock, and the parts of a plugin by name."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from pydantic import BaseModel
+
+from boyd.loop.orient import merge
+from boyd.models import ActionResult, Decision, Observation, Situation
+from boyd.plugin import AgentInfo, Context, Plugin, PluginHost
+
+
+class MemoryState:
+    """A `State` in memory; values go through JSON, as in Redis."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        with self._lock:
+            return json.loads(self.values[key]) if key in self.values else default
+
+    def get_many(self, keys: list[str]) -> dict[str, Any]:
+        with self._lock:
+            return {key: self.get(key) for key in keys if key in self.values}
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        with self._lock:
+            self.values[key] = json.dumps(value, allow_nan=False)
+
+    def compare_and_set(
+        self, key: str, expected: Any, value: Any, ttl: float | None = None
+    ) -> bool:
+        with self._lock:
+            if self.get(key) != expected:
+                return False
+            self.set(key, value)
+            return True
+
+    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+        with self._lock:
+            self.set(key, change(self.get(key)))
+            return self.get(key)
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            self.values.pop(key, None)
+
+
+class Clock:
+    """A time that stands still until it is moved."""
+
+    def __init__(self, now: datetime | None = None) -> None:
+        self.time = now or datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def forward(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+def context(
+    plugin_id: str = "test",
+    *,
+    state: MemoryState | None = None,
+    iteration: int | None = 1,
+    now: Callable[[], datetime] | None = None,
+) -> Context:
+    """A `ctx` for a plugin."""
+    info = AgentInfo("test", "Test", "manual")
+    return Context(info, plugin_id, state or MemoryState(), iteration, now or Clock())
+
+
+class Rig:
+    """Runs a plugin's phases one by one, each with the context of the current iteration."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
+        self.host = PluginHost([plugin])
+        self.state = MemoryState()
+        self.clock = Clock()
+        self.iteration: int | None = 0
+
+    @property
+    def ctx(self) -> Context:
+        return context(self.plugin.id, state=self.state, iteration=self.iteration, now=self.clock)
+
+    def observe(self) -> list[Observation]:
+        """The observations of the next iteration."""
+        self.iteration = (self.iteration or 0) + 1
+        found: list[Observation] = []
+        for observer in self.host.observers.values():
+            split = observer.has("partition")
+            for shard in observer.call("partition", ctx=self.ctx) if split else [None]:
+                found += observer.call("observe", ctx=self.ctx, shard=shard)
+        return found
+
+    def orient(self, observations: list[Observation]) -> Situation:
+        """The situation they make, as it comes back from where it was stored."""
+        orienters = self.host.orienters.values()
+        situation = merge(
+            [o.call("orient", observations=observations, ctx=self.ctx) for o in orienters]
+        )
+        return Situation.from_json(situation.to_json())
+
+    def decide(self, situation: Situation) -> Decision | None:
+        """What the first applicable strategy decides; None if there is none."""
+        for strategy in self.host.strategies.values():
+            values = {"situation": situation, "ctx": self.ctx}
+            if not strategy.has("applicable_when") or strategy.call("applicable_when", **values):
+                decision: Decision = strategy.call("decide", **values)
+                return decision
+        return None
+
+    def think(self) -> Decision | None:
+        """Observe, orient and decide."""
+        return self.decide(self.orient(self.observe()))
+
+    def act(self, name: str, params: Mapping[str, Any], function: str = "execute") -> Any:
+        """Call a function of the action *name* with validated params; what it returned."""
+        action = self.host.actions[f"{self.plugin.id}:{name}"]
+        model = action.params
+        assert model is not None
+        assert issubclass(model, BaseModel)
+        return action.call(function, params=model.model_validate(dict(params)), ctx=self.ctx)
+
+    def result(self, name: str, params: Mapping[str, Any]) -> ActionResult:
+        """Execute an action that returns a whole result."""
+        result = self.act(name, params)
+        assert isinstance(result, ActionResult)
+        return result
+
+
+class Site:
+    """A local web server whose answer can be changed; it remembers the requests it got."""
+
+    def __init__(self, server: ThreadingHTTPServer) -> None:
+        self.url = f"http://127.0.0.1:{server.server_port}"
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.hold: Callable[[], object] = lambda: None
+
+
+@contextmanager
+def site() -> Iterator[Site]:
+    """A `Site` on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            served.requests.append((self.command, self.path, dict(self.headers), body))
+            served.hold()
+            self.send_response(served.status)
+            for name, value in served.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST = do_HEAD = _answer  # noqa: N815 - the names that the base looks for
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    served = Site(server)
+    thread = threading.Thread(target=lambda: server.serve_forever(0.01), daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,145 @@
+"""A worker's inside: its agents, their engines, and the store they share."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+
+from celery import Celery
+
+from boyd import queues
+from boyd.agent import Agent, load_agent
+from boyd.broker import CeleryCourier, make_app
+from boyd.engine import Engine, EngineSettings, Leases, Sweeper
+from boyd.errors import BoydError, ConfigError, PluginError
+from boyd.models import utc_now
+from boyd.settings import Settings
+from boyd.store import AgentEntry, Store, Timing, WorkerInfo, connect, translated
+from boyd.store.fleet import Role
+from boyd.version import VERSION
+from boyd_worker.isolated import Isolation
+
+
+class Runtime:
+    """Everything a worker or beat process needs, built from the settings and nothing else."""
+
+    def __init__(self, settings: Settings, role: Role, consumes: Sequence[str] = ()) -> None:
+        """Connect and build the engines.
+
+        Args:
+            settings: those of the process, with `redis_url` set.
+            role: what the process is.
+            consumes: short names of the queues it consumes.
+
+        Raises:
+            ConfigError: no agents, or one that cannot be used.
+            StoreUnavailable: Redis does not answer.
+        """
+        assert settings.redis_url is not None
+        self.settings = settings
+        self.name = f"{settings.worker.host}.{os.getpid()}.{uuid.uuid4().hex[:4]}"
+        self.role = role
+        self.queues = _resolved(consumes, settings.worker.host)
+        self.agents = load_agents(settings)
+        self.store = Store(connect(settings.redis_url), self.name, timing(settings))
+        self.app: Celery = make_app(settings.broker_url or settings.redis_url)
+        self.courier = CeleryCourier(self.app)
+        self.engines = self._engines()
+        self.sweepers = [Sweeper(e, settings.timing.patience) for e in self.engines.values()]
+        self._started_at = utc_now()
+
+    def prepare(self) -> None:
+        """Check Redis, announce the agents and let their plugins prepare.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+            PluginError: a plugin cannot prepare.
+        """
+        with translated():
+            self.store.client.ping()
+        for engine in self.engines.values():
+            self.store.fleet.register(_entry(engine.agent))
+            _init(engine)
+
+    def info(self, problem: str | None = None) -> WorkerInfo:
+        """How this process announces itself."""
+        return WorkerInfo(
+            name=self.name,
+            role=self.role,
+            host=self.settings.worker.host,
+            pid=os.getpid(),
+            queues=self.queues,
+            agents=list(self.agents),
+            version=VERSION,
+            started_at=self._started_at,
+            problem=problem,
+        )
+
+    def _engines(self) -> dict[str, Engine]:
+        worker = self.settings.worker
+        how = EngineSettings(self.name, worker.bundle_size, worker.width, worker.max_bytes)
+        leases = Leases(self.settings.timing.lease / 3)
+        isolate = Isolation(self.settings)
+        return {
+            agent.id: Engine(
+                agent,
+                self.store.agent(agent.id),
+                self.store.fleet.of(agent.id),
+                self.courier,
+                leases,
+                how,
+                isolate.of(agent.id),
+            )
+            for agent in self.agents.values()
+        }
+
+
+def load_agents(settings: Settings) -> dict[str, Agent]:
+    """The agents that the settings name, by id.
+
+    Raises:
+        ConfigError: there is none, two share an id, or one cannot be used.
+    """
+    if not settings.agents:
+        raise ConfigError("no agent: name an agent file, as in `boyd worker --agent agent.toml`")
+    agents: dict[str, Agent] = {}
+    for reference in settings.agents:
+        agent = load_agent(reference)
+        if agent.id in agents:
+            raise ConfigError(f"{reference}: another agent has the id {agent.id!r} too")
+        agents[agent.id] = agent
+    return agents
+
+
+def timing(settings: Settings) -> Timing:
+    """How patient the store is."""
+    given = settings.timing
+    return Timing(given.dispatch, given.lease, given.patience, given.attempts)
+
+
+def _resolved(consumes: Iterable[str], host: str) -> list[str]:
+    return [queues.of_host(host) if name == queues.HOST else name for name in consumes]
+
+
+def _entry(agent: Agent) -> AgentEntry:
+    settings = agent.settings
+    return AgentEntry(
+        id=agent.id,
+        name=agent.info.name,
+        mode=settings.mode,
+        loop_interval=settings.loop_interval,
+        plugins=list(agent.host.plugins),
+        fingerprint=agent.fingerprint,
+        observers=list(agent.host.observers),
+    )
+
+
+def _init(engine: Engine) -> None:
+    for plugin in engine.agent.host.plugins.values():
+        try:
+            plugin.init(engine.context(plugin.id))
+        except BoydError:
+            raise
+        except Exception as error:
+            raise PluginError(plugin.id, f"init failed: {error}") from error

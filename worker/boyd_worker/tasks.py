@@ -1,0 +1,67 @@
+"""The Celery tasks: each reads the ids in its message and takes one step of the engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from celery import Celery
+from celery.exceptions import Ignore
+
+from boyd.broker import TASKS
+from boyd.engine import Engine
+from boyd.errors import StoreError
+
+log = logging.getLogger("boyd.worker")
+
+Step = Callable[..., bool | None]
+
+_STEPS: dict[str, Callable[[Engine], Step]] = {
+    "start": lambda engine: engine.start,
+    "observe": lambda engine: engine.observe,
+    "orient": lambda engine: engine.orient,
+    "decide": lambda engine: engine.decide,
+    "act": lambda engine: engine.act,
+    "complete": lambda engine: engine.complete,
+}
+
+
+def register(app: Celery, engines: Mapping[str, Engine]) -> None:
+    """Register the tasks of those *engines*, by agent id, on *app*."""
+    for phase, name in TASKS.items():
+        app.task(_task(_STEPS[phase], engines), name=name, shared=False)
+
+
+def _task(step: Callable[[Engine], Step], engines: Mapping[str, Engine]) -> Callable[..., None]:
+    def run(*message: Any) -> None:
+        try:
+            agent_id, ids = _checked(message)
+            if agent_id not in engines:
+                raise ValueError(f"agent {agent_id!r} does not run on this worker")
+        except ValueError as error:
+            log.error("a message was ignored: %s", error)
+            raise Ignore from None
+        try:
+            goes_on = step(engines[agent_id])(*ids)
+        except StoreError as error:
+            log.warning("a step was left to be sent again: %s", error, extra={"agent": agent_id})
+            goes_on = False
+        if not goes_on:
+            # Ends the chain: there was nothing to do, or what follows is sent another way.
+            raise Ignore
+
+    return run
+
+
+def _checked(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
+    """What a message says; it may come from anybody who can write to the broker.
+
+    Raises:
+        ValueError: it is not an agent's id and one to three numbers.
+    """
+    if not 2 <= len(message) <= 4 or not isinstance(message[0], str):
+        raise ValueError("it names no agent and iteration")
+    if not all(type(number) is int and 0 < number < 2**53 for number in message[1:]):
+        raise ValueError("its ids are not numbers")
+    return message[0], message[1:]

@@ -1,0 +1,87 @@
+"""Starts a Celery worker that takes the steps of iterations."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from typing import Any
+
+from celery import signals
+from kombu import Exchange, Queue
+
+from boyd import queues
+from boyd.embedded.death import follow_parent
+from boyd_worker.pulse import Pulse
+from boyd_worker.runtime import Runtime
+from boyd_worker.tasks import register
+
+log = logging.getLogger("boyd.worker")
+
+#: Seconds that Celery lets an action run beyond its own time limit before it kills the process.
+HARD_LIMIT_GRACE = 15.0
+
+
+def run_worker(runtime: Runtime) -> int:
+    """Work until SIGTERM; the exit status.
+
+    SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
+    """
+    runtime.prepare()
+    register(runtime.app, runtime.engines)
+    runtime.app.conf.task_queues = _queues(runtime)
+    runtime.app.conf.task_time_limit = _hard_limit(runtime)
+    pulse = Pulse(runtime)
+    _connect(runtime, pulse)
+    worker = runtime.app.Worker(
+        hostname=f"boyd@{runtime.name}",
+        pool_cls=runtime.settings.worker.pool,
+        concurrency=runtime.settings.worker.concurrency,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _queues(runtime: Runtime) -> list[Queue]:
+    names = [
+        queues.full_name(queue, agent_id) for agent_id in runtime.agents for queue in runtime.queues
+    ]
+    return [Queue(name, Exchange(""), routing_key=name) for name in names]
+
+
+def _hard_limit(runtime: Runtime) -> float | None:
+    """What an action may take at most; only prefork enforces it, for what ignores an alarm."""
+    if runtime.settings.worker.pool != "prefork":
+        return None
+    actions = [a for agent in runtime.agents.values() for a in agent.host.actions.values()]
+    longest = max((action.timeout for action in actions), default=60.0)
+    # Hooks run in the same task, each within its own limit.
+    return longest * 2 + HARD_LIMIT_GRACE
+
+
+def _connect(runtime: Runtime, pulse: Pulse) -> None:
+    """Follow the worker's life: announce it when it consumes, take it back when it stops."""
+
+    def ready(**_: Any) -> None:
+        pulse.start()
+        names = ", ".join(runtime.agents)
+        log.info("worker %s ready: agents %s, queues %s", runtime.name, names, runtime.queues)
+
+    def stopping(**_: Any) -> None:
+        pulse.stop()
+
+    def child(**_: Any) -> None:
+        # A pool process must not outlive a worker that was killed.
+        follow_parent(signal.SIGKILL, os.getppid())
+
+    def logging_is_ours(**_: Any) -> None:
+        """Celery leaves logging alone when somebody listens to this signal."""
+
+    signals.worker_ready.connect(ready, weak=False)
+    signals.worker_shutdown.connect(stopping, weak=False)
+    signals.worker_process_init.connect(child, weak=False)
+    signals.setup_logging.connect(logging_is_ours, weak=False)
