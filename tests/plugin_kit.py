@@ -1,4 +1,4 @@
-"""What tests of plugins need: shared state in memory, a clock, and the parts of a plugin by name."""
+"""What tests of plugins need: state in memory, a clock, a web server, and a plugin's phases."""
 
 from __future__ import annotations
 

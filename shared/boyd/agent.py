@@ -144,6 +144,24 @@ def load_agent(reference: str) -> Agent:
     raise ConfigError(f"{reference!r} is neither a .toml file nor module:agent of a boyd.Agent")
 
 
+def load_agents(references: Iterable[str]) -> dict[str, Agent]:
+    """The agents that *references* stand for, by id.
+
+    Raises:
+        ConfigError: there is none, two share an id, or one cannot be used.
+        PluginError: a plugin cannot be used.
+    """
+    agents: dict[str, Agent] = {}
+    for reference in references:
+        agent = load_agent(reference)
+        if agent.id in agents:
+            raise ConfigError(f"{reference}: another agent has the id {agent.id!r} too")
+        agents[agent.id] = agent
+    if not agents:
+        raise ConfigError("no agent: name an agent file, or set BOYD_AGENTS")
+    return agents
+
+
 def agent_from_file(path: Path) -> Agent:
     """Read an agent file.
 

@@ -55,7 +55,7 @@ class ServerClock:
                 self._offset = time.time() - time.monotonic()
 
 
-class SlotSchedule(BaseSchedule):
+class SlotSchedule(BaseSchedule):  # type: ignore[misc]
     """Due once in every slot, at its beginning."""
 
     def __init__(self, interval: float, clock: ServerClock, at_once: bool, app: Any) -> None:

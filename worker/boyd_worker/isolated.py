@@ -106,12 +106,12 @@ def main() -> None:
 
 
 def _observe(request: dict[str, Any]) -> str:
+    from boyd.agent import load_agents
     from boyd.plugin import Context
     from boyd.store import Store, connect
-    from boyd_worker.runtime import load_agents
 
     settings = Settings.model_validate_json(request["settings"])
-    agent = load_agents(settings)[request["agent"]]
+    agent = load_agents(settings.agents)[request["agent"]]
     assert settings.redis_url is not None
     store = Store(connect(settings.redis_url)).agent(agent.id)
     observer = agent.host.observers[request["observer"]]

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from celery import Celery
 
 from boyd import queues
-from boyd.agent import Agent, load_agent
+from boyd.agent import Agent, load_agents
 from boyd.broker import CeleryCourier, make_app
 from boyd.engine import Engine, EngineSettings, Leases, Sweeper
-from boyd.errors import BoydError, ConfigError, PluginError
+from boyd.errors import BoydError, PluginError
 from boyd.models import utc_now
 from boyd.settings import Settings
 from boyd.store import AgentEntry, Store, Timing, WorkerInfo, connect, translated
@@ -41,7 +41,7 @@ class Runtime:
         self.name = f"{settings.worker.host}.{os.getpid()}.{uuid.uuid4().hex[:4]}"
         self.role = role
         self.queues = _resolved(consumes, settings.worker.host)
-        self.agents = load_agents(settings)
+        self.agents = load_agents(settings.agents)
         self.store = Store(connect(settings.redis_url), self.name, timing(settings))
         self.app: Celery = make_app(settings.broker_url or settings.redis_url)
         self.courier = CeleryCourier(self.app)
@@ -93,23 +93,6 @@ class Runtime:
             )
             for agent in self.agents.values()
         }
-
-
-def load_agents(settings: Settings) -> dict[str, Agent]:
-    """The agents that the settings name, by id.
-
-    Raises:
-        ConfigError: there is none, two share an id, or one cannot be used.
-    """
-    if not settings.agents:
-        raise ConfigError("no agent: name an agent file, as in `boyd worker --agent agent.toml`")
-    agents: dict[str, Agent] = {}
-    for reference in settings.agents:
-        agent = load_agent(reference)
-        if agent.id in agents:
-            raise ConfigError(f"{reference}: another agent has the id {agent.id!r} too")
-        agents[agent.id] = agent
-    return agents
 
 
 def timing(settings: Settings) -> Timing:

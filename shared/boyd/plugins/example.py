@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from boyd.models import Decision, Model, Observation, Situation, SituationAssessment
+from boyd.models import Decision, Model, Observation, Severity, Situation, SituationAssessment
 from boyd.plugin import Context, Plugin, action, observer, orienter, strategy
 
 
@@ -40,14 +40,9 @@ class Example(Plugin):
     def temperature(self, ctx: Context) -> list[Observation]:
         """Observe: read the temperature."""
         degrees = ctx.state.get("degrees", 20.0)
-        return [
-            Observation(
-                source=self.id,
-                type="metric",
-                severity="warning" if degrees > self.options.limit else "info",
-                data={"degrees": degrees},
-            )
-        ]
+        severity: Severity = "warning" if degrees > self.options.limit else "info"
+        data = {"degrees": degrees}
+        return [Observation(source=self.id, type="metric", severity=severity, data=data)]
 
     @orienter()
     def comfort(self, observations: list[Observation]) -> SituationAssessment:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
-from boyd.plugins.http_monitor.command import run, run_checked
+from boyd.plugins.http_monitor.command import CommandFailed, run, run_checked
 
 #: Seconds by which a creation time may differ: psutil reckons it from a boot time that moves
 #: when the clock is set.
@@ -32,7 +32,7 @@ UnitName = Annotated[str, Field(pattern=r"^[A-Za-z0-9@_.:\\][A-Za-z0-9@_.:\\-]{0
 
 
 class Program(BaseModel):
-    """A process to keep; times in seconds.
+    """A process to keep; times in seconds, relative paths from where the worker was started.
 
     Attributes:
         argv: the program and its arguments, never a line for a shell.
@@ -316,7 +316,10 @@ class ProcessControl(Plugin):
 
     def _unit_state(self, unit: str) -> tuple[bool, JsonObject]:
         # Ends with a code other than 0 for a unit that is not active, so it is not checked.
-        finished = run([*self._systemctl_argv(), "is-active", "--", unit], timeout=5.0)
+        try:
+            finished = run([*self._systemctl_argv(), "is-active", "--", unit], timeout=5.0)
+        except CommandFailed as error:
+            return False, {"error": str(error)}
         return finished.code == 0, {"state": finished.output}
 
     def _systemctl(self, *arguments: str) -> str:

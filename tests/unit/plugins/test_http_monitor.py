@@ -11,11 +11,11 @@ from typing import Any
 
 import psutil
 import pytest
-from plugin_kit import Rig, Site, site
 
 from boyd.errors import PluginError
 from boyd.models import Observation, Situation, SituationAssessment
 from boyd.plugins.http_monitor import HttpMonitor
+from plugin_kit import Rig, Site, site
 
 RESTARTED: list[str] = []
 
@@ -33,13 +33,8 @@ FUNCTION = {"type": "function", "function": f"{__name__}:remember_restart"}
 
 
 @pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _this_module())
+def _nothing_restarted() -> None:
     RESTARTED.clear()
-
-
-def _this_module() -> Any:
-    raise AssertionError("pytest registers test modules under their name")
 
 
 @pytest.fixture
@@ -159,7 +154,7 @@ def test_a_check_ends_when_its_time_is_up(web: Site) -> None:
 
 
 def test_a_server_that_drips_its_headers_costs_one_thread_and_no_more_than_the_time_limit() -> None:
-    with _dripping() as url:
+    with Dripping() as url:
         monitor = rig(endpoint(url, timeout=0.2))
         first = monitor.observe()[0].data["error"]
         threads = threading.active_count()
@@ -171,7 +166,7 @@ def test_a_server_that_drips_its_headers_costs_one_thread_and_no_more_than_the_t
         assert threading.active_count() == threads
 
 
-class _dripping:
+class Dripping:
     """A server that never finishes its headers."""
 
     def __enter__(self) -> str:
@@ -320,7 +315,7 @@ def test_evidence_and_anomaly_name_the_endpoint(web: Site, nowhere: str) -> None
     assert anomaly.affected_resources == ["api"]
 
 
-def test_one_of_one_is_isolated_and_restarted(nowhere: str) -> None:
+def test_one_of_one_is_no_cascade(nowhere: str) -> None:
     situation = fail(rig(endpoint(nowhere)), 1)
     assert situation.evidence("http-monitor:analyze_failures")["pattern"] == "isolated"
 

@@ -1,0 +1,5 @@
+"""`python -m boyd.cli` is `boyd`."""
+
+from boyd.cli import main
+
+main()

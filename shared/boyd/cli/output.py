@@ -1,0 +1,265 @@
+"""What the commands print: lines, tables and JSON; colour only on a terminal.
+
+What agents see and say comes from outside, so texts are cleaned of control characters before they
+reach a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from boyd.models import ActionResult, LoopResult, Model
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Exit statuses besides 0 (ok) and 2 (wrong usage, by click).
+FAILED = 1
+NOT_FOUND = 4
+TIMED_OUT = 124
+
+#: How wide a line is that is not cut to a terminal, and the least a summary gets of it.
+LINE = 120
+_LEAST = 24
+#: Where an approval's id is cut.
+_SHORT_ID = 6
+#: A table cell that begins with one of these words is shown in its colour.
+_COLOURS = {
+    "ok": "green",
+    "idle": "green",
+    "warn": "yellow",
+    "warning": "yellow",
+    "paused": "yellow",
+    "frozen": "cyan",
+    "fail": "red",
+    "failed": "red",
+    "error": "red",
+    "critical": "red",
+}
+
+
+def iteration_line(result: LoopResult, width: int = LINE) -> str:
+    """One iteration as one calm line of plain text.
+
+    Args:
+        result: the iteration.
+        width: where the line should end; the situation's summary is cut to fit.
+    """
+    head = f"{clock(result.ended_at)}  {result.agent_id} #{result.iteration}  "
+    head += f"{'ok' if result.success else 'failed'}  {duration(result.duration)}  {_seen(result)}"
+    came_to = outcome(result)
+    tail = f"→ {came_to}" if came_to else ""
+    summary = one_line(result.situation.summary) if result.situation else ""
+    if summary:
+        room = width - len(head) - len(tail) - 3
+        tail = f"{cut(summary, max(room, _LEAST))} {tail}"
+    return f"{head}  {tail}".rstrip()
+
+
+def _seen(result: LoopResult) -> str:
+    text = count(len(result.observations), "observation")
+    lost = len({problem.id for problem in result.observer_errors})
+    return f"{text} ({count(lost, 'observer')} failed)" if lost else text
+
+
+def outcome(result: LoopResult) -> str:
+    """What an iteration came to, in a few words: its action, or why it failed."""
+    if not result.success:
+        return f"failed: {_reason(result.error)}"
+    if result.decision is None:
+        return ""
+    if result.decision.is_no_op:
+        return f"no-op{_refusal(result)}"
+    return "; ".join(action_outcome(item) for item in result.action_results)
+
+
+def _refusal(result: LoopResult) -> str:
+    trace = result.trace
+    if trace and trace.vetoed:
+        return f", {trace.vetoed.action or 'the action'} vetoed by {trace.vetoed.by}"
+    if trace and trace.invalid:
+        return f", the decision of {trace.invalid.by} was not valid"
+    return ""
+
+
+def action_outcome(result: ActionResult) -> str:
+    """What an action came to, in a few words."""
+    if result.success:
+        return f"{result.action} ok"
+    approval = (result.metrics or {}).get("approvalId")
+    if approval:
+        return f"{result.action} waits for approval {str(approval)[:_SHORT_ID]}"
+    how = "outcome unknown" if result.unknown else "failed"
+    return f"{result.action} {how}: {_reason(result.error)}"
+
+
+def _reason(error: str | None) -> str:
+    return cut(one_line(error or "no reason given"), LINE // 2)
+
+
+def clock(moment: datetime) -> str:
+    """The time of day, here."""
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def date(moment: datetime | None) -> str:
+    """Day and time of day, here."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def age(moment: datetime | None, now: datetime | None = None) -> str:
+    """How long ago *moment* was, as in `12 s ago`."""
+    if moment is None:
+        return "never"
+    elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
+    return f"{seconds(max(0, int(elapsed)))} ago" if elapsed >= 1 else "now"
+
+
+def duration(milliseconds: float) -> str:
+    """A duration as people say it, as in `85 ms`, `1.4 s` or `2 min 5 s`."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    return seconds(milliseconds / 1000)
+
+
+def seconds(number: float) -> str:
+    """A number of seconds as people say it, in the two largest units."""
+    if number < 60:
+        return f"{number:g} s"
+    whole = int(number)
+    for size, unit, smaller_size, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    raise AssertionError(number)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, as in `1 run` and `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def cut(text: str, width: int) -> str:
+    """The text, ended by `…` where it is longer than *width*."""
+    return text if len(text) <= width else text[: max(1, width) - 1].rstrip() + "…"
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without control characters: nothing from outside moves the cursor."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())
+
+
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give *command* the option `-o table|json`, as `form`."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="How to print it.",
+    )(command)
+
+
+def is_terminal() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def console() -> Console:
+    """Where rich prints on a terminal; it honours `NO_COLOR` by itself."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False)
+
+
+def say(text: str = "") -> None:
+    """Print a line."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """Print a line that is not part of the answer."""
+    click.echo(text, err=True)
+
+
+def stop(status: int, message: str) -> NoReturn:
+    """End the command with one line and a status."""
+    note(f"boyd: {message}")
+    raise click.exceptions.Exit(status)
+
+
+def print_json(value: object) -> None:
+    """Print *value*, which may hold models, as one JSON document."""
+    say(json.dumps(_wire(value), indent=2, ensure_ascii=False))
+
+
+def print_json_line(value: object) -> None:
+    """Print *value*, which may hold models, as one line of JSON."""
+    say(json.dumps(_wire(value), ensure_ascii=False))
+
+
+def _wire(value: object) -> Any:
+    if isinstance(value, Model):
+        return value.to_wire()
+    if isinstance(value, dict):
+        return {str(key): _wire(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_wire(item) for item in value]
+    return value
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 2) -> None:
+    """Print names with their texts, one below the other; what has no text is left out."""
+    shown = [(name, one_line(text)) for name, text in pairs if text]
+    widest = max((len(name) for name, _ in shown), default=0)
+    for name, text in shown:
+        say(f"{'':{indent}}{name:<{widest}}  {text}")
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], indent: int = 0) -> None:
+    """Print a table: fitted to a terminal, or as plain columns that nothing is cut from."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    if is_terminal():
+        _print_fitted(header, cells, indent)
+        return
+    for line in _columns([[name.upper() for name in header], *cells]):
+        say(f"{'':{indent}}{line}".rstrip())
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+
+
+def _print_fitted(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in header:
+        table.add_column(name.upper(), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
+    console().print(Padding(table, (0, 0, 0, indent)))
+
+
+def _colour(cell: str) -> str:
+    return _COLOURS.get(cell.split(" ")[0].rstrip(":,"), "")

@@ -1,0 +1,175 @@
+"""`boyd up`: everything on one machine, as children of one process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from boyd.agent import load_agents
+from boyd.cli.options import settings_options, with_agents
+from boyd.cli.output import iteration_line
+from boyd.embedded.child import Child
+from boyd.embedded.files import private_folder
+from boyd.embedded.lock import state_lock
+from boyd.embedded.logs import log_path
+from boyd.embedded.redis_server import redis_server
+from boyd.embedded.runtime import Runtime, published
+from boyd.embedded.supervisor import Supervisor
+from boyd.errors import ConfigError, StoreError
+from boyd.settings import ApiSettings, Settings
+from boyd.store import Store, connect, masked, translated
+from boyd.version import VERSION
+
+#: Seconds for a worker to start and announce itself.
+START = 60.0
+#: Seconds between two looks at what happened.
+LOOK = 0.5
+
+
+@click.command()
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@settings_options
+def up(settings: Settings, agents: tuple[str, ...]) -> None:
+    """Run agents on this machine: Redis, workers, beat and API, until Ctrl-C.
+
+    AGENT is an agent file or module:agent. With BOYD_REDIS_URL that server is used instead of an
+    embedded one. Data and logs are in the state folder (BOYD_STATE_DIR).
+    """
+    settings = with_agents(settings, agents or _agent_here(settings))
+    names = list(load_agents(settings.agents))
+    api = _free(settings.api)
+    settings = settings.model_copy(update={"api": api})
+    with state_lock(_prepared(settings.state_dir)), Supervisor(_say) as supervisor:
+        with _redis(settings, supervisor) as url:
+            if url is not None:
+                _run(settings, supervisor, url, names)
+
+
+def _agent_here(settings: Settings) -> tuple[str, ...]:
+    return ("agent.toml",) if not settings.agents and Path("agent.toml").exists() else ()
+
+
+def _prepared(folder: Path) -> Path:
+    private_folder(folder)
+    return folder
+
+
+def _free(api: ApiSettings) -> ApiSettings:
+    """The API's address with a port that is free now.
+
+    Raises:
+        ConfigError: the port is in use, or the address is not ours.
+    """
+    try:
+        with socket.create_server((api.host, api.port)) as listening:
+            return api.model_copy(update={"port": listening.getsockname()[1]})
+    except OSError as error:
+        reason = f"{error.strerror or error}; choose another with BOYD_API__PORT"
+        raise ConfigError(f"the API cannot listen on {api.host}:{api.port}: {reason}") from None
+
+
+@contextmanager
+def _redis(settings: Settings, supervisor: Supervisor) -> Iterator[str | None]:
+    """The URL of a Redis that answers; None when a stop was asked for meanwhile."""
+    if settings.redis_url:
+        with translated():
+            connect(settings.redis_url).ping()
+        yield settings.redis_url
+        return
+    with redis_server(settings.state_dir) as server:
+        yield server.url if server.start(supervisor) else None
+
+
+def _run(settings: Settings, supervisor: Supervisor, url: str, agents: list[str]) -> None:
+    store = Store(connect(url))
+    watch = _Watch(store, agents)
+    api_url = f"http://{settings.api.host}:{settings.api.port}"
+    for child in _children(settings, url):
+        supervisor.start(child)
+    _greet(settings, url, api_url, agents)
+    if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
+        return
+    with published(settings.state_dir, Runtime(redis_url=url, api_url=api_url)):
+        supervisor.run(watch.look, every=LOOK)
+    _say("stopping")
+
+
+def _children(settings: Settings, url: str) -> list[Child]:
+    env = {
+        **os.environ,
+        "BOYD_REDIS_URL": url,
+        "BOYD_AGENTS": ",".join(settings.agents),
+        "BOYD_LOG_LEVEL": settings.log_level,
+        "BOYD_API__HOST": settings.api.host,
+        "BOYD_API__PORT": str(settings.api.port),
+    }
+    commands = {
+        "worker": ["worker", "-Q", "loop,observe,host"],
+        "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
+        "beat": ["beat"],
+        "api": ["api"],
+    }
+    return [
+        Child(
+            name,
+            (sys.executable, "-m", "boyd.cli", *arguments),
+            log_path(settings.state_dir, name),
+            env=env,
+        )
+        for name, arguments in commands.items()
+    ]
+
+
+def _workers_ready(store: Store) -> bool:
+    try:
+        served = {queue for worker in store.fleet.workers() for queue in worker.queues}
+    except StoreError:
+        return False
+    return {"loop", "observe", "act"} <= served
+
+
+class _Watch:
+    """Shows each iteration that ends, in one line."""
+
+    def __init__(self, store: Store, agents: list[str]) -> None:
+        self._store = store
+        self._agents = agents
+        self._events = store.events(agents)
+        self._answers = True
+
+    def look(self) -> None:
+        """Show what has ended since the last look."""
+        try:
+            for agent_id, event in self._events.wait(0):
+                if event.kind in ("iteration.completed", "iteration.failed"):
+                    self._show(agent_id, int(str(event.data["iteration"])))
+            self._answers = True
+        except StoreError as error:
+            if self._answers:
+                _say(str(error))
+            self._answers = False
+
+    def _show(self, agent_id: str, iteration: int) -> None:
+        result = self._store.agent(agent_id).iterations.past(iteration)
+        if result:
+            _say(iteration_line(result))
+
+
+def _greet(settings: Settings, url: str, api_url: str, agents: list[str]) -> None:
+    kept = "" if settings.redis_url else f", data in {settings.state_dir / 'redis'}"
+    _say(f"boyd {VERSION}")
+    _say(f"  redis   {masked(url)}{kept}")
+    _say(f"  agents  {', '.join(agents)}")
+    _say(f"  api     {api_url}")
+    _say(f"  logs    {settings.state_dir / 'logs'}")
+    _say("Ctrl-C stops everything. In another terminal: boyd status --watch")
+
+
+def _say(line: str) -> None:
+    click.echo(line)

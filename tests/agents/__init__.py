@@ -1,0 +1,1 @@
+"""Agents that real workers run in tests."""

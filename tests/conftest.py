@@ -1,0 +1,80 @@
+"""Fixtures for all tests: a clean environment, and a real Redis when a test asks for one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from harness import Deployment, free_port, wait_until
+
+from boyd.embedded.redis_server import find_program
+from boyd.errors import ConfigError
+from boyd.store import Store, connect
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("BOYD_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real Redis server; missing: skipped here, failed in CI."""
+    try:
+        program = find_program()
+    except ConfigError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    port = free_port()
+    folder = tmp_path_factory.mktemp("redis")
+    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([program, *arguments], stdout=log)
+    url = f"redis://127.0.0.1:{port}/0"
+    try:
+        wait_until(lambda: _answers(url), 10)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def redis_url(redis_server: str) -> str:
+    """The URL of an empty real Redis."""
+    client = redis.Redis.from_url(redis_server)
+    client.flushall()
+    client.close()
+    return redis_server
+
+
+@pytest.fixture
+def store(redis_url: str) -> Iterator[Store]:
+    """A store on an empty real Redis."""
+    client = connect(redis_url)
+    yield Store(client, "test")
+    client.close()
+
+
+@pytest.fixture
+def deployment(redis_url: str, tmp_path: Path) -> Iterator[Deployment]:
+    """Real processes against an empty real Redis; all are killed at the end."""
+    with Deployment(redis_url, tmp_path) as made:
+        yield made
+
+
+def _answers(url: str) -> bool:
+    client = redis.Redis.from_url(url)
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+    finally:
+        client.close()

@@ -1,0 +1,139 @@
+"""Real processes for tests: starts workers and beats, kills them, and reads their effects."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from boyd.broker import CeleryCourier, make_app
+from boyd.engine import Launcher
+from boyd.models import LoopResult, Mode
+from boyd.store import AgentStore, Store, connect
+
+TESTS = Path(__file__).parent
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
+    """Wait until *condition* is true and return what it gave; fail after *timeout* seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:g} s: {condition}")
+        time.sleep(0.01)
+
+
+class Deployment:
+    """A Redis with workers and beats as processes of their own.
+
+    Agents are written as `module:name` of a module in `tests/agents`. `BOYD_EFFECTS` names a
+    file that their actions append to: what happened outside Redis.
+    """
+
+    def __init__(self, redis_url: str, folder: Path) -> None:
+        self.redis_url = redis_url
+        self.folder = folder
+        self.effects_file = folder / "effects"
+        self.effects_file.touch()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment: dict[str, str] = {}
+        self._client = connect(redis_url)
+        self.store = Store(self._client, "deployment")
+        self._app = make_app(redis_url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGCONT)
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._app.close()
+        self._client.close()
+
+    def start(self, name: str, *arguments: str, ready: bool = True, **more: str) -> int:
+        """Start `boyd` with *arguments*; with *ready*, wait until it has announced itself."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(TESTS),
+            "BOYD_REDIS_URL": self.redis_url,
+            "EFFECTS": str(self.effects_file),
+            **self.environment,
+            **more,
+        }
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "boyd.cli", *arguments],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.processes[name] = process
+        if ready:
+            wait_until(lambda: self._announced(process, name), 30)
+        return process.pid
+
+    def worker(self, name: str, agent: str, *arguments: str, **more: str) -> int:
+        """Start a worker for *agent*."""
+        return self.start(name, "worker", "--agent", agent, *arguments, **more)
+
+    def beat(self, name: str, agent: str, **more: str) -> int:
+        """Start a beat for *agent*."""
+        return self.start(name, "beat", "--agent", agent, **more)
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a process and all it started."""
+        os.killpg(self.processes[name].pid, number)
+        if number == signal.SIGKILL:
+            self.processes[name].wait()
+
+    def stop(self, name: str, timeout: float = 20.0) -> int:
+        """Ask a process to stop; its exit status."""
+        self.processes[name].terminate()
+        return self.processes[name].wait(timeout)
+
+    def log(self, name: str) -> str:
+        """What a process has logged."""
+        return (self.folder / f"{name}.log").read_text()
+
+    def agent(self, agent_id: str) -> AgentStore:
+        """The state of one agent."""
+        return self.store.agent(agent_id)
+
+    def launcher(self, agent_id: str, mode: Mode = "manual") -> Launcher:
+        """What starts iterations of one agent."""
+        return Launcher(self.agent(agent_id), CeleryCourier(self._app), mode)
+
+    def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
+        """The result of an iteration, once it has ended."""
+        iterations = self.agent(agent_id).iterations
+        found: LoopResult = wait_until(lambda: iterations.past(iteration), timeout)
+        return found
+
+    def effects(self) -> list[str]:
+        """What actions and observers have done outside Redis, in order."""
+        return self.effects_file.read_text().split()
+
+    def _announced(self, process: subprocess.Popen[bytes], name: str) -> bool:
+        if process.poll() is not None:
+            raise AssertionError(f"{name} ended with {process.returncode}:\n{self.log(name)}")
+        return any(worker.pid == process.pid for worker in self.store.fleet.workers())

@@ -1,0 +1,78 @@
+"""Short names for what tests build over and over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
+from boyd.plugin import Action, Component, Observer, Orienter, Strategy
+
+
+def seen(source: str = "test", **fields: Any) -> Observation:
+    """An observation."""
+    return Observation(**{"source": source, "type": "metric", "data": {}, **fields})
+
+
+def choice(action: str = "p:do", **fields: Any) -> Decision:
+    """A decision for *action*."""
+    return Decision(**{"action": action, "rationale": "test", "confidence": 0.9, **fields})
+
+
+def sees(name: str, *observations: Observation, **settings: Any) -> Observer:
+    """An observer that returns *observations*."""
+    return Observer(name=name, observe=lambda: list(observations), **settings)
+
+
+def fails(name: str = "fails", **settings: Any) -> Observer:
+    """An observer that raises."""
+
+    def observe() -> Any:
+        raise RuntimeError("boom")
+
+    return Observer(name=name, observe=observe, **settings)
+
+
+def reads(name: str, *findings: str, confidence: float = 0.5, **fields: Any) -> Orienter:
+    """An orienter with those findings."""
+    assessment = SituationAssessment(
+        source=f"p:{name}", findings=list(findings), confidence=confidence, **fields
+    )
+    return Orienter(name=name, orient=lambda: assessment)
+
+
+def chooses(decision: Any, name: str = "chooses", **settings: Any) -> Strategy:
+    """A strategy that decides for *decision*."""
+    return Strategy(name=name, decide=lambda: decision, **settings)
+
+
+class Recorder:
+    """An action that remembers what it was called with."""
+
+    def __init__(self, output: Any = "done", error: Exception | None = None) -> None:
+        self.calls: list[Any] = []
+        self._output = output
+        self._error = error
+
+    def action(self, name: str = "do", **settings: Any) -> Action:
+        """The action."""
+
+        def execute(params: Any) -> Any:
+            self.calls.append(params)
+            if self._error:
+                raise self._error
+            return self._output
+
+        return Action(name=name, execute=execute, **settings)
+
+
+def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:  # noqa: A002
+    """A plugin of *components*; *hooks* are functions by hook name, without `self`."""
+    methods = {name: staticmethod(function) for name, function in hooks.items()}
+    kind = type("Made", (Plugin,), {"id": id, "components": components, **methods})
+    made: Plugin = kind()
+    return made
+
+
+def agent(*components: Component, **settings: Any) -> Agent:
+    """An agent with one plugin of *components*."""
+    return Agent("test", plugins=[plugin(*components)], **settings)

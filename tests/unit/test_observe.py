@@ -1,0 +1,316 @@
+"""Observe: L9 to L15."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kit import agent, fails, plugin, seen, sees
+
+from boyd import Agent, Observation
+from boyd.loop import bounded
+from boyd.plugin import Observer
+from boyd.testing import Lab
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_L9_observations_stand_in_registration_order_whoever_was_first() -> None:
+    first_may_end = threading.Event()
+
+    def slow() -> list[Observation]:
+        assert first_may_end.wait(5)
+        return [seen("slow")]
+
+    def quick() -> list[Observation]:
+        first_may_end.set()
+        return [seen("quick")]
+
+    observers = [Observer(name="slow", observe=slow), Observer(name="quick", observe=quick)]
+    result = Lab(agent(*observers)).run()
+
+    assert ["slow", "quick"] == [o.source for o in result.observations]
+
+
+def test_L9_observers_of_one_bundle_run_side_by_side() -> None:
+    together = threading.Barrier(3, timeout=5)
+
+    def observe() -> list[Observation]:
+        together.wait()
+        return []
+
+    observers = [Observer(name=f"o{i}", observe=observe) for i in range(3)]
+
+    assert [] == Lab(agent(*observers)).run().observer_errors
+
+
+def test_L9_bundles_are_shared_among_the_workers_that_live() -> None:
+    lab = Lab(agent(*[sees(f"o{i}") for i in range(9)]), hosts=("a", "b", "c"))
+    lab.launcher.trigger("test")
+    lab.step()
+
+    assert 3 == len(lab.courier.hints)
+
+
+@pytest.mark.parametrize(("mode", "runs"), [("continuous", 1), ("manual", 2), ("event-driven", 2)])
+def test_L10_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: int) -> None:
+    lab = Lab(agent(sees("slow", seen(), interval=3600), mode=mode))
+    results = [lab.run(), lab.run()]
+
+    assert runs == sum(len(result.observations) for result in results)
+
+
+def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
+    lab = Lab(agent(fails(interval=3600), mode="continuous"))
+    first, second = lab.run(), lab.run()
+
+    assert (1, 0) == (len(first.observer_errors), len(second.observer_errors))
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (None, "must return a list of Observation, not NoneType"),
+        ("text", "must return a list of Observation, not str"),
+        ([{"source": "x", "type": "metric", "data": {"n": float("nan")}}], "data.n"),
+        ([{"source": "x", "type": "metric", "data": {"n": object()}}], "valid JSON"),
+        ([{"source": "x", "type": "wish", "data": {}}], "type"),
+        ([{"source": "x", "type": "metric", "data": {}, "severity": "fatal"}], "severity"),
+        ([42], "should be a valid dictionary"),
+    ],
+)
+def test_L11_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why(
+    returned: Any, said: str
+) -> None:
+    wrong = Observer(name="wrong", observe=lambda: returned)
+    result = Lab(agent(wrong, sees("good", seen("good")))).run()
+
+    assert ["good"] == [o.source for o in result.observations]
+    assert "p:wrong" == result.observer_errors[0].id
+    assert said in result.observer_errors[0].error
+    assert result.success
+
+
+def test_L11_an_observer_that_raises_is_recorded_and_the_others_count() -> None:
+    result = Lab(agent(fails(), sees("good", seen("good")))).run()
+
+    assert [("p:fails", "RuntimeError: boom")] == [(e.id, e.error) for e in result.observer_errors]
+    assert 1 == len(result.observations)
+
+
+def test_L11_an_observer_that_overruns_its_time_limit_costs_only_itself() -> None:
+    end = threading.Event()
+    hangs = Observer(name="hangs", observe=lambda: end.wait(30), timeout=0.05)
+    try:
+        result = Lab(agent(hangs, sees("good", seen()))).run()
+
+        assert "took longer than 0.05 s" in result.observer_errors[0].error
+        assert 1 == len(result.observations)
+        assert bounded.abandoned.alive() >= 1
+    finally:
+        end.set()
+
+
+def test_L11_an_observer_that_returns_too_much_is_left_out() -> None:
+    much = sees("much", seen(data={"text": "x" * 1_100_000}))
+    result = Lab(agent(much, sees("good", seen()))).run()
+
+    assert "the limit is 1000000" in result.observer_errors[0].error
+    assert 1 == len(result.observations)
+
+
+def test_L11_an_observer_that_calls_exit_costs_only_itself() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    result = Lab(agent(Observer(name="leaves", observe=leave), sees("good", seen()))).run()
+
+    assert ["p:leaves"] == [error.id for error in result.observer_errors]
+
+
+def test_L12_an_observer_splits_its_work_into_shards() -> None:
+    def observe(shard: Any) -> list[Observation]:
+        return [seen(f"url{n}") for n in shard]
+
+    split = Observer(name="split", observe=observe, partition=lambda: [[1, 2], [3]])
+    result = Lab(agent(split)).run()
+
+    assert ["url1", "url2", "url3"] == [o.source for o in result.observations]
+
+
+@pytest.mark.parametrize("shards", ["text", [object()], [float("nan")]])
+def test_L12_a_partition_that_is_no_list_of_json_is_an_error(shards: Any) -> None:
+    split = Observer(name="split", observe=lambda: [seen()], partition=lambda: shards)
+    result = Lab(agent(split)).run()
+
+    assert ["p:split"] == [error.id for error in result.observer_errors]
+    assert [] == result.observations
+
+
+def test_L12_every_host_runs_once_on_each_live_host() -> None:
+    lab = Lab(agent(sees("all", seen(), scope="every_host")), hosts=("a", "b", "c"))
+    lab.launcher.trigger("test")
+    lab.step()
+    queues = {unit for kind, _, unit, _ in lab.courier.hints if kind == "observe"}
+    lab.deliver()
+    result = lab.store.iterations.past(1)
+
+    assert 3 == len(queues)
+    assert result is not None
+    assert 3 == len(result.observations)
+
+
+def test_L12_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:
+    result = Lab(agent(sees("far", seen(), queue="eu1"), sees("near", seen("near")))).run()
+
+    assert "no live worker consumes queue 'eu1'; start one with -Q eu1" == (
+        result.observer_errors[0].error
+    )
+    assert ["near"] == [o.source for o in result.observations]
+
+
+def test_L12_a_queue_that_a_worker_serves_is_used() -> None:
+    result = Lab(agent(sees("far", seen(), queue="eu1")), queues=["eu1"]).run()
+
+    assert 1 == len(result.observations)
+
+
+@pytest.mark.parametrize(
+    ("priority", "severity"),
+    [("low", "info"), ("medium", "warning"), ("high", "error"), ("critical", "critical")],
+)
+def test_L13_a_run_becomes_an_alert_of_its_priority(priority: Any, severity: str) -> None:
+    lab = Lab(agent())
+    lab.submit("Slow site", "since noon", priority=priority, source="pager", context={"a": 1})
+    lab.deliver()
+    result = lab.store.iterations.past(1)
+
+    assert result is not None
+    seen_run = result.observations[0]
+    assert ("run:pager", "alert", severity) == (seen_run.source, seen_run.type, seen_run.severity)
+    assert {"a": 1, "title": "Slow site", "description": "since noon"}.items() <= (
+        seen_run.data.items()
+    )
+    assert {"isRun": True, "runId": result.runs[0]} == seen_run.metadata
+
+
+def test_L13_a_runs_context_never_replaces_what_says_which_run_it_is() -> None:
+    lab = Lab(agent())
+    forged = {"runId": "other", "title": "x", "description": "x", "priority": "x", "source": "x"}
+    run = lab.submit("Mine", context=forged).run
+    lab.deliver()
+    result = lab.store.iterations.past(1)
+
+    assert result is not None
+    assert (run.id, "Mine") == (
+        result.observations[0].data["runId"],
+        result.observations[0].data["title"],
+    )
+
+
+def test_L13_runs_are_claimed_most_urgent_first_then_oldest() -> None:
+    lab = Lab(agent(mode="continuous"))
+    titles = [("a", "low"), ("b", "critical"), ("c", "high"), ("d", "critical")]
+    for title, priority in titles:
+        lab.submit(title, priority=priority)
+    result = lab.run()
+
+    assert ["b", "d", "c", "a"] == [o.data["title"] for o in result.observations]
+
+
+def test_L13_a_claimed_run_is_investigating_and_names_its_iteration() -> None:
+    states: list[Any] = []
+    lab = Lab(Agent("test", plugins=[plugin(on_observe=lambda: states.append(current()))]))
+
+    def current() -> Any:
+        run = lab.store.runs.get(run_id)
+        assert run is not None
+        return run.status, run.iteration
+
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+
+    assert [("investigating", 1)] == states
+
+
+def test_L14_on_observe_sees_all_observations_and_may_add_some() -> None:
+    counts: list[int] = []
+
+    def first(observations: list[Observation]) -> list[Observation]:
+        counts.append(len(observations))
+        return [seen("added")]
+
+    hooks = plugin(id="h", on_observe=first)
+    result = Lab(Agent("test", plugins=[plugin(sees("a", seen("a"))), hooks])).run()
+
+    assert [1] == counts
+    assert ["a", "added"] == [o.source for o in result.observations]
+
+
+def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -> None:
+    broken = {"now": True}
+
+    def observe() -> list[Observation]:
+        if broken["now"]:
+            raise OSError("unreachable")
+        return []
+
+    lab = Lab(agent(Observer(name="o", observe=observe)))
+    lab.run()
+    lab.run()
+    health = lab.store.iterations.health(["p:o"])["p:o"]
+
+    assert (2, "OSError: unreachable") == (health.failures, health.last_error)
+    assert health.last_success_at is None
+
+    broken["now"] = False
+    lab.run()
+    health = lab.store.iterations.health(["p:o"])["p:o"]
+
+    assert 0 == health.failures
+    assert health.last_success_at is not None
+
+
+def test_L15_an_observer_that_fails_repeatedly_backs_off() -> None:
+    lab = Lab(agent(fails(), mode="continuous", loop_interval=3600))
+    errors = [len(lab.run().observer_errors) for _ in range(5)]
+    health = lab.store.iterations.health(["p:fails"])["p:fails"]
+
+    assert [1, 1, 1, 0, 0] == errors
+    assert health.backoff_until is not None
+
+
+def test_L15_a_manual_trigger_runs_an_observer_that_failed_before() -> None:
+    lab = Lab(agent(fails()))
+
+    assert [1] * 5 == [len(lab.run().observer_errors) for _ in range(5)]
+
+
+def test_a_bounded_call_never_waits_longer_than_its_limit() -> None:
+    end = threading.Event()
+    began = time.monotonic()
+    calls = [bounded.Call(lambda: end.wait(30), 0.05), bounded.Call(lambda: 7, 5)]
+    outcomes = bounded.call_all(calls)
+    end.set()
+
+    assert "0.05" in str(outcomes[0].error)
+    assert 7 == outcomes[1].value
+    assert time.monotonic() - began < 10
+
+
+def test_calls_beyond_the_width_wait_for_their_turn() -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.001)
+        running.pop()
+
+    bounded.call_all([bounded.Call(work, 5)] * 20, width=4)
+
+    assert max(most) <= 4
