@@ -46,7 +46,7 @@ class Lab:
     """One agent, one imaginary worker, one empty store.
 
     Attributes:
-        store: the agent's state, to look into.
+        store: the agent's state, to look into; `whole` that of the deployment.
         courier: the hints not yet delivered.
     """
 
@@ -68,7 +68,9 @@ class Lab:
         """
         self.agent = agent
         client = client or fakeredis.FakeRedis(decode_responses=True)
-        whole = Store(client, _WORKER)
+        self.client = client
+        self.whole = whole = Store(client, _WORKER)
+        self.leases = Leases(1.0)
         for host in hosts:
             names = [*DEFAULT, of_host(host), *queues]
             whole.fleet.beat(_worker(host, agent.id, names))
@@ -77,7 +79,7 @@ class Lab:
         self.courier = HandCourier()
         self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
         self.engine = Engine(
-            agent, self.store, self.fleet, self.courier, Leases(1.0), EngineSettings(_WORKER)
+            agent, self.store, self.fleet, self.courier, self.leases, EngineSettings(_WORKER)
         )
         self.sweeper = Sweeper(self.engine, whole.timing.patience)
         self.engine.init_plugins()

@@ -1,4 +1,4 @@
-"""`boyd agents`, `trigger`, `pause`, `resume`, `freeze`, `unfreeze`: look at agents and steer them."""
+"""`boyd agents`, `trigger`, `pause`, `resume`, `freeze`, `unfreeze`: list agents, steer them."""
 
 from __future__ import annotations
 

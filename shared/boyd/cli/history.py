@@ -124,7 +124,9 @@ def _show_observations(result: LoopResult) -> None:
     if not result.observations:
         output.say("  none")
         return
-    counts = Counter((o.source, o.severity or "") for o in result.observations)
+    counts: Counter[tuple[str, str]] = Counter(
+        (o.source, o.severity or "") for o in result.observations
+    )
     sources = dict.fromkeys(source for source, _ in counts)
     shown = [level for level in (*SEVERITIES, "") if any(counts[s, level] for s in sources)]
     rows = [[source, *(str(counts[source, s] or "-") for s in shown)] for source in sources]

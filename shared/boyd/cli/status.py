@@ -213,7 +213,7 @@ class Follower:
         self._events.wait(0)
 
     def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
-        """What has happened since the last call; nothing while Redis is away, which is said once."""
+        """What has happened since the last call; nothing while Redis is away, and that said once."""
         try:
             found = self._events.wait(seconds)
         except StoreError as error:

@@ -165,6 +165,11 @@ class Engine:
         waits = settings.ttl if settings.auto_expire and settings.ttl > 0 else None
         return Retention(waits, settings.max_age, settings.max_history)
 
+    @property
+    def waiting(self) -> Waiting:
+        """Where the agent's gated actions wait."""
+        return Waiting(self.store, self.retention)
+
     def finish(
         self, iteration: int, epoch: int, worker: str, result: LoopResult, runs: list[RunEnd]
     ) -> None:
@@ -271,7 +276,7 @@ class Engine:
             retry=entry.epoch > 1,
         )
         ledger = LeasedLedger(self.store, self._leases)
-        result = act.act(ctx, request, ledger, Waiting(self.store, self.retention))
+        result = act.act(ctx, request, ledger, self.waiting)
         fields = {"results": dump_results([result]), **_problems(ctx)}
         return self._iterations.leave(entry, "complete", fields)
 

@@ -1,0 +1,178 @@
+"""`boyd check`: whether settings and agents can be used, and what is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from boyd.agent import Agent, load_agent
+from boyd.cli import output
+from boyd.cli.options import settings_options
+from boyd.errors import BoydError, ConfigError
+from boyd.logs import masked
+from boyd.plugin import Action, Component, Observer, Plugin
+from boyd.plugin.hooks import SPECIFICATIONS
+from boyd.settings import Settings
+
+#: What is shown in place of a secret, and the names of options that hold one.
+MASK = "***"
+_SECRET = re.compile(r"secret|token|password|passwd|key|headers", re.IGNORECASE)
+
+
+@click.command()
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--print", "show_all", is_flag=True, help="Also print every effective setting.")
+@settings_options
+def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
+    """Check the settings and each AGENT: an agent file or module:agent."""
+    if show_all:
+        output.say("settings")
+        _show_values(settings.model_dump(mode="json"))
+        output.say()
+    references = agents or settings.agents or _agent_here()
+    if not references:
+        output.say("The settings are fine. No agent was named.")
+        return
+    seen: dict[str, str] = {}
+    fine = [_check(reference, seen, show_all) for reference in references]
+    if not all(fine):
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _agent_here() -> tuple[str, ...]:
+    return ("agent.toml",) if Path("agent.toml").exists() else ()
+
+
+def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
+    try:
+        agent = load_agent(reference)
+        if agent.id in seen:
+            raise ConfigError(f"{seen[agent.id]} has the id {agent.id!r} too")
+    except BoydError as error:
+        output.note(f"failed: {output.one_line(_named(reference, str(error)))}")
+        return False
+    except Exception as error:  # noqa: BLE001 - whatever an agent's code raises is a finding
+        text = f"{reference}: {type(error).__name__}: {error}"
+        output.note(f"failed: {output.one_line(text)}")
+        return False
+    seen[agent.id] = reference
+    _show(agent, reference, show_all)
+    return True
+
+
+def _named(reference: str, message: str) -> str:
+    return message if reference in message else f"{reference}: {message}"
+
+
+def _show(agent: Agent, reference: str, show_all: bool) -> None:
+    info = agent.info
+    named = f" ({info.name})" if info.name != info.id else ""
+    every = f" every {output.seconds(agent.settings.loop_interval)}"
+    mode = info.mode + (every if info.mode == "continuous" else "")
+    output.say(f"ok: {reference}: agent {agent.id}{named}, {mode}")
+    if show_all:
+        _show_values(agent.settings.model_dump(mode="json"))
+    for plugin in agent.host.plugins.values():
+        _show_plugin(agent, plugin, show_all)
+    output.say()
+
+
+def _show_plugin(agent: Agent, plugin: Plugin, show_all: bool) -> None:
+    output.say(f"  plugin {plugin.id}")
+    if show_all:
+        options = json.loads(plugin.options.model_dump_json(fallback=repr))
+        _show_values({"option": hide(options)}, indent=4)
+    parts = [*_components(agent, plugin.id), *_hooks(agent, plugin.id)]
+    output.print_pairs(parts, indent=4)
+
+
+def _components(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
+    host = agent.host
+    kinds: dict[str, Mapping[str, Component]] = {
+        "observer": host.observers,
+        "orienter": host.orienters,
+        "strategy": host.strategies,
+        "action": host.actions,
+    }
+    for kind, components in kinds.items():
+        for component in components.values():
+            if component.plugin_id == plugin_id:
+                yield kind, f"{component.name}: {', '.join(_traits(agent, component))}"
+
+
+def _traits(agent: Agent, component: Component) -> Iterator[str]:
+    if isinstance(component, Observer):
+        yield from _observer_traits(component)
+    if isinstance(component, Action):
+        yield from _action_traits(agent, component)
+    if component.has("applicable_when"):
+        yield "sometimes applicable"
+    yield f"at most {output.seconds(component.timeout)}"
+
+
+def _observer_traits(observer: Observer) -> Iterator[str]:
+    yield f"every {output.seconds(observer.interval)}" if observer.interval else "every time"
+    if observer.scope == "every_host":
+        yield "on every host"
+    if observer.queue:
+        yield f"queue {observer.queue}"
+    if observer.has("partition"):
+        yield "in shards"
+    if observer.isolated:
+        yield "in a process of its own"
+
+
+def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
+    params = ", ".join(action.params.model_fields) if action.params else "any"
+    yield f"params ({params})"
+    yield f"risk {action.risk}"
+    yield action.autonomy.mode
+    if action.autonomy.min_confidence is not None:
+        yield f"confidence from {action.autonomy.min_confidence:g}"
+    if action.queue:
+        yield f"queue {action.queue}"
+    budget = agent.budget(action.id)
+    if budget:
+        per = f" per {action.target}" if action.target else ""
+        yield f"at most {budget.limit} in {output.seconds(budget.window)}{per}"
+    yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
+    if action.idempotent:
+        yield "idempotent"
+
+
+def _hooks(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
+    for name in SPECIFICATIONS:
+        for hook in agent.host.hooks(name):
+            if hook.plugin_id == plugin_id:
+                yield "hook", f"{name} (guard)" if hook.fail_closed else name
+
+
+def hide(options: Any) -> Any:
+    """Options with every value masked whose name says that it is a secret."""
+    if isinstance(options, dict):
+        return {
+            name: MASK if value and _SECRET.search(str(name)) else hide(value)
+            for name, value in options.items()
+        }
+    if isinstance(options, list):
+        return [hide(item) for item in options]
+    return options
+
+
+def _show_values(values: Mapping[str, Any], indent: int = 2) -> None:
+    for path, value in _paths(values):
+        text = masked(json.dumps(value, ensure_ascii=False))
+        output.say(f"{'':{indent}}{path} = {output.one_line(text)}")
+
+
+def _paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _paths(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,328 @@
+"""Act: L28 to L34."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from kit import Recorder, agent, choice, chooses, plugin
+from pydantic import BaseModel, ConfigDict
+
+from boyd import ActionResult, Agent, Budget, LoopResult, Veto
+from boyd.engine.ledger import LeasedLedger
+from boyd.loop import act
+from boyd.loop.context import PhaseContext
+from boyd.models import Autonomy
+from boyd.plugin import Action
+from boyd.store import reason_text
+from boyd.testing import Lab
+
+
+class Params(BaseModel):
+    """Parameters of a test's action."""
+
+    model_config = ConfigDict(extra="forbid")
+    size: int = 1
+
+
+def result_of(result: LoopResult) -> ActionResult:
+    """The only action result of an iteration."""
+    assert 1 == len(result.action_results)
+    return result.action_results[0]
+
+
+def lab_for(action: Action, **decision: Any) -> Lab:
+    """A lab whose agent always decides for *action*."""
+    return Lab(agent(chooses(choice(**decision)), action))
+
+
+def test_L28_a_no_op_runs_no_hooks_and_gives_no_results() -> None:
+    called: list[str] = []
+    hooks = plugin(
+        chooses(choice("no-op")),
+        on_before_act=lambda: called.append("before"),
+        on_after_act=lambda: called.append("after"),
+    )
+    result = Lab(Agent("test", plugins=[hooks])).run()
+
+    assert ([], []) == (result.action_results, called)
+
+
+def test_L28_an_unknown_action_is_a_failed_result_and_the_iteration_succeeds() -> None:
+    result = Lab(agent(chooses(choice("p:missing")))).run()
+
+    assert "Unknown action 'p:missing'" == result_of(result).error
+    assert result.success
+
+
+@pytest.mark.parametrize(
+    ("autonomy", "decision", "waits"),
+    [
+        (Autonomy(), {}, False),
+        (Autonomy(), {"requires_approval": True}, True),
+        (Autonomy(mode="approval-required"), {}, True),
+        (Autonomy(mode="human-only"), {}, True),
+        (Autonomy(min_confidence=0.8), {"confidence": 0.8}, False),
+        (Autonomy(min_confidence=0.8), {"confidence": 0.79}, True),
+        (Autonomy(), {"risk": "critical"}, False),
+    ],
+)
+def test_L29_the_gate(autonomy: Autonomy, decision: Any, waits: bool) -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action(autonomy=autonomy, risk="critical"), **decision)
+    result = result_of(lab.run())
+
+    assert waits == (result.error == "Approval required")
+    assert waits == (recorder.calls == [])
+
+
+def test_L29_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")), params={"size": 3})
+    result = result_of(lab.run())
+    item = lab.store.approvals.queue().pending[0]
+
+    assert (False, 0, {"approvalId": item.id}) == (result.success, result.duration, result.metrics)
+    assert ("p:do", {"size": 3}, "pending", 1) == (
+        item.action_id,
+        item.params,
+        item.status,
+        item.loop_iteration,
+    )
+    assert "test" == item.decision.rationale
+    assert item.expires_at is not None
+    assert 3600 == (item.expires_at - item.created_at).total_seconds()
+
+
+def test_A9_the_same_proposal_finds_the_pending_item_and_counts() -> None:
+    lab = lab_for(Recorder().action(autonomy=Autonomy(mode="human-only")))
+    for _ in range(5):
+        lab.run()
+    pending = lab.store.approvals.queue().pending
+
+    assert [5] == [item.seen for item in pending]
+
+
+def test_L30_hooks_params_and_execution_come_in_order() -> None:
+    order: list[Any] = []
+
+    def execute(params: Params) -> str:
+        order.append(("execute", params))
+        return "done"
+
+    own = plugin(
+        chooses(choice(params={"size": 7})),
+        Action(name="do", execute=execute),
+        on_before_act=lambda action, params: order.append(("before", action.id, dict(params))),
+        on_after_act=lambda result: order.append(("after", result.success, result.output)),
+    )
+    Lab(Agent("test", plugins=[own])).run()
+
+    assert [
+        ("before", "p:do", {"size": 7}),
+        ("execute", Params(size=7)),
+        ("after", True, "done"),
+    ] == order
+
+
+@pytest.mark.parametrize("params", [{"size": "x"}, {"colour": "red"}])
+def test_L30_invalid_params_are_not_executed(params: Any) -> None:
+    recorder = Recorder()
+    result = result_of(lab_for(recorder.action(params=Params), params=params).run())
+
+    assert [] == recorder.calls
+    assert (result.error or "").startswith(f"Invalid params: {next(iter(params))}")
+
+
+def test_L30_after_act_runs_also_when_the_action_raised() -> None:
+    after: list[ActionResult] = []
+    recorder = Recorder(error=RuntimeError("broken"))
+    own = plugin(
+        chooses(choice()), recorder.action(), on_after_act=lambda result: after.append(result)
+    )
+    Lab(Agent("test", plugins=[own])).run()
+
+    assert ["RuntimeError: broken"] == [result.error for result in after]
+
+
+def test_L30_an_action_may_say_itself_how_it_went() -> None:
+    own = ActionResult(action="x", success=False, error="half done", duration=0, side_effects=["a"])
+    result = result_of(lab_for(Recorder(output=own).action()).run())
+
+    assert ("p:do", False, "half done", ["a"]) == (
+        result.action,
+        result.success,
+        result.error,
+        result.side_effects,
+    )
+
+
+def test_L30_output_that_is_no_json_is_said_not_stored() -> None:
+    result = result_of(lab_for(Recorder(output=object()).action()).run())
+
+    assert "it ran, but its output is not JSON" in (result.error or "")
+
+
+def test_L31_a_veto_before_acting_stops_the_action_wherever_it_comes_from() -> None:
+    def veto() -> None:
+        raise Veto("frozen zone")
+
+    recorder = Recorder()
+    own = plugin(chooses(choice()), recorder.action(), on_before_act=veto)
+    lab = Lab(Agent("test", plugins=[own]))
+    from_loop = result_of(lab.run())
+    by_hand = perform(lab, "manual:1", approved=True)
+
+    assert "Vetoed by p: frozen zone" == from_loop.error == by_hand.error
+    assert [] == recorder.calls
+
+
+def test_L32_an_execution_happens_once_however_often_it_is_asked_for() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action())
+    results = [perform(lab, "same"), perform(lab, "same", retry=True), perform(lab, "same")]
+
+    assert 1 == len(recorder.calls)
+    assert ["done"] * 3 == [result.output for result in results]
+
+
+def test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action())
+    lose(lab, "lost", idempotent=False)
+    result = perform(lab, "lost", retry=True)
+
+    assert (False, True) == (result.success, result.unknown)
+    assert "Outcome unknown: worker lab" in (result.error or "")
+    assert [] == recorder.calls
+
+
+def test_L32_an_idempotent_action_runs_again_when_its_outcome_was_lost() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action(idempotent=True))
+    lose(lab, "lost", idempotent=True)
+    result = perform(lab, "lost", retry=True)
+
+    assert result.success
+    assert 1 == len(recorder.calls)
+
+
+def test_L33_an_action_that_overruns_is_reported_as_unknown() -> None:
+    slow = Action(name="do", execute=lambda: time.sleep(5), timeout=0.05)
+    result = result_of(lab_for(slow).run())
+
+    assert "took longer than 0.05 s; it may have taken effect" == result.error
+    assert result.unknown
+
+
+def test_L33_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action(dry_run=lambda params: f"would do {params.size}", params=Params))
+    result = act.dry_run(context(lab), "p:do", {"size": 2})
+
+    assert (True, "would do 2", []) == (result.success, result.output, recorder.calls)
+
+
+def test_L33_an_action_without_a_dry_run_says_so() -> None:
+    lab = lab_for(Recorder().action())
+
+    assert "The action has no dry run" == act.dry_run(context(lab), "p:do", {}).error
+
+
+def test_L33_a_success_can_be_rolled_back_once() -> None:
+    undone: list[Any] = []
+    action = Recorder().action(rollback=lambda result: undone.append(result.output))
+    lab = lab_for(action)
+    perform(lab, "one")
+    results = [
+        act.rollback(context(lab), "p:do", {}, name, LeasedLedger(lab.store, lab.leases))
+        for name in ("one", "one", "never")
+    ]
+
+    assert [True, False, False] == [result.success for result in results]
+    assert ["done"] == undone
+
+
+def test_L33_an_action_whose_queue_has_no_worker_fails_at_once() -> None:
+    lab = lab_for(Recorder().action(queue="eu1"))
+
+    assert "No live worker consumes queue 'eu1'" in (result_of(lab.run()).error or "")
+
+
+def test_L34_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action())
+    lab.whole.fleet.freeze(reason_text("ann", "incident"))
+    frozen = lab.run()
+    lab.whole.fleet.unfreeze()
+    thawed = lab.run()
+
+    assert "Acting is frozen: incident (by ann)" == result_of(frozen).error
+    assert frozen.situation is not None
+    assert result_of(thawed).success
+    assert 1 == len(recorder.calls)
+
+
+def test_L34_one_agent_can_be_frozen_alone() -> None:
+    lab = lab_for(Recorder().action())
+    lab.whole.fleet.freeze("incident", ["other"])
+    assert result_of(lab.run()).success
+
+    lab.whole.fleet.freeze("incident", ["test"])
+    assert "Acting is frozen: incident" == result_of(lab.run()).error
+
+
+def test_L34_over_its_budget_an_action_waits_for_approval() -> None:
+    recorder = Recorder()
+    budget = Budget(limit=2, window=3600)
+    lab = lab_for(recorder.action(budget=budget, target="size"), params={"size": 1})
+    results = [result_of(lab.run()) for _ in range(3)]
+
+    assert [None, None, "Approval required"] == [result.error for result in results]
+    assert 2 == len(recorder.calls)
+    assert "budget for 1 is used up" == lab.store.approvals.queue().pending[0].reason
+
+
+def test_L34_each_target_has_a_budget_of_its_own() -> None:
+    recorder = Recorder()
+    size = {"now": 0}
+
+    def decide() -> Any:
+        size["now"] += 1
+        return choice(params={"size": size["now"]})
+
+    action = recorder.action(budget=Budget(limit=1, window=3600), target="size")
+    from boyd.plugin import Strategy
+
+    lab = Lab(agent(Strategy(name="s", decide=decide), action))
+    results = [result_of(lab.run()) for _ in range(3)]
+
+    assert all(result.success for result in results)
+
+
+def test_L34_the_agents_budget_replaces_the_actions_own() -> None:
+    recorder = Recorder()
+    budgets = {"p:do": Budget(limit=1, window=3600)}
+    lab = Lab(agent(chooses(choice()), recorder.action(), budgets=budgets))
+    results = [result_of(lab.run()) for _ in range(2)]
+
+    assert [None, "Approval required"] == [result.error for result in results]
+
+
+def context(lab: Lab) -> PhaseContext:
+    """A phase context outside of an iteration."""
+    return PhaseContext(lab.agent, "act", lab.engine.context)
+
+
+def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
+    """Take the one path that executes actions, as an approval or the API does."""
+    request = act.Request(execution_id=execution_id, decision=choice(), **fields)
+    return act.act(context(lab), request, LeasedLedger(lab.store, lab.leases), lab.engine.waiting)
+
+
+def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
+    """Claim an execution and let the lease lapse, as a killed worker does."""
+    reply = lab.store.ledger.claim(execution_id, "p:do", {}, "", idempotent, None)
+    assert reply.token
+    lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)

@@ -1,0 +1,200 @@
+"""Decide: L22 to L27."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit import Recorder, agent, choice, chooses, plugin, reads
+
+from boyd import Agent, Decision, LoopResult, Veto, hook
+from boyd.models import Refusal
+from boyd.plugin import Plugin, Strategy
+from boyd.testing import Lab
+
+
+def broken() -> Any:
+    """Raise."""
+    raise RuntimeError("boom")
+
+
+def hooked(*hooks: Plugin, decision: Any = None) -> tuple[LoopResult, Recorder]:
+    """Run a decision past the hooks of *hooks*; the result, and what the action was called with."""
+    recorder = Recorder()
+    own = plugin(chooses(decision or choice()), recorder.action())
+    return Lab(Agent("test", plugins=[own, *hooks])).run(), recorder
+
+
+def test_L22_the_first_applicable_strategy_in_registration_order_decides() -> None:
+    result = Lab(
+        agent(
+            chooses(choice("p:a"), "never", applicable_when=lambda: False),
+            chooses(choice("p:b"), "second"),
+            chooses(choice("p:c"), "third"),
+        )
+    ).run()
+
+    assert result.decision is not None
+    assert "p:b" == result.decision.action
+
+
+def test_L22_a_predicate_sees_the_situation() -> None:
+    strategy = chooses(choice(), applicable_when=lambda situation: situation.summary == "x")
+
+    result = Lab(agent(reads("o", "x"), strategy)).run()
+
+    assert result.trace is not None
+    assert ["p:chooses"] == result.trace.applicable
+
+
+def test_L22_a_predicate_that_raises_excludes_only_its_strategy() -> None:
+    result = Lab(
+        agent(chooses(choice("p:a"), "bad", applicable_when=broken), chooses(choice("p:b"), "good"))
+    ).run()
+
+    assert result.decision is not None
+    assert "p:b" == result.decision.action
+    assert ["p:bad"] == [problem.id for problem in result.problems]
+
+
+def test_L23_without_an_applicable_strategy_nothing_is_done() -> None:
+    result = Lab(agent(chooses(choice(), applicable_when=lambda: False))).run()
+
+    assert result.decision is not None
+    assert ("no-op", 0.0, "low") == (
+        result.decision.action,
+        result.decision.confidence,
+        result.decision.risk,
+    )
+    assert [] == result.action_results
+    assert result.success
+
+
+def test_L23_a_strategy_that_raises_makes_a_no_op_that_says_why() -> None:
+    asked: list[int] = []
+    plugins = [plugin(Strategy(name="bad", decide=broken), on_decide=lambda: asked.append(1))]
+    result = Lab(Agent("test", plugins=plugins)).run()
+
+    assert result.decision is not None
+    assert "no-op" == result.decision.action
+    assert "RuntimeError: boom" in result.decision.rationale
+    assert result.success
+    assert [] == asked, "on_decide must not run"
+
+
+def test_L24_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
+    def veto() -> None:
+        raise Veto("not on a Friday")
+
+    first = plugin(id="first", on_decide=veto)
+    later = plugin(id="later", on_decide=lambda: {"action": "p:do", "confidence": 1.0})
+    result, recorder = hooked(first, later)
+
+    assert result.decision is not None
+    assert ("no-op", 0.0, "low") == (
+        result.decision.action,
+        result.decision.confidence,
+        result.decision.risk,
+    )
+    assert result.trace is not None
+    assert Refusal(by="first", reason="not on a Friday", action="p:do") == result.trace.vetoed
+    assert [] == recorder.calls
+
+
+def test_L24_partial_decisions_are_laid_over_in_order() -> None:
+    second_saw: list[Decision] = []
+
+    def second(decision: Decision) -> dict[str, Any]:
+        second_saw.append(decision)
+        return {"params": {"from": "second"}}
+
+    first = plugin(id="first", on_decide=lambda: {"params": {"from": "first"}, "risk": "high"})
+    result, recorder = hooked(first, plugin(id="second", on_decide=second))
+
+    assert [{"from": "second"}] == recorder.calls
+    assert result.decision is not None
+    assert "high" == result.decision.risk
+    assert {"from": "first"} == second_saw[0].params
+
+
+def test_L25_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
+    hooks = {
+        name: (lambda: broken())
+        for name in (
+            *("on_loop_start", "on_observe", "on_orient", "on_decide"),
+            *("on_before_act", "on_after_act", "on_loop_complete"),
+        )
+    }
+    result, recorder = hooked(plugin(id="bad", **hooks))
+
+    assert 1 == len(recorder.calls)
+    assert result.success
+    assert {f"bad.{name}" for name in hooks} == {problem.id for problem in result.problems}
+
+
+@pytest.mark.parametrize(
+    "name", ["on_loop_start", "on_observe", "on_orient", "on_decide", "on_before_act"]
+)
+def test_L25_a_guard_that_raises_blocks_the_action(name: str) -> None:
+    guard = plugin(id="guard", **{name: hook(fail_closed=True)(lambda: broken())})
+    result, recorder = hooked(guard)
+
+    assert [] == recorder.calls
+    assert result.success
+    said = f"guard guard.{name} failed: RuntimeError: boom"
+    if name == "on_before_act":
+        assert [said] == [r.error for r in result.action_results]
+    else:
+        assert result.trace is not None
+        assert result.trace.vetoed is not None
+        assert said == result.trace.vetoed.reason
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [
+        ({"action": "p:do", "rationale": "x", "confidence": float("nan")}, "finite number"),
+        ({"action": "p:do", "rationale": "x", "confidence": 1.5}, "less than or equal to 1"),
+        ({"action": "p:do", "rationale": "x", "confidence": 1, "risk": "enormous"}, "risk"),
+        ({"action": "p:do", "rationale": "x", "confidence": 1, "params": [1]}, "params"),
+        ({"action": "p:do", "rationale": "x"}, "confidence"),
+        (Decision.model_construct(action="p:do", rationale="x", confidence=7.0), "confidence"),
+        ("p:do", "decision"),
+        (None, "decision"),
+    ],
+)
+def test_L26_an_invalid_decision_is_not_executed_and_the_result_says_why(
+    decision: Any, said: str
+) -> None:
+    recorder = Recorder()
+    result = Lab(agent(chooses(decision), recorder.action())).run()
+
+    assert [] == recorder.calls
+    assert 1 == len(result.action_results)
+    assert said.lower() in (result.action_results[0].error or "").lower()
+    assert result.success
+
+
+def test_L26_a_hook_that_makes_the_decision_invalid_stops_the_action() -> None:
+    result, recorder = hooked(plugin(id="bad", on_decide=lambda: {"confidence": "high"}))
+
+    assert [] == recorder.calls
+    assert "confidence" in (result.action_results[0].error or "")
+
+
+def test_L27_the_trace_tells_how_the_decision_came_about() -> None:
+    other = choice("p:other")
+    result, _ = hooked(
+        plugin(chooses(choice(), "unused", applicable_when=lambda: False), id="second"),
+        plugin(id="third", on_decide=lambda: {"requires_approval": True}),
+        decision=choice(alternatives=[other]),
+    )
+
+    assert result.trace is not None
+    assert ["p:chooses", "second:unused"] == result.trace.strategies
+    assert (["p:chooses"], "p:chooses") == (result.trace.applicable, result.trace.chosen)
+    assert [("third", ["requires_approval"])] == [
+        (c.plugin, c.fields) for c in result.trace.changes
+    ]
+    assert result.decision is not None
+    assert [other] == result.decision.alternatives

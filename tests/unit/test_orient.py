@@ -1,0 +1,140 @@
+"""Orient: L16 to L21."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from kit import agent, plugin, reads, seen, sees
+
+from boyd import Agent, Anomaly, Correlation, Observation, SituationAssessment
+from boyd.models import Situation
+from boyd.plugin import Orienter
+from boyd.testing import Lab
+
+
+def situation(result: Any) -> Situation:
+    """The situation of an iteration."""
+    assert result.situation is not None
+    found: Situation = result.situation
+    return found
+
+
+def test_L16_every_orienter_sees_every_observation() -> None:
+    counts: list[int] = []
+
+    def look(observations: list[Observation]) -> SituationAssessment:
+        counts.append(len(observations))
+        return SituationAssessment(source="x", findings=[], confidence=1)
+
+    orienters = [Orienter(name=name, orient=look) for name in ("a", "b")]
+    Lab(agent(sees("o", seen(), seen()), *orienters)).run()
+
+    assert [2, 2] == counts
+
+
+def test_L16_orienters_run_side_by_side_and_merge_in_registration_order() -> None:
+    second_ran = threading.Event()
+
+    def first() -> SituationAssessment:
+        assert second_ran.wait(5)
+        return SituationAssessment(source="first", findings=["first"], confidence=1)
+
+    def second() -> SituationAssessment:
+        second_ran.set()
+        return SituationAssessment(source="second", findings=["second"], confidence=1)
+
+    orienters = [Orienter(name="first", orient=first), Orienter(name="second", orient=second)]
+    result = Lab(agent(*orienters)).run()
+
+    assert "first | second" == situation(result).summary
+
+
+def test_L17_findings_are_joined_and_confidence_is_the_mean() -> None:
+    orienters = [reads("a", "one", "two", confidence=1.0), reads("b", "three", confidence=0.5)]
+    found = situation(Lab(agent(*orienters)).run())
+
+    assert "one; two | three" == found.summary
+    assert 0.75 == found.confidence
+    assert "low" == found.priority
+
+
+def test_L17_anomalies_and_correlations_are_those_that_orienters_report() -> None:
+    anomaly = Anomaly(type="spike", description="high", severity="high")
+    correlation = Correlation(observations=["a", "b"], description="together", confidence=0.5)
+    orienters = [reads("a", anomalies=[anomaly]), reads("b", correlations=[correlation])]
+    found = situation(Lab(agent(*orienters)).run())
+
+    assert ([anomaly], [correlation]) == (found.anomalies, found.correlations)
+
+
+def test_L18_without_orienters_nothing_is_significant() -> None:
+    found = situation(Lab(agent(sees("o", seen()))).run())
+
+    assert ("No significant observations", 0.0) == (found.summary, found.confidence)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (RuntimeError("boom"), "RuntimeError: boom"),
+        (None, "returned no assessment"),
+        ({"source": "x", "findings": [], "confidence": float("nan")}, "confidence"),
+        ({"source": "x", "findings": [], "confidence": 1.5}, "confidence"),
+        ("text", "invalid assessment"),
+    ],
+)
+def test_L19_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: str) -> None:
+    def orient() -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    result = Lab(agent(Orienter(name="bad", orient=orient), reads("good", "fine"))).run()
+
+    assert "fine" == situation(result).summary
+    assert "p:bad" == result.problems[0].id
+    assert said in result.problems[0].error
+    assert result.success
+
+
+def test_L20_hooks_lay_named_fields_over_what_earlier_hooks_made() -> None:
+    seen_by_second: list[Situation] = []
+
+    def first() -> dict[str, Any]:
+        return {"priority": "high", "summary": "first"}
+
+    def second(situation: Situation) -> dict[str, Any]:
+        seen_by_second.append(situation)
+        return {"summary": "second"}
+
+    plugins = [plugin(id="a", on_orient=first), plugin(id="b", on_orient=second)]
+    found = situation(Lab(Agent("test", plugins=[*plugins, plugin(reads("o", "x"))])).run())
+
+    assert ("high", "second", 0.5) == (found.priority, found.summary, found.confidence)
+    assert "first" == seen_by_second[0].summary
+
+
+@pytest.mark.parametrize("answer", [{"priority": "urgent"}, {"colour": "red"}, "text", [1]])
+def test_L20_a_hook_that_returns_rubbish_changes_nothing(answer: Any) -> None:
+    result = Lab(Agent("test", plugins=[plugin(reads("o", "x"), on_orient=lambda: answer)])).run()
+
+    assert "low" == situation(result).priority
+    assert "p.on_orient" == result.problems[0].id
+
+
+@pytest.mark.parametrize(
+    ("severity", "priority"),
+    [("info", "low"), ("warning", "medium"), ("error", "high"), ("critical", "critical")],
+)
+def test_L21_the_priority_rises_to_the_worst_severity(severity: Any, priority: str) -> None:
+    observers = sees("o", seen(severity="info"), seen(severity=severity), seen())
+
+    assert priority == situation(Lab(agent(observers)).run()).priority
+
+
+def test_L21_the_bundled_plugin_can_be_left_out() -> None:
+    observers = sees("o", seen(severity="critical"))
+
+    assert "low" == situation(Lab(agent(observers, default_plugins=[])).run()).priority
