@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import redis
-from harness import Deployment, free_port, wait_until
 
 from boyd.embedded.redis_server import find_program
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
+from harness import Deployment, free_port, wait_until
 
 
 @pytest.fixture(autouse=True)

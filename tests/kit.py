@@ -65,7 +65,7 @@ class Recorder:
         return Action(name=name, execute=execute, **settings)
 
 
-def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:  # noqa: A002
+def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:
     """A plugin of *components*; *hooks* are functions by hook name, without `self`."""
     methods = {name: staticmethod(function) for name, function in hooks.items()}
     kind = type("Made", (Plugin,), {"id": id, "components": components, **methods})

@@ -6,8 +6,9 @@ import itertools
 import os
 from typing import Any
 
-from agents.traced import ticking, traced
 from kombu.transport.redis import Channel
+
+from agents.traced import ticking, traced
 
 __all__ = ["ticking", "traced"]
 

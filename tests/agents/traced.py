@@ -11,8 +11,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from boyd import Agent, Context, Decision, Observation, Plugin, SituationAssessment
-from boyd import action, observer, orienter, strategy
+from boyd import (
+    Agent,
+    Context,
+    Decision,
+    Observation,
+    Plugin,
+    SituationAssessment,
+    action,
+    observer,
+    orienter,
+    strategy,
+)
 
 EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 

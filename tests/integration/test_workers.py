@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness import Deployment, wait_until
 
 from boyd.models import LoopResult
+from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -53,7 +53,7 @@ def test_three_workers_share_the_observers_of_one_agent(deployment: Deployment) 
     result = deployment.ended("traced", begun.iteration)
     pids = {o.data["pid"] for o in result.observations}
 
-    assert ["one", "two", "three"] == sources(result)
+    assert sources(result) == ["one", "two", "three"]
     assert len(pids) > 1
     assert result.success
 
@@ -76,15 +76,15 @@ def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
     print(f"recovered after {time.monotonic() - killed_at:.1f} s")
     acted = marks(deployment, "act")
 
-    assert ["one", "two", "three"] == sources(result)
-    assert 1 == len(acted), "the action ran twice"
-    assert [] == result.observer_errors
+    assert sources(result) == ["one", "two", "three"]
+    assert len(acted) == 1, "the action ran twice"
+    assert result.observer_errors == []
     assert result.retries >= 1
     if phase == "act":
         assert "Outcome unknown" in (result.action_results[0].error or "")
         assert result.action_results[0].unknown
     else:
-        assert ["acted"] == [r.output for r in result.action_results]
+        assert [r.output for r in result.action_results] == ["acted"]
     assert deployment.agent("traced").iterations.status().phase == "idle"
 
 
@@ -99,7 +99,7 @@ def test_an_iteration_after_a_kill_goes_on_counting(deployment: Deployment) -> N
     held.unlink()
     deployment.ended("traced", 1)
 
-    assert 2 == launcher.trigger("test").iteration
+    assert launcher.trigger("test").iteration == 2
     assert deployment.ended("traced", 2).success
 
 
@@ -145,20 +145,27 @@ def test_every_tenth_message_lost_and_all_iterations_still_end_in_order(
     counts = Counter(line.rsplit(":", 1)[0] for line in deployment.effects())
     for n in range(1, 13):
         for what in ("start", "one", "two", "three", "orient", "decide", "act", "complete"):
-            assert 1 == counts[f"{what}:{n}"], f"{what} of iteration {n}"
+            assert counts[f"{what}:{n}"] == 1, f"{what} of iteration {n}"
 
 
 def test_a_worker_stops_when_told_and_says_goodbye(deployment: Deployment) -> None:
     deployment.worker("a", TRACED)
 
-    assert 0 == deployment.stop("a")
-    assert [] == deployment.store.fleet.workers()
+    assert deployment.stop("a") == 0
+    assert deployment.store.fleet.workers() == []
 
 
 def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> None:
     deployment.worker("a", TRACED)
     app = deployment._app
-    for arguments in ([], ["traced"], ["traced", "x", 1], ["nobody", 1, 1], ["traced", -1, 1], [{}]):
+    for arguments in (
+        [],
+        ["traced"],
+        ["traced", "x", 1],
+        ["nobody", 1, 1],
+        ["traced", -1, 1],
+        [{}],
+    ):
         app.send_task("boyd.start", arguments, queue="boyd.loop.traced")
     begun = deployment.launcher("traced").trigger("test")
 

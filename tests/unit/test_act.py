@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import pytest
-from kit import Recorder, agent, choice, chooses, plugin
 from pydantic import BaseModel, ConfigDict
 
 from boyd import ActionResult, Agent, Budget, LoopResult, Veto
@@ -17,6 +16,7 @@ from boyd.models import Autonomy
 from boyd.plugin import Action
 from boyd.store import reason_text
 from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, plugin
 
 
 class Params(BaseModel):
@@ -28,7 +28,7 @@ class Params(BaseModel):
 
 def result_of(result: LoopResult) -> ActionResult:
     """The only action result of an iteration."""
-    assert 1 == len(result.action_results)
+    assert len(result.action_results) == 1
     return result.action_results[0]
 
 
@@ -46,13 +46,13 @@ def test_L28_a_no_op_runs_no_hooks_and_gives_no_results() -> None:
     )
     result = Lab(Agent("test", plugins=[hooks])).run()
 
-    assert ([], []) == (result.action_results, called)
+    assert (result.action_results, called) == ([], [])
 
 
 def test_L28_an_unknown_action_is_a_failed_result_and_the_iteration_succeeds() -> None:
     result = Lab(agent(chooses(choice("p:missing")))).run()
 
-    assert "Unknown action 'p:missing'" == result_of(result).error
+    assert result_of(result).error == "Unknown action 'p:missing'"
     assert result.success
 
 
@@ -84,15 +84,15 @@ def test_L29_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
     item = lab.store.approvals.queue().pending[0]
 
     assert (False, 0, {"approvalId": item.id}) == (result.success, result.duration, result.metrics)
-    assert ("p:do", {"size": 3}, "pending", 1) == (
+    assert (
         item.action_id,
         item.params,
         item.status,
         item.loop_iteration,
-    )
-    assert "test" == item.decision.rationale
+    ) == ("p:do", {"size": 3}, "pending", 1)
+    assert item.decision.rationale == "test"
     assert item.expires_at is not None
-    assert 3600 == (item.expires_at - item.created_at).total_seconds()
+    assert (item.expires_at - item.created_at).total_seconds() == 3600
 
 
 def test_A9_the_same_proposal_finds_the_pending_item_and_counts() -> None:
@@ -101,7 +101,7 @@ def test_A9_the_same_proposal_finds_the_pending_item_and_counts() -> None:
         lab.run()
     pending = lab.store.approvals.queue().pending
 
-    assert [5] == [item.seen for item in pending]
+    assert [item.seen for item in pending] == [5]
 
 
 def test_L30_hooks_params_and_execution_come_in_order() -> None:
@@ -131,7 +131,7 @@ def test_L30_invalid_params_are_not_executed(params: Any) -> None:
     recorder = Recorder()
     result = result_of(lab_for(recorder.action(params=Params), params=params).run())
 
-    assert [] == recorder.calls
+    assert recorder.calls == []
     assert (result.error or "").startswith(f"Invalid params: {next(iter(params))}")
 
 
@@ -143,19 +143,19 @@ def test_L30_after_act_runs_also_when_the_action_raised() -> None:
     )
     Lab(Agent("test", plugins=[own])).run()
 
-    assert ["RuntimeError: broken"] == [result.error for result in after]
+    assert [result.error for result in after] == ["RuntimeError: broken"]
 
 
 def test_L30_an_action_may_say_itself_how_it_went() -> None:
     own = ActionResult(action="x", success=False, error="half done", duration=0, side_effects=["a"])
     result = result_of(lab_for(Recorder(output=own).action()).run())
 
-    assert ("p:do", False, "half done", ["a"]) == (
+    assert (
         result.action,
         result.success,
         result.error,
         result.side_effects,
-    )
+    ) == ("p:do", False, "half done", ["a"])
 
 
 def test_L30_output_that_is_no_json_is_said_not_stored() -> None:
@@ -175,7 +175,7 @@ def test_L31_a_veto_before_acting_stops_the_action_wherever_it_comes_from() -> N
     by_hand = perform(lab, "manual:1", approved=True)
 
     assert "Vetoed by p: frozen zone" == from_loop.error == by_hand.error
-    assert [] == recorder.calls
+    assert recorder.calls == []
 
 
 def test_L32_an_execution_happens_once_however_often_it_is_asked_for() -> None:
@@ -183,8 +183,8 @@ def test_L32_an_execution_happens_once_however_often_it_is_asked_for() -> None:
     lab = lab_for(recorder.action())
     results = [perform(lab, "same"), perform(lab, "same", retry=True), perform(lab, "same")]
 
-    assert 1 == len(recorder.calls)
-    assert ["done"] * 3 == [result.output for result in results]
+    assert len(recorder.calls) == 1
+    assert [result.output for result in results] == ["done"] * 3
 
 
 def test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated() -> None:
@@ -193,9 +193,9 @@ def test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated() ->
     lose(lab, "lost", idempotent=False)
     result = perform(lab, "lost", retry=True)
 
-    assert (False, True) == (result.success, result.unknown)
+    assert (result.success, result.unknown) == (False, True)
     assert "Outcome unknown: worker lab" in (result.error or "")
-    assert [] == recorder.calls
+    assert recorder.calls == []
 
 
 def test_L32_an_idempotent_action_runs_again_when_its_outcome_was_lost() -> None:
@@ -205,14 +205,14 @@ def test_L32_an_idempotent_action_runs_again_when_its_outcome_was_lost() -> None
     result = perform(lab, "lost", retry=True)
 
     assert result.success
-    assert 1 == len(recorder.calls)
+    assert len(recorder.calls) == 1
 
 
 def test_L33_an_action_that_overruns_is_reported_as_unknown() -> None:
     slow = Action(name="do", execute=lambda: time.sleep(5), timeout=0.05)
     result = result_of(lab_for(slow).run())
 
-    assert "took longer than 0.05 s; it may have taken effect" == result.error
+    assert result.error == "took longer than 0.05 s; it may have taken effect"
     assert result.unknown
 
 
@@ -221,13 +221,13 @@ def test_L33_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
     lab = lab_for(recorder.action(dry_run=lambda params: f"would do {params.size}", params=Params))
     result = act.dry_run(context(lab), "p:do", {"size": 2})
 
-    assert (True, "would do 2", []) == (result.success, result.output, recorder.calls)
+    assert (result.success, result.output, recorder.calls) == (True, "would do 2", [])
 
 
 def test_L33_an_action_without_a_dry_run_says_so() -> None:
     lab = lab_for(Recorder().action())
 
-    assert "The action has no dry run" == act.dry_run(context(lab), "p:do", {}).error
+    assert act.dry_run(context(lab), "p:do", {}).error == "The action has no dry run"
 
 
 def test_L33_a_success_can_be_rolled_back_once() -> None:
@@ -240,8 +240,8 @@ def test_L33_a_success_can_be_rolled_back_once() -> None:
         for name in ("one", "one", "never")
     ]
 
-    assert [True, False, False] == [result.success for result in results]
-    assert ["done"] == undone
+    assert [result.success for result in results] == [True, False, False]
+    assert undone == ["done"]
 
 
 def test_L33_an_action_whose_queue_has_no_worker_fails_at_once() -> None:
@@ -258,10 +258,10 @@ def test_L34_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
     lab.whole.fleet.unfreeze()
     thawed = lab.run()
 
-    assert "Acting is frozen: incident (by ann)" == result_of(frozen).error
+    assert result_of(frozen).error == "Acting is frozen: incident (by ann)"
     assert frozen.situation is not None
     assert result_of(thawed).success
-    assert 1 == len(recorder.calls)
+    assert len(recorder.calls) == 1
 
 
 def test_L34_one_agent_can_be_frozen_alone() -> None:
@@ -270,7 +270,7 @@ def test_L34_one_agent_can_be_frozen_alone() -> None:
     assert result_of(lab.run()).success
 
     lab.whole.fleet.freeze("incident", ["test"])
-    assert "Acting is frozen: incident" == result_of(lab.run()).error
+    assert result_of(lab.run()).error == "Acting is frozen: incident"
 
 
 def test_L34_over_its_budget_an_action_waits_for_approval() -> None:
@@ -279,9 +279,9 @@ def test_L34_over_its_budget_an_action_waits_for_approval() -> None:
     lab = lab_for(recorder.action(budget=budget, target="size"), params={"size": 1})
     results = [result_of(lab.run()) for _ in range(3)]
 
-    assert [None, None, "Approval required"] == [result.error for result in results]
-    assert 2 == len(recorder.calls)
-    assert "budget for 1 is used up" == lab.store.approvals.queue().pending[0].reason
+    assert [result.error for result in results] == [None, None, "Approval required"]
+    assert len(recorder.calls) == 2
+    assert lab.store.approvals.queue().pending[0].reason == "budget for 1 is used up"
 
 
 def test_L34_each_target_has_a_budget_of_its_own() -> None:
@@ -307,7 +307,7 @@ def test_L34_the_agents_budget_replaces_the_actions_own() -> None:
     lab = Lab(agent(chooses(choice()), recorder.action(), budgets=budgets))
     results = [result_of(lab.run()) for _ in range(2)]
 
-    assert [None, "Approval required"] == [result.error for result in results]
+    assert [result.error for result in results] == [None, "Approval required"]
 
 
 def context(lab: Lab) -> PhaseContext:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit import Recorder, agent, choice, chooses, plugin, reads
 
 from boyd import Agent, Decision, LoopResult, Veto, hook
 from boyd.models import Refusal
 from boyd.plugin import Plugin, Strategy
 from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, plugin, reads
 
 
 def broken() -> Any:
@@ -35,7 +35,7 @@ def test_L22_the_first_applicable_strategy_in_registration_order_decides() -> No
     ).run()
 
     assert result.decision is not None
-    assert "p:b" == result.decision.action
+    assert result.decision.action == "p:b"
 
 
 def test_L22_a_predicate_sees_the_situation() -> None:
@@ -44,7 +44,7 @@ def test_L22_a_predicate_sees_the_situation() -> None:
     result = Lab(agent(reads("o", "x"), strategy)).run()
 
     assert result.trace is not None
-    assert ["p:chooses"] == result.trace.applicable
+    assert result.trace.applicable == ["p:chooses"]
 
 
 def test_L22_a_predicate_that_raises_excludes_only_its_strategy() -> None:
@@ -53,20 +53,20 @@ def test_L22_a_predicate_that_raises_excludes_only_its_strategy() -> None:
     ).run()
 
     assert result.decision is not None
-    assert "p:b" == result.decision.action
-    assert ["p:bad"] == [problem.id for problem in result.problems]
+    assert result.decision.action == "p:b"
+    assert [problem.id for problem in result.problems] == ["p:bad"]
 
 
 def test_L23_without_an_applicable_strategy_nothing_is_done() -> None:
     result = Lab(agent(chooses(choice(), applicable_when=lambda: False))).run()
 
     assert result.decision is not None
-    assert ("no-op", 0.0, "low") == (
+    assert (
         result.decision.action,
         result.decision.confidence,
         result.decision.risk,
-    )
-    assert [] == result.action_results
+    ) == ("no-op", 0.0, "low")
+    assert result.action_results == []
     assert result.success
 
 
@@ -76,10 +76,10 @@ def test_L23_a_strategy_that_raises_makes_a_no_op_that_says_why() -> None:
     result = Lab(Agent("test", plugins=plugins)).run()
 
     assert result.decision is not None
-    assert "no-op" == result.decision.action
+    assert result.decision.action == "no-op"
     assert "RuntimeError: boom" in result.decision.rationale
     assert result.success
-    assert [] == asked, "on_decide must not run"
+    assert asked == [], "on_decide must not run"
 
 
 def test_L24_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
@@ -91,14 +91,14 @@ def test_L24_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
     result, recorder = hooked(first, later)
 
     assert result.decision is not None
-    assert ("no-op", 0.0, "low") == (
+    assert (
         result.decision.action,
         result.decision.confidence,
         result.decision.risk,
-    )
+    ) == ("no-op", 0.0, "low")
     assert result.trace is not None
     assert Refusal(by="first", reason="not on a Friday", action="p:do") == result.trace.vetoed
-    assert [] == recorder.calls
+    assert recorder.calls == []
 
 
 def test_L24_partial_decisions_are_laid_over_in_order() -> None:
@@ -111,10 +111,10 @@ def test_L24_partial_decisions_are_laid_over_in_order() -> None:
     first = plugin(id="first", on_decide=lambda: {"params": {"from": "first"}, "risk": "high"})
     result, recorder = hooked(first, plugin(id="second", on_decide=second))
 
-    assert [{"from": "second"}] == recorder.calls
+    assert recorder.calls == [{"from": "second"}]
     assert result.decision is not None
-    assert "high" == result.decision.risk
-    assert {"from": "first"} == second_saw[0].params
+    assert result.decision.risk == "high"
+    assert second_saw[0].params == {"from": "first"}
 
 
 def test_L25_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
@@ -127,7 +127,7 @@ def test_L25_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
     }
     result, recorder = hooked(plugin(id="bad", **hooks))
 
-    assert 1 == len(recorder.calls)
+    assert len(recorder.calls) == 1
     assert result.success
     assert {f"bad.{name}" for name in hooks} == {problem.id for problem in result.problems}
 
@@ -139,7 +139,7 @@ def test_L25_a_guard_that_raises_blocks_the_action(name: str) -> None:
     guard = plugin(id="guard", **{name: hook(fail_closed=True)(lambda: broken())})
     result, recorder = hooked(guard)
 
-    assert [] == recorder.calls
+    assert recorder.calls == []
     assert result.success
     said = f"guard guard.{name} failed: RuntimeError: boom"
     if name == "on_before_act":
@@ -169,8 +169,8 @@ def test_L26_an_invalid_decision_is_not_executed_and_the_result_says_why(
     recorder = Recorder()
     result = Lab(agent(chooses(decision), recorder.action())).run()
 
-    assert [] == recorder.calls
-    assert 1 == len(result.action_results)
+    assert recorder.calls == []
+    assert len(result.action_results) == 1
     assert said.lower() in (result.action_results[0].error or "").lower()
     assert result.success
 
@@ -178,7 +178,7 @@ def test_L26_an_invalid_decision_is_not_executed_and_the_result_says_why(
 def test_L26_a_hook_that_makes_the_decision_invalid_stops_the_action() -> None:
     result, recorder = hooked(plugin(id="bad", on_decide=lambda: {"confidence": "high"}))
 
-    assert [] == recorder.calls
+    assert recorder.calls == []
     assert "confidence" in (result.action_results[0].error or "")
 
 
@@ -191,10 +191,10 @@ def test_L27_the_trace_tells_how_the_decision_came_about() -> None:
     )
 
     assert result.trace is not None
-    assert ["p:chooses", "second:unused"] == result.trace.strategies
-    assert (["p:chooses"], "p:chooses") == (result.trace.applicable, result.trace.chosen)
-    assert [("third", ["requires_approval"])] == [
-        (c.plugin, c.fields) for c in result.trace.changes
+    assert result.trace.strategies == ["p:chooses", "second:unused"]
+    assert (result.trace.applicable, result.trace.chosen) == (["p:chooses"], "p:chooses")
+    assert [(c.plugin, c.fields) for c in result.trace.changes] == [
+        ("third", ["requires_approval"])
     ]
     assert result.decision is not None
     assert [other] == result.decision.alternatives

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kit import agent, fails, plugin, seen, sees
 
 from boyd import Agent, Observation
 from boyd.loop import bounded
 from boyd.plugin import Observer
 from boyd.testing import Lab
+from kit import agent, fails, plugin, seen, sees
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def test_L9_observations_stand_in_registration_order_whoever_was_first() -> None
     observers = [Observer(name="slow", observe=slow), Observer(name="quick", observe=quick)]
     result = Lab(agent(*observers)).run()
 
-    assert ["slow", "quick"] == [o.source for o in result.observations]
+    assert [o.source for o in result.observations] == ["slow", "quick"]
 
 
 def test_L9_observers_of_one_bundle_run_side_by_side() -> None:
@@ -44,7 +44,7 @@ def test_L9_observers_of_one_bundle_run_side_by_side() -> None:
 
     observers = [Observer(name=f"o{i}", observe=observe) for i in range(3)]
 
-    assert [] == Lab(agent(*observers)).run().observer_errors
+    assert Lab(agent(*observers)).run().observer_errors == []
 
 
 def test_L9_bundles_are_shared_among_the_workers_that_live() -> None:
@@ -52,7 +52,7 @@ def test_L9_bundles_are_shared_among_the_workers_that_live() -> None:
     lab.launcher.trigger("test")
     lab.step()
 
-    assert 3 == len(lab.courier.hints)
+    assert len(lab.courier.hints) == 3
 
 
 @pytest.mark.parametrize(("mode", "runs"), [("continuous", 1), ("manual", 2), ("event-driven", 2)])
@@ -67,7 +67,7 @@ def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
     lab = Lab(agent(fails(interval=3600), mode="continuous"))
     first, second = lab.run(), lab.run()
 
-    assert (1, 0) == (len(first.observer_errors), len(second.observer_errors))
+    assert (len(first.observer_errors), len(second.observer_errors)) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_L11_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why
     wrong = Observer(name="wrong", observe=lambda: returned)
     result = Lab(agent(wrong, sees("good", seen("good")))).run()
 
-    assert ["good"] == [o.source for o in result.observations]
-    assert "p:wrong" == result.observer_errors[0].id
+    assert [o.source for o in result.observations] == ["good"]
+    assert result.observer_errors[0].id == "p:wrong"
     assert said in result.observer_errors[0].error
     assert result.success
 
@@ -97,8 +97,8 @@ def test_L11_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why
 def test_L11_an_observer_that_raises_is_recorded_and_the_others_count() -> None:
     result = Lab(agent(fails(), sees("good", seen("good")))).run()
 
-    assert [("p:fails", "RuntimeError: boom")] == [(e.id, e.error) for e in result.observer_errors]
-    assert 1 == len(result.observations)
+    assert [(e.id, e.error) for e in result.observer_errors] == [("p:fails", "RuntimeError: boom")]
+    assert len(result.observations) == 1
 
 
 def test_L11_an_observer_that_overruns_its_time_limit_costs_only_itself() -> None:
@@ -108,7 +108,7 @@ def test_L11_an_observer_that_overruns_its_time_limit_costs_only_itself() -> Non
         result = Lab(agent(hangs, sees("good", seen()))).run()
 
         assert "took longer than 0.05 s" in result.observer_errors[0].error
-        assert 1 == len(result.observations)
+        assert len(result.observations) == 1
         assert bounded.abandoned.alive() >= 1
     finally:
         end.set()
@@ -119,7 +119,7 @@ def test_L11_an_observer_that_returns_too_much_is_left_out() -> None:
     result = Lab(agent(much, sees("good", seen()))).run()
 
     assert "the limit is 1000000" in result.observer_errors[0].error
-    assert 1 == len(result.observations)
+    assert len(result.observations) == 1
 
 
 def test_L11_an_observer_that_calls_exit_costs_only_itself() -> None:
@@ -128,7 +128,7 @@ def test_L11_an_observer_that_calls_exit_costs_only_itself() -> None:
 
     result = Lab(agent(Observer(name="leaves", observe=leave), sees("good", seen()))).run()
 
-    assert ["p:leaves"] == [error.id for error in result.observer_errors]
+    assert [error.id for error in result.observer_errors] == ["p:leaves"]
 
 
 def test_L12_an_observer_splits_its_work_into_shards() -> None:
@@ -138,7 +138,7 @@ def test_L12_an_observer_splits_its_work_into_shards() -> None:
     split = Observer(name="split", observe=observe, partition=lambda: [[1, 2], [3]])
     result = Lab(agent(split)).run()
 
-    assert ["url1", "url2", "url3"] == [o.source for o in result.observations]
+    assert [o.source for o in result.observations] == ["url1", "url2", "url3"]
 
 
 @pytest.mark.parametrize("shards", ["text", [object()], [float("nan")]])
@@ -146,8 +146,8 @@ def test_L12_a_partition_that_is_no_list_of_json_is_an_error(shards: Any) -> Non
     split = Observer(name="split", observe=lambda: [seen()], partition=lambda: shards)
     result = Lab(agent(split)).run()
 
-    assert ["p:split"] == [error.id for error in result.observer_errors]
-    assert [] == result.observations
+    assert [error.id for error in result.observer_errors] == ["p:split"]
+    assert result.observations == []
 
 
 def test_L12_every_host_runs_once_on_each_live_host() -> None:
@@ -158,24 +158,24 @@ def test_L12_every_host_runs_once_on_each_live_host() -> None:
     lab.deliver()
     result = lab.store.iterations.past(1)
 
-    assert 3 == len(queues)
+    assert len(queues) == 3
     assert result is not None
-    assert 3 == len(result.observations)
+    assert len(result.observations) == 3
 
 
 def test_L12_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:
     result = Lab(agent(sees("far", seen(), queue="eu1"), sees("near", seen("near")))).run()
 
-    assert "no live worker consumes queue 'eu1'; start one with -Q eu1" == (
+    assert (
         result.observer_errors[0].error
-    )
-    assert ["near"] == [o.source for o in result.observations]
+    ) == "no live worker consumes queue 'eu1'; start one with -Q eu1"
+    assert [o.source for o in result.observations] == ["near"]
 
 
 def test_L12_a_queue_that_a_worker_serves_is_used() -> None:
     result = Lab(agent(sees("far", seen(), queue="eu1")), queues=["eu1"]).run()
 
-    assert 1 == len(result.observations)
+    assert len(result.observations) == 1
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_L13_runs_are_claimed_most_urgent_first_then_oldest() -> None:
         lab.submit(title, priority=priority)
     result = lab.run()
 
-    assert ["b", "d", "c", "a"] == [o.data["title"] for o in result.observations]
+    assert [o.data["title"] for o in result.observations] == ["b", "d", "c", "a"]
 
 
 def test_L13_a_claimed_run_is_investigating_and_names_its_iteration() -> None:
@@ -233,7 +233,7 @@ def test_L13_a_claimed_run_is_investigating_and_names_its_iteration() -> None:
     run_id = lab.submit("look").run.id
     lab.deliver()
 
-    assert [("investigating", 1)] == states
+    assert states == [("investigating", 1)]
 
 
 def test_L14_on_observe_sees_all_observations_and_may_add_some() -> None:
@@ -246,8 +246,8 @@ def test_L14_on_observe_sees_all_observations_and_may_add_some() -> None:
     hooks = plugin(id="h", on_observe=first)
     result = Lab(Agent("test", plugins=[plugin(sees("a", seen("a"))), hooks])).run()
 
-    assert [1] == counts
-    assert ["a", "added"] == [o.source for o in result.observations]
+    assert counts == [1]
+    assert [o.source for o in result.observations] == ["a", "added"]
 
 
 def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -> None:
@@ -263,14 +263,14 @@ def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -
     lab.run()
     health = lab.store.iterations.health(["p:o"])["p:o"]
 
-    assert (2, "OSError: unreachable") == (health.failures, health.last_error)
+    assert (health.failures, health.last_error) == (2, "OSError: unreachable")
     assert health.last_success_at is None
 
     broken["now"] = False
     lab.run()
     health = lab.store.iterations.health(["p:o"])["p:o"]
 
-    assert 0 == health.failures
+    assert health.failures == 0
     assert health.last_success_at is not None
 
 
@@ -279,14 +279,14 @@ def test_L15_an_observer_that_fails_repeatedly_backs_off() -> None:
     errors = [len(lab.run().observer_errors) for _ in range(5)]
     health = lab.store.iterations.health(["p:fails"])["p:fails"]
 
-    assert [1, 1, 1, 0, 0] == errors
+    assert errors == [1, 1, 1, 0, 0]
     assert health.backoff_until is not None
 
 
 def test_L15_a_manual_trigger_runs_an_observer_that_failed_before() -> None:
     lab = Lab(agent(fails()))
 
-    assert [1] * 5 == [len(lab.run().observer_errors) for _ in range(5)]
+    assert [len(lab.run().observer_errors) for _ in range(5)] == [1] * 5
 
 
 def test_a_bounded_call_never_waits_longer_than_its_limit() -> None:
@@ -297,7 +297,7 @@ def test_a_bounded_call_never_waits_longer_than_its_limit() -> None:
     end.set()
 
     assert "0.05" in str(outcomes[0].error)
-    assert 7 == outcomes[1].value
+    assert outcomes[1].value == 7
     assert time.monotonic() - began < 10
 
 

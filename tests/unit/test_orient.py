@@ -6,12 +6,12 @@ import threading
 from typing import Any
 
 import pytest
-from kit import agent, plugin, reads, seen, sees
 
 from boyd import Agent, Anomaly, Correlation, Observation, SituationAssessment
 from boyd.models import Situation
 from boyd.plugin import Orienter
 from boyd.testing import Lab
+from kit import agent, plugin, reads, seen, sees
 
 
 def situation(result: Any) -> Situation:
@@ -31,7 +31,7 @@ def test_L16_every_orienter_sees_every_observation() -> None:
     orienters = [Orienter(name=name, orient=look) for name in ("a", "b")]
     Lab(agent(sees("o", seen(), seen()), *orienters)).run()
 
-    assert [2, 2] == counts
+    assert counts == [2, 2]
 
 
 def test_L16_orienters_run_side_by_side_and_merge_in_registration_order() -> None:
@@ -48,16 +48,16 @@ def test_L16_orienters_run_side_by_side_and_merge_in_registration_order() -> Non
     orienters = [Orienter(name="first", orient=first), Orienter(name="second", orient=second)]
     result = Lab(agent(*orienters)).run()
 
-    assert "first | second" == situation(result).summary
+    assert situation(result).summary == "first | second"
 
 
 def test_L17_findings_are_joined_and_confidence_is_the_mean() -> None:
     orienters = [reads("a", "one", "two", confidence=1.0), reads("b", "three", confidence=0.5)]
     found = situation(Lab(agent(*orienters)).run())
 
-    assert "one; two | three" == found.summary
-    assert 0.75 == found.confidence
-    assert "low" == found.priority
+    assert found.summary == "one; two | three"
+    assert found.confidence == 0.75
+    assert found.priority == "low"
 
 
 def test_L17_anomalies_and_correlations_are_those_that_orienters_report() -> None:
@@ -72,7 +72,7 @@ def test_L17_anomalies_and_correlations_are_those_that_orienters_report() -> Non
 def test_L18_without_orienters_nothing_is_significant() -> None:
     found = situation(Lab(agent(sees("o", seen()))).run())
 
-    assert ("No significant observations", 0.0) == (found.summary, found.confidence)
+    assert (found.summary, found.confidence) == ("No significant observations", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_L19_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: 
 
     result = Lab(agent(Orienter(name="bad", orient=orient), reads("good", "fine"))).run()
 
-    assert "fine" == situation(result).summary
-    assert "p:bad" == result.problems[0].id
+    assert situation(result).summary == "fine"
+    assert result.problems[0].id == "p:bad"
     assert said in result.problems[0].error
     assert result.success
 
@@ -112,16 +112,16 @@ def test_L20_hooks_lay_named_fields_over_what_earlier_hooks_made() -> None:
     plugins = [plugin(id="a", on_orient=first), plugin(id="b", on_orient=second)]
     found = situation(Lab(Agent("test", plugins=[*plugins, plugin(reads("o", "x"))])).run())
 
-    assert ("high", "second", 0.5) == (found.priority, found.summary, found.confidence)
-    assert "first" == seen_by_second[0].summary
+    assert (found.priority, found.summary, found.confidence) == ("high", "second", 0.5)
+    assert seen_by_second[0].summary == "first"
 
 
 @pytest.mark.parametrize("answer", [{"priority": "urgent"}, {"colour": "red"}, "text", [1]])
 def test_L20_a_hook_that_returns_rubbish_changes_nothing(answer: Any) -> None:
     result = Lab(Agent("test", plugins=[plugin(reads("o", "x"), on_orient=lambda: answer)])).run()
 
-    assert "low" == situation(result).priority
-    assert "p.on_orient" == result.problems[0].id
+    assert situation(result).priority == "low"
+    assert result.problems[0].id == "p.on_orient"
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_L21_the_priority_rises_to_the_worst_severity(severity: Any, priority: s
 def test_L21_the_bundled_plugin_can_be_left_out() -> None:
     observers = sees("o", seen(severity="critical"))
 
-    assert "low" == situation(Lab(agent(observers, default_plugins=[])).run()).priority
+    assert situation(Lab(agent(observers, default_plugins=[])).run()).priority == "low"

@@ -35,7 +35,7 @@ SERVICE = Path(__file__).resolve().parent.parent / "service.py"
 STATE = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "boyd-watch"
 SCRATCH = STATE / "scratch"
 #: Change it together with the URL in the agent file.
-PORT = os.environ.get("BOYD_WATCH_PORT", "8765")
+PORT = os.environ.get("WATCH_PORT", "8765")
 
 PROGRAM = Program(
     argv=[sys.executable, str(SERVICE), PORT, "--scratch", str(SCRATCH)],

@@ -29,7 +29,10 @@ _SECRET = re.compile(r"secret|token|password|passwd|key|headers", re.IGNORECASE)
 @click.option("--print", "show_all", is_flag=True, help="Also print every effective setting.")
 @settings_options
 def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
-    """Check the settings and each AGENT: an agent file or module:agent."""
+    """Check settings and agents.
+
+    AGENT is an agent file or module:agent; without one, the setting `agents` or agent.toml here.
+    """
     if show_all:
         output.say("settings")
         _show_values(settings.model_dump(mode="json"))

@@ -29,7 +29,7 @@ reason_option: Callable[[Callable[..., None]], Callable[..., None]] = click.opti
 @output.output_option
 @settings_options
 def agents(settings: Settings, form: str) -> None:
-    """List the agents, what they do and how many workers run them."""
+    """List the agents."""
     store = open_store(settings)
     known = list(store.fleet.agents().values())
     states = [store.agent(entry.id).iterations.status() for entry in known]
@@ -84,7 +84,10 @@ def _row(entry: AgentEntry, state: LoopStatus, workers: int) -> list[str]:
 def trigger(
     settings: Settings, agent: str | None, wait: bool, timeout: float | None, form: str
 ) -> None:
-    """Start an iteration of AGENT now, or join the one in flight."""
+    """Start an iteration now.
+
+    If one is in flight, join that.
+    """
     whole = open_store(settings)
     entry, store = choose_agent(whole, settings, agent)
     follower = Follower(settings, [entry.id])
@@ -151,7 +154,10 @@ def _await(follower: Follower, agent_id: str, iteration: int, timeout: float | N
 @reason_option
 @settings_options
 def pause(settings: Settings, agent: str | None, reason: str | None) -> None:
-    """Let AGENT ignore ticks and refuse triggers; an iteration in flight goes on to its end."""
+    """Keep an agent from starting iterations.
+
+    It ignores ticks and refuses triggers; an iteration in flight goes on to its end.
+    """
     _, store = choose_agent(open_store(settings), settings, agent)
     store.iterations.pause(reason_text(who(), reason))
     output.say(f"{store.agent_id} is paused. `boyd resume {store.agent_id}` lets it go on.")
@@ -161,7 +167,10 @@ def pause(settings: Settings, agent: str | None, reason: str | None) -> None:
 @click.argument("agent", required=False)
 @settings_options
 def resume(settings: Settings, agent: str | None) -> None:
-    """Let AGENT go on; work that has arrived meanwhile starts an iteration."""
+    """Let a paused agent go on.
+
+    Work that has arrived meanwhile starts an iteration.
+    """
     entry, store = choose_agent(open_store(settings), settings, agent)
     was_paused = store.iterations.status().paused is not None
     _launcher(settings, entry, store).resume()
@@ -173,7 +182,10 @@ def resume(settings: Settings, agent: str | None) -> None:
 @reason_option
 @settings_options
 def freeze(settings: Settings, agents: tuple[str, ...], reason: str | None) -> None:
-    """Stop every act of each AGENT, or of all; observing, orienting and deciding go on."""
+    """Stop all acting, or that of some agents.
+
+    Observing, orienting and deciding go on.
+    """
     store = open_store(settings)
     _check_known(store, agents)
     store.fleet.freeze(reason_text(who(), reason), agents)
@@ -186,7 +198,10 @@ def freeze(settings: Settings, agents: tuple[str, ...], reason: str | None) -> N
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
 @settings_options
 def unfreeze(settings: Settings, agents: tuple[str, ...]) -> None:
-    """Let each AGENT act again; without one, lift the freeze of everywhere."""
+    """Let acting go on.
+
+    Without AGENT, this lifts the freeze of everywhere; agents that were frozen by name stay so.
+    """
     store = open_store(settings)
     _check_known(store, agents)
     store.fleet.unfreeze(agents)

@@ -31,9 +31,9 @@ from boyd.store import AgentStore
 def history(
     settings: Settings, agent: str | None, iteration: int | None, limit: int, form: str
 ) -> None:
-    """Show the past iterations of AGENT, newest first, or all of one ITERATION.
+    """Show past iterations, newest first.
 
-    With only one agent its name can be left out: `boyd history 12`.
+    With ITERATION, show everything of that one. With only one agent its name can be left out: `boyd history 12`.
     """
     if iteration is None and agent is not None and agent.isdecimal():
         agent, iteration = _told_apart(settings, agent)

@@ -128,7 +128,10 @@ class Hello(Plugin):
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 def init(folder: Path) -> None:
-    """Write a commented agent file and a plugin to begin with into FOLDER."""
+    """Write an agent file and a first plugin.
+
+    They go into FOLDER; nothing that exists is overwritten.
+    """
     agent, plugin = folder / "agent.toml", folder / "plugins" / "hello.py"
     texts = {agent: _agent_text(folder, agent), plugin: _PLUGIN}
     for path in texts:

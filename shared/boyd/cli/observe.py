@@ -31,7 +31,7 @@ _States = Callable[[str], State]
 @output.output_option
 @settings_options
 def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
-    """Run OBSERVER of AGENT here and now, and print what it sees.
+    """Run one observer, here and now.
 
     AGENT is an agent file or module:agent, OBSERVER an id such as host-metrics:host. It uses the
     agent's state in Redis, or an empty one when there is no Redis. With `-o json` each observation
@@ -56,11 +56,11 @@ def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
 def _find(agent: Agent, name: str) -> Observer:
     observers = agent.host.observers
     found = [o for o in observers.values() if name in (o.id, o.name)]
-    if len(found) == 1:
-        return found[0]
-    what = "several observers are called" if found else "no observer"
-    names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
-    output.stop(output.NOT_FOUND, f"{what} {name!r}; there are: {names}")
+    if len(found) != 1:
+        what = "several observers are called" if found else "no observer"
+        names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
+        output.stop(output.NOT_FOUND, f"{what} {name!r}; there are: {names}")
+    return found[0]
 
 
 def _states(settings: Settings, agent: Agent) -> _States:

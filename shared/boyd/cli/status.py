@@ -36,7 +36,10 @@ _SHORT_ID = 6
 @output.output_option
 @settings_options
 def status(settings: Settings, agent: str | None, watch: bool, form: str) -> None:
-    """Show what AGENT, or every agent, is doing, and which workers live."""
+    """Show what agents are doing now.
+
+    Of AGENT, or of every agent: the phase, what waits, how the observers do, which workers live.
+    """
     store = open_store(settings)
     chosen = _chosen(store, settings, agent)
     if watch:
@@ -213,7 +216,7 @@ class Follower:
         self._events.wait(0)
 
     def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
-        """What has happened since the last call; nothing while Redis is away, and that said once."""
+        """What has happened since the last call; nothing while Redis is away, said once."""
         try:
             found = self._events.wait(seconds)
         except StoreError as error:

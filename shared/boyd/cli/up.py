@@ -45,10 +45,13 @@ def up(settings: Settings, agents: tuple[str, ...]) -> None:
     names = list(load_agents(settings.agents))
     api = _free(settings.api)
     settings = settings.model_copy(update={"api": api})
-    with state_lock(_prepared(settings.state_dir)), Supervisor(_say) as supervisor:
-        with _redis(settings, supervisor) as url:
-            if url is not None:
-                _run(settings, supervisor, url, names)
+    with (
+        state_lock(_prepared(settings.state_dir)),
+        Supervisor(_say) as supervisor,
+        _redis(settings, supervisor) as url,
+    ):
+        if url is not None:
+            _run(settings, supervisor, url, names)
 
 
 def _agent_here(settings: Settings) -> tuple[str, ...]:
@@ -90,17 +93,21 @@ def _run(settings: Settings, supervisor: Supervisor, url: str, agents: list[str]
     store = Store(connect(url))
     watch = _Watch(store, agents)
     api_url = f"http://{settings.api.host}:{settings.api.port}"
-    for child in _children(settings, url):
+    workers, others = _children(settings, url)
+    for child in workers:
         supervisor.start(child)
     _greet(settings, url, api_url, agents)
     if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
         return
+    for child in others:
+        supervisor.start(child)
     with published(settings.state_dir, Runtime(redis_url=url, api_url=api_url)):
         supervisor.run(watch.look, every=LOOK)
     _say("stopping")
 
 
-def _children(settings: Settings, url: str) -> list[Child]:
+def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
+    """The workers, and what may start once they are there."""
     env = {
         **os.environ,
         "BOYD_REDIS_URL": url,
@@ -115,7 +122,7 @@ def _children(settings: Settings, url: str) -> list[Child]:
         "beat": ["beat"],
         "api": ["api"],
     }
-    return [
+    children = [
         Child(
             name,
             (sys.executable, "-m", "boyd.cli", *arguments),
@@ -124,6 +131,7 @@ def _children(settings: Settings, url: str) -> list[Child]:
         )
         for name, arguments in commands.items()
     ]
+    return children[:2], children[2:]
 
 
 def _workers_ready(store: Store) -> bool:

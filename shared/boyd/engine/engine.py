@@ -274,6 +274,7 @@ class Engine:
             situation_summary=record.situation.summary if record.situation else None,
             run_ids=tuple(record.runs),
             retry=entry.epoch > 1,
+            asked_by=record.trace.asked_by if record.trace else None,
         )
         ledger = LeasedLedger(self.store, self._leases)
         result = act.act(ctx, request, ledger, self.waiting)

@@ -88,6 +88,7 @@ class Request:
 
     `execution_id` is the same however often the request is repeated. `approved` requests have
     passed the gate. `retry` tells that an earlier attempt may have left a trace in the ledger.
+    `asked_by` names the plugin whose hook asked for an approval, if one did.
     """
 
     execution_id: str
@@ -96,6 +97,7 @@ class Request:
     run_ids: tuple[str, ...] = ()
     approved: bool = False
     retry: bool = False
+    asked_by: str | None = None
 
 
 def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approvals) -> ActionResult:
@@ -105,17 +107,17 @@ def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approval
         return failed(request.decision.action, f"Unknown action {request.decision.action!r}")
     if request.retry and (earlier := ledger.find(request.execution_id)):
         return earlier
-    reason = None if request.approved else gate(action, request.decision)
+    reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
         return _queue(ctx, action, request, request.decision.params, approvals, reason)
     return _Execution(ctx, action, request, ledger, approvals).run()
 
 
-def gate(action: Action, decision: Decision) -> str | None:
+def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
     """Why *decision* needs a person's approval, or None (L29)."""
     autonomy = action.autonomy
     if decision.requires_approval:
-        return "the decision requires approval"
+        return f"{asked_by or 'the decision'} requires approval"
     if autonomy.mode != "auto":
         return f"the action is {autonomy.mode}"
     if autonomy.min_confidence is not None and decision.confidence < autonomy.min_confidence:

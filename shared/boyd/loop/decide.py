@@ -87,7 +87,12 @@ class _Deciding:
             return False
 
     def _ask(self, hook: Hook) -> None:
-        answer = self.ctx.hook(hook, decision=self.decision, situation=self.situation)
+        answer = self.ctx.hook(
+            hook,
+            decision=self.decision,
+            situation=self.situation,
+            action=self.ctx.host.actions.get(self.decision.action),
+        )
         if self.vetoed or self.invalid or not answer:
             return
         if isinstance(answer, Veto):

@@ -91,11 +91,13 @@ def due(
         now: the time, from the Redis server.
     """
     mode = ctx.agent.settings.mode
+    # Ticks are milliseconds early or late: an interval equal to the loop's is every tick.
+    tolerance = ctx.agent.settings.loop_interval / 10
     observers = list(ctx.host.observers.values())
     if mode != "manual":
         observers = [o for o in observers if not _backs_off(health.get(o.id), now)]
     if mode == "continuous":
-        observers = [o for o in observers if _elapsed(o, last_runs, now)]
+        observers = [o for o in observers if _elapsed(o, last_runs, now, tolerance)]
     return observers
 
 
@@ -103,9 +105,13 @@ def _backs_off(health: ObserverHealth | None, now: datetime) -> bool:
     return bool(health and health.backoff_until and health.backoff_until > now)
 
 
-def _elapsed(observer: Observer, last_runs: Mapping[str, float], now: datetime) -> bool:
+def _elapsed(
+    observer: Observer, last_runs: Mapping[str, float], now: datetime, tolerance: float
+) -> bool:
     last = last_runs.get(observer.id)
-    return last is None or not observer.interval or now.timestamp() - last >= observer.interval
+    if last is None or not observer.interval:
+        return True
+    return now.timestamp() - last >= observer.interval - tolerance
 
 
 def plan(

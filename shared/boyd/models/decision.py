@@ -59,3 +59,10 @@ class DecisionTrace(Model):
     changes: list[Change] = Field(default_factory=list)
     vetoed: Refusal | None = None
     invalid: Refusal | None = None
+
+    @property
+    def asked_by(self) -> str | None:
+        """The plugin whose hook last asked for an approval."""
+        names = {"requires_approval", "requiresApproval"}
+        asked = [change.plugin for change in self.changes if names & set(change.fields)]
+        return asked[-1] if asked else None

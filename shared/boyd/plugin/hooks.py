@@ -35,8 +35,13 @@ def on_orient(
     """Return fields to lay over the situation; it is what earlier hooks made of it (L20)."""
 
 
-def on_decide(decision: Decision, situation: Situation, ctx: Context) -> Mapping[str, Any] | None:
-    """Return fields to lay over the decision, or raise `Veto` to turn it into `no-op` (L24)."""
+def on_decide(
+    decision: Decision, situation: Situation, action: Action | None, ctx: Context
+) -> Mapping[str, Any] | None:
+    """Return fields to lay over the decision, or raise `Veto` to turn it into `no-op` (L24).
+
+    `action` is the action decided for; None when there is no such action.
+    """
 
 
 def on_before_act(action: Action, params: Mapping[str, Any], ctx: Context) -> None:

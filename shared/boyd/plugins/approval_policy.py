@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from boyd.models import Decision, Level
-from boyd.plugin import Context, Plugin, hook
+from boyd.plugin import Action, Context, Plugin, hook
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -71,7 +71,7 @@ class ApprovalPolicy(Plugin):
         """The plugin's options; any one that applies requires approval.
 
         Attributes:
-            risks: risks of the decision.
+            risks: risks of the decision or of its action.
             hours: when actions may go on without a person; None: always.
             actions: patterns of action ids, such as `process:*`.
             targets: by name of a parameter, patterns of its values, such as `{name: [db-*]}`; of a
@@ -86,20 +86,23 @@ class ApprovalPolicy(Plugin):
     options: Options
 
     @hook(fail_closed=True)
-    def on_decide(self, decision: Decision, ctx: Context) -> dict[str, bool] | None:
+    def on_decide(
+        self, decision: Decision, action: Action | None, ctx: Context
+    ) -> dict[str, bool] | None:
         """Require approval if the policy says so; `no-op` is left alone."""
         if decision.is_no_op or decision.requires_approval:
             return None
-        reasons = list(self._reasons(decision, ctx.now()))
+        risks = {decision.risk, action.risk} if action else {decision.risk}
+        reasons = list(self._reasons(decision, risks, ctx.now()))
         if not reasons:
             return None
         ctx.logger.info("%s needs approval: %s", decision.action, "; ".join(reasons))
         return {"requires_approval": True}
 
-    def _reasons(self, decision: Decision, now: datetime) -> Iterator[str]:
+    def _reasons(self, decision: Decision, risks: set[Level], now: datetime) -> Iterator[str]:
         options = self.options
-        if decision.risk in options.risks:
-            yield f"risk {decision.risk}"
+        for risk in sorted(risks & set(options.risks)):
+            yield f"risk {risk}"
         if options.hours and not options.hours.include(now):
             yield "outside of the hours"
         if _matches(decision.action, options.actions):

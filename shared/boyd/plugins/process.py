@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
-from boyd.plugins.http_monitor.command import CommandFailed, run, run_checked
+from boyd.plugins.command import CommandFailed, run, run_checked
 
 #: Seconds by which a creation time may differ: psutil reckons it from a boot time that moves
 #: when the clock is set.

@@ -26,7 +26,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The plugin file, loaded with its state in a folder of the test and on a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("BOYD_WATCH_PORT", str(free.getsockname()[1]))
+        monkeypatch.setenv("WATCH_PORT", str(free.getsockname()[1]))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     name = "boyd_plugin_watch"
     spec = importlib.util.spec_from_file_location(name, EXAMPLE / "plugins" / "watch.py")

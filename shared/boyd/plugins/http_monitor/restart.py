@@ -8,7 +8,7 @@ import requests
 
 from boyd.plugin.discovery import import_object
 from boyd.plugin.http import Session
-from boyd.plugins.http_monitor.command import run_checked
+from boyd.plugins.command import run_checked
 from boyd.plugins.http_monitor.options import (
     CommandRestart,
     Endpoint,
