@@ -69,7 +69,7 @@ class Deployment:
         self._app.close()
         self._client.close()
 
-    def start(self, name: str, *arguments: str, ready: bool = True, **more: str) -> int:
+    def start(self, name: str, *arguments: str, ready: bool = True) -> int:
         """Start `boyd` with *arguments*; with *ready*, wait until it has announced itself."""
         environment = {
             **os.environ,
@@ -77,7 +77,6 @@ class Deployment:
             "BOYD_REDIS_URL": self.redis_url,
             "EFFECTS": str(self.effects_file),
             **self.environment,
-            **more,
         }
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -92,13 +91,13 @@ class Deployment:
             wait_until(lambda: self._announced(process, name), 30)
         return process.pid
 
-    def worker(self, name: str, agent: str, *arguments: str, **more: str) -> int:
+    def worker(self, name: str, agent: str, *arguments: str) -> int:
         """Start a worker for *agent*."""
-        return self.start(name, "worker", "--agent", agent, *arguments, **more)
+        return self.start(name, "worker", "--agent", agent, *arguments)
 
-    def beat(self, name: str, agent: str, **more: str) -> int:
+    def beat(self, name: str, agent: str) -> int:
         """Start a beat for *agent*."""
-        return self.start(name, "beat", "--agent", agent, **more)
+        return self.start(name, "beat", "--agent", agent)
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a process and all it started."""

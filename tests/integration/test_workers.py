@@ -6,6 +6,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,14 +159,10 @@ def test_a_worker_stops_when_told_and_says_goodbye(deployment: Deployment) -> No
 def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> None:
     deployment.worker("a", TRACED)
     app = deployment._app
-    for arguments in (
-        [],
-        ["traced"],
-        ["traced", "x", 1],
-        ["nobody", 1, 1],
-        ["traced", -1, 1],
-        [{}],
-    ):
+    rubbish: list[list[Any]] = [
+        *([], ["traced"], ["traced", "x", 1], ["nobody", 1, 1], ["traced", -1, 1], [{}])
+    ]
+    for arguments in rubbish:
         app.send_task("boyd.start", arguments, queue="boyd.loop.traced")
     begun = deployment.launcher("traced").trigger("test")
 
