@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Observation
-from boyd.loop import bounded
+from boyd.loop import bounded, observe
+from boyd.loop.context import PhaseContext
 from boyd.plugin import Observer
 from boyd.testing import Lab
 from kit import agent, fails, plugin, seen, sees
@@ -61,6 +62,18 @@ def test_L10_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: in
     results = [lab.run(), lab.run()]
 
     assert runs == sum(len(result.observations) for result in results)
+
+
+@pytest.mark.parametrize(
+    ("since", "due"), [(59.0, True), (58.0, False), (60.0, True), (0.0, False)]
+)
+def test_L10_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> None:
+    """Ticks every 10 s may come a little early; a tenth of that is forgiven."""
+    made = agent(sees("o", interval=60), mode="continuous", loop_interval=10)
+    ctx = PhaseContext(made, "start", Lab(made).engine.context)
+    last = {"p:o": NOW.timestamp() - since}
+
+    assert due == bool(observe.due(ctx, last, {}, NOW))
 
 
 def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:

@@ -88,8 +88,8 @@ def _show(agent: Agent, reference: str, show_all: bool) -> None:
 def _show_plugin(agent: Agent, plugin: Plugin, show_all: bool) -> None:
     output.say(f"  plugin {plugin.id}")
     if show_all:
-        options = json.loads(plugin.options.model_dump_json(fallback=repr))
-        _show_values({"option": hide(options)}, indent=4)
+        options = hide(json.loads(plugin.options.model_dump_json(fallback=repr)))
+        _show_values({"option": options} if options else {}, indent=4)
     parts = [*_components(agent, plugin.id), *_hooks(agent, plugin.id)]
     output.print_pairs(parts, indent=4)
 

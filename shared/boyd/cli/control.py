@@ -98,11 +98,14 @@ def trigger(
         return
     if form == "table":
         output.note(_begun_line(entry.id, begun))
-    result = _await(follower, entry.id, begun.iteration, timeout)
+    try:
+        result = _await(follower, entry.id, begun.iteration, timeout)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(output.INTERRUPTED) from None
     if form == "json":
         output.print_json(result)
     else:
-        output.say(output.iteration_line(result))
+        output.say(output.iteration_line(result, output.width()))
     if not result.success:
         raise click.exceptions.Exit(output.FAILED)
 
@@ -189,9 +192,9 @@ def freeze(settings: Settings, agents: tuple[str, ...], reason: str | None) -> N
     store = open_store(settings)
     _check_known(store, agents)
     store.fleet.freeze(reason_text(who(), reason), agents)
-    where = f"of {', '.join(agents)}" if agents else "everywhere"
+    whose = f"Acting of {', '.join(agents)} is frozen" if agents else "Acting is frozen everywhere"
     undo = " ".join(["boyd unfreeze", *agents])
-    output.say(f"Acting is frozen {where}. `{undo}` lets it go on.")
+    output.say(f"{whose}. `{undo}` lets it go on.")
 
 
 @click.command()

@@ -75,6 +75,9 @@ def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
 
 
 def _show(checks: list[Check]) -> None:
+    if len(checks) == 1:  # without Redis there is nothing else to look at
+        output.say(f"{checks[0].level}: {_text(checks[0])}")
+        return
     rows = [[check.level, check.name, _text(check)] for check in checks]
     output.print_table(["", "check", "found"], rows)
     bad = sum(check.level != "ok" for check in checks)
@@ -83,7 +86,7 @@ def _show(checks: list[Check]) -> None:
 
 
 def _text(check: Check) -> str:
-    return f"{check.found}: {check.advice}" if check.advice else check.found
+    return f"{check.found.rstrip('.')}: {check.advice}" if check.advice else check.found
 
 
 def _checks(settings: Settings) -> Iterator[Check]:
@@ -298,7 +301,7 @@ def _agent(seen: _Deployment, entry: AgentEntry) -> Iterator[Check]:
         advice = "start one with `boyd beat --agent FILE`: nothing begins its iterations"
         yield _fail(name, "no live beat ticks for it", advice)
     elif not missing:
-        yield _ok(name, f"{output.count(len(live), 'worker')} serve its queues")
+        yield _ok(name, f"its queues are served by {output.count(len(live), 'worker')}")
 
 
 def _unserved(name: str, queue: str, whose: str = "") -> Check:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 import click
 
@@ -14,6 +15,7 @@ from boyd.models import (
     Decision,
     DecisionTrace,
     LoopResult,
+    Phase,
     Problem,
     Refusal,
     Situation,
@@ -33,7 +35,8 @@ def history(
 ) -> None:
     """Show past iterations, newest first.
 
-    With ITERATION, show everything of that one. With only one agent its name can be left out: `boyd history 12`.
+    With ITERATION, show everything of that one. With only one agent its name can be left out:
+    `boyd history 12`.
     """
     if iteration is None and agent is not None and agent.isdecimal():
         agent, iteration = _told_apart(settings, agent)
@@ -112,7 +115,9 @@ def _show(result: LoopResult) -> None:
 
 
 def _phases(result: LoopResult) -> str:
-    return ", ".join(f"{name} {output.duration(ms)}" for name, ms in result.phases.items())
+    order: tuple[str, ...] = get_args(Phase)
+    phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
+    return ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)
 
 
 def _others(result: LoopResult) -> list[Problem]:

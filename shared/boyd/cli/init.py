@@ -48,6 +48,9 @@ name = "world"
 # Processor, memory, disks and load of the hosts that workers run on.
 [[plugins]]
 use = "host-metrics"
+[plugins.options]
+# A little less than loop_interval, so that a measurement is due in every iteration.
+interval = 9
 
 # Which decisions need a person's approval. Keep it last: it sees what the others decided.
 [[plugins]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FAILED = 1
 NOT_FOUND = 4
 TIMED_OUT = 124
+INTERRUPTED = 130
 
 #: How wide a line is that is not cut to a terminal, and the least a summary gets of it.
 LINE = 120
@@ -72,21 +74,17 @@ def _seen(result: LoopResult) -> str:
 def outcome(result: LoopResult) -> str:
     """What an iteration came to, in a few words: its action, or why it failed."""
     if not result.success:
-        return f"failed: {_reason(result.error)}"
+        return _reason(result.error)
+    if result.action_results:
+        return "; ".join(action_outcome(item) for item in result.action_results)
     if result.decision is None:
         return ""
-    if result.decision.is_no_op:
-        return f"no-op{_refusal(result)}"
-    return "; ".join(action_outcome(item) for item in result.action_results)
+    return f"no-op{_refusal(result)}" if result.decision.is_no_op else result.decision.action
 
 
 def _refusal(result: LoopResult) -> str:
-    trace = result.trace
-    if trace and trace.vetoed:
-        return f", {trace.vetoed.action or 'the action'} vetoed by {trace.vetoed.by}"
-    if trace and trace.invalid:
-        return f", the decision of {trace.invalid.by} was not valid"
-    return ""
+    vetoed = result.trace.vetoed if result.trace else None
+    return f": {vetoed.action or 'the action'} vetoed by {vetoed.by}" if vetoed else ""
 
 
 def action_outcome(result: ActionResult) -> str:
@@ -119,7 +117,7 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     if moment is None:
         return "never"
     elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
-    return f"{seconds(max(0, int(elapsed)))} ago" if elapsed >= 1 else "now"
+    return f"{seconds(int(elapsed))} ago" if elapsed >= 1 else "just now"
 
 
 def duration(milliseconds: float) -> str:
@@ -179,6 +177,11 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def is_terminal() -> bool:
     """Whether a person reads what is printed."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    """How wide a line may be."""
+    return shutil.get_terminal_size().columns if is_terminal() else LINE
 
 
 def console() -> Console:

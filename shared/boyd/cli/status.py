@@ -28,6 +28,8 @@ _GRACE = 5.0
 #: Seconds between two tries while Redis is away.
 _PAUSE = 1.0
 _SHORT_ID = 6
+#: How far the texts of an agent are from the left.
+_INDENT = 13
 
 
 @click.command()
@@ -134,10 +136,16 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
             ("paused", state.paused or ""),
             ("frozen", state.frozen or ""),
             ("waiting", waiting_text(state)),
-            ("last", output.iteration_line(agent.last) if agent.last else "no iteration yet"),
+            ("last", _last(agent)),
         ]
     )
     _show_observers(agent, now)
+
+
+def _last(agent: _Agent) -> str:
+    if agent.last is None:
+        return "no iteration yet"
+    return output.iteration_line(agent.last, output.width() - _INDENT)
 
 
 def _doing(state: LoopStatus) -> str:
@@ -218,7 +226,7 @@ class Follower:
     def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
         """What has happened since the last call; nothing while Redis is away, said once."""
         try:
-            found = self._events.wait(seconds)
+            found = self._events.wait(0 if self._away else seconds)
         except StoreError as error:
             if not self._away:
                 output.note(f"{error}; waiting for it to come back")

@@ -176,7 +176,7 @@ class Engine:
         """End the iteration and send the follow-up that the end may have started."""
         keep = self.agent.settings.history
         follow_up = self._iterations.finish(
-            *(iteration, epoch, worker, result, runs),
+            *(iteration, epoch, worker, result, runs, complete.run_result(result)),
             (keep.max_count, keep.max_age),
             self._keep_runs,
         )

@@ -62,6 +62,7 @@ class Component:
             ValueError: a function is missing or takes arguments that are not offered.
         """
         self.id = f"{plugin_id}:{self.name}"
+        self._takers = {}
         for position, (name, offered) in enumerate(self.functions.items()):
             function = getattr(self, name, None)
             if function is not None:

@@ -239,6 +239,7 @@ class Iterations:
         worker: str,
         result: LoopResult,
         runs: Iterable[RunEnd],
+        unheard: RunResult,
         keep: tuple[int, float],
         keep_runs: tuple[int, float],
     ) -> int | None:
@@ -250,6 +251,7 @@ class Iterations:
             worker: as it entered `complete`; empty when the sweeper ends it.
             result: the complete result.
             runs: what becomes of its runs.
+            unheard: the result of runs that it was to look into and could not even claim.
             keep: how many iterations are kept, and for how many seconds.
             keep_runs: the same for finished runs.
         """
@@ -265,7 +267,7 @@ class Iterations:
             *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
             *(_ms(result.ended_at.timestamp()), keep[0], _ms(keep[1]), keys.iterations),
             *(keys.run_prefix, _ms(keep_runs[1]), keep_runs[0], action, summary[:200]),
-            *(dump_problems(result.problems), *ends),
+            *(dump_problems(result.problems), unheard.to_json(), *ends),
         ]
         names = [
             *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),

@@ -7,6 +7,7 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import Decision, Situation, no_op
+from boyd.plugin import Action
 from boyd.plugins.approval_policy import ApprovalPolicy
 from plugin_kit import Clock, Rig
 
@@ -18,11 +19,13 @@ def decision(**values: Any) -> Decision:
     return Decision(**{"action": "a:b", "rationale": "r", "confidence": 0.9, **values})
 
 
-def ask(choice: Decision, now: datetime = MONDAY_NOON, **options: Any) -> Any:
+def ask(
+    choice: Decision, now: datetime = MONDAY_NOON, action: Action | None = None, **options: Any
+) -> Any:
     rig = Rig(ApprovalPolicy(**options))
     rig.clock = Clock(now)
     [hook] = rig.host.hooks("on_decide")
-    return hook(decision=choice, situation=Situation(), ctx=rig.ctx)
+    return hook(decision=choice, situation=Situation(), action=action, ctx=rig.ctx)
 
 
 def at(text: str) -> datetime:
@@ -35,6 +38,11 @@ def at(text: str) -> datetime:
 )
 def test_high_and_critical_risk_need_approval_by_default(risk: str, answer: object) -> None:
     assert ask(decision(risk=risk)) == answer
+
+
+def test_the_risk_of_the_action_counts_like_that_of_the_decision() -> None:
+    risky = Action(name="b", execute=lambda: None, risk="high")
+    assert ask(decision(risk="low"), action=risky) == APPROVAL
 
 
 def test_the_risks_can_be_chosen() -> None:

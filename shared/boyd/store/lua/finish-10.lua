@@ -26,18 +26,19 @@
 -- ARGV[14] action    what was decided, for the event
 -- ARGV[15] summary   of the situation, for the event
 -- ARGV[16] problems  JSON
--- ARGV[17...] run id, status or empty while it waits, result as JSON, approval id or empty, ...
+-- ARGV[17] unheard   JSON: the result of runs that two iterations in a row could not even claim
+-- ARGV[18...] run id, status or empty while it waits, result as JSON, approval id or empty, ...
 -- Returns {'ok', number of the follow-up or 0} or {'stale'}
 -- Events  iteration.completed, iteration.failed, run.completed, run.failed, run.waiting, iteration.started
 -- @include common
 -- @include begin_iteration
 -- @include work_waits
 -- @include settle_run
-local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'startedAt')
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'startedAt', 'trigger', 'runs')
 if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= 'complete' or (ARGV[3] ~= '' and have[4] ~= ARGV[3]) then
   return {'stale'}
 end
-for i = 17, #ARGV, 4 do
+for i = 18, #ARGV, 4 do
   if ARGV[i + 1] ~= '' then
     settle_run(ARGV[11], KEYS[9], KEYS[10], KEYS[4], ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[12], tonumber(ARGV[13]))
   elseif redis.call('HGET', ARGV[11] .. ARGV[i], 'status') == 'investigating' then
@@ -65,6 +66,16 @@ redis.call('HDEL', KEYS[2], 'active')
 redis.call('ZREM', KEYS[3], 'phase')
 emit(KEYS[4], ARGV[5] == '1' and 'iteration.completed' or 'iteration.failed', 'iteration', ARGV[1],
   'ms', ARGV[7] - have[5], 'action', ARGV[14], 'summary', ARGV[15], 'error', ARGV[6])
+-- An iteration that fails before it claims its runs is followed by another; if that fails in the same way, the runs
+-- fail with it instead of starting one iteration after the other for ever.
+if ARGV[5] ~= '1' and have[6] == 'follow-up' and not have[7] then
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[7], 0, 99)) do
+    redis.call('ZREM', KEYS[7], id)
+    redis.call('HSET', ARGV[11] .. id, 'status', 'investigating', 'iteration', ARGV[1])
+    settle_run(ARGV[11], KEYS[9], KEYS[10], KEYS[4], id, 'failed', ARGV[17], ARGV[12], tonumber(ARGV[13]))
+  end
+  return {'ok', 0}
+end
 if not redis.call('HGET', KEYS[2], 'paused') and work_waits(KEYS[7], KEYS[8]) then
   return {'ok', begin_iteration(KEYS[2], KEYS[1], KEYS[3], KEYS[4], 'follow-up', ARGV[4])}
 end

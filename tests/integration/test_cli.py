@@ -1,0 +1,825 @@
+"""The commands, against a real Redis: what they print, change and return."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from boyd import Agent
+from boyd.cli import boyd
+from boyd.cli.output import duration, iteration_line, seconds
+from boyd.embedded.redis_server import find_program
+from boyd.errors import AgentPaused, ConfigError, UnknownAgent
+from boyd.loop import decide
+from boyd.models import ActionResult, DecisionTrace, LoopResult, Refusal, Situation, no_op, utc_now
+from boyd.store import AgentEntry, Store, WorkerInfo, connect
+from boyd.testing import Lab
+from boyd.version import VERSION
+from harness import Deployment, free_port, wait_until
+from kit import Recorder, agent, choice, chooses, fails, plugin, reads, seen, sees
+
+pytestmark = pytest.mark.real
+
+#: Seconds that a process may take to say what it is expected to say.
+PATIENCE = 30.0
+
+
+class Cli:
+    """Runs `boyd` in this process, and as one of its own."""
+
+    def __init__(self, redis_url: str, folder: Path) -> None:
+        self.environment = {"BOYD_REDIS_URL": redis_url, "BOYD_STATE_DIR": str(folder / "state")}
+
+    def __call__(self, *arguments: str, status: int = 0, **more: str) -> str:
+        """What a command prints; it must end with *status*."""
+        result = self.result(*arguments, **more)
+        assert result.exit_code == status, (result.output, result.exception)
+        return result.output
+
+    def result(self, *arguments: str, **more: str) -> Result:
+        """How a command ended."""
+        return CliRunner().invoke(boyd, arguments, env={**self.environment, **more})
+
+    def json(self, *arguments: str, status: int = 0) -> Any:
+        """The JSON document that a command prints."""
+        result = self.result(*arguments, "-o", "json")
+        assert result.exit_code == status, (result.output, result.exception)
+        return json.loads(result.stdout)
+
+    def process(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """A command that ran as a process of its own."""
+        return subprocess.run(
+            self.argv(arguments),
+            env={**os.environ, **self.environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that runs as a process of its own, until the block ends."""
+        with subprocess.Popen(
+            self.argv(arguments),
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def terminal(self, *arguments: str, **more: str) -> str:
+        """What a command prints on a terminal."""
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, **self.environment, "TERM": "xterm", "COLUMNS": "100", **more}
+        with subprocess.Popen(self.argv(arguments), env=environment, stdout=theirs):
+            os.close(theirs)
+            text = b"".join(iter(lambda: _read(ours), b""))
+        os.close(ours)
+        return text.decode()
+
+    @staticmethod
+    def argv(arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "boyd.cli", *arguments]
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other side is closed
+        return b""
+
+
+def said(stream: IO[str] | None, text: str) -> list[str]:
+    """The lines that come until one has *text* in it, which must be soon."""
+    assert stream is not None
+    lines: list[str] = []
+
+    def read() -> None:
+        for line in stream:
+            lines.append(line.rstrip())
+            if text in line:
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(PATIENCE)
+    assert lines, f"nothing was said; expected {text!r}"
+    assert text in lines[-1], lines
+    return lines
+
+
+def announced(store: Store, made: Agent) -> None:
+    """Announce an agent as its workers do."""
+    store.fleet.register(
+        AgentEntry(
+            id=made.id,
+            name=made.info.name,
+            mode=made.settings.mode,
+            loop_interval=made.settings.loop_interval,
+            plugins=list(made.host.plugins),
+            fingerprint=made.fingerprint,
+            observers=list(made.host.observers),
+        )
+    )
+
+
+def lab_of(store: Store, *parts: Any, **settings: Any) -> Lab:
+    """An agent `test` of *parts* with an imaginary worker, announced."""
+    made = agent(*parts, **settings)
+    announced(store, made)
+    return Lab(made, client=store.client)
+
+
+def beats(store: Store, **fields: Any) -> None:
+    """Announce a process."""
+    known: dict[str, Any] = {
+        "name": "b1",
+        "role": "beat",
+        "host": "here",
+        "pid": 1,
+        "queues": [],
+        "agents": ["test"],
+        "version": VERSION,
+        "started_at": utc_now(),
+    }
+    store.fleet.beat(WorkerInfo(**{**known, **fields}))
+
+
+@contextmanager
+def working(lab: Lab) -> Iterator[None]:
+    """A worker that takes the first iteration that somebody else begins."""
+
+    def work() -> None:
+        record = wait_until(lab.store.iterations.current)
+        lab.courier.send(lab.agent.id, record.iteration, 1, "start")
+        lab.deliver()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    yield
+    worker.join()
+
+
+@pytest.fixture
+def cli(redis_url: str, tmp_path: Path) -> Cli:
+    """The commands, with an empty Redis."""
+    return Cli(redis_url, tmp_path)
+
+
+@pytest.fixture
+def lab(store: Store) -> Lab:
+    """An agent that acts each time."""
+    parts = [sees("eye", seen()), reads("mind", "all is well"), chooses(choice("p:do"))]
+    return lab_of(store, *parts, Recorder().action())
+
+
+def past(**fields: Any) -> LoopResult:
+    """An iteration that is over."""
+    moment = utc_now()
+    known = {
+        "id": "test:7",
+        "agent_id": "test",
+        "iteration": 7,
+        "trigger": "beat",
+        "success": True,
+        "duration": 412.0,
+        "started_at": moment,
+        "ended_at": moment,
+    }
+    return LoopResult(**{**known, **fields})
+
+
+def acted(**fields: Any) -> LoopResult:
+    """An iteration that acted."""
+    result = ActionResult(**{"action": "p:do", "success": True, "duration": 1.0, **fields})
+    return past(decision=choice("p:do"), action_results=[result])
+
+
+# One line for an iteration
+
+
+def test_a_line_tells_who_when_how_and_what() -> None:
+    result = past(
+        observations=[seen(), seen()],
+        situation=Situation(summary="The web\n is down"),
+        decision=no_op("calm"),
+    )
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d  test #7  ok  412 ms  2 observations  The web is down → no-op",
+        iteration_line(result),
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "end"),
+    [
+        (acted(), "→ p:do ok"),
+        (acted(success=False, error="exit\nstatus 3"), "→ p:do failed: exit status 3"),
+        (acted(success=False, error="lost", unknown=True), "→ p:do outcome unknown: lost"),
+        (
+            acted(success=False, error="Approval required", metrics={"approvalId": "1a2b3c4d-5"}),
+            "→ p:do waits for approval 1a2b3c",
+        ),
+        (past(success=False, error="decide failed: boom"), "→ decide failed: boom"),
+        (
+            past(
+                decision=no_op("x"),
+                trace=DecisionTrace(vetoed=Refusal(by="guard", reason="no", action="p:do")),
+            ),
+            "→ no-op: p:do vetoed by guard",
+        ),
+        (past(), "0 observations"),
+    ],
+)
+def test_a_line_ends_with_what_the_iteration_came_to(result: LoopResult, end: str) -> None:
+    assert iteration_line(result).endswith(end)
+
+
+def test_a_line_is_cut_in_the_summary_and_not_in_the_action() -> None:
+    result = past(situation=Situation(summary="word " * 90), decision=no_op("calm"))
+    line = iteration_line(result, 100)
+    assert len(line) <= 100
+    assert line.endswith("… → no-op")
+
+
+def test_nothing_from_outside_reaches_the_terminal_as_a_control_character() -> None:
+    result = past(success=False, error="\x1b[2J\x07gone", situation=Situation(summary="\x1b]0;x"))
+    assert iteration_line(result).isprintable()
+
+
+def test_durations_are_told_as_people_tell_them() -> None:
+    told = [duration(85), duration(1400), seconds(60), seconds(125), seconds(11_400)]
+    assert told == ["85 ms", "1.4 s", "1 min", "2 min 5 s", "3 h 10 min"]
+
+
+# Status
+
+
+def test_status_shows_the_agent_its_observers_and_its_workers(cli: Cli, store: Store) -> None:
+    lab = lab_of(store, sees("eye", seen()), fails(), reads("mind", "calm"))
+    lab.run()
+    shown = cli("status")
+    assert "test: idle" in shown
+    assert "test #1 ok" in shown
+    assert re.search(r"p:eye +ok", shown)
+    assert re.search(r"p:fails +failed 1 in a row +never +RuntimeError: boom", shown)
+    assert re.search(r"worker +lab@here .*loop, observe, act, host, host.here +ok", shown)
+
+
+def test_status_shows_what_waits_and_what_is_held(cli: Cli, store: Store) -> None:
+    action = Recorder().action(risk="high")
+    lab = lab_of(store, chooses(choice(requires_approval=True)), action, mode="continuous")
+    lab.run()
+    lab.submit("look")
+    cli("pause", "--reason", "holidays")
+    cli("freeze", "test", "--reason", "moving house")
+    cli("freeze")
+    shown = cli("status", "test")
+    assert "test: paused" in shown
+    assert "waiting    1 run, 1 approval" in shown
+    assert re.search(r"paused +holidays \(by cli:\w+\)", shown)
+    assert re.search(r"frozen +moving house \(by cli:\w+\)", shown)
+    assert shown.startswith("Acting is frozen everywhere: no reason given")
+
+
+def test_status_as_json_has_everything(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    found = cli.json("status")
+    assert found["agents"][0]["iteration"] == 1
+    assert found["agents"][0]["observers"]["p:eye"]["failures"] == 0
+    assert found["workers"][0]["name"] == "lab@here"
+    assert found["frozen"] is None
+
+
+def test_status_names_the_phase_that_waits_for_a_worker(cli: Cli, lab: Lab) -> None:
+    lab.launcher.trigger("me")
+    assert "test: start, waits for a worker" in cli("status")
+
+
+def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli, lab: Lab) -> None:
+    assert isinstance(cli.result("status", "nobody").exception, UnknownAgent)
+    ended = cli.process("status", "nobody")
+    assert ended.returncode == 4
+    assert ended.stderr == "boyd: no agent 'nobody'; there are: test\n"
+
+
+def test_status_without_redis_is_one_line(cli: Cli) -> None:
+    ended = cli.process("status", BOYD_REDIS_URL="redis://127.0.0.1:1")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("boyd: Redis does not answer")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_watching_shows_each_phase_and_ends_quietly(cli: Cli, lab: Lab) -> None:
+    with cli.running("status", "--watch") as watch:
+        said(watch.stdout, "worker")
+        lab.run()
+        lines = said(watch.stdout, "test #1  ok")
+        phases = [line.split("  ")[-1] for line in lines[:-1] if line]
+        assert phases == ["started by test", "observe", "orient", "decide", "act", "complete"]
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(PATIENCE) == 0
+        assert watch.stderr is not None
+        assert watch.stderr.read() == ""
+
+
+def test_watching_as_json_gives_a_line_for_each_event(cli: Cli, store: Store, lab: Lab) -> None:
+    with cli.running("status", "--watch", "-o", "json") as watch:
+        wait_until(lambda: _waits_for_events(store))
+        cli("pause")
+        event = json.loads(said(watch.stdout, "agent.paused")[0])
+    assert (event["agentId"], event["kind"]) == ("test", "agent.paused")
+
+
+def _waits_for_events(store: Store) -> bool:
+    clients = store.client.client_list()
+    return any(client["cmd"] == "xread" and "b" in client["flags"] for client in clients)
+
+
+def test_watching_bears_it_when_redis_goes_away_for_a_while(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}"
+    with _server(port, tmp_path):
+        lab_on(url)
+        watch = subprocess.Popen(
+            Cli.argv(["status", "--watch"]),
+            env={**os.environ, "BOYD_REDIS_URL": url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        said(watch.stdout, "worker")
+    with watch:
+        try:
+            assert "waiting for it to come back" in said(watch.stderr, "waiting")[0]
+            with _server(port, tmp_path):
+                assert said(watch.stderr, "again") == ["Redis answers again"]
+                lab_on(url).run()
+                said(watch.stdout, "test #1  ok")
+        finally:
+            watch.kill()
+
+
+def lab_on(url: str) -> Lab:
+    """An agent on the Redis of that URL."""
+    return lab_of(Store(connect(url), "test"), sees("eye", seen()))
+
+
+@contextmanager
+def _server(port: int, folder: Path) -> Iterator[None]:
+    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    with (folder / "log").open("w") as log, redis.Redis(port=port) as client:
+        process = subprocess.Popen([find_program(), *arguments], stdout=log)
+        try:
+            wait_until(lambda: _answers(client))
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+# History
+
+
+def test_history_lists_the_newest_first(cli: Cli, lab: Lab) -> None:
+    for _ in range(3):
+        lab.run()
+    lines = cli("history", "--limit", "2").splitlines()
+    assert [line.split()[0] for line in lines] == ["#", "3", "2"]
+    assert lines[1].endswith("p:do ok")
+    assert [item["iteration"] for item in cli.json("history", "test")] == [3, 2, 1]
+
+
+def test_history_leaves_out_the_iteration_in_flight_but_not_one_more(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    lab.launcher.trigger("me")
+    assert [item["iteration"] for item in cli.json("history", "--limit", "1")] == [1]
+
+
+def test_one_iteration_is_shown_with_everything(cli: Cli, store: Store) -> None:
+    lab = lab_of(
+        store,
+        sees("eye", seen("disk", severity="warning"), seen("disk", severity="error"), seen("cpu")),
+        fails("blind"),
+        reads("mind", "the disk is full"),
+        chooses(choice(params={"path": "/tmp"}, rationale="room is needed"), "tidy"),
+        Recorder({"freed": 3}).action(),
+    )
+    lab.submit("look")
+    lab.deliver()
+    shown = cli("history", "test", "1")
+    assert re.search(r"phases +start \d+ ms, observe \d+ ms, orient \d+ ms, decide", shown)
+    assert re.search(r"SOURCE +WARNING +ERROR +UNRATED", shown)
+    assert re.search(r"disk +1 +1 +-", shown)
+    assert re.search(r"p:blind +observe +\d+ ms +RuntimeError: boom", shown)
+    assert re.search(r"from p:mind +the disk is full", shown)
+    assert re.search(r"rationale +room is needed", shown)
+    assert re.search(r"path +/tmp", shown)
+    assert re.search(r"chosen +p:tidy", shown)
+    assert re.search(r"action +p:do ok", shown)
+    assert re.search(r"output +{'freed': 3}", shown)
+    assert cli("history", "1") == shown
+    assert cli.json("history", "1")["runs"]
+
+
+def test_a_veto_is_shown_with_its_reason(cli: Cli, store: Store) -> None:
+    from boyd import Veto
+
+    def on_decide() -> None:
+        raise Veto("not today")
+
+    parts = plugin(chooses(choice()), Recorder().action(), on_decide=on_decide)
+    made = Agent("test", plugins=[parts])
+    announced(store, made)
+    Lab(made, client=store.client).run()
+    assert re.search(r"vetoed +p:do by p: not today", cli("history", "1"))
+    assert "no-op: p:do vetoed by p" in cli("history")
+
+
+def test_an_iteration_that_is_not_kept_is_not_found(cli: Cli, lab: Lab) -> None:
+    assert "no iteration 9 of test is kept" in cli("history", "9", status=4)
+    lab.launcher.trigger("me")
+    assert "iteration 1 is not over: start" in cli("history", "1", status=4)
+
+
+# Control
+
+
+def test_agents_are_listed_with_what_they_do(cli: Cli, lab: Lab) -> None:
+    cli("pause")
+    assert re.search(r"test +paused, idle +0 +manual +nothing +1 +", cli("agents"))
+    assert cli.json("agents")["agents"][0]["status"]["paused"]
+
+
+def test_a_trigger_begins_an_iteration_and_the_next_one_joins_it(cli: Cli, lab: Lab) -> None:
+    assert cli("trigger") == "test #1 has begun\n"
+    assert cli("trigger", "test") == "test #1 was in flight already: joined\n"
+    assert cli.json("trigger")["outcome"] == "joined"
+    record = lab.store.iterations.current()
+    assert record is not None
+    assert record.trigger.startswith("cli:")
+
+
+def test_a_trigger_that_waits_prints_the_line_of_its_iteration(cli: Cli, lab: Lab) -> None:
+    with working(lab):
+        ended = cli.result("trigger", "--wait")
+    assert ended.exit_code == 0
+    assert "test #1  ok" in ended.stdout
+    assert ended.stdout.endswith("all is well → p:do ok\n")
+
+
+def test_a_trigger_that_waits_fails_with_its_iteration(
+    cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(decide, "decide", broken)
+    with working(lab):
+        assert "→ decide failed: RuntimeError: boom" in cli("trigger", "--wait", status=1)
+
+
+def test_a_trigger_does_not_wait_longer_than_it_may(cli: Cli, lab: Lab) -> None:
+    assert "test #1 was not over after 0.1 s" in cli("trigger", "--timeout", "0.1", status=124)
+
+
+def test_a_trigger_that_waits_can_be_interrupted(cli: Cli, lab: Lab) -> None:
+    with cli.running("trigger", "--wait") as waiting:
+        said(waiting.stderr, "has begun")
+        wait_until(lambda: _waits_for_events(Store(lab.store._client)))
+        waiting.send_signal(signal.SIGINT)
+        status = waiting.wait(PATIENCE)
+        assert waiting.stderr is not None
+        assert (waiting.stderr.read(), status) == ("", 130)
+
+
+def test_a_trigger_says_when_nobody_works_for_the_agent(cli: Cli, store: Store) -> None:
+    announced(store, agent())
+    assert "no live worker runs test" in cli("trigger")
+
+
+def test_a_paused_agent_takes_no_trigger_until_it_is_resumed(cli: Cli, lab: Lab) -> None:
+    cli("pause", "--reason", "holidays")
+    refused = cli.result("trigger").exception
+    assert isinstance(refused, AgentPaused)
+    assert "holidays" in str(refused)
+    assert cli("resume") == "test goes on.\n"
+    assert cli("resume") == "test was not paused.\n"
+    cli("trigger")
+
+
+def test_work_that_waits_begins_when_the_agent_is_resumed(cli: Cli, lab: Lab) -> None:
+    cli("pause")
+    lab.submit("look")
+    assert lab.store.iterations.current() is None
+    cli("resume")
+    assert lab.store.iterations.current() is not None
+
+
+def test_a_freeze_stops_acting_until_it_is_lifted(cli: Cli, lab: Lab) -> None:
+    cli("freeze", "--reason", "moving house")
+    assert "moving house" in (lab.run().action_results[0].error or "")
+    cli("unfreeze")
+    assert lab.run().action_results[0].success
+
+
+def test_lifting_one_freeze_tells_which_other_stays(cli: Cli, lab: Lab) -> None:
+    cli("freeze")
+    cli("freeze", "test", "--reason", "why")
+    assert "still frozen everywhere" not in cli("unfreeze")
+    assert not lab.run().action_results[0].success
+    cli("freeze")
+    assert "still frozen everywhere" in cli("unfreeze", "test")
+
+
+def test_an_agent_that_nobody_knows_is_not_frozen(cli: Cli, lab: Lab) -> None:
+    assert isinstance(cli.result("freeze", "tset").exception, UnknownAgent)
+
+
+# What needs no Redis
+
+
+def test_what_init_writes_passes_the_check_and_runs(
+    cli: Cli, tmp_path: Path, deployment: Deployment
+) -> None:
+    folder = tmp_path / "My Agent"
+    cli("init", str(folder))
+    file = str(folder / "agent.toml")
+    shown = cli("check", file)
+    assert f"ok: {file}: agent my-agent (My-agent), continuous every 10 s" in shown
+    assert "on_decide (guard)" in shown
+    deployment.worker("w", file)
+    ended = cli.process("trigger", "--wait", "--timeout", str(PATIENCE))
+    assert ended.returncode == 0, ended.stderr
+    assert "→ hello:greet ok" in ended.stdout
+
+
+def test_init_overwrites_nothing_and_then_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "hello.py").write_text("mine")
+    assert isinstance(cli.result("init", str(tmp_path)).exception, ConfigError)
+    assert not (tmp_path / "agent.toml").exists()
+    assert (tmp_path / "plugins" / "hello.py").read_text() == "mine"
+
+
+SECRETIVE = """
+from pydantic import SecretStr
+
+from boyd import Plugin, observer
+
+
+class Site(Plugin):
+    id = "site"
+
+    class Options(Plugin.Options):
+        url: str = ""
+        api_key: str = ""
+        pin: SecretStr = SecretStr("")
+        headers: dict[str, str] = {}
+        nested: list[dict[str, str]] = []
+
+    options: Options
+
+    @observer(interval=5, timeout=0.2, queue="far")
+    def look(self, ctx, shard):
+        if self.options.url == "slow":
+            import threading
+            threading.Event().wait(20)
+        if self.options.url == "broken":
+            raise RuntimeError("boom")
+        seen = ctx.state.get("seen", 0) + 1
+        ctx.state.set("seen", seen)
+        return [{"source": "site", "type": "metric", "data": {"shard": shard, "seen": seen}}]
+
+    @look.partition
+    def split(self):
+        return ["a", "b"]
+"""
+
+
+def site(folder: Path, *options: str, **changes: str) -> str:
+    """An agent file with a plugin that has secrets."""
+    (folder / "plugins").mkdir(exist_ok=True)
+    (folder / "plugins" / "site.py").write_text(SECRETIVE)
+    file = folder / "agent.toml"
+    lines = ["[[plugins]]", 'use = "site"', "[plugins.options]", *options]
+    head = {"id": '"site"', "plugins_dir": '"plugins"', **changes}
+    file.write_text("\n".join([*(f"{k} = {v}" for k, v in head.items()), *lines]))
+    return str(file)
+
+
+def test_the_effective_settings_are_shown_without_secrets(cli: Cli, tmp_path: Path) -> None:
+    file = site(
+        tmp_path,
+        'url = "https://me:hush1@host/x"',
+        'api_key = "hush2"',
+        'pin = "hush3"',
+        'headers = {Cookie = "hush4"}',
+        'nested = [{name = "n", password = "hush5"}]',
+    )
+    url = "redis://:hush6@localhost:1/0"
+    shown = cli("check", "--print", file, BOYD_REDIS_URL=url, BOYD_BROKER_URL=url)
+    assert "hush" not in shown
+    assert 'redis_url = "redis://:***@localhost:1/0"' in shown
+    assert 'option.url = "https://me:***@host/x"' in shown
+    assert 'option.nested = [{"name": "n", "password": "***"}]' in shown
+    assert "timing.lease = 3.0" in shown
+    assert "loop_interval = 60.0" in shown
+
+
+def test_the_check_names_each_component_with_what_matters(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("check", site(tmp_path))
+    assert re.search(r"observer +look: every 5 s, queue far, in shards, at most 0.2 s", shown)
+
+
+def test_the_check_goes_on_after_an_agent_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
+    good, other = tmp_path / "good", tmp_path / "other"
+    good.mkdir()
+    other.mkdir()
+    missing = str(tmp_path / "missing.toml")
+    wrong = site(other, 'ulr = "x"')
+    ended = cli.result("check", missing, wrong, site(good))
+    assert ended.exit_code == 1
+    assert f"failed: {missing}: No such file" in ended.stderr
+    assert f"failed: {wrong}: plugin 'site': ulr: " in ended.stderr
+    assert ended.stderr.count("\n") == 2
+    assert "ok: " in ended.stdout
+
+
+def test_a_setting_that_does_not_exist_fails_the_check(cli: Cli) -> None:
+    ended = cli.process("check", BOYD_REDIS_ULR="x")
+    assert ended.returncode == 1
+    assert "did you mean BOYD_REDIS_URL?" in ended.stderr
+
+
+def test_an_observer_runs_here_with_all_its_shards(cli: Cli, tmp_path: Path) -> None:
+    lines = cli.result("observe", site(tmp_path), "look", "-o", "json").stdout.splitlines()
+    assert [json.loads(line)["data"]["shard"] for line in lines] == ["a", "b"]
+    assert "metric  site" in cli("observe", site(tmp_path), "site:look")
+
+
+def test_an_observer_finds_its_state_in_redis(cli: Cli, store: Store, tmp_path: Path) -> None:
+    state = store.agent("site").state("site")
+    state.set("seen", 41)
+    cli("observe", site(tmp_path), "look")
+    assert state.get("seen") > 41
+
+
+def test_an_observer_runs_without_redis_too(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("observe", site(tmp_path), "look", BOYD_REDIS_URL="redis://127.0.0.1:1")
+    assert "empty state" in shown
+    assert '"seen": 1' in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "error"), [("slow", "took longer than 0.2 s"), ("broken", "RuntimeError: boom")]
+)
+def test_an_observer_that_fails_says_how(cli: Cli, tmp_path: Path, url: str, error: str) -> None:
+    file = site(tmp_path, f'url = "{url}"')
+    ended = cli.process("observe", file, "look")
+    assert ended.returncode == 1
+    assert f"site:look failed: {error}" in ended.stderr
+
+
+def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("observe", site(tmp_path), "loop", status=4)
+    assert "no observer 'loop'; there are: site:look" in shown
+
+
+# Doctor
+
+
+def doctor(cli: Cli, status: int = 0, **found: str) -> dict[str, str]:
+    """What the doctor says, by check."""
+    checks = cli.json("doctor", status=status)["checks"]
+    return {check["name"]: f"{check['level']} {check['found']}" for check in checks}
+
+
+def test_the_doctor_looks_at_redis_and_at_the_fleet(cli: Cli, lab: Lab) -> None:
+    beats(lab_store(lab))
+    found = doctor(cli)
+    assert found["version"].startswith("ok ")
+    assert found["persistence"] == "warn no append-only file"
+    assert found["eviction"] == "ok noeviction"
+    assert found["clock"] == "ok this host and Redis agree"
+    assert found["workers"] == "ok 1 worker alive on here"
+    assert found["agent test"] == "ok its queues are served by 1 worker"
+
+
+def lab_store(lab: Lab) -> Store:
+    """The whole store that a lab works on."""
+    return Store(lab.store._client, "test")
+
+
+def test_the_doctor_finds_settings_of_redis_that_lose_state(
+    cli: Cli, store: Store, lab: Lab
+) -> None:
+    used = store.client.info("memory")["used_memory"]
+    store.client.config_set("maxmemory", int(used * 1.1))
+    store.client.config_set("maxmemory-policy", "volatile-lru")
+    try:
+        found = doctor(cli, status=1)
+    finally:
+        store.client.config_set("maxmemory", 0)
+        store.client.config_set("maxmemory-policy", "noeviction")
+    assert found["eviction"] == "fail volatile-lru"
+    assert found["memory"].split()[0] in ("warn", "fail")
+
+
+def test_the_doctor_says_what_it_may_not_look_at(cli: Cli, store: Store, lab: Lab) -> None:
+    store.client.acl_setuser(
+        "shy", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all", "-info", "-config"]
+    )
+    try:
+        url = cli.environment["BOYD_REDIS_URL"].replace("redis://", "redis://shy:pw@")
+        shown = cli("doctor", BOYD_REDIS_URL=url)
+    finally:
+        store.client.acl_deluser("shy")
+    assert "not allowed to look" in shown
+    assert "pw" not in shown
+
+
+def test_the_doctor_finds_queues_and_ticks_that_nobody_serves(cli: Cli, store: Store) -> None:
+    announced(store, agent(mode="continuous"))
+    beats(store, name="w1", role="worker", queues=["loop", "observe"])
+    checks = cli.json("doctor", status=1)["checks"]
+    found = [f"{c['level']} {c['found']}" for c in checks if c["name"] == "agent test"]
+    assert found == ["fail no live worker consumes queue 'act'", "fail no live beat ticks for it"]
+
+
+def test_the_doctor_finds_the_queues_that_plugins_name(
+    cli: Cli, store: Store, tmp_path: Path
+) -> None:
+    file = site(tmp_path)
+    beats(store, name="w1", role="worker", agents=["site"], queues=["loop", "observe", "act"])
+    shown = cli("doctor", "--agent", file, status=1)
+    assert "no live worker consumes queue 'far', which site:look needs" in shown
+
+
+def test_the_doctor_tells_of_ailing_workers_and_mixed_versions(cli: Cli, store: Store) -> None:
+    beats(store, name="w1", role="worker", problem="3 observers hang")
+    beats(store, name="w2", role="worker", version="0.0.9")
+    found = doctor(cli)
+    assert found["worker w1"] == "warn 3 observers hang"
+    assert found["versions"] == f"warn 0.0.9 and {VERSION} run together"
+
+
+def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None:
+    cli("freeze", "--reason", "moving house")
+    cli("pause", "--reason", "holidays")
+    shown = cli("doctor")
+    assert "acting is frozen everywhere: moving house" in shown
+    assert "paused: holidays" in shown
+    assert shown.endswith(" things to look at.\n")
+
+
+def test_the_doctor_answers_without_redis(cli: Cli) -> None:
+    ended = cli.process("doctor", BOYD_REDIS_URL="redis://:hush@127.0.0.1:1")
+    assert ended.returncode == 1
+    assert ended.stdout.startswith("fail: redis://:***@127.0.0.1:1: Redis does not answer")
+    assert "start it, or name another with BOYD_REDIS_URL" in ended.stdout
+    assert ended.stdout.count("\n") == 1
+
+
+# On a terminal
+
+
+def test_colours_are_only_for_terminals_that_want_them(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    assert "\x1b[32mok" in cli.terminal("history")
+    assert "\x1b[32m" not in cli.terminal("history", NO_COLOR="1")
+    assert "\x1b" not in cli.process("history").stdout
+
+
+def test_wrong_usage_has_a_status_of_its_own(cli: Cli) -> None:
+    assert cli.process("history", "--limit", "none").returncode == 2
+
+
+def test_every_command_explains_itself(cli: Cli) -> None:
+    for name in boyd.commands or boyd.list_commands(None):  # type: ignore[arg-type]
+        assert "Usage: " in cli(name, "--help")

@@ -1,0 +1,255 @@
+"""Starting iterations: L1 to L8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd import Agent, ConfigError, Observation
+from boyd.agent import agent_from_file
+from boyd.errors import AgentPaused
+from boyd.models import Autonomy, RunRequest
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, plugin, seen, sees
+
+
+def test_L1_an_agent_has_these_defaults() -> None:
+    settings = Agent("a").settings
+
+    assert (
+        settings.mode,
+        settings.loop_interval,
+        settings.approvals.ttl,
+        settings.approvals.auto_expire,
+        settings.history.max_count,
+    ) == ("manual", 60.0, 3600.0, True, 500)
+
+
+def test_L1_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('id = "a"\nmode = "continuous"\n[[plugins]]\nuse = "example"\n')
+    from boyd.plugins.example import Example
+
+    assert Agent("a", mode="continuous", plugins=[Example()]).fingerprint == (
+        agent_from_file(path).fingerprint
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('id = "a"\nloop_intervall = 3\n', "did you mean 'loop_interval'?"),
+        ('id = "A B"\n', "id: String should match pattern"),
+        ('id = "a"\nmode = "sometimes"\n', "mode: Input should be 'manual'"),
+        ('id = "a"\nloop_interval = 0\n', "loop_interval: Input should be greater than 0"),
+        ('id = "a"\n[[plugins]]\nuse = "exampel"\n', "did you mean 'example'?"),
+        ('id = "a"\n[[plugins]]\nuse = "example"\noptions = {x = 1}\n', "x: Extra inputs"),
+        ('id = "a"\n[[plugins]]\nuse = "no.such:Thing"\n', "cannot import 'no.such'"),
+        ('id = "a"\nplugins_dir = "nowhere"\n', "plugins_dir: no such folder"),
+        ("id = a\n", "not valid TOML"),
+        ("", "id: Field required"),
+    ],
+)
+def test_L1_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said: str) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    with pytest.raises(Exception, match=".") as caught:
+        agent_from_file(path)
+
+    assert said in str(caught.value)
+
+
+def test_L1_a_missing_agent_file_is_one_clear_line(tmp_path: Any) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        agent_from_file(tmp_path / "none.toml")
+
+
+def test_L1_agents_of_one_deployment_do_not_notice_each_other() -> None:
+    one = Lab(agent(sees("o", seen("one"))))
+    two = Lab(Agent("other", plugins=[plugin(sees("o", seen("two")))]), client=one.client)
+    one.run()
+    one.run()
+    result = two.run()
+
+    assert (result.iteration, [o.source for o in result.observations]) == (1, ["two"])
+    assert one.store.iterations.status().iteration == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "begins"), [("manual", 0), ("event-driven", 1), ("continuous", 0)]
+)
+def test_L2_an_intake_event_wakes_only_an_event_driven_agent(mode: Any, begins: int) -> None:
+    lab = Lab(agent(mode=mode))
+
+    assert begins == lab.intake(seen("outside"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "begins"), [("manual", 1), ("event-driven", 1), ("continuous", 0)]
+)
+def test_L2_a_run_starts_an_iteration_unless_the_agent_ticks(mode: Any, begins: int) -> None:
+    assert begins == Lab(agent(mode=mode)).submit("look").iteration
+
+
+@pytest.mark.parametrize("mode", ["manual", "event-driven", "continuous"])
+def test_L2_a_trigger_is_accepted_in_every_mode(mode: Any) -> None:
+    assert Lab(agent(mode=mode)).run().success
+
+
+def test_L2_intake_events_are_observed_once() -> None:
+    lab = Lab(agent())
+    lab.intake(seen("a"), seen("b"))
+    first, second = lab.run(), lab.run()
+
+    assert (
+        [o.source for o in first.observations],
+        [o.source for o in second.observations],
+    ) == (["a", "b"], [])
+
+
+def test_L3_a_trigger_during_an_iteration_joins_it() -> None:
+    lab = Lab(agent())
+    first = lab.launcher.trigger("one")
+    second = lab.launcher.trigger("two")
+    lab.deliver()
+
+    assert (first.outcome, second.outcome) == ("begun", "joined")
+    assert first.iteration == second.iteration
+    assert len(lab.store.iterations.history()) == 1
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_L3_a_run_at_any_moment_is_looked_into_without_further_input(step: int) -> None:
+    """Before the observe phase has closed it joins; after, exactly one follow-up starts."""
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    lab.launcher.trigger("test")
+    for _ in range(step):
+        lab.step()
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+    run = lab.store.runs.get(run_id)
+
+    assert run is not None
+    assert run.status == "completed"
+    assert (2 if step > 2 else 1) == len(lab.store.iterations.history())
+    assert lab.store.iterations.status().phase == "idle"
+
+
+def test_L3_many_runs_during_an_iteration_make_one_follow_up() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    for _ in range(4):
+        lab.step()
+    for number in range(5):
+        lab.submit(f"run {number}")
+    lab.deliver()
+    follow_up = lab.store.iterations.past(2)
+
+    assert follow_up is not None
+    assert (follow_up.trigger, len(follow_up.runs)) == ("follow-up", 5)
+    assert lab.store.iterations.past(3) is None
+
+
+def test_L4_a_slot_starts_at_most_one_iteration() -> None:
+    lab = Lab(agent(mode="continuous"))
+    first = lab.launcher.tick(1000)
+    lab.deliver()
+    again = lab.launcher.tick(1000)
+    late = lab.launcher.tick(500)
+    following = lab.launcher.tick(2000)
+
+    assert [begun.outcome for begun in (first, again, late, following)] == [
+        "begun",
+        "duplicate",
+        "duplicate",
+        "begun",
+    ]
+
+
+def test_L5_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
+    lab = Lab(agent(mode="continuous"))
+    lab.store.iterations.pause("maintenance (by ann)")
+
+    assert not lab.launcher.tick(1000).new
+    with pytest.raises(AgentPaused, match=r"maintenance \(by ann\)"):
+        lab.launcher.trigger("test")
+
+
+def test_L5_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
+    lab = Lab(agent())
+    lab.store.iterations.pause("maintenance")
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+    assert lab.store.iterations.history() == []
+
+    lab.launcher.resume()
+    lab.deliver()
+    run = lab.store.runs.get(run_id)
+
+    assert run is not None
+    assert run.status == "completed"
+
+
+def test_L6_iterations_are_numbered_and_the_phase_is_visible() -> None:
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    lab.launcher.trigger("test")
+    phases = [lab.store.iterations.status().phase]
+    while lab.courier.hints:
+        lab.step()
+        phases.append(lab.store.iterations.status().phase)
+
+    assert phases == ["start", "observe", "orient", "decide", "act", "complete", "idle"]
+    assert [lab.store.iterations.status().iteration, lab.run().iteration] == [1, 2]
+
+
+def test_L7_expired_approvals_are_history_before_the_phases() -> None:
+    action = Recorder().action(autonomy=Autonomy(mode="human-only"))
+    lab = Lab(agent(chooses(choice()), action))
+    lab.run()
+    item = lab.store.approvals.queue().pending[0]
+    lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
+    lab.launcher.trigger("test")
+    lab.step()
+    queue = lab.store.approvals.queue()
+
+    assert (queue.pending, [i.status for i in queue.history]) == ([], ["expired"])
+
+
+@pytest.mark.parametrize("approvals", [{"auto_expire": False}, {"ttl": 0}])
+def test_L7_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
+    action = Recorder().action(autonomy=Autonomy(mode="human-only"))
+    lab = Lab(agent(chooses(choice()), action, approvals=approvals))
+    lab.run()
+
+    assert [i.expires_at for i in lab.store.approvals.queue().pending] == [None]
+    assert float("inf") == lab.client.zscore(
+        "boyd:{test}:approvals:pending", lab.store.approvals.queue().pending[0].id
+    )
+
+
+def test_L8_loop_start_hooks_run_first_in_plugin_order() -> None:
+    order: list[str] = []
+
+    def observe() -> list[Observation]:
+        order.append("observer")
+        return []
+
+    from boyd.plugin import Observer
+
+    plugins = [
+        plugin(Observer(name="o", observe=observe), on_loop_start=lambda: order.append("a")),
+        plugin(id="q", on_loop_start=lambda: order.append("b")),
+    ]
+    Lab(Agent("test", plugins=plugins)).run()
+
+    assert order == ["a", "b", "observer"]
+
+
+def test_a_run_request_that_is_wrong_names_the_field() -> None:
+    from pydantic import ValidationError
+
+    with pytest.raises(ValidationError, match="title"):
+        RunRequest(title="", description="x")
+    with pytest.raises(ValidationError, match="priority"):
+        RunRequest(title="x", description="x", priority="urgent")  # type: ignore[arg-type]
