@@ -23,7 +23,7 @@ check: $(VENV)/.tests ## Lint, check format, types, dependencies between package
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-logo
 	@$(VENV)/bin/boyd check examples/watch/agent.toml > /dev/null
 
 bench: $(VENV)/.tests ## Run the benchmarks.

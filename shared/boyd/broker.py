@@ -17,9 +17,9 @@ from boyd.models import Phase
 
 log = logging.getLogger("boyd.broker")
 
-TASKS = {
-    phase: f"boyd.{phase}" for phase in ("start", "observe", "orient", "decide", "act", "complete")
-}
+_PHASES: tuple[Phase, ...] = ("start", "observe", "orient", "decide", "act", "complete")
+
+TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 
 #: The phase that follows in the same chain; what decide and complete lead to depends on them.
 FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
     with monkeypatch.context() as patch:
         patch.setattr(getattr(engine_module, module), name, broken)
         lab.submit("again")
-        with pytest.raises(RuntimeError) if phase == "complete" else _nothing():
+        with pytest.raises(RuntimeError) if phase == "complete" else nullcontext():
             lab.deliver()
     result = lab.store.iterations.past(2)
     if phase == "complete":
@@ -195,15 +196,7 @@ def test_a_run_whose_iterations_cannot_even_start_fails_after_the_second(
     monkeypatch.setattr(engine_module.observe, "plan", broken)
     run = looked_into(lab)
 
-    assert "failed" == run.status
+    assert run.status == "failed"
     assert run.result is not None
-    assert "start failed: RuntimeError: a bug" == run.result.summary
-    assert 2 == len(lab.store.iterations.history())
-
-
-class _nothing:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    assert run.result.summary == "start failed: RuntimeError: a bug"
+    assert len(lab.store.iterations.history()) == 2

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from boyd import Agent, Context, Observation, Plugin, PluginError, action, observer, strategy
+from boyd import (
+    Agent,
+    BoydError,
+    Context,
+    Observation,
+    Plugin,
+    PluginError,
+    action,
+    observer,
+    strategy,
+)
 from boyd.plugin import Observer, PluginHost
 from boyd.plugin.discovery import find_plugin
 from boyd.testing import Lab
@@ -209,7 +219,7 @@ def test_plugins_are_found_by_entry_point_by_path_and_in_a_folder(tmp_path: Path
     ],
 )
 def test_a_plugin_that_is_not_found_says_where_it_was_looked_for(name: str, said: str) -> None:
-    with pytest.raises(Exception, match=".") as caught:
+    with pytest.raises(BoydError) as caught:
         find_plugin(name)
 
     assert said in str(caught.value)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent, ConfigError, Observation
+from boyd import Agent, BoydError, ConfigError, Observation
 from boyd.agent import agent_from_file
 from boyd.errors import AgentPaused
 from boyd.models import Autonomy, RunRequest
@@ -54,7 +54,7 @@ def test_L1_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
 def test_L1_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said: str) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(text)
-    with pytest.raises(Exception, match=".") as caught:
+    with pytest.raises(BoydError) as caught:
         agent_from_file(path)
 
     assert said in str(caught.value)

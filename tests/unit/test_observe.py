@@ -327,3 +327,26 @@ def test_calls_beyond_the_width_wait_for_their_turn() -> None:
     bounded.call_all([bounded.Call(work, 5)] * 20, width=4)
 
     assert max(most) <= 4
+
+
+def test_a_crew_replaces_the_threads_that_it_gives_up() -> None:
+    end = threading.Event()
+    hang = bounded.Call(lambda: end.wait(30), 0.02)
+    calls = [hang, hang, *[bounded.Call(lambda: 7, 5)] * 50]
+    outcomes = bounded.call_all(calls, width=2)
+    end.set()
+
+    assert [outcome.value for outcome in outcomes[2:]] == [7] * 50
+    assert all("longer than 0.02 s" in str(outcome.error) for outcome in outcomes[:2])
+
+
+def test_a_crew_never_has_more_threads_than_its_width() -> None:
+    names: set[int] = set()
+
+    def work() -> None:
+        names.add(threading.get_ident())
+        time.sleep(0.005)
+
+    bounded.call_all([bounded.Call(work, 5)] * 100, width=5)
+
+    assert len(names) <= 5

@@ -9,15 +9,16 @@ from typing import Any
 from celery import Celery
 from celery.exceptions import Ignore
 
-from boyd.broker import TASKS
+from boyd.broker import FOLLOWS, TASKS
 from boyd.engine import Engine
 from boyd.errors import StoreError
+from boyd.models import Phase
 
 log = logging.getLogger("boyd.worker")
 
 Step = Callable[..., bool | None]
 
-_STEPS: dict[str, Callable[[Engine], Step]] = {
+_STEPS: dict[Phase, Callable[[Engine], Step]] = {
     "start": lambda engine: engine.start,
     "observe": lambda engine: engine.observe,
     "orient": lambda engine: engine.orient,
@@ -30,10 +31,13 @@ _STEPS: dict[str, Callable[[Engine], Step]] = {
 def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
     for phase, name in TASKS.items():
-        app.task(_task(_STEPS[phase], engines), name=name, shared=False)
+        app.task(_task(phase, engines), name=name, shared=False)
 
 
-def _task(step: Callable[[Engine], Step], engines: Mapping[str, Engine]) -> Callable[..., None]:
+def _task(phase: Phase, engines: Mapping[str, Engine]) -> Callable[..., None]:
+    step = _STEPS[phase]
+    chained = phase in FOLLOWS
+
     def run(*message: Any) -> None:
         try:
             agent_id, ids = _checked(message)
@@ -47,9 +51,8 @@ def _task(step: Callable[[Engine], Step], engines: Mapping[str, Engine]) -> Call
         except StoreError as error:
             log.warning("a step was left to be sent again: %s", error, extra={"agent": agent_id})
             goes_on = False
-        if not goes_on:
-            # Ends the chain: there was nothing to do, or what follows is sent another way.
-            raise Ignore
+        if chained and not goes_on:
+            raise Ignore  # ends the chain: there was nothing to do, or the iteration has failed
 
     return run
 

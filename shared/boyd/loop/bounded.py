@@ -19,6 +19,9 @@ from typing import Any
 
 from boyd.errors import Overrun
 
+#: Seconds that the first thread works alone.
+ALONE = 0.002
+
 
 @dataclass(frozen=True)
 class Call:
@@ -76,51 +79,93 @@ def call(function: Callable[[], Any], timeout: float) -> Any:
 
 def call_all(calls: Sequence[Call], width: int = 64) -> list[Outcome]:
     """Run all *calls* side by side, at most *width* at a time; outcomes in the order of calls."""
-    outcomes = [Outcome() for _ in calls]
-    done: SimpleQueue[int] = SimpleQueue()
-    waiting = deque(range(len(calls)))
-    running: dict[int, tuple[float, threading.Thread]] = {}
-    while waiting or running:
-        while waiting and len(running) < width:
-            index = waiting.popleft()
-            running[index] = _start(index, calls[index], outcomes, done)
-        _collect(running, outcomes, calls, done)
-    return outcomes
+    return _Crew(calls, width).run()
 
 
-def _start(
-    index: int, one: Call, outcomes: list[Outcome], done: SimpleQueue[int]
-) -> tuple[float, threading.Thread]:
-    outcome = outcomes[index]
+class _Crew:
+    """Threads that share a list of calls.
 
-    def run() -> None:
-        began = time.perf_counter()
-        try:
-            outcome.value = one.function()
-        except BaseException as error:  # noqa: BLE001 - the caller decides what it means
-            outcome.error = error
-        outcome.duration = (time.perf_counter() - began) * 1000
-        done.put(index)
+    The first thread works alone for a moment: trivial calls are done by then, and more threads
+    would only cost. What is left after that gets a thread each, up to the width.
+    """
 
-    thread = threading.Thread(target=run, name=f"bounded-{index}", daemon=True)
-    thread.start()
-    return time.monotonic() + one.timeout, thread
+    def __init__(self, calls: Sequence[Call], width: int) -> None:
+        self._calls = calls
+        self._width = width
+        self._waiting = deque(range(len(calls)))
+        self._running: dict[int, tuple[float, threading.Thread]] = {}
+        self._done: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
+        self._outcomes: dict[int, Outcome] = {}
+        self._alone_until = time.monotonic() + ALONE
+        self._staffed = False
+
+    def run(self) -> list[Outcome]:
+        """Wait until every call has ended or overrun."""
+        if self._calls:
+            self._hire(1)
+        while len(self._outcomes) < len(self._calls):
+            try:
+                index, outcome = self._done.get(timeout=self._patience())
+                self._outcomes.setdefault(index, outcome)
+            except Empty:
+                self._staff(self._give_up())
+        return [self._outcomes[index] for index in range(len(self._calls))]
+
+    def _hire(self, count: int) -> None:
+        for _ in range(count):
+            threading.Thread(target=self._work, name="bounded", daemon=True).start()
+
+    def _staff(self, given_up: int) -> None:
+        """Hire for what still waits, once; after that, only replace threads that were given up."""
+        if not self._staffed and time.monotonic() >= self._alone_until:
+            self._staffed = True
+            given_up = self._width - 1
+        self._hire(min(len(self._waiting), given_up))
+
+    def _patience(self) -> float:
+        """Seconds until there may be something to do: a deadline, or more threads to hire."""
+        moments = [deadline for deadline, _ in list(self._running.values())]
+        if self._waiting and not self._staffed:
+            moments.append(self._alone_until)
+        # A thread that was hired just now has not yet said what it runs.
+        return max(0.0, min(moments) - time.monotonic()) if moments else ALONE
+
+    def _give_up(self) -> int:
+        """Give up the calls that have overrun; how many."""
+        given_up = 0
+        now = time.monotonic()
+        for index, (deadline, thread) in list(self._running.items()):
+            if deadline <= now and self._running.pop(index, None):
+                abandoned.add(thread)
+                limit = self._calls[index].timeout
+                self._outcomes[index] = Outcome(error=overrun(limit), duration=limit * 1000)
+                given_up += 1
+        return given_up
+
+    def _work(self) -> None:
+        mine = True
+        while mine and self._waiting:
+            try:
+                index = self._waiting.popleft()
+            except IndexError:
+                return
+            timeout = self._calls[index].timeout
+            self._running[index] = (time.monotonic() + timeout, threading.current_thread())
+            outcome = _outcome(self._calls[index].function)
+            # Who was given up meanwhile has been replaced.
+            mine = self._running.pop(index, None) is not None
+            self._done.put((index, outcome))
 
 
-def _collect(
-    running: dict[int, tuple[float, threading.Thread]],
-    outcomes: list[Outcome],
-    calls: Sequence[Call],
-    done: SimpleQueue[int],
-) -> None:
-    first = min(deadline for deadline, _ in running.values())
+def _outcome(function: Callable[[], Any]) -> Outcome:
+    outcome = Outcome()
+    began = time.perf_counter()
     try:
-        running.pop(done.get(timeout=max(0.0, first - time.monotonic())), None)
-    except Empty:
-        for index in [i for i, (deadline, _) in running.items() if deadline <= time.monotonic()]:
-            abandoned.add(running.pop(index)[1])
-            limit = calls[index].timeout
-            outcomes[index] = Outcome(error=overrun(limit), duration=limit * 1000)
+        outcome.value = function()
+    except BaseException as error:  # noqa: BLE001 - the caller decides what it means
+        outcome.error = error
+    outcome.duration = (time.perf_counter() - began) * 1000
+    return outcome
 
 
 def overrun(timeout: float) -> Overrun:

@@ -1,0 +1,53 @@
+"""Agents to measure: observers that do next to nothing, or only wait."""
+
+from __future__ import annotations
+
+import time
+
+from boyd import Agent, Observation, Plugin, SituationAssessment, orienter
+from boyd.plugin import Observer
+
+
+class Trivial(Observer):
+    """Returns one observation at once."""
+
+    def observe(self) -> list[Observation]:
+        """See something."""
+        return [Observation(source=self.id, type="metric", data={"value": 1})]
+
+
+class Waiting(Observer):
+    """Waits 50 ms, as for a network."""
+
+    def observe(self) -> list[Observation]:
+        """Wait."""
+        time.sleep(0.05)
+        return []
+
+
+class Many(Plugin):
+    """As many observers as asked for, and one orienter."""
+
+    id = "many"
+
+    def __init__(self, kind: type[Observer], count: int) -> None:
+        super().__init__()
+        self.components = [kind(name=f"o{i}") for i in range(count)]
+
+    @orienter()
+    def count(self, observations: list[Observation]) -> SituationAssessment:
+        """Say how many there are."""
+        said = f"{len(observations)} observations"
+        return SituationAssessment(source="many:count", findings=[said], confidence=1.0)
+
+
+def _agent(name: str, kind: type[Observer], count: int) -> Agent:
+    return Agent(name, plugins=[Many(kind, count)])
+
+
+trivial10 = _agent("trivial10", Trivial, 10)
+trivial100 = _agent("trivial100", Trivial, 100)
+waiting100 = _agent("waiting100", Waiting, 100)
+waiting1000 = _agent("waiting1000", Waiting, 1000)
+crowd = [_agent(f"crowd{i}", Trivial, 10) for i in range(20)]
+globals().update({f"crowd{i}": agent for i, agent in enumerate(crowd)})

@@ -1,0 +1,328 @@
+"""`make bench`: prints S1, S2, S3 and S8 of the reliability page beside a bare Celery canvas.
+
+Everything runs in one go on this machine, so that the ratios mean something; absolute times do not
+travel. Prints a table, and JSON with `--json FILE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import psutil
+import redis
+
+from boyd.embedded.redis_server import find_program
+from harness import Deployment, free_port, wait_until
+
+HERE = Path(__file__).resolve().parent
+#: Pairs of iterations for S1, and iterations whose commands are counted for S3.
+RUNS = 60
+ROUNDS = 20
+
+
+class Report:
+    """Rows of measure, value and target."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, name: str, value: float, unit: str, target: str, met: bool | None) -> None:
+        """Add a row and print it."""
+        self.rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})
+        mark = {True: "met", False: "NOT MET", None: ""}[met]
+        print(f"{name:58} {value:9.3g} {unit:10} {target:22} {mark}", flush=True)
+
+
+@contextlib.contextmanager
+def redis_server(folder: Path) -> Iterator[str]:
+    """A Redis of its own, without persistence: both sides are measured on the same."""
+    port = free_port()
+    command = [str(find_program()), "--port", str(port), "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port)
+    try:
+        wait_until(lambda: answers(client), 10)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        client.close()
+        process.kill()
+        process.wait()
+
+
+def answers(client: redis.Redis) -> bool:
+    """Whether Redis answers."""
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+@contextlib.contextmanager
+def plain_worker(url: str, pool: str, slots: int) -> Iterator[Any]:
+    """The bare Celery app with one worker."""
+    os.environ["PLAIN_URL"] = url
+    from benchmarks import plain
+
+    command = [sys.executable, "-m", "celery", "-q", "-A", "benchmarks.plain", "worker"]
+    flags = ["--pool", pool, "-c", str(slots), "--without-gossip", "--without-mingle"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    process = subprocess.Popen(
+        [*command, *flags, "-l", "critical"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        plain_once(plain, 2, timeout=60)
+        yield plain
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def plain_once(plain: Any, count: int, timeout: int = 30) -> float:
+    """One iteration of the bare canvas; milliseconds."""
+    key = uuid.uuid4().hex
+    client = plain.app.backend.client
+    began = time.perf_counter()
+    plain.iteration(count, key).apply_async()
+    if client.blpop([key], timeout=timeout) is None:
+        raise RuntimeError("the bare canvas did not end")
+    return (time.perf_counter() - began) * 1000
+
+
+class Boyd:
+    """Iterations of an agent, started and waited for like those of the bare canvas."""
+
+    def __init__(self, deployment: Deployment, agent_id: str) -> None:
+        self._launcher = deployment.launcher(agent_id)
+        self._events = deployment.store.events([agent_id])
+        self._events.wait(0)
+
+    def once(self) -> float:
+        """One iteration; milliseconds."""
+        began = time.perf_counter()
+        iteration = self._launcher.trigger("bench").iteration
+        while True:
+            for _, event in self._events.wait(4):
+                ended = event.kind in ("iteration.completed", "iteration.failed")
+                if ended and event.data["iteration"] == str(iteration):
+                    return (time.perf_counter() - began) * 1000
+
+
+def paired(first: Callable[[], float], second: Callable[[], float], runs: int) -> tuple[Any, Any]:
+    """Both measured in turn, so that a machine that slows down slows both."""
+    for _ in range(5):
+        first(), second()
+    pairs = [(first(), second()) for _ in range(runs)]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def s1(report: Report, url: str, folder: Path) -> None:
+    """One iteration against the bare canvas; many agents; after idling."""
+    with plain_worker(url, "threads", 8) as plain, Deployment(url, folder) as deployment:
+        agents = [f"benchmarks.agents:trivial{n}" for n in (10, 100)]
+        deployment.start("w", "worker", *repeated("--agent", agents))
+        for count, target in ((10, 0.55), (100, 0.25)):
+            boyd = Boyd(deployment, f"trivial{count}")
+            ours, theirs = paired(boyd.once, lambda n=count: plain_once(plain, n), RUNS)
+            ratio = statistics.median(ours) / statistics.median(theirs)
+            report.add(f"S1 {count} observers, p50", statistics.median(ours), "ms", "", None)
+            name = f"S1 {count} observers, bare chain with chord, p50"
+            report.add(name, statistics.median(theirs), "ms", "", None)
+            report.add(f"S1 {count} observers, ratio", ratio, "x", f"<= {target}", ratio <= target)
+        boyd = Boyd(deployment, "trivial10")
+        busy = statistics.median(boyd.once() for _ in range(20))
+        idle = statistics.median(after_idling(boyd) for _ in range(5))
+        report.add("S1 after 2 idle seconds, ratio", idle / busy, "x", "<= 1.3", idle <= 1.3 * busy)
+
+
+def after_idling(boyd: Boyd) -> float:
+    """One iteration after two seconds without any."""
+    time.sleep(2)
+    return boyd.once()
+
+
+def s1_crowd(report: Report, url: str, folder: Path) -> None:
+    """Twenty agents at once."""
+    seconds = 6.0
+    with plain_worker(url, "threads", 8) as plain:
+        theirs = throughput([lambda: plain_once(plain, 10)] * 20, seconds)
+    with Deployment(url, folder) as deployment:
+        agents = [f"benchmarks.agents:crowd{i}" for i in range(20)]
+        deployment.start("w", "worker", *repeated("--agent", agents))
+        each = [Boyd(deployment, f"crowd{i}").once for i in range(20)]
+        ours = throughput(each, seconds)
+    report.add("S1 20 agents, iterations per second", ours, "1/s", "", None)
+    report.add("S1 20 bare canvases, iterations per second", theirs, "1/s", "", None)
+    report.add("S1 20 agents, ratio", ours / theirs, "x", ">= 2", ours >= 2 * theirs)
+
+
+def throughput(callers: Sequence[Callable[[], float]], seconds: float) -> float:
+    """Iterations per second when every caller starts its next one as the last one ends."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    until = time.monotonic() + seconds
+
+    def call(once: Callable[[], float]) -> int:
+        done = 0
+        while time.monotonic() < until:
+            once()
+            done += 1
+        return done
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(callers)) as pool:
+        done = sum(pool.map(call, callers))
+    return done / (time.monotonic() - began)
+
+
+def s2(report: Report, url: str, folder: Path) -> None:
+    """Observers that wait."""
+    with Deployment(url, folder) as deployment:
+        agents = [f"benchmarks.agents:waiting{n}" for n in (100, 1000)]
+        arguments = ["worker", *repeated("--agent", agents), "--concurrency", "16"]
+        deployment.start("a", *arguments)
+        hundred = Boyd(deployment, "waiting100")
+        hundred.once()
+        took = statistics.median(hundred.once() for _ in range(10))
+        report.add("S2 100 x 50 ms, one worker", took, "ms", "<= 150", took <= 150)
+        deployment.start("b", *arguments)
+        thousand = Boyd(deployment, "waiting1000")
+        thousand.once()
+        took = statistics.median(thousand.once() for _ in range(5))
+        report.add("S2 1000 x 50 ms, two workers", took, "ms", "<= 1000", took <= 1000)
+
+
+def s3(report: Report, url: str, folder: Path) -> None:
+    """Commands and messages of one iteration, as the server counts them."""
+    with Deployment(url, folder) as deployment:
+        deployment.environment["BOYD_TIMING__SWEEP"] = "3600"
+        deployment.environment["BOYD_TIMING__BEAT"] = "3"
+        deployment.start("w", "worker", "--agent", "benchmarks.agents:trivial10")
+        boyd = Boyd(deployment, "trivial10")
+        boyd.once()
+        with monitored(url) as seen:
+            for _ in range(ROUNDS):
+                boyd.once()
+    commands = len(seen) / ROUNDS
+    messages = sum(command.startswith("LPUSH boyd.") for command in seen) / ROUNDS
+    report.add("S3 commands per iteration, 1 bundle", commands, "", "<= 92", commands <= 92)
+    report.add("S3 messages per iteration, 1 bundle", messages, "", "<= 6", messages <= 6)
+
+
+@contextlib.contextmanager
+def monitored(url: str) -> Iterator[list[str]]:
+    """What came over the wire meanwhile, but for what scripts do inside and what we read."""
+    client = redis.Redis.from_url(url, decode_responses=True)
+    seen: list[str] = []
+
+    def listen(monitor: Any) -> None:
+        for entry in monitor.listen():
+            if entry["command"] == "PING the end":
+                return
+            if entry["client_type"] != "lua" and not entry["command"].startswith("XRE"):
+                seen.append(entry["command"])
+
+    with client.monitor() as monitor:
+        thread = threading.Thread(target=listen, args=(monitor,))
+        thread.start()
+        yield seen
+        client.execute_command("PING", "the end")
+        thread.join(10)
+    client.close()
+
+
+def s8(report: Report, folder: Path) -> None:
+    """Start and idle."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import boyd"], check=True)
+    bare = time.perf_counter()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    took = (bare - began) - (time.perf_counter() - bare)
+    report.add("S8 import boyd", took, "s", "< 0.3", took < 0.3)
+    agent = folder / "agent.toml"
+    agent.write_text(
+        'id = "bench"\nmode = "continuous"\nloop_interval = 60\n[[plugins]]\nuse = "example"\n'
+    )
+    environment = {
+        **os.environ,
+        "BOYD_STATE_DIR": str(folder / "state"),
+        "BOYD_API__PORT": "0",
+    }
+    began = time.perf_counter()
+    with (folder / "up.log").open("w+") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "boyd.cli", "up", str(agent)],
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            wait_until(lambda: "bench #1" in Path(log.name).read_text(), 60)
+            took = time.perf_counter() - began
+            report.add("S8 boyd up to the first iteration", took, "s", "< 5", took < 5)
+            time.sleep(5)
+            before = cpu(process.pid)
+            time.sleep(20)
+            share = (cpu(process.pid) - before) / 20 * 100
+            report.add("S8 idle CPU of the embedded tree", share, "% of core", "< 3", share < 3)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU that a process and its descendants have used."""
+    root = psutil.Process(pid)
+    processes = [root, *root.children(recursive=True)]
+    return sum(sum(p.cpu_times()[:2]) for p in processes)
+
+
+def repeated(option: str, values: Sequence[str]) -> list[str]:
+    """The option before each value."""
+    return [item for value in values for item in (option, value)]
+
+
+def main() -> None:
+    """Measure what the arguments name, or everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s8; default: all")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    arguments = parser.parse_args()
+    report = Report()
+    measures: dict[str, Callable[[str, Path], None]] = {
+        "s1": lambda url, folder: s1(report, url, folder),
+        "crowd": lambda url, folder: s1_crowd(report, url, folder),
+        "s2": lambda url, folder: s2(report, url, folder),
+        "s3": lambda url, folder: s3(report, url, folder),
+        "s8": lambda _, folder: s8(report, folder),
+    }
+    for name in arguments.only or measures:
+        with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:
+            folder = Path(made)
+            with redis_server(folder) as url:
+                measures[name](url, folder)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report.rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,381 @@
+"""The documentation is complete, its links lead somewhere, and its examples run."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from boyd import Agent, Plugin
+from boyd.agent import AgentFile, PluginReference, agent_from_file
+from boyd.cli.group import boyd
+from boyd.plugin import discovery
+from boyd.plugin.hooks import SPECIFICATIONS
+from boyd.plugins.approval_policy import Hours
+from boyd.plugins.http_monitor import CommandRestart, Endpoint, FunctionRestart, HttpRestart
+from boyd.plugins.process import Program
+from boyd.settings import Settings, load_settings, setting_paths
+from boyd.testing import Lab
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+COMMON = {"--config", "--redis-url", "--log-level"}
+#: Defaults that differ from machine to machine; the docs say it in words.
+OF_THE_MACHINE = {"state_dir", "worker.host"}
+#: Options whose default is said better in words.
+TOLD_IN_WORDS = {"cwd", "weekdays"}
+
+COMMANDS = sorted(boyd.list_commands(click.Context(boyd)))
+BUILT_IN = sorted(
+    name
+    for name, point in discovery._installed().items()
+    if point.value.startswith("boyd.plugins.")
+)
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def section(text: str, heading: str) -> str:
+    """What is below *heading* until the next one of the same or a higher level."""
+    level = heading.partition(" ")[0]
+    found = re.split(rf"^{re.escape(heading)}$", text, maxsplit=1, flags=re.MULTILINE)
+    assert len(found) == 2, f"no heading {heading!r}"
+    return re.split(rf"^#{{1,{len(level)}}} ", found[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def rows(text: str) -> dict[str, str]:
+    """Table rows by the code in their first cell, which may name several things."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith(("| `", "| [")):
+            first = line.split("|")[1]
+            for name in re.findall(r"`([^`]+)`", first):
+                found.setdefault(name, line)
+    return found
+
+
+def blocks(text: str, language: str, mark: str = "") -> list[str]:
+    """The code blocks of a language that follow an HTML comment with *mark*, or all."""
+    before = rf"<!-- {mark} -->\n" if mark else ""
+    return re.findall(rf"^{before}```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def shown(field: FieldInfo) -> str | None:
+    """A default as the docs write it; None when it is nothing that could be written."""
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    if default is None or default is PydanticUndefined:
+        return "none"
+    if isinstance(default, BaseModel):
+        values = ", ".join(f"{k} = {v:g}" for k, v in default.model_dump().items())
+        return f"`{{ {values} }}`"
+    if isinstance(default, tuple | list):
+        return f"`{json.dumps(list(default))}`"
+    if isinstance(default, bool | dict | float | int):
+        return f"`{json.dumps(default)}`"
+    return f"{default}" if default != "" else None
+
+
+def nested(model: type[BaseModel], path: str) -> FieldInfo:
+    """The field that a dotted path names."""
+    first, _, rest = path.partition(".")
+    field = model.model_fields[first]
+    if not rest:
+        return field
+    kind = field.annotation
+    assert isinstance(kind, type)
+    return nested(kind, rest)
+
+
+# Plugins
+
+
+@pytest.mark.parametrize("name", SPECIFICATIONS)
+def test_every_hook_has_a_heading_with_its_arguments_and_what_happens_when_it_fails(
+    name: str,
+) -> None:
+    heading = f"### `{name}({', '.join(SPECIFICATIONS[name])})`"
+
+    assert "*When it fails" in section(page("plugins.md"), heading)
+
+
+def test_every_decorator_is_shown_with_every_setting() -> None:
+    import boyd as public
+
+    text = page("plugins.md")
+    for name in ("observer", "orienter", "strategy", "action"):
+        decorator: Callable[..., Any] = getattr(public, name)
+        shown_call = re.search(rf"^@{name}\(.*?\)\n(?:def|@)", text, re.MULTILINE | re.DOTALL)
+        assert shown_call, name
+        for setting in inspect.signature(decorator).parameters:
+            assert f"{setting}=" in shown_call[0], f"{name}: {setting}"
+
+
+def test_what_components_are_offered_is_told() -> None:
+    from boyd import Action, Observer, Orienter, Strategy
+
+    text = section(page("plugins.md"), "## What every function may take")
+    for kind in (Observer, Orienter, Strategy, Action):
+        for function, offered in kind.functions.items():
+            arguments = ", ".join(f"`{name}`" for name in offered)
+            assert f"| {arguments} |" in text, f"{kind.__name__}.{function}"
+
+
+def test_ctx_and_its_state_are_told_completely() -> None:
+    from boyd import Context
+    from boyd.plugin import State
+
+    text = page("plugins.md")
+    ctx, state = section(text, "## ctx"), section(text, "## State")
+    for name in [*Context.__annotations__, "logger", "http"]:
+        assert f"`ctx.{name}" in ctx, name
+    for name in (name for name in vars(State) if not name.startswith("_")):
+        assert f"`{name}(" in state, name
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults(name: str) -> None:
+    text = section(page("built-in-plugins.md"), f"## {name}")
+    kind = discovery.find_plugin(name)
+    told = rows(text)
+    for option, field in kind.Options.model_fields.items():
+        assert option in told, option
+        assert (shown(field) or "") in told[option], option
+    assert f"`{name}`" in rows(page("built-in-plugins.md")) or name in page("built-in-plugins.md")
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("http-monitor", Endpoint), ("process", Program), ("approval-policy", Hours)],
+)
+def test_options_with_options_of_their_own_are_told_too(name: str, model: type[BaseModel]) -> None:
+    told = rows(section(page("built-in-plugins.md"), f"## {name}"))
+    for option, field in model.model_fields.items():
+        assert option in told, option
+        if option not in TOLD_IN_WORDS:
+            assert (shown(field) or "") in told[option], option
+
+
+@pytest.mark.parametrize("kind", [CommandRestart, HttpRestart, FunctionRestart])
+def test_each_kind_of_restart_is_told_with_its_options(kind: type[BaseModel]) -> None:
+    (word,) = get_args(kind.model_fields["type"].annotation)
+    told = section(page("built-in-plugins.md"), "## http-monitor")
+    line = next(line for line in told.splitlines() if line.startswith(f'| `"{word}"`'))
+    for option in kind.model_fields:
+        assert option == "type" or f"`{option}`" in line, option
+
+
+def test_every_component_of_a_built_in_plugin_is_named() -> None:
+    needs: dict[str, dict[str, Any]] = {
+        "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]}
+    }
+    for name in BUILT_IN:
+        if name == "example":
+            continue
+        plugin = discovery.find_plugin(name)(**needs.get(name, {}))
+        host = Agent("docs", plugins=[plugin], default_plugins=()).host
+        text = section(page("built-in-plugins.md"), f"## {name}")
+        for parts in (host.observers, host.orienters, host.strategies, host.actions):
+            for part in parts:
+                assert f"`{part}`" in text, part
+
+
+# Configuration
+
+
+@pytest.mark.parametrize("path", setting_paths())
+def test_every_setting_is_told_with_its_variable_and_its_default(path: str) -> None:
+    line = rows(section(page("configuration.md"), "## Settings"))[path]
+    default = shown(nested(Settings, path)) or ""
+
+    assert f"`BOYD_{path.replace('.', '__').upper()}`" in line
+    if path not in OF_THE_MACHINE:
+        assert default in line
+
+
+def agent_settings(model: type[BaseModel] = AgentFile, prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from agent_settings(kind, f"{name}.")
+        else:
+            yield prefix + name
+
+
+@pytest.mark.parametrize("path", list(agent_settings()))
+def test_every_setting_of_an_agent_is_told_with_its_default(path: str) -> None:
+    line = rows(section(page("configuration.md"), "## The agent file"))[path]
+
+    assert (shown(nested(AgentFile, path)) or "") in line
+
+
+def test_what_a_plugin_reference_may_have_is_told() -> None:
+    told = rows(section(page("configuration.md"), "### `[[plugins]]`"))
+
+    assert set(PluginReference.model_fields) <= set(told)
+
+
+# The command line
+
+
+def options(command: click.Command) -> list[str]:
+    given = [param for param in command.params if isinstance(param, click.Option)]
+    return [name for option in given for name in (*option.opts, *option.secondary_opts)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_section_with_its_arguments_and_options(name: str) -> None:
+    command = boyd.get_command(click.Context(boyd), name)
+    assert command is not None
+    text = section(page("cli.md"), f"## boyd {name}")
+    usage = " ".join([f"boyd {name}", *command.collect_usage_pieces(click.Context(command))[1:]])
+
+    assert f"`{usage}`" in text
+    for option in options(command):
+        assert option in COMMON or f"`{option}" in text, option
+    told = re.findall(r"^\| (?:`-\w`, )?`(--[\w-]+)", text, re.MULTILINE)
+    assert set(told) <= set(options(command))
+
+
+def test_the_common_options_are_those_of_all_commands_but_init() -> None:
+    text = section(page("cli.md"), "## Common options")
+    for name in COMMANDS:
+        command = boyd.get_command(click.Context(boyd), name)
+        assert command is not None
+        assert (set(options(command)) >= COMMON) == (name != "init")
+
+    assert all(f"`{option}" in text for option in COMMON)
+
+
+def test_every_exit_code_is_told() -> None:
+    from boyd.cli import output
+
+    told = section(page("cli.md"), "## Exit codes")
+    for code in (0, output.FAILED, 2, output.NOT_FOUND, output.TIMED_OUT, 130):
+        assert re.search(rf"^\| {code} \|", told, re.MULTILINE), code
+
+
+# Links and examples
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    plain = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+def complete() -> Iterator[Any]:
+    for path in (ROOT / "README.md", DOCS / "plugins.md"):
+        for number, code in enumerate(blocks(path.read_text("utf-8"), "python", "complete"), 1):
+            yield pytest.param(code, id=f"{path.stem}-{number}")
+
+
+@pytest.mark.parametrize("code", list(complete()))
+def test_every_complete_example_runs(code: str) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "example", "exec", dont_inherit=True), names)
+    made = [value for value in names.values() if _own_plugin(value)]
+    agents = [value for value in names.values() if isinstance(value, Agent)]
+    agents += [Agent("docs", plugins=[kind() for kind in made])] if made else []
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    for agent in agents:
+        result = Lab(agent).run()
+        assert result.success
+        assert result.problems == []
+    for test in tests:
+        test()
+
+    assert agents or tests, "there is nothing to run in it"
+
+
+def _own_plugin(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Plugin) and value.__module__ == "example"
+
+
+def test_every_example_of_a_whole_module_is_run() -> None:
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        modules = re.compile(r"^(import|from) ", re.MULTILINE)
+        whole = [code for code in blocks(text, "python") if modules.search(code)]
+        assert whole == blocks(text, "python", "complete"), path
+
+
+def toml_blocks() -> Iterator[Any]:
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for number, code in enumerate(blocks(text, "toml"), 1):
+            yield pytest.param(code, id=f"{path.stem}-{number}")
+
+
+@pytest.mark.parametrize("code", list(toml_blocks()))
+def test_every_toml_block_is_an_agent_settings_or_a_part_of_a_pyproject(
+    code: str, tmp_path: Path
+) -> None:
+    values = tomllib.loads(code)
+    path = tmp_path / "file.toml"
+    if "project" in values:
+        assert set(values["project"]) == {"entry-points"}
+    elif "id" in values:
+        path.write_text(_with_plugins(code, values, tmp_path), encoding="utf-8")
+        assert agent_from_file(path).id == values["id"]
+    else:
+        path.write_text(code, encoding="utf-8")
+        assert load_settings(file=path).agents == tuple(values["agents"])
+
+
+def _with_plugins(code: str, values: Mapping[str, Any], folder: Path) -> str:
+    """The agent file, and the plugin of docs/plugins.md in the folder that it names."""
+    if "plugins_dir" in values:
+        plugins = folder / str(values["plugins_dir"])
+        plugins.mkdir()
+        whole = blocks(page("plugins.md"), "python", "complete")[0]
+        (plugins / "disk.py").write_text(whole, encoding="utf-8")
+    return code
+
+
+def test_every_built_in_plugin_and_page_is_in_its_index() -> None:
+    index = page("README.md")
+
+    assert all(f"]({path.name})" in index for path in DOCS.glob("*.md") if path.name != "README.md")
+    assert set(BUILT_IN) <= set(rows(page("built-in-plugins.md")))
+
+
+def test_the_changelog_names_every_command_and_plugin() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    assert [name for name in [*COMMANDS, *BUILT_IN] if f"`{name}`" not in text] == []
+
+
+def test_no_line_of_prose_holds_two_sentences() -> None:
+    for path in (ROOT / "README.md", *DOCS.glob("*.md")):
+        plain = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for line in plain.splitlines():
+            if line[:1] not in ("|", "-", " ", "*", "<") and not re.match(r"\d\.", line):
+                assert not re.search(r"[a-z`)]\. [A-Z]", line), f"{path.name}: {line}"
