@@ -37,7 +37,7 @@ clean: ## Remove .venv and everything else that was made here.
 
 $(VENV)/.pip: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
-	  echo "Boyd needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1 || true)." >&2; \
+	  echo "Boyd needs Python 3.11 or later; \`$(PYTHON) -V\` says: $$($(PYTHON) -V 2>&1)" >&2; \
 	  echo "Name another one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "making $(VENV) with $$($(PYTHON) -V)"
 	@$(PYTHON) -m venv --clear $(VENV)

@@ -14,7 +14,12 @@ from celery import Celery, chain, chord
 URL = os.environ["PLAIN_URL"]
 
 app = Celery("plain", broker=URL, backend=URL)
-app.conf.update(task_default_queue="plain", broker_connection_retry_on_startup=True)
+app.conf.update(
+    task_default_queue="plain",
+    broker_connection_retry_on_startup=True,
+    # Twenty callers share this app in one measure: without it each would open a backend of its own.
+    result_backend_thread_safe=True,
+)
 
 
 @app.task

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -95,6 +96,8 @@ def plain_worker(url: str, pool: str, slots: int) -> Iterator[Any]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        plain.app.backend.result_consumer.stop()
+        plain.app.close()
 
 
 def plain_once(plain: Any, count: int, timeout: int = 30) -> float:
@@ -142,7 +145,7 @@ def s1(report: Report, url: str, folder: Path) -> None:
         deployment.start("w", "worker", *repeated("--agent", agents))
         for count, target in ((10, 0.55), (100, 0.25)):
             boyd = Boyd(deployment, f"trivial{count}")
-            ours, theirs = paired(boyd.once, lambda n=count: plain_once(plain, n), RUNS)
+            ours, theirs = paired(boyd.once, functools.partial(plain_once, plain, count), RUNS)
             ratio = statistics.median(ours) / statistics.median(theirs)
             report.add(f"S1 {count} observers, p50", statistics.median(ours), "ms", "", None)
             name = f"S1 {count} observers, bare chain with chord, p50"
@@ -231,7 +234,7 @@ def s3(report: Report, url: str, folder: Path) -> None:
 @contextlib.contextmanager
 def monitored(url: str) -> Iterator[list[str]]:
     """What came over the wire meanwhile, but for what scripts do inside and what we read."""
-    client = redis.Redis.from_url(url, decode_responses=True)
+    client: Any = redis.Redis.from_url(url, decode_responses=True)
     seen: list[str] = []
 
     def listen(monitor: Any) -> None:
@@ -322,6 +325,9 @@ def main() -> None:
                 measures[name](url, folder)
     if arguments.json:
         arguments.json.write_text(json.dumps(report.rows, indent=1))
+    # The bare app's results would try to unsubscribe while the interpreter goes away.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, LoopResult, Veto
-from boyd.engine import engine as engine_module
+from boyd.loop import act, complete, decide, observe, orient
 from boyd.models import Autonomy, Run
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, plugin, reads, seen, sees
@@ -62,7 +62,7 @@ def test_L35_a_run_fails_when_its_action_is_vetoed() -> None:
 
 
 def test_L35_a_run_fails_with_its_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module.decide, "decide", broken)
+    monkeypatch.setattr(decide, "decide", broken)
 
     assert looked_into(Lab(agent())).status == "failed"
 
@@ -96,7 +96,7 @@ def test_L36_loop_complete_gets_the_complete_result() -> None:
 def test_L36_loop_complete_runs_also_for_a_failed_iteration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine_module.decide, "decide", broken)
+    monkeypatch.setattr(decide, "decide", broken)
     results: list[LoopResult] = []
     own = plugin(on_loop_complete=lambda result: results.append(result))
     Lab(Agent("test", plugins=[own])).run()
@@ -110,7 +110,7 @@ def test_L37_history_holds_every_iteration_also_failed_ones(
     lab = Lab(agent(sees("o", seen())))
     lab.run()
     with monkeypatch.context() as patch:
-        patch.setattr(engine_module.decide, "decide", broken)
+        patch.setattr(decide, "decide", broken)
         lab.run()
     results = lab.store.iterations.history()
 
@@ -147,21 +147,21 @@ def test_L37_history_is_read_page_by_page() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "phase"),
     [
-        ("observe", "plan", "start"),
-        ("orient", "orient", "orient"),
-        ("decide", "decide", "decide"),
-        ("act", "act", "act"),
-        ("complete", "run_outcome", "complete"),
+        (observe, "plan", "start"),
+        (orient, "orient", "orient"),
+        (decide, "decide", "decide"),
+        (act, "act", "act"),
+        (complete, "run_outcome", "complete"),
     ],
 )
 def test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
-    monkeypatch: pytest.MonkeyPatch, module: str, name: str, phase: str
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, phase: str
 ) -> None:
     lab = Lab(agent(sees("o", seen()), fails(), chooses(choice()), Recorder().action()))
     lab.submit("look")
     lab.deliver()
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(engine_module, module), name, broken)
+        patch.setattr(module, name, broken)
         lab.submit("again")
         with pytest.raises(RuntimeError) if phase == "complete" else nullcontext():
             lab.deliver()
@@ -182,7 +182,7 @@ def test_L38_a_failed_iteration_holds_nothing_of_an_earlier_one(
 ) -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.run()
-    monkeypatch.setattr(engine_module.observe, "plan", broken)
+    monkeypatch.setattr(observe, "plan", broken)
     result = lab.run()
 
     assert result.observations == []
@@ -193,7 +193,7 @@ def test_a_run_whose_iterations_cannot_even_start_fails_after_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent())
-    monkeypatch.setattr(engine_module.observe, "plan", broken)
+    monkeypatch.setattr(observe, "plan", broken)
     run = looked_into(lab)
 
     assert run.status == "failed"

@@ -135,7 +135,8 @@ class _Crew:
         given_up = 0
         now = time.monotonic()
         for index, (deadline, thread) in list(self._running.items()):
-            if deadline <= now and self._running.pop(index, None):
+            overdue = self._running.pop(index, None) if deadline <= now else None
+            if overdue is not None:
                 abandoned.add(thread)
                 limit = self._calls[index].timeout
                 self._outcomes[index] = Outcome(error=overrun(limit), duration=limit * 1000)

@@ -1,0 +1,78 @@
+"""Parts that hang, die or take too long, in real workers (P4, L11, L33)."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import Deployment, wait_until
+
+pytestmark = pytest.mark.real
+
+
+def test_isolated_observers_run_in_processes_that_are_killed_in_time(
+    deployment: Deployment,
+) -> None:
+    worker = deployment.worker("a", "agents.awkward:isolated")
+    begun = deployment.launcher("isolated").trigger("test")
+    result = deployment.ended("isolated", begun.iteration)
+    errors = {error.id: error.error for error in result.observer_errors}
+    pids = {o.source: o.data["pid"] for o in result.observations}
+
+    assert {"isolated:hangs", "isolated:dies", "isolated:fails"} == set(errors)
+    assert "took longer than 1.5 s" in errors["isolated:hangs"]
+    assert "its process ended with status 3" in errors["isolated:dies"]
+    assert "boom" in errors["isolated:fails"]
+    assert worker == pids["usual"] != pids["well"]
+    assert begun.iteration == deployment.agent("isolated").state("isolated").get("seen")
+
+
+def test_an_observer_that_kills_its_worker_costs_only_itself(deployment: Deployment) -> None:
+    for name in ("a", "b", "c", "d"):
+        deployment.worker(name, "agents.awkward:deadly")
+    begun = deployment.launcher("deadly").trigger("test")
+    result = deployment.ended("deadly", begun.iteration, timeout=40)
+
+    assert [o.source for o in result.observations] == ["lives"]
+    assert [error.id for error in result.observer_errors] == ["deadly:kills"]
+    assert "was lost while it ran" in result.observer_errors[0].error
+    assert result.success
+    # In a bundle, then alone: no more than two workers are lost to one observer.
+    assert len(deployment.effects()) <= 2
+
+
+def test_a_worker_with_too_many_hung_observers_restarts_itself(deployment: Deployment) -> None:
+    deployment.environment["BOYD_WORKER__MAX_HUNG"] = "4"
+    deployment.worker("a", "agents.awkward:hanging")
+    launcher = deployment.launcher("hanging")
+    results = [deployment.ended("hanging", launcher.trigger("test").iteration) for _ in range(2)]
+
+    assert all([o.source for o in result.observations] == ["lives"] for result in results)
+    assert [len(result.observer_errors) for result in results] == [3, 3]
+    wait_until(lambda: deployment.processes["a"].poll() is not None)
+    assert deployment.processes["a"].returncode == 0
+    assert "6 observers or hooks hang, more than 4: restarting" in deployment.log("a")
+
+
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_an_action_that_takes_too_long_is_reported(deployment: Deployment, pool: str) -> None:
+    deployment.worker("a", "agents.awkward:slow", "-Q", "loop,observe")
+    deployment.worker("b", "agents.awkward:slow", "-Q", "act", "--pool", pool)
+    begun = deployment.launcher("slow").trigger("test")
+    result = deployment.ended("slow", begun.iteration)
+    outcome = result.action_results[0]
+
+    assert outcome.error == "took longer than 0.5 s; it may have taken effect"
+    assert outcome.unknown
+    assert len(deployment.effects()) == 1, "it began once and did not end"
+
+
+def test_a_prefork_worker_interrupts_the_action_and_goes_on(deployment: Deployment) -> None:
+    deployment.worker("a", "agents.awkward:slow", "-Q", "loop,observe")
+    deployment.worker(
+        "b", "agents.awkward:slow", "-Q", "act", "--pool", "prefork", "--concurrency", "1"
+    )
+    launcher = deployment.launcher("slow")
+    for _ in range(3):
+        assert deployment.ended("slow", launcher.trigger("test").iteration).success
+
+    assert [line.split(":")[0] for line in deployment.effects()] == ["begin"] * 3

@@ -1,0 +1,93 @@
+"""Several beats on a real Redis (L4, P7)."""
+
+from __future__ import annotations
+
+import signal
+from datetime import timedelta
+
+import pytest
+
+from boyd.models import LoopResult
+from harness import Deployment, wait_until
+
+pytestmark = pytest.mark.real
+
+INTERVAL = timedelta(seconds=0.2)
+
+
+def results(deployment: Deployment, count: int) -> list[LoopResult]:
+    """The first *count* iterations, once they have ended."""
+    iterations = deployment.agent("ticking").iterations
+    wait_until(lambda: iterations.past(count), 60)
+    found = [iterations.past(n) for n in range(1, count + 1)]
+    assert all(found)
+    return [result for result in found if result]
+
+
+def slots(found: list[LoopResult]) -> list[int]:
+    """The slot of each iteration that beat started, by the Redis server's clock."""
+    return [int(r.started_at.timestamp() / INTERVAL.total_seconds()) for r in found]
+
+
+def test_beat_ticks_below_one_second(deployment: Deployment) -> None:
+    deployment.worker("w", "agents.traced:ticking")
+    deployment.beat("b", "agents.traced:ticking")
+    found = results(deployment, 10)
+    numbers = slots(found)
+
+    assert all(r.trigger == "beat" for r in found)
+    assert len(set(numbers)) == len(numbers), "two iterations in one slot"
+    assert numbers[-1] - numbers[0] <= 2 * len(numbers), "too many slots were missed"
+
+
+def test_three_beats_one_killed_and_one_frozen_start_one_iteration_per_slot(
+    deployment: Deployment,
+) -> None:
+    deployment.worker("w", "agents.traced:ticking")
+    for name in ("a", "b", "c"):
+        deployment.beat(name, "agents.traced:ticking")
+    results(deployment, 5)
+    deployment.kill("a")
+    deployment.kill("b", signal.SIGSTOP)
+    iterations = deployment.agent("ticking").iterations
+    reached = iterations.status().iteration
+    wait_until(lambda: iterations.past(reached + 8), 30)
+    deployment.kill("b", signal.SIGCONT)
+    wait_until(lambda: iterations.past(reached + 12), 30)
+    numbers = slots(results(deployment, reached + 12))
+
+    assert len(set(numbers)) == len(numbers), "two iterations in one slot"
+    assert sorted(numbers) == numbers
+
+
+def test_a_paused_agent_is_not_ticked_until_it_is_resumed(deployment: Deployment) -> None:
+    deployment.worker("w", "agents.traced:ticking")
+    deployment.beat("b", "agents.traced:ticking")
+    results(deployment, 2)
+    iterations = deployment.agent("ticking").iterations
+    iterations.pause("test")
+    wait_until(lambda: iterations.status().phase == "idle")
+    reached = iterations.status().iteration
+    # Beat goes on trying: the slot of its last attempt stays where the pause began.
+    events = deployment.store.events(["ticking"])
+    started = [e for _, e in events.wait(1.0) if e.kind == "iteration.started"]
+
+    assert started == []
+    assert reached == iterations.status().iteration
+
+    deployment.launcher("ticking", "continuous").resume()
+
+    assert wait_until(lambda: iterations.past(reached + 1))
+
+
+def test_without_a_worker_ticks_do_not_pile_up(deployment: Deployment) -> None:
+    deployment.beat("b", "agents.traced:ticking")
+    client = deployment.store.client
+    loop = "boyd:{ticking}:loop"
+    first = wait_until(lambda: client.hget(loop, "slot"))
+    wait_until(lambda: int(client.hget(loop, "slot")) > int(first) + 2000)
+
+    assert deployment.agent("ticking").iterations.status().iteration == 1
+    assert client.llen("boyd.loop.ticking") <= 3
+    deployment.worker("w", "agents.traced:ticking")
+    assert len(results(deployment, 3)) == 3
