@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
-_SECRET = re.compile(r"(?P<scheme>\w+://[^\s:/@]*):[^\s@/]+@")
+_SECRET = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
+_QUERY = re.compile(r"([?&]password=)[^\s&]+")
 
 
 def setup_logging(level: str, style: Literal["text", "json"]) -> None:
@@ -55,4 +56,4 @@ def _ids(record: logging.LogRecord) -> dict[str, object]:
 
 def masked(text: str) -> str:
     """A text in which no URL carries a password."""
-    return _SECRET.sub(r"\g<scheme>:***@", text)
+    return _QUERY.sub(r"\1***", _SECRET.sub(r"\1:***@", text))

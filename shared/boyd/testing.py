@@ -71,9 +71,10 @@ class Lab:
         self.client = client
         self.whole = whole = Store(client, _WORKER)
         self.leases = Leases(1.0)
-        for host in hosts:
-            names = [*DEFAULT, of_host(host), *queues]
-            whole.fleet.beat(_worker(host, agent.id, names))
+        self._workers = [
+            _worker(host, agent.id, [*DEFAULT, of_host(host), *queues]) for host in hosts
+        ]
+        self._beat()
         self.fleet = whole.fleet.of(agent.id)
         self.store: AgentStore = whole.agent(agent.id)
         self.courier = HandCourier()
@@ -82,6 +83,7 @@ class Lab:
             agent, self.store, self.fleet, self.courier, self.leases, EngineSettings(_WORKER)
         )
         self.sweeper = Sweeper(self.engine, whole.timing.patience)
+        whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()
 
     def run(self, trigger: str = "test") -> LoopResult:
@@ -108,11 +110,16 @@ class Lab:
 
     def step(self) -> None:
         """Deliver the oldest hint."""
+        self._beat()
         phase, *ids = self.courier.hints.popleft()
         goes_on = getattr(self.engine, phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)
         if goes_on and following:
             self.courier.hints.appendleft((following, *ids))
+
+    def _beat(self) -> None:
+        for worker in self._workers:
+            self.whole.fleet.beat(worker)
 
 
 def _worker(host: str, agent_id: str, queues: list[str]) -> WorkerInfo:

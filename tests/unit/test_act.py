@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from boyd import ActionResult, Agent, Budget, LoopResult, Veto
+from boyd import ActionResult, Agent, Budget, LoopResult, PluginError, Veto
 from boyd.engine.ledger import LeasedLedger
 from boyd.loop import act
 from boyd.loop.context import PhaseContext
 from boyd.models import Autonomy
 from boyd.plugin import Action
-from boyd.store import reason_text
+from boyd.store import Stale, reason_text
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, plugin
 
@@ -310,6 +310,126 @@ def test_L34_the_agents_budget_replaces_the_actions_own() -> None:
     assert [result.error for result in results] == [None, "Approval required"]
 
 
+def test_L34_a_freeze_needs_no_reason() -> None:
+    lab = lab_for(Recorder().action())
+    lab.whole.fleet.freeze("")
+
+    assert result_of(lab.run()).error == "Acting is frozen: "
+
+
+def test_L34_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
+    one = lab_for(Recorder().action())
+    one.whole.fleet.freeze("incident")
+    recorder = Recorder()
+    own = plugin(chooses(choice()), recorder.action())
+    two = Lab(Agent("late", plugins=[own]), client=one.client)
+
+    assert result_of(two.run()).error == "Acting is frozen: incident"
+
+
+def test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more() -> None:
+    """It was frozen between entering act and claiming; meanwhile another epoch began."""
+    recorder = Recorder()
+    lab: Lab
+
+    def overtaken() -> None:
+        lab.client.hset("boyd:{test}:iteration", "epoch", 2)
+
+    own = plugin(chooses(choice()), recorder.action(), on_before_act=overtaken)
+    lab = Lab(Agent("test", plugins=[own]))
+    with pytest.raises(Stale):
+        lab.run()
+
+    assert recorder.calls == []
+
+
+def test_L32_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
+    """No attempt is lost, and the result is that of the one that executes."""
+    lab: Lab
+    seen: list[Any] = []
+
+    def execute() -> str:
+        # The sweeper has taken the phase for lost and sent it again while this still runs.
+        lab.client.hset("boyd:{test}:iteration", "epoch", 2)
+        lab.client.hdel("boyd:{test}:iteration", "entered")
+        seen.append(lab.engine.act(1, 2))
+        seen.append(lab.store.iterations.current())
+        return "done"
+
+    lab = lab_for(Action(name="do", execute=execute))
+    lab.launcher.trigger("test")
+    lab.deliver()
+    record = seen[1]
+
+    assert seen[0] is False
+    assert "entered" not in record._fields
+    assert record._fields["attempts"] == "0"
+    assert lab.engine.act(1, 2), "now the outcome is known"
+    lab.courier.send("test", 1, 2, "complete")
+    lab.deliver()
+    assert [r.output for r in lab.store.iterations.history()[0].action_results] == ["done"]
+
+
+def test_L32_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
+    """The claim may be among the writes that a restart loses."""
+    recorder = Recorder()
+    lab = lab_for(recorder.action())
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.client.hset("boyd:{test}:iteration", "server", "the one before")
+    lab.deliver()
+    result = result_of(lab.store.iterations.history()[0])
+
+    assert recorder.calls == []
+    assert result.unknown
+    assert "Redis restarted and may have forgotten" in (result.error or "")
+
+
+def test_L32_one_decision_is_proposed_once_whatever_became_of_the_approval() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")))
+    first = perform(lab, "loop:1")
+    assert first.metrics
+    approval_id = str(first.metrics["approvalId"])
+    lab.store.approvals.resolve(approval_id, "denied", lab.engine.retention)
+    again = perform(lab, "loop:1", retry=True)
+
+    assert first.metrics == again.metrics
+    assert lab.store.approvals.queue().pending == []
+
+
+def test_L29_a_gated_action_is_queued_although_its_own_queue_has_no_worker() -> None:
+    action = Recorder().action(queue="eu1", autonomy=Autonomy(mode="approval-required"))
+
+    assert result_of(lab_for(action).run()).error == "Approval required"
+
+
+def test_L30_a_hook_that_changes_params_in_place_changes_nothing() -> None:
+    recorder = Recorder()
+    own = plugin(
+        chooses(choice(params={"size": [1]})),
+        recorder.action(),
+        on_before_act=lambda params: params["size"].append(2),
+        on_decide=lambda decision: decision.params["size"].append(3),
+    )
+    Lab(Agent("test", plugins=[own])).run()
+
+    assert recorder.calls == [{"size": [1]}]
+
+
+def test_L30_an_error_that_utf8_cannot_hold_is_said_all_the_same() -> None:
+    lab = lab_for(Recorder(error=OSError("no file \udcff" + "x" * 9000)).action())
+    error = result_of(lab.run()).error or ""
+
+    assert "no file \\udcff" in error
+    assert len(error) < 2100
+
+
+def test_L34_a_target_that_is_no_parameter_is_refused() -> None:
+    with pytest.raises(PluginError, match=r"target 'colour' is no parameter; known: size"):
+        agent(Recorder().action(params=Params, target="colour"))
+
+
 def context(lab: Lab) -> PhaseContext:
     """A phase context outside of an iteration."""
     return PhaseContext(lab.agent, "act", lab.engine.context)
@@ -323,6 +443,6 @@ def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
     """Claim an execution and let the lease lapse, as a killed worker does."""
-    reply = lab.store.ledger.claim(execution_id, "p:do", {}, "", idempotent, None)
-    assert reply.token
+    reply = lab.store.ledger.claim(execution_id, "token", "p:do", {}, "", idempotent, None)
+    assert reply.outcome == "claimed"
     lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)

@@ -84,6 +84,20 @@ def test_L35_a_run_waits_with_its_approval_and_ends_with_it() -> None:
     assert lab.store.approvals.queue().history[0].status == "expired"
 
 
+def test_L35_every_run_that_waits_for_one_approval_ends_with_it() -> None:
+    action = Recorder().action(autonomy=Autonomy(mode="human-only"))
+    lab = Lab(agent(chooses(choice()), action))
+    runs = [looked_into(lab) for _ in range(2)]
+    item = lab.store.approvals.queue().pending[0]
+    resolved = lab.store.approvals.resolve(item.id, "denied", lab.engine.retention, note="no")
+    ended = [lab.store.runs.get(run.id) for run in runs]
+
+    assert resolved is not None
+    assert (resolved.status, resolved.note, len(resolved.run_ids)) == ("denied", "no", 2)
+    assert [run.status for run in ended if run] == ["failed"] * 2
+    assert [run.reason for run in ended if run] == ["the approval was denied"] * 2
+
+
 def test_L36_loop_complete_gets_the_complete_result() -> None:
     results: list[LoopResult] = []
     own = plugin(sees("o", seen()), on_loop_complete=lambda result: results.append(result))

@@ -192,7 +192,7 @@ def test_init_runs_in_plugin_order_and_what_it_raises_keeps_the_agent_from_start
             super().init(ctx)
             raise OSError("no licence")
 
-    with pytest.raises(OSError, match="no licence"):
+    with pytest.raises(PluginError, match="plugin 'second': init failed: OSError: no licence"):
         Lab(Agent("test", plugins=[First(), Second()]))
 
     assert order == ["first", "second"]

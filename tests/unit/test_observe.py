@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from datetime import UTC, datetime
@@ -350,3 +351,80 @@ def test_a_crew_never_has_more_threads_than_its_width() -> None:
     bounded.call_all([bounded.Call(work, 5)] * 100, width=5)
 
     assert len(names) <= 5
+
+
+def test_L11_an_observation_made_without_validation_is_validated() -> None:
+    wrong = Observation.model_construct(source="x", type="bogus", data={})  # type: ignore[arg-type]
+    spoilt = seen()
+    spoilt.data["n"] = float("nan")
+    result = Lab(agent(sees("wrong", wrong), sees("spoilt", spoilt), sees("good", seen()))).run()
+
+    assert result.success
+    assert [error.id for error in result.observer_errors] == ["p:wrong", "p:spoilt"]
+
+
+def test_L11_an_error_that_utf8_cannot_hold_costs_only_its_observer() -> None:
+    def observe() -> None:
+        raise OSError("no file \udcff")
+
+    result = Lab(agent(Observer(name="o", observe=observe), sees("good", seen()))).run()
+
+    assert [error.error for error in result.observer_errors] == ["OSError: no file \\udcff"]
+    assert len(result.observations) == 1
+
+
+def test_L12_every_host_without_a_host_is_reported() -> None:
+    result = Lab(agent(sees("all", seen(), scope="every_host")), hosts=()).run()
+
+    assert [error.id for error in result.observer_errors] == ["p:all"]
+
+
+def test_L12_late_beats_of_all_workers_are_no_reason_to_leave_their_work_out() -> None:
+    """After Redis was away, everybody is late."""
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    beats = lab.client.zrange("boyd:{*}:workers", 0, -1, withscores=True)
+    lab.client.zadd("boyd:{*}:workers", {name: beat - 60_000 for name, beat in beats})
+    lab._beat = lambda: None  # type: ignore[method-assign]
+    lab.deliver()
+
+    assert len(lab.store.iterations.history()[0].observations) == 1
+
+
+def test_L15_one_shard_that_fails_does_not_make_the_observer_fail() -> None:
+    def observe(shard: int) -> list[Observation]:
+        if shard == 2:
+            raise OSError("no route")
+        return [seen()]
+
+    split = Observer(name="o", observe=observe, partition=lambda: [1, 2, 3])
+    lab = Lab(agent(split, mode="continuous"))
+    results = [lab.run() for _ in range(5)]
+
+    assert [len(result.observations) for result in results] == [2] * 5
+    assert lab.store.iterations.health(["p:o"])["p:o"].failures == 0
+
+
+def test_L15_an_observer_that_is_left_out_is_named_in_the_iteration() -> None:
+    lab = Lab(agent(fails(), mode="continuous", loop_interval=3600))
+    problems = [lab.run().problems for _ in range(4)][3]
+
+    assert problems[0].id == "p:fails"
+    assert "because it keeps failing" in problems[0].error
+
+
+def test_P13_fields_of_another_release_are_passed_over() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    name = lab.client.hkeys("boyd:{*}:workers:info")[0]
+    info = json.loads(lab.client.hget("boyd:{*}:workers:info", name))
+    lab._beat = lambda: None  # type: ignore[method-assign]
+    lab.client.hset("boyd:{*}:workers:info", name, json.dumps({**info, "zone": "b"}))
+
+    assert lab.run().success
+
+
+def test_a_thousand_events_and_more_are_taken_in_at_once() -> None:
+    lab = Lab(agent())
+    lab.intake(*[seen()] * 9_000)
+
+    assert len(lab.run().observations) == 1000

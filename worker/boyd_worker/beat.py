@@ -66,7 +66,7 @@ class SlotSchedule(BaseSchedule):  # type: ignore[misc]
 
     def slot(self) -> int:
         """The current slot, by the time it begins, in milliseconds."""
-        return int(self._clock.now() / self._interval) * int(self._interval * 1000)
+        return int(int(self._clock.now() / self._interval) * self._interval * 1000)
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
         """Whether the current slot has not been tried, and the seconds until the next one."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from boyd.embedded.death import follow_parent
 from boyd.errors import Overrun
 from boyd.loop.bounded import overrun
 from boyd.loop.observe import Isolate, dump, load, validated
@@ -53,7 +54,7 @@ def _ask(request: str, timeout: float) -> list[Any]:
     """
     reading, writing = os.pipe()
     process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-m", "boyd_worker.isolated", str(writing)],
+        [sys.executable, "-m", "boyd_worker.isolated", str(writing), str(os.getpid())],
         stdin=subprocess.PIPE,
         pass_fds=[writing],
         start_new_session=True,
@@ -95,7 +96,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def main() -> None:
-    """Run one observer and write its outcome to the pipe named by the first argument."""
+    """Run one observer and write its outcome to a pipe; arguments: the pipe, the parent's pid."""
+    follow_parent(signal.SIGKILL, int(sys.argv[2]))
     request = json.load(sys.stdin)
     try:
         outcome = {"observations": _observe(request)}

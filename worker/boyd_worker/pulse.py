@@ -1,4 +1,4 @@
-"""A worker's background thread: says that it lives, sweeps, purges, and notices what ails it."""
+"""A worker's background threads: say that it lives, sweep, purge, and notice what ails it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import threading
-import time
+from collections.abc import Callable
 
 from boyd.errors import StoreError
 from boyd.loop.bounded import abandoned
@@ -20,55 +20,52 @@ PURGE = 10.0
 
 
 class Pulse:
-    """Runs until the process ends or `stop` is called."""
+    """Two threads: the beat must not wait for a sweep that waits for the broker."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
-        self._next_beat = 0.0
-        self._next_purge = time.monotonic() + PURGE
-        self._answers = True
+        timing = runtime.settings.timing
+        self._rounds = [
+            _Round("beat", self._beat, timing.beat, self._stopping),
+            _Round("sweep", self._sweep, timing.sweep, self._stopping),
+        ]
+        if runtime.role == "beat":
+            self._rounds.append(_Round("purge", self._purge, PURGE, self._stopping))
         self._problem: str | None = None
 
     def start(self) -> None:
         """Announce this process and begin."""
         self._runtime.store.fleet.beat(self._runtime.info())
-        self._thread.start()
+        for one in self._rounds:
+            one.thread.start()
 
     def stop(self) -> None:
         """End, and say that this process takes no more work."""
         self._stopping.set()
-        self._thread.join(timeout=5)
+        for one in self._rounds:
+            one.thread.join(timeout=5)
         try:
             self._runtime.store.fleet.leave(self._runtime.name)
         except StoreError as error:
             log.warning("could not say goodbye: %s", error)
 
-    def _run(self) -> None:
-        sweep = self._runtime.settings.timing.sweep
-        # Workers started together should not sweep together.
-        while not self._stopping.wait(sweep * random.uniform(0.8, 1.2)):
-            try:
-                self._tick()
-                self._say_answers(True)
-            except StoreError as error:
-                self._say_answers(False, error)
-            except Exception:
-                log.exception("the pulse missed a beat")
+    def _beat(self) -> None:
+        self._recycle()
+        self._runtime.store.fleet.beat(self._runtime.info(self._problem))
 
-    def _tick(self) -> None:
-        now = time.monotonic()
-        if now >= self._next_beat:
-            self._recycle()
-            self._runtime.store.fleet.beat(self._runtime.info(self._problem))
-            self._next_beat = now + self._runtime.settings.timing.beat
+    def _sweep(self) -> None:
         for sweeper in self._runtime.sweepers:
-            sweeper.sweep()
-        if self._runtime.role == "beat" and now >= self._next_purge:
-            self._next_purge = now + PURGE
-            for engine in self._runtime.engines.values():
-                engine.purge_approvals()
+            try:
+                sweeper.sweep()
+            except StoreError:
+                raise
+            except Exception:
+                log.exception("a sweep failed; the other agents are swept all the same")
+
+    def _purge(self) -> None:
+        for engine in self._runtime.engines.values():
+            engine.purge_approvals()
 
     def _recycle(self) -> None:
         """Restart when too many observers hang: their threads end only with the process (P4)."""
@@ -79,10 +76,35 @@ class Pulse:
             log.error("%d observers or hooks hang, more than %d: restarting", hung, limit)
             os.kill(os.getpid(), signal.SIGTERM)
 
+
+class _Round:
+    """Does one thing again and again, whatever happens to it."""
+
+    def __init__(
+        self, name: str, work: Callable[[], None], every: float, stopping: threading.Event
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._every = every
+        self._stopping = stopping
+        self._answers = True
+        self.thread = threading.Thread(target=self._run, name=f"pulse-{name}", daemon=True)
+
+    def _run(self) -> None:
+        # Processes started together should not all sweep together.
+        while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):
+            try:
+                self._work()
+                self._say_answers(True)
+            except StoreError as error:
+                self._say_answers(False, error)
+            except Exception:
+                log.exception("the %s failed", self._name)
+
     def _say_answers(self, answers: bool, error: StoreError | None = None) -> None:
         if answers != self._answers:
             self._answers = answers
             if answers:
-                log.warning("Redis answers again")
+                log.warning("%s: Redis answers again", self._name)
             else:
-                log.error("%s; waiting for it", error)
+                log.error("%s: %s; waiting for it", self._name, error)

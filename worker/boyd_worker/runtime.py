@@ -9,13 +9,12 @@ from collections.abc import Iterable, Sequence
 from celery import Celery
 
 from boyd import queues
-from boyd.agent import Agent, load_agents
+from boyd.agent import load_agents
 from boyd.broker import CeleryCourier, make_app
 from boyd.engine import Engine, EngineSettings, Leases, Sweeper
-from boyd.errors import BoydError, PluginError
 from boyd.models import utc_now
 from boyd.settings import Settings
-from boyd.store import AgentEntry, Store, Timing, WorkerInfo, connect, translated
+from boyd.store import Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
 from boyd.version import VERSION
 from boyd_worker.isolated import Isolation
@@ -59,8 +58,8 @@ class Runtime:
         with translated():
             self.store.client.ping()
         for engine in self.engines.values():
-            self.store.fleet.register(_entry(engine.agent))
-            _init(engine)
+            self.store.fleet.register(engine.entry())
+            engine.init_plugins()
 
     def info(self, problem: str | None = None) -> WorkerInfo:
         """How this process announces itself."""
@@ -103,26 +102,3 @@ def timing(settings: Settings) -> Timing:
 
 def _resolved(consumes: Iterable[str], host: str) -> list[str]:
     return [queues.of_host(host) if name == queues.HOST else name for name in consumes]
-
-
-def _entry(agent: Agent) -> AgentEntry:
-    settings = agent.settings
-    return AgentEntry(
-        id=agent.id,
-        name=agent.info.name,
-        mode=settings.mode,
-        loop_interval=settings.loop_interval,
-        plugins=list(agent.host.plugins),
-        fingerprint=agent.fingerprint,
-        observers=list(agent.host.observers),
-    )
-
-
-def _init(engine: Engine) -> None:
-    for plugin in engine.agent.host.plugins.values():
-        try:
-            plugin.init(engine.context(plugin.id))
-        except BoydError:
-            raise
-        except Exception as error:
-            raise PluginError(plugin.id, f"init failed: {error}") from error

@@ -18,7 +18,7 @@ from boyd_worker.tasks import register
 
 log = logging.getLogger("boyd.worker")
 
-#: Seconds that Celery lets an action run beyond its own time limit before it kills the process.
+#: Seconds that Celery lets a task run beyond its own time limit before it kills the process.
 HARD_LIMIT_GRACE = 15.0
 
 
@@ -57,8 +57,9 @@ def _hard_limit(runtime: Runtime) -> float | None:
     """What an action may take at most; only prefork enforces it, for what ignores an alarm."""
     if runtime.settings.worker.pool != "prefork":
         return None
-    actions = [a for agent in runtime.agents.values() for a in agent.host.actions.values()]
-    longest = max((action.timeout for action in actions), default=60.0)
+    hosts = [agent.host for agent in runtime.agents.values()]
+    parts = [part for h in hosts for part in (*h.actions.values(), *h.observers.values())]
+    longest = max((part.timeout for part in parts), default=60.0)
     # Hooks run in the same task, each within its own limit.
     return longest * 2 + HARD_LIMIT_GRACE
 

@@ -13,32 +13,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from boyd import queues
 from boyd.agent import Agent
 from boyd.engine.courier import Courier, UnitHint
 from boyd.engine.leases import Leases
 from boyd.engine.ledger import LeasedLedger, Waiting
-from boyd.errors import StoreUnavailable
+from boyd.errors import BoydError, PluginError, StoreUnavailable
 from boyd.loop import act, complete, decide, observe, orient
 from boyd.loop.context import HOOK_TIMEOUT, PhaseContext, describe
 from boyd.loop.observe import Seen, Unit
 from boyd.models import (
-    ActionPerformed,
+    ActionResult,
     ApprovalItem,
+    Decision,
+    DecisionTrace,
     LoopResult,
     ObserverHealth,
     Phase,
     Problem,
-    RunResult,
 )
 from boyd.plugin import Context
 from boyd.store import (
+    AgentEntry,
     AgentFleet,
     AgentStore,
     Entry,
+    Fence,
     Record,
     Retention,
     RunEnd,
+    Stale,
     StillRunning,
     dump_blocks,
     dump_problems,
@@ -47,6 +53,12 @@ from boyd.store import (
 from boyd.store.runs import read_run
 
 log = logging.getLogger("boyd.engine")
+
+#: Seconds beyond another worker's claim after which its phase is looked at again.
+PUT_BACK_MARGIN = 1.0
+#: What decide and act need of an iteration's record; the observations are not among it.
+_TO_DECIDE = ("iteration", "situation", "problems", "blocks")
+_TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs")
 
 #: What a phase function is given; it says whether the chain goes on to the next phase.
 Work = Callable[[Entry, PhaseContext], bool]
@@ -98,9 +110,31 @@ class Engine:
         return Context(self.agent.info, plugin_id, self.store.state(plugin_id), iteration)
 
     def init_plugins(self) -> None:
-        """Let every plugin prepare, in order; what one raises keeps the agent from starting."""
+        """Let every plugin prepare, in order.
+
+        Raises:
+            PluginError: one cannot; the agent must not start.
+        """
         for plugin in self.agent.host.plugins.values():
-            plugin.init(self.context(plugin.id))
+            try:
+                plugin.init(self.context(plugin.id))
+            except BoydError:
+                raise
+            except Exception as error:
+                raise PluginError(plugin.id, f"init failed: {describe(error)}") from error
+
+    def entry(self) -> AgentEntry:
+        """How the agent is announced to the deployment."""
+        settings = self.agent.settings
+        return AgentEntry(
+            id=self.agent.id,
+            name=self.agent.info.name,
+            mode=settings.mode,
+            loop_interval=settings.loop_interval,
+            plugins=list(self.agent.host.plugins),
+            fingerprint=self.agent.fingerprint,
+            observers=list(self.agent.host.observers),
+        )
 
     def start(self, iteration: int, epoch: int) -> bool:
         """Take the start step: purge, hooks, and the plan of the observe phase (L7-L12)."""
@@ -135,12 +169,12 @@ class Engine:
 
     def decide(self, iteration: int, epoch: int) -> bool:
         """Take the decide step and send what it leads to: act, or complete for a no-op."""
-        entry = self._iterations.enter(iteration, epoch, "decide", self._token())
+        entry = self._iterations.enter(iteration, epoch, "decide", self._token(), _TO_DECIDE)
         return self._take(entry, self._decide)
 
     def act(self, iteration: int, epoch: int) -> bool:
         """Take the act step: execute the action, or queue it for approval (L28-L34)."""
-        entry = self._iterations.enter(iteration, epoch, "act", self._token())
+        entry = self._iterations.enter(iteration, epoch, "act", self._token(), _TO_ACT)
         return self._take(entry, self._act)
 
     def complete(self, iteration: int, epoch: int) -> bool:
@@ -149,21 +183,18 @@ class Engine:
         return self._take(entry, self._complete)
 
     def purge_approvals(self) -> list[ApprovalItem]:
-        """Move expired approvals to history and end the runs that waited for them (L7, A2)."""
+        """Move expired approvals to history, with the runs that waited for them (L7, A2)."""
         if not self.agent.settings.approvals.auto_expire:
             return []
-        expired = self.store.approvals.purge(self.retention)
-        for item in expired:
-            for run_id in item.run_ids:
-                self.store.runs.end(run_id, "failed", _expired(item), self._keep_runs)
-        return expired
+        return self.store.approvals.purge(self.retention)
 
     @property
     def retention(self) -> Retention:
         """How long the agent's approvals wait and are kept (A1)."""
         settings = self.agent.settings.approvals
         waits = settings.ttl if settings.auto_expire and settings.ttl > 0 else None
-        return Retention(waits, settings.max_age, settings.max_history)
+        count, age = self._keep_runs
+        return Retention(waits, settings.max_age, settings.max_history, age, count)
 
     @property
     def waiting(self) -> Waiting:
@@ -203,8 +234,11 @@ class Engine:
         with self._leases.hold(renew, self._phase_limit(entry.phase, record)):
             try:
                 return work(entry, ctx)
-            except (StoreUnavailable, StillRunning):
-                raise  # not the phase's fault: the lease lapses and the sweeper sends it again
+            except StillRunning as running:
+                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
+                return False
+            except (StoreUnavailable, Stale):
+                raise  # not the phase's fault: the sweeper sends it again, or has done so
             except Exception as error:
                 log.exception("%s failed", entry.phase, extra={"iteration": entry.iteration})
                 self._fail(entry, ctx, error)
@@ -212,13 +246,16 @@ class Engine:
 
     def _start(self, entry: Entry, ctx: PhaseContext) -> bool:
         self.purge_approvals()
-        for _ in ctx.hooks("on_loop_start"):
-            pass
+        ctx.run_hooks("on_loop_start")
         due = observe.due(ctx, *self._last_runs(), entry.now)
         settings = self.settings
         plan = observe.plan(ctx, due, self.fleet, queues.OBSERVE, settings.bundle_size)
         payloads = [unit.to_json() for unit in plan.units]
-        if self._iterations.plan(entry, plan.observers, payloads, ctx.problems, ctx.blocks):
+        failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
+        planned = self._iterations.plan(
+            entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks
+        )
+        if planned:
             hints = [UnitHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]
             if hints:
                 self.courier.fan_out(self.agent.id, entry.iteration, hints)
@@ -236,22 +273,15 @@ class Engine:
         situation = orient.orient(ctx, observations)
         health = self._health_after(record, entry.now)
         return self._iterations.leave_orient(
-            entry, situation, added, ctx.problems, ctx.blocks, health
+            entry, situation, observe.dump(added), ctx.problems, ctx.blocks, health
         )
 
     def _decide(self, entry: Entry, ctx: PhaseContext) -> bool:
         situation = entry.record.situation
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
-        action = self.agent.host.actions.get(decision.action)
-        queue = (action.queue if action else None) or queues.ACT
-        results = []
-        if trace.invalid:
-            reason = f"Invalid decision: {trace.invalid.reason}"
-            results = [act.failed(trace.invalid.action, reason)]
-        elif action and not self.fleet.serving(queue):
-            reason = f"No live worker consumes queue {queue!r}; start one with -Q {queue}"
-            results = [act.failed(action.id, reason)]
+        queue, refusal = self._destination(decision, trace)
+        results = [refusal] if refusal else []
         following: Phase = "complete" if decision.is_no_op or results else "act"
         fields = {
             "decision": decision.to_json(),
@@ -263,6 +293,26 @@ class Engine:
         if self._iterations.leave(entry, following, fields):
             self._send(entry, following, queue if following == "act" else None)
         return False
+
+    def _destination(
+        self, decision: Decision, trace: DecisionTrace
+    ) -> tuple[str, ActionResult | None]:
+        """The queue on which the decision is acted on, or the result that says why it is not."""
+        if trace.invalid:
+            reason = f"Invalid decision: {trace.invalid.reason}"
+            return queues.ACT, act.failed(trace.invalid.action, reason)
+        if decision.is_no_op:
+            return queues.ACT, None
+        action = self.agent.host.actions.get(decision.action)
+        if action is None:
+            return queues.ACT, act.unknown(decision.action)
+        # To ask for an approval, any worker that acts will do.
+        gated = act.gate(action, decision)
+        queue = queues.ACT if gated else action.queue or queues.ACT
+        if self.fleet.serving(queue):
+            return queue, None
+        reason = f"No live worker consumes queue {queue!r}; start one with -Q {queue}"
+        return queue, act.failed(action.id, reason)
 
     def _act(self, entry: Entry, ctx: PhaseContext) -> bool:
         record = entry.record
@@ -276,27 +326,33 @@ class Engine:
             retry=entry.epoch > 1,
             asked_by=record.trace.asked_by if record.trace else None,
         )
-        ledger = LeasedLedger(self.store, self._leases)
+        fence = Fence(entry.iteration, entry.epoch, entry.worker)
+        ledger = LeasedLedger(self.store, self._leases, fence)
         result = act.act(ctx, request, ledger, self.waiting)
         fields = {"results": dump_results([result]), **_problems(ctx)}
         return self._iterations.leave(entry, "complete", fields)
 
     def _complete(self, entry: Entry, ctx: PhaseContext) -> bool:
         result = entry.record.result(self.agent.id, entry.now)
-        for _ in ctx.hooks("on_loop_complete", result=result):
-            pass
+        ctx.run_hooks("on_loop_complete", result=result)
         result = result.patched({"problems": ctx.problems})
         runs = self.run_ends(result)
         self.finish(entry.iteration, entry.epoch, entry.worker, result, runs)
         return False
 
+    def ruined(self, record: Record, ended_at: datetime, why: str) -> LoopResult:
+        """The result of an iteration that cannot be completed: as much as can be read of it."""
+        try:
+            result = record.result(self.agent.id, ended_at)
+        except ValidationError:
+            return record.ruined(self.agent.id, ended_at, why)
+        return result.patched({"success": False, "error": why})
+
     def _fail(self, entry: Entry, ctx: PhaseContext, error: Exception) -> None:
         why = f"{entry.phase} failed: {describe(error)}"
         if entry.phase == "complete":
-            result = entry.record.result(self.agent.id, entry.now)
-            result = result.patched({"success": False, "error": why})
-            runs = self.run_ends(result)
-            self.finish(entry.iteration, entry.epoch, entry.worker, result, runs)
+            result = self.ruined(entry.record, entry.now, entry.record.error or why)
+            self.finish(entry.iteration, entry.epoch, entry.worker, result, self.run_ends(result))
         elif self._iterations.leave(entry, "complete", {"error": why, **_problems(ctx)}):
             self._send(entry, "complete")
 
@@ -308,15 +364,20 @@ class Engine:
         return ({}, {}) if self.agent.settings.mode == "manual" else self._iterations.last_runs()
 
     def _health_after(self, record: Record, now: datetime) -> dict[str, ObserverHealth]:
-        failed = {problem.id: problem for problem in record.observer_errors}
-        ran = dict.fromkeys([*record.observers, *failed])
+        names = record.observers
+        saw = {names[index] for index in record.seen}
+        # One shard or host that fails is an error of the iteration, not of the observer (L15).
+        failed = {p.id: p for p in record.observer_errors if p.id not in saw}
+        ran = dict.fromkeys(names)
         before = self._iterations.health(list(failed))
         interval = self.agent.settings.loop_interval
         return observe.health_after(before, ran, failed, now, interval)
 
     def _limit(self, unit: Unit) -> float:
         observers = self.agent.host.observers
-        longest = max(o.timeout for t in unit.tasks if (o := observers.get(t.observer)))
+        longest = max(
+            (o.timeout for t in unit.tasks if (o := observers.get(t.observer))), default=1.0
+        )
         waves = -(-len(unit.tasks) // self.settings.width)
         return longest * waves + HOOK_TIMEOUT
 
@@ -349,16 +410,3 @@ def _stored(seen: Seen) -> tuple[str, str]:
 
 def _problems(ctx: PhaseContext) -> dict[str, str]:
     return {"problems": dump_problems(ctx.problems), "blocks": dump_blocks(ctx.blocks)}
-
-
-def _expired(item: ApprovalItem) -> RunResult:
-    said = ActionPerformed(
-        action=item.action_id, success=False, description="The approval expired; nothing was done"
-    )
-    return RunResult(
-        summary=item.situation_summary or "The approval expired",
-        findings=[],
-        actions_performed=[said],
-        loop_iterations=1,
-        duration=0.0,
-    )

@@ -14,6 +14,9 @@ from boyd.errors import StoreError
 
 log = logging.getLogger("boyd.engine")
 
+#: Intervals without a lease after which the thread ends.
+IDLE = 30
+
 
 @dataclass
 class _Held:
@@ -56,10 +59,15 @@ class Leases:
             threading.Thread(target=self._run, name="leases", daemon=True).start()
 
     def _run(self) -> None:
+        idle = 0
         while True:
             time.sleep(self._interval)
             with self._lock:
                 held = list(self._held.items())
+                idle = 0 if held else idle + 1
+                if idle > IDLE:
+                    self._process = 0  # the next one that holds starts a thread again
+                    return
             for key, lease in held:
                 if time.monotonic() > lease.until or not self._renewed(lease):
                     with self._lock:

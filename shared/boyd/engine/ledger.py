@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TypeVar
 
 from boyd.engine.leases import Leases
+from boyd.errors import StoreUnavailable
 from boyd.loop.act import Claim, Execution
 from boyd.models import ActionResult, Proposal
-from boyd.store import AgentStore, Reply, Retention
+from boyd.store import AgentStore, Fence, Reply, Retention
 
 #: Seconds beyond an action's time limit for which its claim is still renewed.
 GRACE = 10.0
+#: Seconds between two attempts to reach Redis about a claim.
+PAUSES = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
+
+_T = TypeVar("_T")
 
 
 class LeasedLedger:
-    """Implements `loop.act.Ledger` on the store."""
+    """Implements `loop.act.Ledger` on the store, for one execution.
 
-    def __init__(self, store: AgentStore, leases: Leases) -> None:
+    Claiming and finishing are repeated while Redis does not answer: both say the same twice.
+    """
+
+    def __init__(self, store: AgentStore, leases: Leases, fence: Fence | None = None) -> None:
+        """Claim only while the act phase of *fence* is ours; None: it does not come from a loop."""
         self._ledger = store.ledger
         self._leases = leases
+        self._fence = fence
         self._holding = ExitStack()
 
     def find(self, execution_id: str) -> ActionResult | None:
@@ -27,30 +41,37 @@ class LeasedLedger:
 
     def claim(self, execution: Execution) -> Claim:
         """Take the right to execute, and keep it while the action runs."""
-        reply = self._ledger.claim(
+        token = uuid.uuid4().hex
+        reply = _persistently(lambda: self._claim(execution, token))
+        if reply.outcome == "claimed":
+            hold = self._leases.hold(
+                lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
+            )
+            self._holding.enter_context(hold)
+        return _read(reply, token)
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the outcome and let the claim go."""
+        try:
+            return _persistently(lambda: self._ledger.finish(execution_id, token, result))
+        finally:
+            self._holding.close()
+
+    def take_back(self, execution_id: str) -> ActionResult | None:
+        """Mark a success as rolled back."""
+        return self._ledger.take_back(execution_id)
+
+    def _claim(self, execution: Execution, token: str) -> Reply:
+        return self._ledger.claim(
             execution.id,
+            token,
             execution.action,
             execution.params,
             execution.target,
             execution.idempotent,
             execution.budget,
+            self._fence,
         )
-        if reply.token:
-            token = reply.token
-            hold = self._leases.hold(
-                lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
-            )
-            self._holding.enter_context(hold)
-        return _claim(reply)
-
-    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the outcome and let the claim go."""
-        self._holding.close()
-        return self._ledger.finish(execution_id, token, result)
-
-    def take_back(self, execution_id: str) -> ActionResult | None:
-        """Mark a success as rolled back."""
-        return self._ledger.take_back(execution_id)
 
 
 class Waiting:
@@ -60,12 +81,28 @@ class Waiting:
         self._approvals = store.approvals
         self._retention = retention
 
-    def propose(self, proposal: Proposal) -> str:
+    def propose(self, proposal: Proposal, execution_id: str) -> str:
         """Queue the proposal; its id."""
-        return self._approvals.enqueue(proposal, self._retention)
+        return self._approvals.enqueue(proposal, self._retention, execution_id)
+
+    def proposed(self, execution_id: str) -> str | None:
+        """The approval that an earlier attempt has proposed, if it has."""
+        return self._approvals.proposed(execution_id)
 
 
-def _claim(reply: Reply) -> Claim:
+def _persistently(ask: Callable[[], _T]) -> _T:
+    """Ask until Redis answers, for about ten seconds."""
+    for pause in PAUSES:
+        try:
+            return ask()
+        except StoreUnavailable:
+            time.sleep(pause)
+    return ask()
+
+
+def _read(reply: Reply, token: str) -> Claim:
+    if reply.outcome == "claimed":
+        return Claim(token=token)
     if reply.outcome == "done":
         return Claim(result=ActionResult.from_json(reply.detail))
     if reply.outcome == "frozen":
@@ -73,4 +110,7 @@ def _claim(reply: Reply) -> Claim:
     if reply.outcome == "unknown":
         lost = f"Outcome unknown: worker {reply.detail} stopped while executing it"
         return Claim(refused=lost, unknown=True)
-    return Claim(token=reply.token, over_budget=reply.outcome == "over")
+    if reply.outcome == "restarted":
+        lost = "Outcome unknown: Redis restarted and may have forgotten that it was executed"
+        return Claim(refused=f"{lost}; it was not executed again", unknown=True)
+    return Claim(over_budget=True)

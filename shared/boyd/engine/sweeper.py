@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 
+from boyd import queues
 from boyd.engine.courier import UnitHint
 from boyd.engine.engine import Engine
 from boyd.loop.observe import Unit
-from boyd.models import Problem
+from boyd.models import Problem, utc_now
 from boyd.store import StuckUnit
 
 log = logging.getLogger("boyd.engine")
@@ -29,21 +30,24 @@ class Sweeper:
 
     def sweep(self) -> int:
         """Look after everything that passed its deadline; how much that was."""
-        members = self._iterations.take_due()
-        for member in members:
+        taken = self._iterations.take_due()
+        for member, proof in taken.items():
             if member == "phase":
-                self._phase()
+                self._phase(proof)
             else:
-                self._unit(int(member.removeprefix("unit:")))
-        return len(members)
+                self._unit(int(member.removeprefix("unit:")), proof)
+        return len(taken)
 
-    def _phase(self) -> None:
-        retry = self._iterations.retry_phase()
+    def _phase(self, proof: str) -> None:
+        retry = self._iterations.retry_phase(proof)
         if retry is None:
             return
         if retry.finish:
             self._end(retry.iteration, retry.epoch)
             return
+        queue = retry.queue or (queues.ACT if retry.phase == "act" else queues.LOOP)
+        if not self._engine.fleet.serving(queue):
+            return  # the message would only lie beside the first one
         self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
         self._engine.courier.send(
             self._agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
@@ -54,14 +58,13 @@ class Sweeper:
         record = self._iterations.current()
         if record is None or record.iteration != iteration:
             return
-        result = record.result(self._agent_id, record.started_at)
         why = record.error or "complete lost its worker again and again"
-        result = result.patched({"success": False, "error": why})
+        result = self._engine.ruined(record, utc_now(), why)
         self._say("iteration %d is ended: %s", iteration, why)
         self._engine.finish(iteration, epoch, "", result, self._engine.run_ends(result))
 
-    def _unit(self, number: int) -> None:
-        stuck = self._iterations.retry_unit(number)
+    def _unit(self, number: int, proof: str) -> None:
+        stuck = self._iterations.retry_unit(number, proof)
         if stuck is None:
             return
         unit = Unit.from_json(stuck.payload)

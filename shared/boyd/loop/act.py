@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,8 +79,11 @@ class Ledger(Protocol):
 class Approvals(Protocol):
     """Where a gated action waits for a person."""
 
-    def propose(self, proposal: Proposal) -> str:
+    def propose(self, proposal: Proposal, execution_id: str) -> str:
         """Queue *proposal*, or find the same one that is pending; its id."""
+
+    def proposed(self, execution_id: str) -> str | None:
+        """The approval that an earlier attempt of this execution has proposed, if it has."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +108,24 @@ def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approval
     """Execute an action, or queue it for approval; never raises for what the action does."""
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
-        return failed(request.decision.action, f"Unknown action {request.decision.action!r}")
-    if request.retry and (earlier := ledger.find(request.execution_id)):
+        return unknown(request.decision.action)
+    if request.retry and (earlier := _earlier(action, request, ledger, approvals)):
         return earlier
     reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
         return _queue(ctx, action, request, request.decision.params, approvals, reason)
     return _Execution(ctx, action, request, ledger, approvals).run()
+
+
+def _earlier(
+    action: Action, request: Request, ledger: Ledger, approvals: Approvals
+) -> ActionResult | None:
+    """What an attempt that was lost has come to: one decision never has two outcomes."""
+    found = ledger.find(request.execution_id)
+    if found or request.approved:
+        return found
+    approval_id = approvals.proposed(request.execution_id)
+    return _waits(action, approval_id) if approval_id else None
 
 
 def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
@@ -129,7 +144,7 @@ def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> Act
     """What an execution would do, without doing it (L33)."""
     action = ctx.host.actions.get(action_id)
     if action is None:
-        return failed(action_id, f"Unknown action {action_id!r}")
+        return unknown(action_id)
     if not action.has("dry_run"):
         return failed(action_id, "The action has no dry run")
     return _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
@@ -141,7 +156,7 @@ def rollback(
     """Undo a successful execution, once (L33)."""
     action = ctx.host.actions.get(action_id)
     if action is None:
-        return failed(action_id, f"Unknown action {action_id!r}")
+        return unknown(action_id)
     if not action.has("rollback"):
         return failed(action_id, "The action has no rollback")
     taken = ledger.take_back(execution_id)
@@ -166,13 +181,16 @@ def validate(action: Action, params: Mapping[str, Any]) -> Any:
         raise ValueError(f"Invalid params: {explain(error)}") from None
 
 
-def failed(
-    action_id: str, error: str, duration: float = 0.0, unknown: bool = False
-) -> ActionResult:
+def failed(action_id: str, error: str, duration: float = 0.0, lost: bool = False) -> ActionResult:
     """A result that says why the action did not succeed."""
     return ActionResult(
-        action=action_id, success=False, error=error, duration=duration, unknown=unknown or None
+        action=action_id, success=False, error=error, duration=duration, unknown=lost or None
     )
+
+
+def unknown(action_id: str) -> ActionResult:
+    """The result for an action that the agent does not have (L28)."""
+    return failed(action_id, f"Unknown action {action_id!r}")
 
 
 class _Execution:
@@ -205,14 +223,16 @@ class _Execution:
             return _queue(self.ctx, self.action, self.request, plain, self.approvals, reason)
         if claim.token is None:
             reason = claim.refused or "Not executed"
-            return claim.result or failed(self.action.id, reason, unknown=claim.unknown)
+            return claim.result or failed(self.action.id, reason, lost=claim.unknown)
         return self._execute(params, claim.token)
 
     def _before(self) -> str | None:
         """Run the hooks; why they stop the action, if they do."""
         params = self.request.decision.params
         blocked = len(self.ctx.blocks)
-        for hook, answer in self.ctx.hooks("on_before_act", action=self.action, params=params):
+        # Each hook gets a copy: what executes is what was decided, and perhaps approved.
+        for hook in self.ctx.host.hooks("on_before_act"):
+            answer = self.ctx.hook(hook, action=self.action, params=deepcopy(params))
             if isinstance(answer, Veto):
                 return f"Vetoed by {hook.plugin_id}: {answer}"
         return self.ctx.blocks[blocked].reason if len(self.ctx.blocks) > blocked else None
@@ -236,8 +256,7 @@ class _Execution:
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = "the worker lost its claim while executing; another may have reported it unknown"
             self.ctx.report(action.id, note)
-        for _ in self.ctx.hooks("on_after_act", result=result):
-            pass
+        self.ctx.run_hooks("on_after_act", result=result)
         return result
 
 
@@ -263,8 +282,13 @@ def _queue(
             situation_summary=request.situation_summary,
             run_ids=list(request.run_ids),
             reason=reason,
-        )
+        ),
+        request.execution_id,
     )
+    return _waits(action, approval_id)
+
+
+def _waits(action: Action, approval_id: str) -> ActionResult:
     return ActionResult(
         action=action.id,
         success=False,
@@ -286,19 +310,21 @@ def _timed(action: Action, function: Any) -> ActionResult:
         return _result(action, found, (time.perf_counter() - began) * 1000)
     except Overrun as error:
         took = (time.perf_counter() - began) * 1000
-        return failed(action.id, f"{error}; it may have taken effect", took, unknown=True)
+        return failed(action.id, f"{error}; it may have taken effect", took, lost=True)
     except Exception as error:  # noqa: BLE001 - a failing action is a failed result, never a crash
         return failed(action.id, describe(error), (time.perf_counter() - began) * 1000)
 
 
 def _result(action: Action, found: Any, duration: float) -> ActionResult:
-    if isinstance(found, ActionResult):
-        return found.patched({"action": action.id, "duration": duration})
     try:
-        return ActionResult(action=action.id, success=True, output=found, duration=duration)
-    except ValidationError as error:
-        reason = f"it ran, but its output is not JSON: {explain(error)}"
-        return failed(action.id, reason, duration)
+        if isinstance(found, ActionResult):
+            return found.patched({"action": action.id, "duration": duration})
+        result = ActionResult(action=action.id, success=True, output=found, duration=duration)
+        result.to_json()
+    except ValueError as error:
+        why = explain(error) if isinstance(error, ValidationError) else describe(error)
+        return failed(action.id, f"it ran, but its output is not JSON: {why}", duration)
+    return result
 
 
 def _plain(params: Any) -> JsonObject:

@@ -119,7 +119,7 @@ class _Crew:
         """Hire for what still waits, once; after that, only replace threads that were given up."""
         if not self._staffed and time.monotonic() >= self._alone_until:
             self._staffed = True
-            given_up = self._width - 1
+            given_up += self._width - 1
         self._hire(min(len(self._waiting), given_up))
 
     def _patience(self) -> float:

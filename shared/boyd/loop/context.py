@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from boyd.agent import Agent
@@ -15,6 +15,10 @@ from boyd.plugin import Context, Hook
 
 #: Seconds one hook may take.
 HOOK_TIMEOUT = 30.0
+#: The hooks in which a veto means something.
+MAY_VETO = ("on_decide", "on_before_act")
+#: The most characters of an error that are kept.
+MAX_ERROR = 2000
 
 log = logging.getLogger("boyd.loop")
 
@@ -54,14 +58,10 @@ class PhaseContext:
             Problem(id=id, phase=self.phase, error=text, duration=round(duration, 3))
         )
 
-    def hooks(self, name: str, **values: Any) -> Iterator[tuple[Hook, Any]]:
-        """Call the hook *name* of each plugin in turn; yields what those that did not fail gave.
-
-        A `Veto` is yielded like a value: its meaning is the phase's business. The generator sends
-        the values as they are at each call, so change *values* in place or call again.
-        """
+    def run_hooks(self, name: str, **values: Any) -> None:
+        """Call the hook *name* of each plugin in turn, for those that return nothing."""
         for hook in self.host.hooks(name):
-            yield hook, self.hook(hook, **values)
+            self.hook(hook, **values)
 
     def hook(self, hook: Hook, **values: Any) -> Any:
         """Call one hook; None if it failed, the `Veto` if it raised one."""
@@ -70,7 +70,10 @@ class PhaseContext:
         try:
             return bounded.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
         except Veto as veto:
-            return veto
+            if hook.name in MAY_VETO:
+                return veto
+            self.failed(hook, f"only {' and '.join(MAY_VETO)} may veto")
+            return None
         except (Exception, Overrun) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
             self.failed(hook, error, (time.perf_counter() - began) * 1000)
             return None
@@ -89,7 +92,9 @@ class PhaseContext:
 
 def describe(error: object) -> str:
     """An error as one line: its message, with its type unless that says nothing."""
-    if isinstance(error, Overrun) or not isinstance(error, BaseException):
-        return str(error)
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, BaseException) and not isinstance(error, Overrun):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # Names of files may hold what UTF-8 cannot; texts of errors may be of any length.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} …"

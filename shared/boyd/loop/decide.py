@@ -89,7 +89,8 @@ class _Deciding:
     def _ask(self, hook: Hook) -> None:
         answer = self.ctx.hook(
             hook,
-            decision=self.decision,
+            # A copy: what a hook wants changed it returns, so that the trace tells.
+            decision=self.decision.model_copy(deep=True),
             situation=self.situation,
             action=self.ctx.host.actions.get(self.decision.action),
         )

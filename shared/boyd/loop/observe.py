@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from boyd.loop import bounded
 from boyd.loop.context import PhaseContext, describe
 from boyd.models import Model, Observation, ObserverHealth, Problem, explain
 from boyd.plugin import Observer
+
+log = logging.getLogger("boyd.loop")
 
 #: Failures in a row after which an observer backs off (L15).
 BACKOFF_AFTER = 3
@@ -70,10 +73,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Plan:
-    """The units to send, and by task index the observer each task belongs to."""
+    """The units to send, by index the observer of each task, and what could not be planned.
+
+    The failures' indexes follow those of the tasks.
+    """
 
     units: list[Unit]
     observers: list[str]
+    failures: dict[int, Problem]
 
 
 def due(
@@ -95,14 +102,20 @@ def due(
     tolerance = ctx.agent.settings.loop_interval / 10
     observers = list(ctx.host.observers.values())
     if mode != "manual":
-        observers = [o for o in observers if not _backs_off(health.get(o.id), now)]
+        observers = [o for o in observers if not _backs_off(ctx, o, health.get(o.id), now)]
     if mode == "continuous":
         observers = [o for o in observers if _elapsed(o, last_runs, now, tolerance)]
     return observers
 
 
-def _backs_off(health: ObserverHealth | None, now: datetime) -> bool:
-    return bool(health and health.backoff_until and health.backoff_until > now)
+def _backs_off(
+    ctx: PhaseContext, observer: Observer, health: ObserverHealth | None, now: datetime
+) -> bool:
+    until = health.backoff_until if health else None
+    if until is None or until <= now:
+        return False
+    ctx.report(observer.id, f"left out until {until:%H:%M:%S} UTC, because it keeps failing")
+    return True
 
 
 def _elapsed(
@@ -122,32 +135,88 @@ def plan(
     bundle_size: int,
 ) -> Plan:
     """Split the work of *observers* into units (L12)."""
-    queues: list[tuple[Observer, str, Any]] = []
-    shards = _partition(ctx, observers)
-    for observer in observers:
-        if observer.scope == "every_host":
-            where = [(fleet.host_queue(host), None) for host in fleet.hosts()]
-        else:
-            queue = observer.queue or default_queue
-            where = [(queue, shard) for shard in shards[observer.id]]
-        queues += [(observer, queue, shard) for queue, shard in where]
-    served = [item for item in queues if _served(ctx, item[0], item[1], fleet)]
-    tasks = [
-        (observer, queue, Task(index=index, observer=observer.id, shard=_json(shard)))
-        for index, (observer, queue, shard) in enumerate(served)
-    ]
-    return Plan(_units(tasks, fleet, bundle_size), [observer.id for observer, _, _ in served])
+    return _Planning(ctx, fleet, default_queue, bundle_size).plan(observers)
 
 
-def _partition(ctx: PhaseContext, observers: Sequence[Observer]) -> dict[str, list[Any]]:
-    split = [o for o in observers if o.has("partition")]
-    calls = [bounded.Call(_partitioner(ctx, observer), observer.timeout) for observer in split]
-    shards: dict[str, list[Any]] = {observer.id: [None] for observer in observers}
-    for observer, outcome in zip(split, bounded.call_all(calls), strict=True):
-        if outcome.error is not None:
-            ctx.report(observer.id, outcome.error, outcome.duration)
-        shards[observer.id] = outcome.value or []
-    return shards
+class _Planning:
+    def __init__(
+        self, ctx: PhaseContext, fleet: Fleet, default_queue: str, bundle_size: int
+    ) -> None:
+        self._ctx = ctx
+        self._fleet = fleet
+        self._default_queue = default_queue
+        self._bundle_size = bundle_size
+        self._failed: list[tuple[str, str]] = []
+
+    def plan(self, observers: Sequence[Observer]) -> Plan:
+        shards = self._partition(observers)
+        places = [
+            (observer, queue, shard)
+            for observer in observers
+            for queue, shard in self._places(observer, shards.get(observer.id, []))
+            if self._served(observer, queue)
+        ]
+        tasks = [
+            (observer, queue, Task(index=index, observer=observer.id, shard=_json(shard)))
+            for index, (observer, queue, shard) in enumerate(places)
+        ]
+        names = [observer.id for observer, _, _ in places] + [name for name, _ in self._failed]
+        failures = {
+            len(tasks) + number: Problem(id=name, phase="observe", error=error)
+            for number, (name, error) in enumerate(self._failed)
+        }
+        return Plan(self._units(tasks), names, failures)
+
+    def _places(self, observer: Observer, shards: list[Any]) -> list[tuple[str, Any]]:
+        """Where an observer runs, with the shard of each place."""
+        if observer.scope != "every_host":
+            return [(observer.queue or self._default_queue, shard) for shard in shards]
+        hosts = self._fleet.hosts()
+        if not hosts:
+            self._fail(observer, "no live worker consumes the queue of its host")
+        return [(self._fleet.host_queue(host), None) for host in hosts]
+
+    def _partition(self, observers: Sequence[Observer]) -> dict[str, list[Any]]:
+        split = [o for o in observers if o.has("partition")]
+        calls = [bounded.Call(_partitioner(self._ctx, o), o.timeout) for o in split]
+        shards: dict[str, list[Any]] = {observer.id: [None] for observer in observers}
+        for observer, outcome in zip(split, bounded.call_all(calls), strict=True):
+            shards[observer.id] = outcome.value or []
+            if outcome.error is not None:
+                self._fail(observer, describe(outcome.error))
+        return shards
+
+    def _served(self, observer: Observer, queue: str) -> bool:
+        if self._fleet.serving(queue):
+            return True
+        why = f"no live worker consumes queue {queue!r}; start one with -Q {queue}"
+        self._fail(observer, why)
+        return False
+
+    def _fail(self, observer: Observer, why: str) -> None:
+        log.warning("%s cannot run: %s", observer.id, why, extra={"agent": self._ctx.agent.id})
+        if (observer.id, why) not in self._failed:
+            self._failed.append((observer.id, why))
+
+    def _units(self, tasks: Sequence[tuple[Observer, str, Task]]) -> list[Unit]:
+        alone: list[Unit] = []
+        by_queue: dict[str, list[Task]] = {}
+        for observer, queue, task in tasks:
+            if observer.isolated or observer.timeout > SLOW:
+                alone.append(Unit(queue=queue, tasks=[task]))
+            else:
+                by_queue.setdefault(queue, []).append(task)
+        return alone + [
+            Unit(queue=queue, tasks=members[number::count])
+            for queue, members in by_queue.items()
+            for count in [self._bundles(queue, len(members))]
+            for number in range(count)
+        ]
+
+    def _bundles(self, queue: str, members: int) -> int:
+        """One for each live worker, so that all share the work, or as many as it takes."""
+        needed = math.ceil(members / self._bundle_size)
+        return min(members, max(needed, self._fleet.serving(queue)))
 
 
 def _partitioner(ctx: PhaseContext, observer: Observer) -> Callable[[], list[Any]]:
@@ -167,28 +236,6 @@ def _json(shard: Any) -> str:
         return json.dumps(shard, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"a shard must be JSON: {error}") from None
-
-
-def _served(ctx: PhaseContext, observer: Observer, queue: str, fleet: Fleet) -> bool:
-    if fleet.serving(queue):
-        return True
-    ctx.report(observer.id, f"no live worker consumes queue {queue!r}; start one with -Q {queue}")
-    return False
-
-
-def _units(
-    tasks: Sequence[tuple[Observer, str, Task]], fleet: Fleet, bundle_size: int
-) -> list[Unit]:
-    alone = [item for item in tasks if item[0].isolated or item[0].timeout > SLOW]
-    units = [Unit(queue=queue, tasks=[task]) for _, queue, task in alone]
-    by_queue: dict[str, list[Task]] = {}
-    for item in tasks:
-        if item not in alone:
-            by_queue.setdefault(item[1], []).append(item[2])
-    for queue, members in by_queue.items():
-        count = min(len(members), max(math.ceil(len(members) / bundle_size), fleet.serving(queue)))
-        units += [Unit(queue=queue, tasks=members[i::count]) for i in range(count)]
-    return units
 
 
 def observe(
@@ -247,9 +294,14 @@ def validated(found: Any) -> list[Observation]:
         raise ValueError(f"must return a list of Observation, not {type(found).__name__}")
     items = list(found)
     try:
-        return [o if isinstance(o, Observation) else Observation.model_validate(o) for o in items]
+        # Also what is an Observation already: it may have been changed since it was made.
+        return [Observation.model_validate(_fields(item)) for item in items]
     except ValidationError as error:
         raise ValueError(f"returned an invalid observation: {explain(error)}") from None
+
+
+def _fields(item: Any) -> Any:
+    return dict(item.__dict__) if isinstance(item, Observation) else item
 
 
 def _limited(observations: list[Observation], max_bytes: int) -> str:
@@ -266,7 +318,7 @@ def dump(observations: list[Observation]) -> str:
 
 def load(text: str) -> list[Observation]:
     """Observations from JSON text."""
-    return _observations.validate_json(text)
+    return _observations.validate_json(text, extra="ignore")
 
 
 def assemble(
@@ -279,7 +331,8 @@ def assemble(
     observations = [item for index in sorted(seen) for item in load(seen[index])]
     added = list(extra)
     before = [*observations, *added]
-    for hook, more in ctx.hooks("on_observe", observations=before):
+    for hook in ctx.host.hooks("on_observe"):
+        more = ctx.hook(hook, observations=list(before))
         if more is not None:
             try:
                 added += validated(more)

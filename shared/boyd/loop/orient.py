@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boyd.errors import Veto
 from boyd.loop import bounded
 from boyd.loop.context import PhaseContext
 from boyd.models import Observation, Situation, SituationAssessment, explain
@@ -76,8 +75,6 @@ def fields(changes: Any) -> Mapping[str, Any]:
     Raises:
         TypeError: it is not a mapping.
     """
-    if isinstance(changes, Veto):
-        raise TypeError("only on_decide and on_before_act may veto")
     if not isinstance(changes, Mapping):
         raise TypeError(f"must return a mapping of fields, not {type(changes).__name__}")
     return changes

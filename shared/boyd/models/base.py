@@ -52,12 +52,12 @@ class Model(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote.
+        """Read what `to_json` wrote, perhaps in another release: unknown fields are passed over.
 
         Raises:
             pydantic.ValidationError: the text is not such a value.
         """
-        return cls.model_validate_json(text)
+        return cls.model_validate_json(text, extra="ignore")
 
     def patched(self, changes: Mapping[str, Any]) -> Self:
         """A copy with the named fields laid over it, validated like a new value.

@@ -50,7 +50,7 @@ class RunRequest(Model):
 
 
 class Run(RunRequest):
-    """A run and where it stands."""
+    """A run and where it stands; `reason` says why it ended without its own iteration's doing."""
 
     id: str
     status: RunStatus
@@ -59,4 +59,5 @@ class Run(RunRequest):
     completed_at: Timestamp | None = None
     iteration: int | None = None
     approval_id: str | None = None
+    reason: str | None = None
     result: RunResult | None = None

@@ -149,7 +149,20 @@ class Action(Component):
         """Also find the parameters' model in the annotation of `execute`."""
         super().bind(plugin_id)
         self.params = self.params or _params_model(self._takers["execute"].function)
+        self._check_target()
         return self
+
+    def _check_target(self) -> None:
+        if self.target is None or self.params is None:
+            return
+        fields = self.params.model_fields
+        aliases = {field.alias: name for name, field in fields.items() if field.alias}
+        if self.target not in fields and self.target not in aliases:
+            known = ", ".join(fields)
+            raise ValueError(f"{self.name}: target {self.target!r} is no parameter; known: {known}")
+        # Parameters are stored under their aliases.
+        name = aliases.get(self.target, self.target)
+        self.target = fields[name].alias or name
 
     def target_of(self, params: Mapping[str, Any]) -> str:
         """What an execution with *params* acts on: the value of the target parameter."""

@@ -16,7 +16,7 @@ from boyd.store.iterations import (
     Timing,
 )
 from boyd.store.keys import Keys
-from boyd.store.ledger import Ledger, Reply, StillRunning
+from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
 from boyd.store.record import Record, dump_blocks, dump_problems, dump_results
 from boyd.store.runs import Runs, Submitted
 from boyd.store.scripts import Scripts
@@ -71,6 +71,7 @@ __all__ = [
     "Begun",
     "Entry",
     "Events",
+    "Fence",
     "Fleet",
     "Iterations",
     "Record",
@@ -78,6 +79,7 @@ __all__ = [
     "Retention",
     "Retry",
     "RunEnd",
+    "Stale",
     "StillRunning",
     "Store",
     "StuckUnit",

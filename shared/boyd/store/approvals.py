@@ -17,11 +17,24 @@ from boyd.store.scripts import Scripts
 
 @dataclass(frozen=True)
 class Retention:
-    """How long items wait and are kept; times in seconds, `ttl` None: for ever."""
+    """How long items wait and are kept, and the runs that end with them.
+
+    Times are in seconds; `ttl` None: they wait for ever.
+    """
 
     ttl: float | None = 3600.0
     max_age: float = 30 * 86400.0
     max_count: int = 500
+    runs_max_age: float = 86400.0
+    runs_max_count: int = 500
+
+    def of_items(self) -> list[int]:
+        """Milliseconds and number that resolved items are kept."""
+        return [int(self.max_age * 1000), self.max_count]
+
+    def of_runs(self) -> list[int]:
+        """The same for the runs that end with them."""
+        return [int(self.runs_max_age * 1000), self.runs_max_count]
 
 
 class Approvals:
@@ -33,23 +46,32 @@ class Approvals:
         self._keys = keys
         self._agent_id = agent_id
 
-    def enqueue(self, proposal: Proposal, retention: Retention) -> str:
-        """Queue *proposal*, or raise `seen` on the pending item that is the same (A9); its id."""
+    def enqueue(
+        self, proposal: Proposal, retention: Retention, proposed_by: str | None = None
+    ) -> str:
+        """Queue *proposal*, or raise `seen` on the pending item that is the same (A9); its id.
+
+        *proposed_by* is the execution that it would be: proposed again by the same one, it is the
+        same item, whatever has become of it.
+        """
         keys = self._keys
-        approval_id = str(uuid.uuid4())
+        approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
         fields = flatten(proposal.patched({"situation_summary": None}))
+        ttl = "" if retention.ttl is None else int(retention.ttl * 1000)
         args = [
-            *(approval_id, fingerprint(proposal)),
-            *("" if retention.ttl is None else int(retention.ttl * 1000), keys.approval_prefix),
-            *(int(retention.max_age * 1000), retention.max_count),
-            *(proposal.situation_summary or "", "agentId", self._agent_id, *fields),
+            *(approval_id, fingerprint(proposal), ttl, keys.approval_prefix),
+            *(*retention.of_items(), keys.run_prefix, *retention.of_runs()),
+            *(proposal.situation_summary or "", " ".join(proposal.run_ids)),
+            *("agentId", self._agent_id, *fields),
         ]
-        names = [
-            *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
-            *(keys.approvals_fingerprints, keys.events),
-        ]
-        reply = self._scripts.run("propose", names, args)
-        return str(reply[1])
+        return str(self._scripts.run("propose", self._item_keys(approval_id), args))
+
+    def proposed(self, proposed_by: str) -> str | None:
+        """The item that an execution has proposed, if it has."""
+        approval_id = self._id(proposed_by)
+        with translated():
+            found = self._client.exists(self._keys.approval(approval_id))
+        return approval_id if found else None
 
     def resolve(
         self,
@@ -67,27 +89,22 @@ class Approvals:
         flat = [item for key, value in updates.items() if value for item in (key, value)]
         if result is not None:
             flat += ["result", result.to_json()]
-        names = [
-            *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
-            *(keys.approvals_fingerprints, keys.events),
-        ]
         args = [
-            *(approval_id, status, keys.approval_prefix),
-            *(int(retention.max_age * 1000), retention.max_count, *flat),
+            *(approval_id, status, keys.approval_prefix, *retention.of_items()),
+            *(keys.run_prefix, *retention.of_runs(), *flat),
         ]
-        if self._scripts.run("resolve", names, args) != "resolved":
+        if self._scripts.run("resolve", self._item_keys(approval_id), args) != "resolved":
             return None
         return self.get(approval_id)
 
     def purge(self, retention: Retention) -> list[ApprovalItem]:
         """Move what has passed its deadline to history; what expired (A2, L7)."""
         keys = self._keys
-        names = [
-            *(keys.approvals_pending, keys.approvals_history),
-            *(keys.approvals_fingerprints, keys.events),
+        args = [
+            *(keys.approval_prefix, *retention.of_items()),
+            *(keys.run_prefix, *retention.of_runs()),
         ]
-        args = [keys.approval_prefix, int(retention.max_age * 1000), retention.max_count]
-        return self._read(self._scripts.run("purge", names, args))
+        return self._read(self._scripts.run("purge", self._item_keys("")[1:], args))
 
     def get(self, approval_id: str) -> ApprovalItem | None:
         """One item."""
@@ -105,6 +122,16 @@ class Approvals:
         return ApprovalQueue(
             pending=self._read(pending), history=self._read(resolved if history else [])
         )
+
+    def _id(self, proposed_by: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
+
+    def _item_keys(self, approval_id: str) -> list[str]:
+        keys = self._keys
+        return [
+            *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
+            *(keys.approvals_fingerprints, keys.events, keys.runs, keys.runs_finished),
+        ]
 
     def _read(self, ids: list[str]) -> list[ApprovalItem]:
         if not ids:

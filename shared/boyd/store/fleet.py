@@ -72,28 +72,23 @@ class Fleet:
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that live."""
-        with translated():
-            pipe = self._client.pipeline(transaction=False)
-            pipe.time()
-            pipe.zrange(WORKERS, 0, -1, withscores=True)
-            pipe.hgetall(WORKER_INFO)
-            (seconds, micros), beats, infos = pipe.execute()
-        oldest = (seconds + micros / 1e6 - ALIVE) * 1000
-        living = [(name, beat) for name, beat in beats if beat >= oldest and name in infos]
-        return [
-            WorkerInfo.from_json(infos[name]).patched({"last_beat": from_ms(beat)})
-            for name, beat in living
-        ]
+        """The processes that have beaten within the last seconds."""
+        now, found = self._read()
+        return [info for beat, info in found if beat >= now - ALIVE]
 
     def of(self, agent_id: str) -> AgentFleet:
         """The workers as one agent sees them."""
         return AgentFleet(self, agent_id)
 
     def register(self, entry: AgentEntry) -> None:
-        """Announce an agent."""
+        """Announce an agent; if acting is frozen everywhere, it is for this one too."""
         with translated():
             self._client.hset(AGENTS, entry.id, entry.to_json())
+            reason = self._client.get(FROZEN)
+            if reason is not None:
+                self._client.hset(Keys(entry.id).loop, "frozenEverywhere", reason)
+            if reason is not None and self._client.get(FROZEN) is None:  # thawed meanwhile
+                self._client.hdel(Keys(entry.id).loop, "frozenEverywhere")
 
     def agents(self) -> dict[str, AgentEntry]:
         """All agents that were ever announced, by id."""
@@ -102,12 +97,26 @@ class Fleet:
         return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
 
     def freeze(self, reason: str, agents: Sequence[str] = ()) -> None:
-        """Stop every act, of all agents or of those named (L34)."""
-        self._set_frozen(reason, agents)
+        """Stop every act, of all agents or of those named (L34).
+
+        Every agent carries the flag itself: a claim reads it in the step that takes the right to
+        execute, so nothing starts after this returns.
+        """
+        with translated():
+            if agents:
+                self._mark("frozen", reason, agents)
+            else:
+                self._client.set(FROZEN, reason)
+                self._mark("frozenEverywhere", reason, self._client.hkeys(AGENTS))
 
     def unfreeze(self, agents: Sequence[str] = ()) -> None:
-        """Let acting go on."""
-        self._set_frozen(None, agents)
+        """Let acting go on: of those named, or what was frozen everywhere."""
+        with translated():
+            if agents:
+                self._mark("frozen", None, agents)
+            else:
+                self._client.delete(FROZEN)
+                self._mark("frozenEverywhere", None, self._client.hkeys(AGENTS))
 
     def frozen(self) -> str | None:
         """Why acting is frozen everywhere, if it is."""
@@ -115,27 +124,48 @@ class Fleet:
             reason: str | None = self._client.get(FROZEN)
             return reason
 
-    def _set_frozen(self, reason: str | None, agents: Sequence[str]) -> None:
-        with translated():
-            for agent in agents:
-                loop = Keys(agent).loop
-                if reason is None:
-                    self._client.hdel(loop, "frozen")
-                else:
-                    self._client.hset(loop, "frozen", reason)
-            if not agents and reason is None:
-                self._client.delete(FROZEN)
-            elif not agents:
-                self._client.set(FROZEN, reason or "")
+    def _mark(self, field: str, reason: str | None, agents: Sequence[str]) -> None:
+        pipe = self._client.pipeline()
+        for keys in map(Keys, agents):
+            if reason is None:
+                pipe.hdel(keys.loop, field)
+                pipe.xadd(keys.events, {"kind": "agent.unfrozen"}, maxlen=1000)
+            else:
+                pipe.hset(keys.loop, field, reason)
+                pipe.xadd(keys.events, {"kind": "agent.frozen", "why": reason}, maxlen=1000)
+        pipe.execute()
 
     def recent(self) -> list[WorkerInfo]:
-        """The workers that live, as read at most a second ago."""
+        """The workers that live, as read at most a second ago.
+
+        Judged against the latest beat instead of the clock: after Redis was away all are late, and
+        whoever asks is alive himself.
+        """
         with self._lock:
             read_at, workers = self._seen
-            if time.monotonic() - read_at > _CACHE:
-                workers = self.workers()
-                self._seen = (time.monotonic(), workers)
+        if time.monotonic() - read_at <= _CACHE:
             return workers
+        _, found = self._read()
+        latest = max((beat for beat, _ in found), default=0.0)
+        workers = [info for beat, info in found if beat >= latest - ALIVE]
+        with self._lock:
+            self._seen = (time.monotonic(), workers)
+        return workers
+
+    def _read(self) -> tuple[float, list[tuple[float, WorkerInfo]]]:
+        """The Redis server's time, and when each process last beat; in seconds."""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.time()
+            pipe.zrange(WORKERS, 0, -1, withscores=True)
+            pipe.hgetall(WORKER_INFO)
+            (seconds, micros), beats, infos = pipe.execute()
+        found = [(beat / 1000, _info(infos[name], beat)) for name, beat in beats if name in infos]
+        return seconds + micros / 1e6, found
+
+
+def _info(text: str, beat: float) -> WorkerInfo:
+    return WorkerInfo.from_json(text).patched({"last_beat": from_ms(beat)})
 
 
 class AgentFleet:

@@ -17,6 +17,8 @@ _TEXT = frozenset(
         *("title", "description", "priority", "source", "approvalId"),
     }
 )
+#: Ids, separated by spaces.
+_LISTS = frozenset({"runIds"})
 _TIMES = frozenset({"createdAt", "updatedAt", "completedAt", "expiresAt"})
 
 
@@ -24,16 +26,25 @@ def flatten(model: Model) -> list[str]:
     """A model as field, value, field, value for HSET; absent fields are left out."""
     flat: list[str] = []
     for key, value in model.to_wire().items():
-        flat += [key, value if key in _TEXT else json.dumps(value)]
+        flat += [key, _text(key, value)]
     return flat
+
+
+def _text(key: str, value: Any) -> str:
+    if key in _LISTS:
+        return " ".join(value)
+    return str(value) if key in _TEXT else json.dumps(value)
 
 
 def restore(kind: type[_M], fields: Mapping[str, str]) -> _M:
     """A model from what `flatten` and the scripts stored."""
-    return kind.model_validate({key: _value(key, text) for key, text in fields.items()})
+    values = {key: _value(key, text) for key, text in fields.items()}
+    return kind.model_validate(values, extra="ignore")
 
 
 def _value(key: str, text: str) -> Any:
     if key in _TIMES:
         return from_ms(float(text))
+    if key in _LISTS:
+        return text.split()
     return text if key in _TEXT else json.loads(text)

@@ -27,7 +27,7 @@ from boyd.models import (
 )
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
-from boyd.store.record import Record, dump_blocks, dump_observations, dump_problems
+from boyd.store.record import Record, dump_blocks, dump_problems
 from boyd.store.scripts import Scripts
 
 
@@ -43,7 +43,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Begun:
-    """What a trigger or tick came to: `begun`, `joined` or `duplicate`."""
+    """What a trigger or tick came to.
+
+    `begun` or `joined` with the iteration's number; for a tick also `duplicate` or `paused`, and 0.
+    """
 
     outcome: str
     iteration: int
@@ -124,7 +127,7 @@ class Iterations:
         """Take the agent's iteration, or join the one in flight (L3, L4).
 
         Raises:
-            AgentPaused: the agent takes no triggers; a tick is a duplicate instead (L5).
+            AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
         """
         keys = self._keys
         args = [trigger, "" if slot is None else slot, self._dispatch]
@@ -132,11 +135,16 @@ class Iterations:
         outcome, value = self._scripts.run("begin", names, args)
         if outcome == "paused" and slot is None:
             raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
-        return Begun(outcome, 0 if outcome == "paused" else int(value))
+        return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
 
-    def enter(self, iteration: int, epoch: int, phase: Phase, worker: str) -> Entry | None:
-        """Enter a phase; None when it is not due under this epoch or somebody is in it."""
-        args = [iteration, epoch, phase, worker, self._lease]
+    def enter(
+        self, iteration: int, epoch: int, phase: Phase, worker: str, fields: Sequence[str] = ()
+    ) -> Entry | None:
+        """Enter a phase; None when it is not due under this epoch or somebody is in it.
+
+        Only *fields* of the record come back; all of them when none is named.
+        """
+        args = [iteration, epoch, phase, worker, self._lease, *fields]
         reply = self._scripts.run("enter", [self._keys.iteration, self._keys.due], args)
         if reply[0] != "ok":
             return None
@@ -161,20 +169,27 @@ class Iterations:
         names = [self._keys.iteration, self._keys.due, self._keys.events]
         return bool(self._scripts.run("leave", names, args) == "ok")
 
+    def put_back(self, entry: Entry, seconds: float) -> bool:
+        """Give a phase back that cannot be worked on for so many *seconds*; no attempt is lost."""
+        args = [*_fence(entry), _ms(seconds)]
+        return bool(self._scripts.run("put_back", [self._keys.iteration, self._keys.due], args))
+
     def plan(
         self,
         entry: Entry,
         observers: Sequence[str],
         units: Sequence[str],
+        failures: Mapping[str, str],
         problems: list[Problem],
         blocks: list[Refusal],
     ) -> bool:
         """Leave start and open the units of observe; False when the entry was lost."""
         ran = list(dict.fromkeys(observers))
+        flat = [item for pair in failures.items() for item in pair]
         args = [
             *(entry.iteration, entry.epoch, entry.worker, self._dispatch),
             *(json.dumps(list(observers)), dump_problems(problems), dump_blocks(blocks)),
-            *(len(ran), *ran, *units),
+            *(len(flat), *flat, len(ran), *ran, *units),
         ]
         keys = self._keys
         names = [keys.iteration, keys.due, keys.events, keys.ran]
@@ -184,16 +199,19 @@ class Iterations:
         self,
         entry: Entry,
         situation: Situation,
-        added: list[Observation],
+        added: str,
         problems: list[Problem],
         blocks: list[Refusal],
         health: Mapping[str, ObserverHealth],
     ) -> bool:
-        """Leave orient with the situation; False when the entry was lost."""
+        """Leave orient with the situation; False when the entry was lost.
+
+        *added* are the observations that no observer made, as JSON text.
+        """
         flat = [item for name, value in health.items() for item in (name, value.to_json())]
         args = [
             *(entry.iteration, entry.epoch, entry.worker, self._dispatch, situation.to_json()),
-            *(dump_observations(added), dump_problems(problems), dump_blocks(blocks)),
+            *(added, dump_problems(problems), dump_blocks(blocks)),
             *(situation.summary, *flat),
         ]
         keys = self._keys
@@ -265,7 +283,7 @@ class Iterations:
         summary = result.situation.summary if result.situation else ""
         args = [
             *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
-            *(_ms(result.ended_at.timestamp()), keep[0], _ms(keep[1]), keys.iterations),
+            *(keep[0], _ms(keep[1]), keys.iterations),
             *(keys.run_prefix, _ms(keep_runs[1]), keep_runs[0], action, summary[:200]),
             *(dump_problems(result.problems), unheard.to_json(), *ends),
         ]
@@ -277,16 +295,17 @@ class Iterations:
         reply = self._scripts.run("finish", names, args)
         return int(reply[1]) if reply[0] == "ok" else None
 
-    def take_due(self) -> list[str]:
-        """What has passed its deadline: `phase` and `unit:<number>`."""
-        found: list[str] = self._scripts.run("take_due", [self._keys.due], [self._lease])
-        return found
+    def take_due(self) -> dict[str, str]:
+        """What has passed its deadline: `phase`, `unit:<number>`, each with a proof of taking."""
+        names = [self._keys.due, self._keys.loop]
+        flat = self._scripts.run("take_due", names, [self._lease])
+        return pairs(flat)
 
-    def retry_phase(self) -> Retry | None:
-        """Decide what becomes of a phase that passed its deadline; None when nothing is due."""
+    def retry_phase(self, proof: str) -> Retry | None:
+        """Decide what becomes of a phase that passed its deadline; None when it has moved since."""
         timing = self._timing
         names = [self._keys.iteration, self._keys.due, self._keys.events]
-        args = [self._dispatch, timing.attempts, _ms(timing.patience)]
+        args = [self._dispatch, timing.attempts, _ms(timing.patience), proof]
         reply = self._scripts.run("retry_phase", names, args)
         if reply[0] == "none":
             return None
@@ -294,10 +313,10 @@ class Iterations:
             return Retry(int(reply[1]), int(reply[2]), "complete", None, finish=True)
         return Retry(int(reply[1]), int(reply[2]), reply[3], reply[4] or None)
 
-    def retry_unit(self, unit: int) -> StuckUnit | None:
-        """Find out why a unit passed its deadline; None when it is done."""
+    def retry_unit(self, unit: int, proof: str) -> StuckUnit | None:
+        """Find out why a unit passed its deadline; None when it is done or has moved since."""
         names = [self._keys.iteration, self._keys.due]
-        reply = self._scripts.run("retry_unit", names, [unit, self._dispatch])
+        reply = self._scripts.run("retry_unit", names, [unit, self._dispatch, proof])
         if reply[0] == "none":
             return None
         state, iteration, attempt, payload, worker, waited = reply
@@ -346,7 +365,7 @@ class Iterations:
             iteration=int(iteration or loop.get("iteration", 0)),
             start_time=from_ms(float(started)) if started else None,
             paused=loop.get("paused"),
-            frozen=loop.get("frozen"),
+            frozen=loop.get("frozen") or loop.get("frozenEverywhere"),
             pending_runs=runs,
             pending_approvals=approvals,
             worker=worker.split("/")[0] if worker else None,
@@ -374,8 +393,10 @@ class Iterations:
     def pause(self, reason: str) -> None:
         """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
         with translated():
-            self._client.hset(self._keys.loop, "paused", reason)
-            self._client.xadd(self._keys.events, {"kind": "agent.paused"}, maxlen=1000)
+            pipe = self._client.pipeline()
+            pipe.hset(self._keys.loop, "paused", reason)
+            pipe.xadd(self._keys.events, {"kind": "agent.paused", "why": reason}, maxlen=1000)
+            pipe.execute()
 
     def resume(self) -> int:
         """Go on; the number of the iteration that waiting work starts, or 0."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from boyd.errors import StoreError
 from boyd.models import ActionResult, Budget, JsonObject
 from boyd.store.client import Client, translated
-from boyd.store.keys import FROZEN, Keys
+from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 
 #: Seconds the ledger remembers an execution: longer than any message of it can come late.
@@ -17,15 +17,31 @@ KEEP = 7 * 86400.0
 
 
 class StillRunning(StoreError):
-    """The execution is still claimed by a worker that lives."""
+    """The execution is still claimed by a worker that lives, for `seconds` unless renewed."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class Stale(StoreError):
+    """The act phase belongs to another worker now."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The act phase that an execution comes from, as it was entered."""
+
+    iteration: int
+    epoch: int
+    entered: str
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the ledger says to a claim; `token` proves it when finishing."""
+    """What the ledger says to a claim: `outcome` and what belongs to it."""
 
     outcome: str
-    token: str | None = None
     detail: str = ""
 
 
@@ -50,38 +66,42 @@ class Ledger:
     def claim(
         self,
         execution_id: str,
+        token: str,
         action: str,
         params: JsonObject,
         target: str,
         idempotent: bool,
         budget: Budget | None,
+        fence: Fence | None = None,
     ) -> Reply:
-        """Take the right to execute once.
+        """Take the right to execute once; claimed again with the same token, it stays claimed.
 
         Returns:
-            `claimed` with a token, `frozen` and why, `over` (budget), `done` with the result as
-            JSON, `unknown` and the worker that lost it.
+            `claimed`, `frozen` and why, `over` (budget), `done` with the result as JSON, `unknown`
+            and the worker that lost it, `restarted` (Redis may have forgotten an execution).
 
         Raises:
             StillRunning: another worker executes it and lives.
+            Stale: the phase that it comes from was taken away.
         """
-        with translated():
-            frozen = self._client.get(FROZEN)
-        if frozen:
-            return Reply("frozen", detail=frozen)
-        token = uuid.uuid4().hex
         keys = self._keys
         args = [
             *(self._worker, token, self._lease, int(idempotent)),
             *((budget.limit, int(budget.window * 1000)) if budget else ("", 0)),
-            *(int(KEEP * 1000), "action", action, "params", json.dumps(params), "target", target),
+            *(int(KEEP * 1000), *(_fence(fence))),
+            *("action", action, "params", json.dumps(params), "target", target),
         ]
-        names = [keys.execution(execution_id), keys.budget(action, target), keys.loop]
+        names = [
+            *(keys.execution(execution_id), keys.budget(action, target)),
+            *(keys.loop, keys.iteration),
+        ]
         outcome, *rest = self._scripts.run("claim", names, args)
-        detail = str(rest[0]) if rest else ""
+        if outcome == "stale":
+            raise Stale(f"execution {execution_id} belongs to another worker now")
         if outcome == "running":
-            raise StillRunning(f"execution {execution_id} is still running on {detail}")
-        return Reply(outcome, token if outcome == "claimed" else None, detail)
+            message = f"execution {execution_id} is still running on {rest[0]}"
+            raise StillRunning(message, int(rest[1]) / 1000)
+        return Reply(outcome, str(rest[0]) if rest else "")
 
     def renew(self, execution_id: str, token: str) -> bool:
         """Renew a claim; False when it is lost."""
@@ -98,3 +118,7 @@ class Ledger:
         """Mark a success as rolled back; its result, or None when it cannot be."""
         text = self._scripts.run("take_back", [self._keys.execution(execution_id)])
         return ActionResult.from_json(text) if text else None
+
+
+def _fence(fence: Fence | None) -> tuple[Any, ...]:
+    return (fence.iteration, fence.epoch, fence.entered) if fence else ("", "", "")

@@ -48,19 +48,9 @@ class Record:
         return from_ms(float(self._fields["startedAt"]))
 
     @property
-    def attempts(self) -> int:
-        """How often the current phase lost its worker."""
-        return int(self._fields.get("attempts", 0))
-
-    @property
     def error(self) -> str | None:
         """Why the iteration failed, if it did."""
         return self._fields.get("error")
-
-    @property
-    def queue(self) -> str | None:
-        """The queue of the act phase, if the action names one."""
-        return self._fields.get("queue") or None
 
     @property
     def runs(self) -> list[str]:
@@ -80,32 +70,35 @@ class Record:
 
     @property
     def observer_errors(self) -> list[Problem]:
-        """The tasks that failed, in order, and what planning left out."""
+        """The tasks that failed, and observers that could not be planned, by index."""
         failed = _indexed(self._fields, "fail:")
-        planned = [p for p in self.problems if p.phase == "start" and ":" in p.id]
-        return [*planned, *(Problem.from_json(failed[index]) for index in sorted(failed))]
+        return [Problem.from_json(failed[index]) for index in sorted(failed)]
 
     @property
     def intake(self) -> list[Observation]:
         """Observations that came from outside."""
-        return _observations.validate_json(self._fields.get("intake", "[]"))
+        return _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
 
     @property
     def observations(self) -> list[Observation]:
         """All observations, as the orienters saw them."""
         seen = self.seen
-        own = [o for index in sorted(seen) for o in _observations.validate_json(seen[index])]
-        return own + _observations.validate_json(self._fields.get("added", "[]"))
+        own = [
+            o
+            for index in sorted(seen)
+            for o in _observations.validate_json(seen[index], extra="ignore")
+        ]
+        return own + _observations.validate_json(self._fields.get("added", "[]"), extra="ignore")
 
     @property
     def problems(self) -> list[Problem]:
         """Components and hooks that failed."""
-        return _problems.validate_json(self._fields.get("problems", "[]"))
+        return _problems.validate_json(self._fields.get("problems", "[]"), extra="ignore")
 
     @property
     def blocks(self) -> list[Refusal]:
         """Guards that failed."""
-        return _refusals.validate_json(self._fields.get("blocks", "[]"))
+        return _refusals.validate_json(self._fields.get("blocks", "[]"), extra="ignore")
 
     @property
     def situation(self) -> Situation | None:
@@ -128,7 +121,7 @@ class Record:
     @property
     def action_results(self) -> list[ActionResult]:
         """What acting came to."""
-        return _results.validate_json(self._fields.get("results", "[]"))
+        return _results.validate_json(self._fields.get("results", "[]"), extra="ignore")
 
     def result(self, agent_id: str, ended_at: datetime) -> LoopResult:
         """The iteration from outside (L38: only what this iteration produced)."""
@@ -156,6 +149,21 @@ class Record:
             retries=int(self._fields.get("retries", 0)),
         )
 
+    def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
+        """The iteration when its record cannot be read: only what needs no parsing."""
+        return LoopResult(
+            id=f"{agent_id}:{self.iteration}",
+            agent_id=agent_id,
+            iteration=self.iteration,
+            trigger=self.trigger,
+            runs=self.runs,
+            success=False,
+            error=error,
+            duration=max(0.0, (ended_at - self.started_at).total_seconds() * 1000),
+            started_at=self.started_at,
+            ended_at=ended_at,
+        )
+
 
 def _indexed(fields: Mapping[str, str], prefix: str) -> dict[int, str]:
     size = len(prefix)
@@ -175,8 +183,3 @@ def dump_blocks(blocks: list[Refusal]) -> str:
 def dump_results(results: list[ActionResult]) -> str:
     """Action results as JSON text."""
     return _results.dump_json(results, by_alias=True, exclude_none=True).decode()
-
-
-def dump_observations(observations: list[Observation]) -> str:
-    """Observations as JSON text."""
-    return _observations.dump_json(observations, by_alias=True, exclude_none=True).decode()

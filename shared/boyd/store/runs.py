@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from boyd.models import LEVELS, Run, RunRequest, RunResult, RunStatus, from_ms
+from boyd.models import LEVELS, Run, RunRequest, from_ms
 from boyd.store.client import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
@@ -58,18 +58,6 @@ class Runs:
         with translated():
             fields = self._client.hgetall(self._keys.run(run_id))
         return read_run(fields) if fields else None
-
-    def end(
-        self, run_id: str, status: RunStatus, result: RunResult, keep: tuple[int, float]
-    ) -> bool:
-        """End a run that waited for an approval; False when it was not waiting."""
-        keys = self._keys
-        names = [keys.runs, keys.runs_finished, keys.events]
-        args = [
-            *(run_id, status, result.to_json(), keys.run_prefix),
-            *(int(keep[1] * 1000), keep[0]),
-        ]
-        return bool(self._scripts.run("end_run", names, args))
 
 
 def read_run(fields: Mapping[str, str]) -> Run:

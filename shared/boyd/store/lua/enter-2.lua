@@ -6,6 +6,7 @@
 -- ARGV[3] phase
 -- ARGV[4] worker     proves the entry when leaving
 -- ARGV[5] lease      ms until the phase is given to somebody else unless renewed
+-- ARGV[6...] fields   of the record to return; none: all of it
 -- Returns {'ok', now, record} or {'stale'}
 -- @include common
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered')
@@ -15,4 +16,15 @@ end
 local now = now_ms()
 redis.call('HSET', KEYS[1], 'entered', ARGV[4], 'phaseAt', now)
 redis.call('ZADD', KEYS[2], now + ARGV[5], 'phase')
-return {'ok', now, redis.call('HGETALL', KEYS[1])}
+if #ARGV < 6 then
+  return {'ok', now, redis.call('HGETALL', KEYS[1])}
+end
+local record = {}
+for i = 6, #ARGV do
+  local value = redis.call('HGET', KEYS[1], ARGV[i])
+  if value then
+    record[#record + 1] = ARGV[i]
+    record[#record + 1] = value
+  end
+end
+return {'ok', now, record}

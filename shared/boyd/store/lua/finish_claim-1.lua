@@ -1,4 +1,4 @@
--- Record how an execution ended. Who lost the claim is refused; what it reports is kept beside the entry.
+-- Record how an execution ended; saying so twice is the same as once. Who lost the claim is refused; what it reports is kept beside the entry.
 -- KEYS[1] execution  hash: the ledger's entry
 -- ARGV[1] token
 -- ARGV[2] state      succeeded, failed or unknown
@@ -6,6 +6,9 @@
 -- Returns 1, or 0 when the claim was lost
 -- @include common
 local have = redis.call('HMGET', KEYS[1], 'state', 'token')
+if have[1] == ARGV[2] and have[2] == ARGV[1] then
+  return 1
+end
 if have[1] ~= 'running' or have[2] ~= ARGV[1] then
   if have[1] then
     redis.call('HSET', KEYS[1], 'lateResult', ARGV[3])

@@ -15,7 +15,9 @@
 if redis.call('LLEN', KEYS[1]) + #ARGV - 3 > tonumber(ARGV[3]) then
   return -1
 end
-redis.call('RPUSH', KEYS[1], unpack(ARGV, 4))
+for i = 4, #ARGV, 1000 do
+  redis.call('RPUSH', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+end
 local idle = not redis.call('HGET', KEYS[2], 'active') and not redis.call('HGET', KEYS[2], 'paused')
 if ARGV[2] == '1' and idle then
   return begin_iteration(KEYS[2], KEYS[3], KEYS[4], KEYS[5], 'intake', ARGV[1])

@@ -10,8 +10,9 @@
 -- ARGV[5] observers  JSON: the observer of each task, by index
 -- ARGV[6] problems   JSON
 -- ARGV[7] blocks     JSON: guards that failed
--- ARGV[8] count      how many observers run
--- ARGV[9...] their ids, then the units as JSON
+-- ARGV[8] count      how many fields follow, twice: field, value, ... of observers that could not be planned
+-- ARGV[...] count    how many observers run, then their ids
+-- ARGV[...] units    as JSON
 -- Returns 'ok' or 'stale'
 -- Events  phase
 -- @include common
@@ -21,19 +22,27 @@ if not holds(KEYS[1], ARGV[1], ARGV[2], 'start', ARGV[3]) then
   return 'stale'
 end
 local now = now_ms()
-local first_unit = 9 + ARGV[8]
-for i = 9, first_unit - 1 do
+local at = 9
+local fields = tonumber(ARGV[8])
+for i = at, at + fields - 1, 2 do
+  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+end
+at = at + fields
+local ran = tonumber(ARGV[at])
+for i = at + 1, at + ran do
   redis.call('HSET', KEYS[4], ARGV[i], now)
 end
 redis.call('PEXPIRE', KEYS[4], 2592000000)
-local units = #ARGV - first_unit + 1
+at = at + ran
+local units = #ARGV - at
 redis.call('HSET', KEYS[1], 'observers', ARGV[5], 'problems', ARGV[6], 'blocks', ARGV[7], 'open', units, 'units', units)
 move_on(KEYS[1], KEYS[2], KEYS[3], 'start', units > 0 and 'observe' or 'orient', ARGV[4])
 if units > 0 then
   redis.call('ZREM', KEYS[2], 'phase')
 end
 for k = 1, units do
-  redis.call('HSET', KEYS[1], 'unit:' .. k, ARGV[first_unit + k - 1], 'unit:' .. k .. ':attempt', 1)
-  redis.call('ZADD', KEYS[2], now + ARGV[4], 'unit:' .. k)
+  local unit = 'unit:' .. k
+  redis.call('HSET', KEYS[1], unit, ARGV[at + k], unit .. ':attempt', 1, unit .. ':sentAt', now)
+  redis.call('ZADD', KEYS[2], now + ARGV[4], unit)
 end
 return 'ok'

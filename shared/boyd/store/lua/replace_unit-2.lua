@@ -14,15 +14,16 @@ if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] then
   return {'stale'}
 end
 local count = #ARGV - 4
-redis.call('HDEL', KEYS[1], unit, unit .. ':attempt', unit .. ':by', unit .. ':resends')
+redis.call('HDEL', KEYS[1], unit, unit .. ':attempt', unit .. ':by', unit .. ':resends', unit .. ':sentAt')
 redis.call('ZREM', KEYS[2], unit)
 redis.call('HINCRBY', KEYS[1], 'open', count - 1)
 redis.call('HINCRBY', KEYS[1], 'retries', 1)
 local first = redis.call('HINCRBY', KEYS[1], 'units', count) - count + 1
 local attempt = ARGV[3] + 1
+local now = now_ms()
 for i = 1, count do
   local new = 'unit:' .. (first + i - 1)
-  redis.call('HSET', KEYS[1], new, ARGV[4 + i], new .. ':attempt', attempt)
-  redis.call('ZADD', KEYS[2], now_ms() + ARGV[4], new)
+  redis.call('HSET', KEYS[1], new, ARGV[4 + i], new .. ':attempt', attempt, new .. ':sentAt', now)
+  redis.call('ZADD', KEYS[2], now + ARGV[4], new)
 end
 return {'ok', first, attempt}

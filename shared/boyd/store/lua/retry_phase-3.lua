@@ -7,10 +7,14 @@
 -- ARGV[1] dispatch   ms a message may take to reach a worker
 -- ARGV[2] attempts   how often a phase may lose its worker
 -- ARGV[3] patience   ms that a phase may wait for a worker
+-- ARGV[4] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'send', n, epoch, phase, queue}, {'finish', n, epoch} when complete itself cannot be done, or {'none'}
 -- Events  phase
 -- @include common
 -- @include move_on
+if tonumber(redis.call('ZSCORE', KEYS[2], 'phase') or 0) ~= tonumber(ARGV[4]) then
+  return {'none'}
+end
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'sentAt', 'queue')
 local n, epoch, phase, entered, queue = have[1], have[2], have[3], have[4], have[6] or ''
 if not n or phase == 'observe' then
@@ -23,6 +27,7 @@ if entered then
   local attempts = redis.call('HINCRBY', KEYS[1], 'attempts', 1)
   redis.call('HINCRBY', KEYS[1], 'retries', 1)
   redis.call('HDEL', KEYS[1], 'entered')
+  redis.call('HSET', KEYS[1], 'sentAt', now)
   epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
   if attempts >= tonumber(ARGV[2]) then
     why = phase .. ' lost its worker ' .. attempts .. ' times, last ' .. entered

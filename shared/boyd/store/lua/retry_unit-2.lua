@@ -3,10 +3,14 @@
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] unit       its number
 -- ARGV[2] dispatch   ms
+-- ARGV[3] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'waiting'|'lost', n, attempt, unit as JSON, worker, ms since it was sent} or {'none'}
 -- @include common
 local unit = 'unit:' .. ARGV[1]
-local have = redis.call('HMGET', KEYS[1], 'iteration', unit .. ':attempt', unit, unit .. ':by', 'sentAt')
+if tonumber(redis.call('ZSCORE', KEYS[2], unit) or 0) ~= tonumber(ARGV[3]) then
+  return {'none'}
+end
+local have = redis.call('HMGET', KEYS[1], 'iteration', unit .. ':attempt', unit, unit .. ':by', unit .. ':sentAt')
 if not have[3] then
   redis.call('ZREM', KEYS[2], unit)
   return {'none'}

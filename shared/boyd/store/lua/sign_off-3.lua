@@ -18,7 +18,7 @@ local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', unit .. ':attemp
 if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] or (ARGV[4] ~= '' and have[4] ~= ARGV[4]) then
   return {'stale'}
 end
-if #ARGV > 5 then
-  redis.call('HSET', KEYS[1], unpack(ARGV, 6))
+for i = 6, #ARGV, 1000 do
+  redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))
 end
 return {'ok', close_unit(KEYS[1], KEYS[2], KEYS[3], ARGV[2], ARGV[5]), tonumber(have[5])}

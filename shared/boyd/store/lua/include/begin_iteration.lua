@@ -7,6 +7,7 @@ local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
   redis.call('DEL', iteration)
   redis.call('HSET', iteration, 'iteration', n, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
     'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0)
+  redis.call('HSET', iteration, 'server', server_id())
   redis.call('ZADD', due, now + dispatch, 'phase')
   emit(events, 'iteration.started', 'iteration', n, 'trigger', trigger)
   return n

@@ -2,7 +2,7 @@
 -- Returns how many units are still open.
 local function close_unit(iteration, due, events, k, dispatch)
   local unit = 'unit:' .. k
-  redis.call('HDEL', iteration, unit, unit .. ':attempt', unit .. ':by', unit .. ':resends')
+  redis.call('HDEL', iteration, unit, unit .. ':attempt', unit .. ':by', unit .. ':resends', unit .. ':sentAt')
   redis.call('ZREM', due, unit)
   local open = redis.call('HINCRBY', iteration, 'open', -1)
   if open == 0 then

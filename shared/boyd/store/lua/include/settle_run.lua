@@ -1,12 +1,12 @@
--- settle_run(prefix, index, finished, events, id, status, result, keep_ms, keep_count): end a run that is being
+-- settle_run(prefix, index, finished, events, id, status, field, value, keep_ms, keep_count): end a run that is being
 -- investigated, and forget the oldest finished ones. A run that is in another state is left as it is.
-local function settle_run(prefix, index, finished, events, id, status, result, keep_ms, keep_count)
+local function settle_run(prefix, index, finished, events, id, status, field, value, keep_ms, keep_count)
   local key = prefix .. id
   if redis.call('HGET', key, 'status') ~= 'investigating' then
     return 0
   end
   local now = now_ms()
-  redis.call('HSET', key, 'status', status, 'result', result, 'updatedAt', now, 'completedAt', now)
+  redis.call('HSET', key, 'status', status, field, value, 'updatedAt', now, 'completedAt', now)
   redis.call('PEXPIRE', key, keep_ms)
   redis.call('ZADD', finished, now, id)
   emit(events, 'run.' .. status, 'run', id)

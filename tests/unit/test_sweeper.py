@@ -1,0 +1,188 @@
+"""Recovery, without processes: what a sweeper may and may not take from whom (P2, P3)."""
+
+from __future__ import annotations
+
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, seen, sees
+
+DUE = "boyd:{test}:due"
+RECORD = "boyd:{test}:iteration"
+
+
+def overdue(lab: Lab, member: str = "phase") -> None:
+    """Let a deadline have passed."""
+    lab.client.zadd(DUE, {member: 1})
+
+
+def entered(lab: Lab) -> None:
+    """Enter the start phase as a worker that will never leave it."""
+    lab.courier.hints.clear()
+    assert lab.store.iterations.enter(1, 1, "start", "lost/1")
+
+
+def test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    lab.courier.hints.clear()
+    overdue(lab)
+    lab.sweeper.sweep()
+
+    assert list(lab.courier.hints) == [("start", 1, 1)]
+    lab.deliver()
+    assert lab.store.iterations.history()[0].success
+
+
+def test_a_phase_whose_worker_was_lost_is_sent_again_under_a_new_epoch() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    entered(lab)
+    overdue(lab)
+    lab.sweeper.sweep()
+
+    assert list(lab.courier.hints) == [("start", 1, 2)]
+    lab.deliver()
+    result = lab.store.iterations.history()[0]
+    assert (result.success, result.retries) == (True, 1)
+
+
+def test_a_phase_that_loses_every_worker_fails_its_iteration() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    for epoch in (1, 2, 3):
+        lab.courier.hints.clear()
+        assert lab.store.iterations.enter(1, epoch, "start", f"lost/{epoch}")
+        overdue(lab)
+        lab.sweeper.sweep()
+    lab.deliver()
+    result = lab.store.iterations.history()[0]
+
+    assert (result.success, result.error) == (False, "start lost its worker 3 times, last lost/3")
+
+
+def test_complete_that_loses_every_worker_is_ended_by_the_sweeper() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    for epoch in (1, 2, 3):
+        assert lab.store.iterations.enter(1, epoch, "complete", f"lost/{epoch}")
+        overdue(lab)
+        lab.sweeper.sweep()
+    result = lab.store.iterations.history()[0]
+
+    assert not result.success
+    assert len(result.observations) == 1
+    assert result.ended_at >= result.started_at
+    assert lab.store.iterations.status().phase == "idle"
+
+
+def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
+    lab.client.hset(RECORD, "seen:0", '[{"source": 7}]')
+    lab.deliver()
+    reply = lab.client.hgetall("boyd:{test}:iteration:1")
+
+    assert (reply["success"], lab.store.iterations.status().phase) == ("0", "idle")
+    assert "orient failed" in reply["error"]
+
+
+def test_a_late_sweeper_takes_nothing_from_a_worker_that_has_entered_since() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    overdue(lab)
+    proof = lab.store.iterations.take_due()["phase"]
+    entry = lab.store.iterations.enter(1, 1, "start", "alive/1")
+
+    assert entry is not None
+    assert lab.store.iterations.retry_phase(proof) is None
+    assert lab.store.iterations.plan(entry, [], [], {}, [], [])
+
+
+def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> None:
+    """Redis was away: those who could not renew must not all count as lost."""
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    entered(lab)
+    lab.sweeper.sweep()
+    overdue(lab)
+    lab.client.hset("boyd:{test}:loop", "sweptAt", 1)
+    lab.sweeper.sweep()
+
+    assert list(lab.courier.hints) == []
+    assert lab.store.iterations.renew(1, "phase", 1, "lost/1")
+
+
+def test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    lab.courier.hints.clear()
+    lab.client.zadd(DUE, {"phase": 9e12})
+    lab.sweeper.sweep()
+
+    assert list(lab.courier.hints) == [("start", 1, 1)]
+
+
+def test_a_bundle_whose_worker_was_lost_is_sent_one_by_one() -> None:
+    lab = Lab(agent(*[sees(f"o{i}", seen(f"o{i}")) for i in range(3)]))
+    lab.launcher.trigger("test")
+    lab.step()
+    lab.courier.hints.clear()
+    assert lab.store.iterations.enter_unit(1, 1, 1, "lost/1")
+    overdue(lab, "unit:1")
+    lab.sweeper.sweep()
+
+    assert [("observe", 1, unit, 2) for unit in (2, 3, 4)] == list(lab.courier.hints)
+    lab.deliver()
+    result = lab.store.iterations.history()[0]
+    assert [o.source for o in result.observations] == ["o0", "o1", "o2"]
+    assert result.observer_errors == []
+
+
+def test_an_observer_that_takes_its_worker_with_it_twice_is_given_up() -> None:
+    lab = Lab(agent(sees("bad"), sees("good", seen())))
+    lab.launcher.trigger("test")
+    lab.step()
+    lab.courier.hints.clear()
+    lab.store.iterations.enter_unit(1, 1, 1, "lost/1")
+    overdue(lab, "unit:1")
+    lab.sweeper.sweep()
+    lab.store.iterations.enter_unit(1, 2, 2, "lost/2")
+    overdue(lab, "unit:2")
+    lab.sweeper.sweep()
+    lab.deliver()
+    result = lab.store.iterations.history()[0]
+
+    assert [(error.id, error.error) for error in result.observer_errors] == [
+        ("p:bad", "worker lost was lost while it ran")
+    ]
+    assert len(result.observations) == 1
+
+
+def test_a_worker_that_lost_its_lease_is_refused() -> None:
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    lab.launcher.trigger("test")
+    lab.courier.hints.clear()
+    late = lab.store.iterations.enter(1, 1, "start", "late/1")
+    overdue(lab)
+    lab.sweeper.sweep()
+
+    assert late is not None
+    assert not lab.store.iterations.renew(1, "phase", 1, "late/1")
+    assert not lab.store.iterations.plan(late, [], [], {}, [], [])
+    lab.deliver()
+    assert lab.store.iterations.history()[0].success
+
+
+def test_every_message_may_come_twice() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(sees("o", seen("o")), chooses(choice()), recorder.action()))
+    lab.launcher.trigger("test")
+    while lab.courier.hints:
+        hint = lab.courier.hints[0]
+        lab.step()
+        lab.courier.hints.appendleft(hint)
+        lab.step()
+
+    assert len(recorder.calls) == 1
+    assert len(lab.store.iterations.history()) == 1
