@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ from boyd.store.scripts import Scripts
 #: Seconds a value lives unless told otherwise, and the most bytes it may have.
 DEFAULT_TTL = 7 * 86400.0
 MAX_BYTES = 1_000_000
-_UPDATE_ATTEMPTS = 50
+_UPDATE_ATTEMPTS = 200
 
 
 class PluginState:
@@ -58,11 +60,13 @@ class PluginState:
 
     def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
         """Replace *key* by `change(current)` until no other worker came between; the new value."""
-        for _ in range(_UPDATE_ATTEMPTS):
+        for attempt in range(_UPDATE_ATTEMPTS):
             text = self._read(key)
             value = change(None if text is None else json.loads(text))
             if self._swap(key, text or "", self._dump(key, value), ttl):
                 return value
+            # Those who came in each other's way must not try again in step.
+            time.sleep(random.uniform(0, 0.001) * min(attempt, 20))
         raise StoreError(f"state {key!r} of {self._plugin_id!r} is changed by too many at once")
 
     def delete(self, key: str) -> None:

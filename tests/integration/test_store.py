@@ -1,0 +1,180 @@
+"""The store on a real Redis: races with many callers, and a census of what is left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from boyd.errors import StoreError
+from boyd.models import ActionResult, Autonomy, Budget, RunRequest
+from boyd.store import Store, connect
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, seen, sees
+
+pytestmark = pytest.mark.real
+
+
+def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Do *work* in *count* threads that start together; what each came to."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
+def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
+    iterations = store.agent("a").iterations
+    found = at_once(100, lambda n: iterations.begin(f"caller {n}"))
+
+    assert Counter(begun.outcome for begun in found) == {"begun": 1, "joined": 99}
+    assert {1} == {begun.iteration for begun in found}
+
+
+def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
+    iterations = store.agent("a").iterations
+    found = at_once(100, lambda n: iterations.begin("beat", 1000 + n % 10))
+
+    assert sum(begun.new for begun in found) == 1
+    assert {"begun", "joined", "duplicate"} >= {begun.outcome for begun in found}
+
+
+def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
+    iterations = store.agent("a").iterations
+    iterations.begin("test")
+    found = at_once(100, lambda n: iterations.enter(1, 1, "start", f"w{n}"))
+
+    assert sum(entry is not None for entry in found) == 1
+
+
+def test_the_last_of_a_hundred_units_closes_the_phase_once(store: Store) -> None:
+    iterations = store.agent("a").iterations
+    iterations.begin("test")
+    entry = iterations.enter(1, 1, "start", "w")
+    assert entry is not None
+    iterations.plan(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {}, [], [])
+    for unit in range(1, 101):
+        assert iterations.enter_unit(1, unit, 1, f"w{unit}")
+    found = at_once(100, lambda n: iterations.sign_off(1, n + 1, 1, f"w{n + 1}", {}))
+
+    assert sum(signed is not None and signed[0] == 0 for signed in found) == 1
+    assert iterations.status().phase == "orient"
+
+
+def test_a_hundred_claims_give_one_right_to_execute(store: Store) -> None:
+    ledger = store.agent("a").ledger
+
+    def claim(number: int) -> str:
+        try:
+            return ledger.claim("x", f"token{number}", "p:do", {}, "", False, None).outcome
+        except StoreError as error:
+            return type(error).__name__
+
+    assert Counter(at_once(100, claim)) == {"claimed": 1, "StillRunning": 99}
+
+
+def test_a_budget_is_never_exceeded(store: Store) -> None:
+    ledger = store.agent("a").ledger
+    budget = Budget(limit=7, window=60)
+
+    def claim(number: int) -> str:
+        return ledger.claim(f"x{number}", f"t{number}", "p:do", {}, "target", False, budget).outcome
+
+    assert Counter(at_once(100, claim)) == {"claimed": 7, "over": 93}
+
+
+def test_a_claim_repeated_with_its_token_stays_claimed(store: Store) -> None:
+    ledger = store.agent("a").ledger
+    outcomes = [ledger.claim("x", "t", "p:do", {}, "", False, None).outcome for _ in range(2)]
+    result = ActionResult(action="p:do", success=True, duration=1)
+
+    assert outcomes == ["claimed", "claimed"]
+    assert [ledger.finish("x", "t", result) for _ in range(2)] == [True, True]
+    assert not ledger.finish("x", "another", result)
+
+
+def test_compare_and_set_loses_no_update(store: Store) -> None:
+    state = store.agent("a").state("p")
+    at_once(20, lambda _: [state.update("n", lambda n: (n or 0) + 1) for _ in range(10)])
+
+    assert state.get("n") == 200
+
+
+def test_state_that_is_no_json_is_refused(store: Store) -> None:
+    state = store.agent("a").state("p")
+    for value in (object(), float("nan"), {1, 2}):
+        with pytest.raises(Exception, match="plugin 'p': state 'k' is not JSON"):
+            state.set("k", value)
+
+    assert state.get("k") is None
+
+
+def test_a_hundred_resolvers_have_one_winner(redis_url: str) -> None:
+    client = connect(redis_url)
+    action = Recorder().action(autonomy=Autonomy(mode="human-only"))
+    lab = Lab(agent(chooses(choice()), action), client=client)
+    lab.run()
+    item = lab.store.approvals.queue().pending[0]
+    approvals, retention = lab.store.approvals, lab.engine.retention
+
+    def resolve(number: int) -> bool:
+        status: Any = ("approved", "denied", "withdrawn")[number % 3]
+        return approvals.resolve(item.id, status, retention) is not None
+
+    assert sum(at_once(100, resolve)) == 1
+    assert (approvals.queue().pending, len(approvals.queue().history)) == ([], 1)
+    client.close()
+
+
+def test_runs_submitted_by_many_are_all_looked_into_once(redis_url: str) -> None:
+    client = connect(redis_url)
+    lab = Lab(agent(sees("o", seen())), client=client)
+    request = RunRequest(title="look", description="x")
+    submitted = at_once(50, lambda _: lab.launcher.submit_run(request))
+    lab.deliver()
+    runs = [lab.store.runs.get(s.run.id) for s in submitted]
+
+    assert [run.status for run in runs if run] == ["completed"] * 50
+    assert sum(s.iteration > 0 for s in submitted) == 1
+    client.close()
+
+
+def test_nothing_stays_without_a_bound(redis_url: str) -> None:
+    """P12: every key has a time to live, or is one of those whose size is bounded."""
+    client = connect(redis_url)
+    action = Recorder().action(budget=Budget(limit=1, window=60))
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), action), client=client)
+    for _ in range(3):
+        lab.submit("look")
+        lab.deliver()
+    bounded = {
+        *("loop", "due", "events", "history", "intake", "iteration"),
+        *("runs", "runs:pending", "runs:finished"),
+        *("approvals:pending", "approvals:history", "approvals:fingerprints"),
+    }
+    pending = {item.id for item in lab.store.approvals.queue().pending}
+    for key in client.scan_iter("boyd:{test}:*"):
+        name = key.removeprefix("boyd:{test}:")
+        waits = name.removeprefix("approval:") in pending or _waits(client, key)
+        assert name in bounded or client.ttl(key) > 0 or waits, name
+    client.close()
+
+
+def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
+    """L37: what is kept is capped, in keys too."""
+    client = connect(redis_url)
+    lab = Lab(agent(sees("o", seen()), history={"max_count": 5}), client=client)
+    for _ in range(10):
+        lab.run()
+    after_ten = client.dbsize()
+    for _ in range(40):
+        lab.run()
+
+    assert after_ten == client.dbsize()
+    client.close()
+
+
+def _waits(client: Any, key: str) -> bool:
+    """Whether a run waits for something: it is live, and never pruned (R6)."""
+    return ":run:" in key and client.hget(key, "status") in ("pending", "investigating")

@@ -1,0 +1,253 @@
+"""`boyd up` as a user runs it: starts, shows, restarts, stops, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import urlopen
+
+import psutil
+import pytest
+
+from harness import free_port, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+AGENT = """
+id = "small"
+mode = "continuous"
+loop_interval = 0.5
+[[plugins]]
+use = "example"
+"""
+
+
+class Up:
+    """A running `boyd up`."""
+
+    def __init__(self, folder: Path, *agents: str, **environment: str) -> None:
+        self.state = folder / "state"
+        self.output = folder / "output"
+        self.environment = {
+            **os.environ,
+            "BOYD_STATE_DIR": str(self.state),
+            "BOYD_API__PORT": "0",
+            "XDG_STATE_HOME": str(folder),
+            **environment,
+        }
+        with self.output.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "boyd.cli", "up", *agents],
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+    def says(self, text: str, timeout: float = 30.0) -> None:
+        """Wait until it has printed *text*."""
+        wait_until(lambda: text in self.output.read_text() or self._ended(text), timeout)
+
+    def command(self, *arguments: str) -> Any:
+        """Run another command beside it; its JSON output."""
+        command = [sys.executable, "-m", "boyd.cli", *arguments, "-o", "json"]
+        done = subprocess.run(command, env=self.environment, capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    def children(self) -> dict[str, psutil.Process]:
+        """The processes it has started, by what they do."""
+        found = {}
+        for child in psutil.Process(self.process.pid).children():
+            words = child.cmdline()
+            found["redis" if "redis-server" in words[0] else words[3]] = child
+        return found
+
+    def tree(self) -> list[psutil.Process]:
+        """Everything below it."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def _ended(self, text: str) -> bool:
+        if self.process.poll() is not None:
+            raise AssertionError(f"ended before {text!r}:\n{self.output.read_text()}")
+        return False
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> str:
+    """A small agent file."""
+    path = tmp_path / "small.toml"
+    path.write_text(AGENT)
+    return str(path)
+
+
+@pytest.fixture
+def up(tmp_path: Path, agent: str) -> Iterator[Up]:
+    """A `boyd up` whose first iteration has ended."""
+    with Up(tmp_path, agent) as running:
+        running.says("small #1")
+        yield running
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    """Whether none of them is left."""
+    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+def test_it_shows_iterations_and_others_can_look_in(up: Up) -> None:
+    up.says("small #3")
+    status = up.command("status")
+    history = up.command("history", "--limit", "2")
+    url = next(line.split()[1] for line in up.output.read_text().splitlines() if "api " in line)
+    with urlopen(f"{url}/healthz") as answer:
+        health = json.load(answer)
+
+    assert "continuous" in json.dumps(status)
+    assert len(history) == 2
+    assert health["status"] == "ok"
+
+
+def test_ctrl_c_stops_everything(up: Up) -> None:
+    below = up.tree()
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.process.wait(30) == 0
+    assert gone(below)
+    assert not (up.state / "runtime.json").exists()
+
+
+def test_a_kill_leaves_no_process_behind(up: Up) -> None:
+    below = up.tree()
+    up.process.kill()
+    up.process.wait()
+
+    wait_until(lambda: gone(below), 20)
+
+
+@pytest.mark.parametrize("name", ["redis", "worker", "beat"])
+def test_a_child_that_dies_is_started_again_and_the_loop_goes_on(up: Up, name: str) -> None:
+    up.children()[name].kill()
+    up.says("SIGKILL")
+    number = up.output.read_text().count("small #")
+    wait_until(lambda: up.output.read_text().count("small #") > number + 3, 60)
+    last = [line for line in up.output.read_text().splitlines() if "small #" in line][-1]
+
+    assert " ok " in last
+
+
+def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) -> None:
+    with Up(tmp_path, agent) as first:
+        first.says("small #2")
+    with Up(tmp_path, agent) as second:
+        second.says("small #3")
+        numbers = [entry["iteration"] for entry in second.command("history")]
+
+    assert {1, 2, 3} <= set(numbers)
+
+
+def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> None:
+    """What `make up` runs: a real service, seen down, started, killed, started again."""
+    port = str(free_port())
+    folder = tmp_path / "watch"
+    _copy(ROOT / "examples" / "watch", folder, port)
+    with Up(tmp_path, str(folder / "agent.toml"), WATCH_PORT=port) as running:
+        running.says("restartService", 60)
+        pidfile = tmp_path / "boyd-watch" / "service.pid"
+        first = wait_until(lambda: _pid(pidfile), 30)
+        wait_until(lambda: _healthy(port), 30)
+        os.kill(first, signal.SIGKILL)
+        second = wait_until(lambda: _pid(pidfile) != first and _pid(pidfile), 60)
+        wait_until(lambda: _healthy(port), 30)
+        os.kill(second, signal.SIGKILL)
+
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "said"),
+    [
+        ('id = "x"\n[[plugins]]\nuse = "nothing"\n', {}, "plugin 'nothing': not found"),
+        ('id = "x"\n[[plugins]]\nuse = "example"\noptions = {a = 1}\n', {}, "a: Extra inputs"),
+        ('id = "x"\n[[plugins]]\nuse = "no.such:P"\n', {}, "cannot import 'no.such'"),
+        (AGENT, {"BOYD_REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis does not answer"),
+        (AGENT, {"BOYD_REDIS_URL": "http://127.0.0.1"}, "redis_url 'http://127.0.0.1' cannot"),
+        (AGENT, {"BOYD_STATE_DIR": "/proc/nowhere"}, "/proc/nowhere"),
+        (AGENT, {"BOYD_API__HOST": "192.0.2.1"}, "the API cannot listen on 192.0.2.1:0"),
+        (AGENT, {"BOYD_API__PORT": "99999"}, "api.port"),
+        (AGENT, {"BOYD_REDIS_ULR": "x"}, "did you mean BOYD_REDIS_URL?"),
+        (AGENT, {"BOYD_LOG_LEVEL": "loud"}, "log_level"),
+    ],
+)
+def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
+    tmp_path: Path, text: str, environment: dict[str, str], said: str
+) -> None:
+    agent = tmp_path / "agent.toml"
+    agent.write_text(text)
+    with Up(tmp_path, str(agent), **environment) as failed:
+        below = psutil.Process(failed.process.pid).children(recursive=True)
+        status = failed.process.wait(30)
+        output = failed.output.read_text().strip()
+
+    assert said in output
+    assert len(output.splitlines()) == 1, output
+    assert status == 1
+    assert gone(below)
+
+
+def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path, agent: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with Up(tmp_path, agent, BOYD_API__PORT=port) as failed:
+            assert failed.process.wait(30) == 1
+
+    assert "Address already in use" in failed.output.read_text()
+    assert not (failed.state / "redis").exists()
+
+
+def test_a_second_start_in_the_same_folder_is_refused(up: Up, tmp_path: Path, agent: str) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    with Up(second, agent, BOYD_STATE_DIR=str(up.state)) as refused:
+        assert refused.process.wait(30) == 1
+
+    assert f"already running in {up.state} (pid {up.process.pid})" in refused.output.read_text()
+
+
+def _copy(source: Path, target: Path, port: str) -> None:
+    """The example with another port and a quicker pace."""
+    shutil.copytree(source, target)
+    path = target / "agent.toml"
+    text = path.read_text().replace(":8765/", f":{port}/")
+    text = text.replace("loop_interval = 5", "loop_interval = 1").replace(
+        "interval = 5", "interval = 1"
+    )
+    path.write_text(text.replace("cooldown = 15", "cooldown = 2"))
+
+
+def _pid(path: Path) -> int | None:
+    return int(path.read_text().split()[0]) if path.exists() and path.read_text() else None
+
+
+def _healthy(port: str) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
