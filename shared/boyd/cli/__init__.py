@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import sys
 
+import click
+
 from boyd.cli.group import boyd
-from boyd.errors import BoydError, UnknownAgent
+from boyd.errors import AgentPaused, BoydError, UnknownAgent
 
 __all__ = ["boyd", "main"]
+
+
+#: Exit statuses of errors that scripts may want to tell apart; all others are 1.
+STATUS: dict[type[BoydError], int] = {UnknownAgent: 4, AgentPaused: 5}
 
 
 def main() -> None:
     """Run the command that the arguments name; what goes wrong is one line and a status.
 
-    Exit status: 0 ok, 1 error, 2 wrong usage, 4 not found, 124 timeout, 130 interrupted.
+    Exit status: 0 ok, 1 error, 2 wrong usage, 4 not found, 5 conflict, 124 timeout, 130 interrupted.
     """
     try:
-        boyd(standalone_mode=True)
+        status = boyd.main(standalone_mode=False)
     except BoydError as error:
         print(f"boyd: {error}", file=sys.stderr)
-        sys.exit(4 if isinstance(error, UnknownAgent) else 1)
-    except KeyboardInterrupt:
+        sys.exit(STATUS.get(type(error), 1))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)

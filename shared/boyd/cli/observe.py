@@ -33,7 +33,7 @@ _States = Callable[[str], State]
 def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
     """Run one observer, here and now.
 
-    AGENT is an agent file or module:agent, OBSERVER an id such as host-metrics:host. It uses the
+    AGENT is an agent file or module:agent, OBSERVER an id such as host-metrics:measure. It uses the
     agent's state in Redis, or an empty one when there is no Redis. With `-o json` each observation
     is a line.
     """

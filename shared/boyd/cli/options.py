@@ -43,7 +43,7 @@ def agents_option(command: _Command) -> _Command:
         "agents",
         multiple=True,
         metavar="FILE|MODULE:NAME",
-        help="An agent to run; may be given again. Default: the setting `agents`.",
+        help="An agent to load; may be given again. Default: the setting `agents`.",
     )(command)
 
 
