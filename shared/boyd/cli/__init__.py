@@ -19,7 +19,7 @@ STATUS: dict[type[BoydError], int] = {UnknownAgent: 4, AgentPaused: 5}
 def main() -> None:
     """Run the command that the arguments name; what goes wrong is one line and a status.
 
-    Exit status: 0 ok, 1 error, 2 wrong usage, 4 not found, 5 conflict, 124 timeout, 130 interrupted.
+    Exit status: 0 ok, 1 error, 2 usage, 4 not found, 5 conflict, 124 timeout, 130 interrupted.
     """
     try:
         status = boyd.main(standalone_mode=False)
