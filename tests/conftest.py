@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ from boyd.embedded.redis_server import find_program
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
 from harness import Deployment, free_port, wait_until
+
+# Started from a script in the background, this process ignores Ctrl-C, and so would all that the
+# tests start; programs with a handler start with the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

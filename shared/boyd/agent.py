@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from boyd.errors import ConfigError
 from boyd.models import Budget, Mode, explain
 from boyd.plugin import AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
+from boyd.toml import read_toml
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -67,7 +67,7 @@ class AgentSettings(_Settings):
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
     name: str = ""
     mode: Mode = "manual"
-    loop_interval: float = Field(default=60.0, gt=0)
+    loop_interval: float = Field(default=60.0, ge=0.05)
     run_at_start: bool = True
     approvals: ApprovalSettings = ApprovalSettings()
     history: HistorySettings = HistorySettings()
@@ -169,7 +169,7 @@ def agent_from_file(path: Path) -> Agent:
         ConfigError: it cannot be read or does not fit.
         PluginError: one of its plugins cannot be used.
     """
-    file = _validated(AgentFile, _read(path), str(path))
+    file = _validated(AgentFile, read_toml(path), str(path))
     folder = (path.parent / file.plugins_dir).resolve() if file.plugins_dir else None
     if folder and not folder.is_dir():
         raise ConfigError(f"{path}: plugins_dir: no such folder: {folder}")
@@ -185,15 +185,6 @@ def _build(reference: PluginReference, folder: Path | None) -> Plugin:
     if reference.id:
         plugin.id = reference.id
     return plugin
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
 def _validated(model: type[_M], values: dict[str, Any], where: str) -> _M:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import os
 import socket
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +24,7 @@ from pydantic_settings import (
 
 from boyd.errors import ConfigError
 from boyd.models import explain
+from boyd.toml import read_toml
 
 PREFIX = "BOYD_"
 #: Read when it lies in the working directory and no other file is named.
@@ -161,12 +161,7 @@ def _read(file: Path | None) -> dict[str, Any]:
     path = named or Path(DEFAULT_FILE)
     if named is None and not path.exists():
         return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    return read_toml(path)
 
 
 def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

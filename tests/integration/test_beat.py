@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
-from datetime import timedelta
 
 import pytest
 
 from boyd.models import LoopResult
+from boyd.store import Slot
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real
 
-INTERVAL = timedelta(seconds=0.2)
+INTERVAL = 0.2
 
 
 def results(deployment: Deployment, count: int) -> list[LoopResult]:
@@ -26,7 +26,9 @@ def results(deployment: Deployment, count: int) -> list[LoopResult]:
 
 def slots(found: list[LoopResult]) -> list[int]:
     """The slot of each iteration that beat started, by the Redis server's clock."""
-    return [int(r.started_at.timestamp() / INTERVAL.total_seconds()) for r in found]
+    return [
+        Slot.at(r.started_at.timestamp(), INTERVAL).begins // int(INTERVAL * 1000) for r in found
+    ]
 
 
 def test_beat_ticks_below_one_second(deployment: Deployment) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from boyd.errors import StoreError
 from boyd.models import ActionResult, Autonomy, Budget, RunRequest
-from boyd.store import Store, connect
+from boyd.store import Slot, Store, connect
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
 
@@ -34,7 +34,9 @@ def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
 
 def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
     iterations = store.agent("a").iterations
-    found = at_once(100, lambda n: iterations.begin("beat", 1000 + n % 10))
+    now = Slot.at(store.client.time()[0], 60)
+    slots = [Slot(now.begins + n, now.length) for n in range(10)]
+    found = at_once(100, lambda n: iterations.begin("beat", slots[n % 10]))
 
     assert sum(begun.new for begun in found) == 1
     assert {"begun", "joined", "duplicate"} >= {begun.outcome for begun in found}

@@ -10,6 +10,7 @@ from boyd import Agent, BoydError, ConfigError, Observation
 from boyd.agent import agent_from_file
 from boyd.errors import AgentPaused
 from boyd.models import Autonomy, RunRequest
+from boyd.store import Slot
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, plugin, seen, sees
 
@@ -42,7 +43,10 @@ def test_L1_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
         ('id = "a"\nloop_intervall = 3\n', "did you mean 'loop_interval'?"),
         ('id = "A B"\n', "id: String should match pattern"),
         ('id = "a"\nmode = "sometimes"\n', "mode: Input should be 'manual'"),
-        ('id = "a"\nloop_interval = 0\n', "loop_interval: Input should be greater than 0"),
+        (
+            'id = "a"\nloop_interval = 0\n',
+            "loop_interval: Input should be greater than or equal to 0.05",
+        ),
         ('id = "a"\n[[plugins]]\nuse = "exampel"\n', "did you mean 'example'?"),
         ('id = "a"\n[[plugins]]\nuse = "example"\noptions = {x = 1}\n', "x: Extra inputs"),
         ('id = "a"\n[[plugins]]\nuse = "no.such:Thing"\n', "cannot import 'no.such'"),
@@ -151,27 +155,50 @@ def test_L3_many_runs_during_an_iteration_make_one_follow_up() -> None:
     assert lab.store.iterations.past(3) is None
 
 
+def slot(lab: Lab, ahead: int = 0, length: float = 60.0) -> Slot:
+    """The slot of now, or one *ahead* of it."""
+    now = Slot.at(lab.client.time()[0], length)
+    return Slot(now.begins + ahead * now.length, now.length)
+
+
 def test_L4_a_slot_starts_at_most_one_iteration() -> None:
     lab = Lab(agent(mode="continuous"))
-    first = lab.launcher.tick(1000)
+    first = lab.launcher.tick(slot(lab))
     lab.deliver()
-    again = lab.launcher.tick(1000)
-    late = lab.launcher.tick(500)
-    following = lab.launcher.tick(2000)
+    again = lab.launcher.tick(slot(lab))
+    following = lab.launcher.tick(slot(lab, 1))
 
-    assert [begun.outcome for begun in (first, again, late, following)] == [
-        "begun",
-        "duplicate",
-        "duplicate",
-        "begun",
-    ]
+    assert [begun.outcome for begun in (first, again, following)] == ["begun", "duplicate", "begun"]
+
+
+def test_L4_a_slot_that_is_over_is_skipped() -> None:
+    lab = Lab(agent(mode="continuous"))
+
+    assert lab.launcher.tick(slot(lab, -1)).outcome == "late"
+    assert lab.launcher.tick(slot(lab)).outcome == "begun"
+
+
+def test_L4_a_clock_that_stepped_back_does_not_stop_the_ticks() -> None:
+    lab = Lab(agent(mode="continuous"))
+    lab.client.hset("boyd:{test}:loop", "slot", slot(lab, 60).begins)
+
+    assert lab.launcher.tick(slot(lab)).new
+
+
+@pytest.mark.parametrize("interval", [0.2, 2.9999, 5.0, 60.0])
+def test_L4_slots_follow_each_other_without_a_gap(interval: float) -> None:
+    first = Slot.at(1_795_000_000.123, interval)
+    after = Slot.at((first.begins + first.length) / 1000 + 0.0001, interval)
+
+    assert first.begins <= 1_795_000_000_123 < first.begins + first.length
+    assert after.begins == first.begins + first.length
 
 
 def test_L5_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
     lab = Lab(agent(mode="continuous"))
     lab.store.iterations.pause("maintenance (by ann)")
 
-    assert not lab.launcher.tick(1000).new
+    assert not lab.launcher.tick(slot(lab)).new
     with pytest.raises(AgentPaused, match=r"maintenance \(by ann\)"):
         lab.launcher.trigger("test")
 

@@ -17,7 +17,7 @@ from celery.schedules import BaseSchedule
 
 from boyd.engine import Launcher
 from boyd.errors import StoreError
-from boyd.store import translated
+from boyd.store import Slot, translated
 from boyd_worker.pulse import Pulse
 from boyd_worker.runtime import Runtime
 
@@ -44,12 +44,11 @@ class ServerClock:
     def _resync(self) -> None:
         first = self._read_at == float("-inf")
         try:
-            before = time.monotonic()
             with translated():
                 seconds, micros = self._client.time()
-            after = time.monotonic()
-            self._offset = seconds + micros / 1e6 - (before + after) / 2
-            self._read_at = after
+            # As if the answer had taken no time: never ahead of the server, so no slot is early.
+            self._read_at = time.monotonic()
+            self._offset = seconds + micros / 1e6 - self._read_at
         except StoreError:
             if first:
                 self._offset = time.time() - time.monotonic()
@@ -62,16 +61,18 @@ class SlotSchedule(BaseSchedule):  # type: ignore[misc]
         super().__init__(app=app)
         self._interval = interval
         self._clock = clock
-        self.last = -1 if at_once else self.slot()
+        self.last = None if at_once else self.slot()
 
-    def slot(self) -> int:
-        """The current slot, by the time it begins, in milliseconds."""
-        return int(int(self._clock.now() / self._interval) * self._interval * 1000)
+    def slot(self) -> Slot:
+        """The current slot."""
+        return Slot.at(self._clock.now(), self._interval)
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
         """Whether the current slot has not been tried, and the seconds until the next one."""
         now = self._clock.now()
-        return self.slot() > self.last, self._interval - now % self._interval
+        slot = Slot.at(now, self._interval)
+        due = self.last is None or slot.begins > self.last.begins
+        return due, max(0.0, (slot.begins + slot.length) / 1000 - now)
 
 
 class SlotScheduler(Scheduler):  # type: ignore[misc]

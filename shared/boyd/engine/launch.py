@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boyd.engine.courier import Courier
 from boyd.models import Mode, Observation, RunRequest
-from boyd.store import AgentStore, Begun, Submitted
+from boyd.store import AgentStore, Begun, Slot, Submitted
 
 
 class Launcher:
@@ -23,8 +23,8 @@ class Launcher:
         """
         return self._sent(self._store.iterations.begin(by))
 
-    def tick(self, slot: int) -> Begun:
-        """Start the iteration of a beat slot, unless another beat did."""
+    def tick(self, slot: Slot) -> Begun:
+        """Start the iteration of a beat slot, unless another beat did or it is over."""
         return self._sent(self._store.iterations.begin("beat", slot))
 
     def submit_run(self, request: RunRequest) -> Submitted:

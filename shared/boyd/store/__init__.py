@@ -12,6 +12,7 @@ from boyd.store.iterations import (
     Iterations,
     Retry,
     RunEnd,
+    Slot,
     StuckUnit,
     Timing,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "Retention",
     "Retry",
     "RunEnd",
+    "Slot",
     "Stale",
     "StillRunning",
     "Store",

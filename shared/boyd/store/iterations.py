@@ -42,10 +42,25 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """A stretch of an agent's `loop_interval` on the Redis server's clock; milliseconds."""
+
+    begins: int
+    length: int
+
+    @classmethod
+    def at(cls, now: float, interval: float) -> Slot:
+        """The slot in which *now* lies; both in seconds."""
+        length = int(interval * 1000)
+        return cls(int(now * 1000) // length * length, length)
+
+
+@dataclass(frozen=True)
 class Begun:
     """What a trigger or tick came to.
 
-    `begun` or `joined` with the iteration's number; for a tick also `duplicate` or `paused`, and 0.
+    `begun` or `joined` with the iteration's number; for a tick also `duplicate`, `late` or
+    `paused`, and 0.
     """
 
     outcome: str
@@ -123,14 +138,16 @@ class Iterations:
         self._dispatch = _ms(timing.dispatch)
         self._lease = _ms(timing.lease)
 
-    def begin(self, trigger: str, slot: int | None = None) -> Begun:
+    def begin(self, trigger: str, slot: Slot | None = None) -> Begun:
         """Take the agent's iteration, or join the one in flight (L3, L4).
+
+        With a *slot* it is a tick of beat, which counts once in its slot and not after it.
 
         Raises:
             AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
         """
         keys = self._keys
-        args = [trigger, "" if slot is None else slot, self._dispatch]
+        args = [trigger, slot.begins if slot else "", self._dispatch, slot.length if slot else 0]
         names = [keys.loop, keys.iteration, keys.due, keys.events]
         outcome, value = self._scripts.run("begin", names, args)
         if outcome == "paused" and slot is None:

@@ -5,9 +5,10 @@
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream
 -- ARGV[1] trigger    who asks, for the record
--- ARGV[2] slot       number of the tick, or empty
+-- ARGV[2] slot       of the tick, by the time it begins, in ms; or empty
 -- ARGV[3] dispatch   ms a message may take to reach a worker
--- Returns {'begun'|'joined', n}, {'paused', why} or {'duplicate', last slot}
+-- ARGV[4] length     of the slot, ms: a tick that comes after its end is skipped
+-- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} or {'late', slot}
 -- Events  iteration.started
 -- @include common
 -- @include begin_iteration
@@ -20,6 +21,9 @@ if ARGV[2] ~= '' then
   -- A slot that lies ahead was claimed before the clock stepped back: it must not stop the ticks.
   if last and tonumber(ARGV[2]) <= tonumber(last) and tonumber(last) <= now_ms() + 10000 then
     return {'duplicate', last}
+  end
+  if now_ms() >= ARGV[2] + ARGV[4] then
+    return {'late', ARGV[2]}
   end
   redis.call('HSET', KEYS[1], 'slot', ARGV[2])
 end
