@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from boyd.broker import CeleryCourier, make_app
-from boyd.engine import Launcher
+from boyd.engine import Launcher, Resolver
 from boyd.models import LoopResult, Mode
-from boyd.store import AgentStore, Store, connect
+from boyd.store import AgentStore, Retention, Store, connect
 
 TESTS = Path(__file__).parent
 
@@ -121,6 +121,10 @@ class Deployment:
     def launcher(self, agent_id: str, mode: Mode = "manual") -> Launcher:
         """What starts iterations of one agent."""
         return Launcher(self.agent(agent_id), CeleryCourier(self._app), mode)
+
+    def resolver(self, agent_id: str) -> Resolver:
+        """What resolves approvals of one agent."""
+        return Resolver(self.agent(agent_id), CeleryCourier(self._app), Retention())
 
     def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
         """The result of an iteration, once it has ended."""

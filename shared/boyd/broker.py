@@ -21,6 +21,9 @@ _PHASES: tuple[Phase, ...] = ("start", "observe", "orient", "decide", "act", "co
 
 TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 
+#: The task that executes an approved item.
+EXECUTE = "boyd.execute"
+
 #: The phase that follows in the same chain; what decide and complete lead to depends on them.
 FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
 
@@ -88,6 +91,14 @@ class CeleryCourier:
             for hint in units
         ]
         self._publish(group(members, app=self._app))
+
+    def execute(self, agent_id: str, approval_id: str, attempt: int, queue: str | None) -> None:
+        """Publish the execution of an approved item."""
+        name = queues.full_name(queue or queues.ACT, agent_id)
+        arguments = (agent_id, approval_id, attempt)
+        self._publish(
+            self._app.signature(EXECUTE, args=arguments, immutable=True, options={"queue": name})
+        )
 
     def chain_from(
         self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None

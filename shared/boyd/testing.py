@@ -17,7 +17,16 @@ from typing import Any
 import fakeredis
 
 from boyd.agent import Agent
-from boyd.engine import Engine, EngineSettings, Launcher, Leases, Sweeper, UnitHint
+from boyd.engine import (
+    Engine,
+    EngineSettings,
+    Executions,
+    Launcher,
+    Leases,
+    Resolver,
+    Sweeper,
+    UnitHint,
+)
 from boyd.models import LoopResult, Observation, Phase, RunRequest, utc_now
 from boyd.queues import DEFAULT, of_host
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
@@ -40,6 +49,10 @@ class HandCourier:
     def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
         """Keep a hint for each unit."""
         self.hints.extend(("observe", iteration, hint.unit, hint.attempt) for hint in units)
+
+    def execute(self, agent_id: str, approval_id: str, attempt: int, queue: str | None) -> None:
+        """Keep a hint for an execution."""
+        self.hints.append(("execute", approval_id, attempt))
 
 
 class Lab:
@@ -82,6 +95,8 @@ class Lab:
         self.engine = Engine(
             agent, self.store, self.fleet, self.courier, self.leases, EngineSettings(_WORKER)
         )
+        self.executions = Executions(self.engine)
+        self.resolver = Resolver(self.store, self.courier, self.engine.retention)
         self.sweeper = Sweeper(self.engine, whole.timing.patience)
         whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()
@@ -112,6 +127,9 @@ class Lab:
         """Deliver the oldest hint."""
         self._beat()
         phase, *ids = self.courier.hints.popleft()
+        if phase == "execute":
+            self.executions.execute(*ids)
+            return
         goes_on = getattr(self.engine, phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)
         if goes_on and following:

@@ -94,5 +94,22 @@ class Traced(Plugin):
         mark("complete", ctx)
 
 
+class Careful(Traced):
+    """The same, but a person has to approve."""
+
+    id = "traced"
+
+    def on_before_act(self, ctx: Context) -> None:
+        """Leave a line before the action is claimed."""
+        mark("before", ctx)
+
+    @action(autonomy="approval-required")
+    def act(self, params: Any, ctx: Context) -> str:
+        """Leave the line that counts."""
+        mark("act", ctx)
+        return "acted"
+
+
+careful = Agent("careful", plugins=[Careful()])
 traced = Agent("traced", plugins=[Traced()])
 ticking = Agent("ticking", mode="continuous", loop_interval=0.2, plugins=[Traced()])

@@ -167,3 +167,32 @@ def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> Non
     begun = deployment.launcher("traced").trigger("test")
 
     assert deployment.ended("traced", begun.iteration).success
+
+
+@pytest.mark.parametrize("killed", ["before", "during"])
+def test_an_approved_action_survives_the_death_of_its_worker(
+    deployment: Deployment, killed: str
+) -> None:
+    """A6: at most once, and the item says how it ended."""
+    for name in ("a", "b"):
+        deployment.worker(name, "agents.traced:careful")
+    store = deployment.agent("careful")
+    begun = deployment.launcher("careful").trigger("test")
+    deployment.ended("careful", begun.iteration)
+    [item] = store.approvals.queue().pending
+    held = hold(deployment, "act" if killed == "during" else "before")
+    deployment.resolver("careful").approve(item.id, "ann")
+    line = wait_until(lambda: marks(deployment, held.suffix[1:]))[0]
+    deployment.kill(owner(deployment, line))
+    held.unlink()
+
+    def ended() -> str | None:
+        found = store.approvals.get(item.id)
+        assert found is not None
+        assert found.execution is not None
+        return found.execution.state if found.result else None
+
+    state = wait_until(ended, 15)
+
+    assert ("unknown" if killed == "during" else "succeeded") == state
+    assert len(marks(deployment, "act")) == 1

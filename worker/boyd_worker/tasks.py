@@ -9,8 +9,8 @@ from typing import Any
 from celery import Celery
 from celery.exceptions import Ignore
 
-from boyd.broker import FOLLOWS, TASKS
-from boyd.engine import Engine
+from boyd.broker import EXECUTE, FOLLOWS, TASKS
+from boyd.engine import Engine, Executions
 from boyd.errors import StoreError
 from boyd.models import Phase
 
@@ -32,6 +32,8 @@ def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
     for phase, name in TASKS.items():
         app.task(_task(phase, engines), name=name, shared=False)
+    executions = {agent_id: Executions(engine) for agent_id, engine in engines.items()}
+    app.task(_execution(executions), name=EXECUTE, shared=False)
 
 
 def _task(phase: Phase, engines: Mapping[str, Engine]) -> Callable[..., None]:
@@ -57,6 +59,24 @@ def _task(phase: Phase, engines: Mapping[str, Engine]) -> Callable[..., None]:
     return run
 
 
+def _execution(executions: Mapping[str, Executions]) -> Callable[..., None]:
+    def run(agent_id: Any = None, approval_id: Any = None, attempt: Any = None) -> None:
+        ids = isinstance(approval_id, str) and _is_number(attempt)
+        if not ids or agent_id not in executions:
+            log.error("a message was ignored: it names no approval of an agent that runs here")
+            return
+        try:
+            executions[agent_id].execute(approval_id, attempt)
+        except StoreError as error:
+            log.warning("an execution was left to be sent again: %s", error)
+
+    return run
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 < value < 2**53
+
+
 def _checked(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
     """What a message says; it may come from anybody who can write to the broker.
 
@@ -65,6 +85,6 @@ def _checked(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
     """
     if not 2 <= len(message) <= 4 or not isinstance(message[0], str):
         raise ValueError("it names no agent and iteration")
-    if not all(type(number) is int and 0 < number < 2**53 for number in message[1:]):
+    if not all(map(_is_number, message[1:])):
         raise ValueError("its ids are not numbers")
     return message[0], message[1:]

@@ -2,8 +2,20 @@
 
 from boyd.engine.courier import Courier, UnitHint
 from boyd.engine.engine import Engine, EngineSettings
+from boyd.engine.executions import Executions
 from boyd.engine.launch import Launcher
 from boyd.engine.leases import Leases
+from boyd.engine.resolve import Resolver
 from boyd.engine.sweeper import Sweeper
 
-__all__ = ["Courier", "Engine", "EngineSettings", "Launcher", "Leases", "Sweeper", "UnitHint"]
+__all__ = [
+    "Courier",
+    "Engine",
+    "EngineSettings",
+    "Executions",
+    "Launcher",
+    "Leases",
+    "Resolver",
+    "Sweeper",
+    "UnitHint",
+]

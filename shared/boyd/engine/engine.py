@@ -102,7 +102,7 @@ class Engine:
         self.courier = courier
         self.settings = settings
         self._iterations = store.iterations
-        self._leases = leases
+        self.leases = leases
         self._isolate = isolate
 
     def context(self, plugin_id: str, iteration: int | None = None) -> Context:
@@ -153,7 +153,7 @@ class Engine:
         def renew() -> bool:
             return self._iterations.renew(iteration, f"unit:{unit}", attempt, token)
 
-        with self._leases.hold(renew, self._limit(work)):
+        with self.leases.hold(renew, self._limit(work)):
             seen = observe.observe(
                 ctx, work, self._isolate, self.settings.max_bytes, self.settings.width
             )
@@ -231,7 +231,7 @@ class Engine:
         def renew() -> bool:
             return self._iterations.renew(entry.iteration, "phase", entry.epoch, entry.worker)
 
-        with self._leases.hold(renew, self._phase_limit(entry.phase, record)):
+        with self.leases.hold(renew, self._phase_limit(entry.phase, record)):
             try:
                 return work(entry, ctx)
             except StillRunning as running:
@@ -327,7 +327,7 @@ class Engine:
             asked_by=record.trace.asked_by if record.trace else None,
         )
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
-        ledger = LeasedLedger(self.store, self._leases, fence)
+        ledger = LeasedLedger(self.store, self.leases, fence)
         result = act.act(ctx, request, ledger, self.waiting)
         fields = {"results": dump_results([result]), **_problems(ctx)}
         return self._iterations.leave(entry, "complete", fields)

@@ -11,6 +11,7 @@ import logging
 from boyd import queues
 from boyd.engine.courier import UnitHint
 from boyd.engine.engine import Engine
+from boyd.engine.executions import Executions
 from boyd.loop.observe import Unit
 from boyd.models import Problem, utc_now
 from boyd.store import StuckUnit
@@ -24,6 +25,7 @@ class Sweeper:
     def __init__(self, engine: Engine, patience: float) -> None:
         """Give up a unit that no worker took within *patience* seconds."""
         self._engine = engine
+        self._executions = Executions(engine)
         self._iterations = engine.store.iterations
         self._agent_id = engine.agent.id
         self._patience = patience
@@ -32,10 +34,13 @@ class Sweeper:
         """Look after everything that passed its deadline; how much that was."""
         taken = self._iterations.take_due()
         for member, proof in taken.items():
-            if member == "phase":
+            kind, _, name = member.partition(":")
+            if kind == "phase":
                 self._phase(proof)
-            else:
-                self._unit(int(member.removeprefix("unit:")), proof)
+            elif kind == "unit":
+                self._unit(int(name), proof)
+            elif kind == "approval":
+                self._approval(name, proof)
         return len(taken)
 
     def _phase(self, proof: str) -> None:
@@ -75,6 +80,16 @@ class Sweeper:
         else:
             hint = UnitHint(number, stuck.attempt, unit.queue)
             self._engine.courier.fan_out(self._agent_id, stuck.iteration, [hint])
+
+    def _approval(self, approval_id: str, proof: str) -> None:
+        stuck = self._engine.store.approvals.retry(approval_id, proof)
+        if stuck is None:
+            return
+        if stuck.give_up:
+            self._say("the execution of approval %s is given up", approval_id)
+            self._executions.give_up(approval_id, stuck)
+        elif self._engine.fleet.serving(stuck.queue or queues.ACT):
+            self._engine.courier.execute(self._agent_id, approval_id, stuck.attempt, stuck.queue)
 
     def _lost(self, stuck: StuckUnit, unit: Unit) -> None:
         """Send a lost unit's observers one by one, so that only the one to blame is left out."""

@@ -282,6 +282,7 @@ def _queue(
             situation_summary=request.situation_summary,
             run_ids=list(request.run_ids),
             reason=reason,
+            queue=action.queue,
         ),
         request.execution_id,
     )

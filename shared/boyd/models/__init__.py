@@ -1,7 +1,13 @@
 """Every data shape of Boyd: camelCase on the wire, snake_case in Python, one model each."""
 
 from boyd.models.action import ActionResult, Autonomy, AutonomyMode, Budget
-from boyd.models.approval import ApprovalItem, ApprovalQueue, ApprovalStatus, Proposal
+from boyd.models.approval import (
+    ApprovalExecution,
+    ApprovalItem,
+    ApprovalQueue,
+    ApprovalStatus,
+    Proposal,
+)
 from boyd.models.base import (
     LEVELS,
     SEVERITIES,
@@ -28,6 +34,7 @@ __all__ = [
     "ActionPerformed",
     "ActionResult",
     "Anomaly",
+    "ApprovalExecution",
     "ApprovalItem",
     "ApprovalQueue",
     "ApprovalStatus",

@@ -13,8 +13,17 @@ from boyd.models.decision import Decision
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 
 
+class ApprovalExecution(Model):
+    """How far the execution of an approved item is; `unknown`: started, and its outcome lost."""
+
+    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    worker: str | None = None
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+
+
 class Proposal(Model):
-    """What the loop or a client asks a person to allow."""
+    """What the loop or a client asks a person to allow; `queue` is where it will be executed."""
 
     decision: Decision
     action_id: str
@@ -27,6 +36,7 @@ class Proposal(Model):
     situation_summary: str | None = None
     run_ids: list[str] = Field(default_factory=list)
     reason: str | None = None
+    queue: str | None = None
 
 
 class ApprovalItem(Proposal):
@@ -44,6 +54,7 @@ class ApprovalItem(Proposal):
     created_at: Timestamp
     updated_at: Timestamp
     expires_at: Timestamp | None = None
+    execution: ApprovalExecution | None = None
     result: ActionResult | None = None
     note: str | None = None
     acted_by: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd.store.approvals import Approvals, Retention
+from boyd.store.approvals import Approvals, Retention, StuckExecution, fingerprint
 from boyd.store.client import Client, connect, masked, translated
 from boyd.store.events import Events
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, reason_text
@@ -37,7 +37,7 @@ class AgentStore:
         self.agent_id = agent_id
         self.iterations = Iterations(client, scripts, keys, agent_id, timing)
         self.runs = Runs(client, scripts, keys, timing.dispatch)
-        self.approvals = Approvals(client, scripts, keys, agent_id)
+        self.approvals = Approvals(client, scripts, keys, agent_id, timing)
         self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
 
     def state(self, plugin_id: str) -> PluginState:
@@ -84,6 +84,7 @@ __all__ = [
     "Stale",
     "StillRunning",
     "Store",
+    "StuckExecution",
     "StuckUnit",
     "Submitted",
     "Timing",
@@ -92,6 +93,7 @@ __all__ = [
     "dump_blocks",
     "dump_problems",
     "dump_results",
+    "fingerprint",
     "masked",
     "reason_text",
     "translated",

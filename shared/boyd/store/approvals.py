@@ -5,12 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from boyd.models import ActionResult, ApprovalItem, ApprovalQueue, ApprovalStatus, Proposal
-from boyd.store.client import Client, translated
+from boyd.models import (
+    ActionResult,
+    ApprovalItem,
+    ApprovalQueue,
+    ApprovalStatus,
+    Proposal,
+    RunResult,
+    RunStatus,
+    from_ms,
+)
+from boyd.store.client import Client, pairs, translated
 from boyd.store.hashes import flatten, restore
+from boyd.store.iterations import Timing
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 
@@ -37,14 +48,29 @@ class Retention:
         return [int(self.runs_max_age * 1000), self.runs_max_count]
 
 
+@dataclass(frozen=True)
+class StuckExecution:
+    """An execution to send again on *queue*, or one that *worker* was the last to lose."""
+
+    attempt: int
+    queue: str | None
+    worker: str
+    give_up: bool
+
+
 class Approvals:
     """The approval queue of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, agent_id: str) -> None:
+    def __init__(
+        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, timing: Timing
+    ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self._agent_id = agent_id
+        self._attempts = timing.attempts
+        self._dispatch = int(timing.dispatch * 1000)
+        self._lease = int(timing.lease * 1000)
 
     def enqueue(
         self, proposal: Proposal, retention: Retention, proposed_by: str | None = None
@@ -83,7 +109,10 @@ class Approvals:
         acted_by: str | None = None,
         result: ActionResult | None = None,
     ) -> ApprovalItem | None:
-        """Resolve a pending item; None when it is not pending any more (A3)."""
+        """Resolve a pending item; None when it is not pending any more (A3).
+
+        With `approved` its execution is due in the same step (A4).
+        """
         keys = self._keys
         updates: dict[str, Any] = {"note": note, "actedBy": acted_by}
         flat = [item for key, value in updates.items() if value for item in (key, value)]
@@ -91,9 +120,10 @@ class Approvals:
             flat += ["result", result.to_json()]
         args = [
             *(approval_id, status, keys.approval_prefix, *retention.of_items()),
-            *(keys.run_prefix, *retention.of_runs(), *flat),
+            *(keys.run_prefix, *retention.of_runs(), self._dispatch, *flat),
         ]
-        if self._scripts.run("resolve", self._item_keys(approval_id), args) != "resolved":
+        names = [*self._item_keys(approval_id), keys.due]
+        if self._scripts.run("resolve", names, args) != "resolved":
             return None
         return self.get(approval_id)
 
@@ -105,6 +135,56 @@ class Approvals:
             *(keys.run_prefix, *retention.of_runs()),
         ]
         return self._read(self._scripts.run("purge", self._item_keys("")[1:], args))
+
+    def enter(self, approval_id: str, attempt: int, worker: str) -> ApprovalItem | None:
+        """Enter the execution of an approved item; None when it is not queued for us."""
+        args = [approval_id, attempt, worker, self._lease]
+        reply = self._scripts.run("enter_approval", self._execution_keys(approval_id), args)
+        return _item(pairs(reply[1])) if reply[0] == "ok" else None
+
+    def renew(self, approval_id: str, attempt: int, worker: str) -> bool:
+        """Renew the lease of an execution; False when it is lost."""
+        args = [approval_id, attempt, worker, self._lease, 0]
+        names = self._execution_keys(approval_id)
+        return bool(self._scripts.run("renew_approval", names, args))
+
+    def put_back(self, approval_id: str, attempt: int, worker: str, seconds: float) -> bool:
+        """Queue an execution again that cannot be worked on for so many *seconds*."""
+        args = [approval_id, attempt, worker, int(seconds * 1000), 1]
+        names = self._execution_keys(approval_id)
+        return bool(self._scripts.run("renew_approval", names, args))
+
+    def leave(
+        self,
+        approval_id: str,
+        attempt: int,
+        worker: str,
+        result: ActionResult,
+        runs: Sequence[tuple[str, RunStatus, RunResult]],
+        retention: Retention,
+    ) -> bool:
+        """End an execution with its result, and the runs that waited; False when it was lost.
+
+        An empty *worker* ends it for whoever had it.
+        """
+        keys = self._keys
+        state = "unknown" if result.unknown else "succeeded" if result.success else "failed"
+        ends = [item for run, status, what in runs for item in (run, status, what.to_json())]
+        args = [
+            *(approval_id, attempt, worker, state, result.to_json()),
+            *(keys.run_prefix, *retention.of_runs(), *ends),
+        ]
+        names = [*(*self._execution_keys(approval_id), keys.events, keys.runs, keys.runs_finished)]
+        return bool(self._scripts.run("leave_approval", names, args))
+
+    def retry(self, approval_id: str, proof: str) -> StuckExecution | None:
+        """Decide what becomes of an execution that passed its deadline; None when it moved on."""
+        args = [approval_id, self._dispatch, self._attempts, proof]
+        names = self._execution_keys(approval_id)
+        reply = self._scripts.run("retry_approval", names, args)
+        if reply[0] == "none":
+            return None
+        return StuckExecution(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
 
     def get(self, approval_id: str) -> ApprovalItem | None:
         """One item."""
@@ -133,6 +213,9 @@ class Approvals:
             *(keys.approvals_fingerprints, keys.events, keys.runs, keys.runs_finished),
         ]
 
+    def _execution_keys(self, approval_id: str) -> list[str]:
+        return [self._keys.approval(approval_id), self._keys.due]
+
     def _read(self, ids: list[str]) -> list[ApprovalItem]:
         if not ids:
             return []
@@ -140,7 +223,21 @@ class Approvals:
             pipe = self._client.pipeline(transaction=False)
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
-            return [restore(ApprovalItem, fields) for fields in pipe.execute() if fields]
+            return [_item(fields) for fields in pipe.execute() if fields]
+
+
+def _item(fields: Mapping[str, str]) -> ApprovalItem:
+    item = restore(ApprovalItem, fields)
+    if "executionState" not in fields:
+        return item
+    times = {
+        name: from_ms(float(fields[key]))
+        for name, key in (("started_at", "executionStartedAt"), ("ended_at", "executionEndedAt"))
+        if key in fields
+    }
+    worker = fields.get("executionBy", "").partition("/")[0] or None
+    execution = {"state": fields["executionState"], "worker": worker, **times}
+    return item.patched({"execution": execution})
 
 
 def fingerprint(proposal: Proposal) -> str:

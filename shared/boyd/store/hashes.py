@@ -13,7 +13,7 @@ _M = TypeVar("_M", bound=Model)
 _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
-        *("situationSummary", "reason", "note", "actedBy"),
+        *("situationSummary", "reason", "note", "actedBy", "queue"),
         *("title", "description", "priority", "source", "approvalId"),
     }
 )
@@ -37,9 +37,9 @@ def _text(key: str, value: Any) -> str:
 
 
 def restore(kind: type[_M], fields: Mapping[str, str]) -> _M:
-    """A model from what `flatten` and the scripts stored."""
-    values = {key: _value(key, text) for key, text in fields.items()}
-    return kind.model_validate(values, extra="ignore")
+    """A model from what `flatten` and the scripts stored, perhaps beside other fields."""
+    known = {field.alias or name for name, field in kind.model_fields.items()}
+    return kind.model_validate({k: _value(k, text) for k, text in fields.items() if k in known})
 
 
 def _value(key: str, text: str) -> Any:

@@ -30,10 +30,14 @@ class Stale(StoreError):
 
 @dataclass(frozen=True)
 class Fence:
-    """The act phase that an execution comes from, as it was entered."""
+    """Where an execution comes from, as a worker entered it: while that holds, it may be claimed.
 
-    iteration: int
-    epoch: int
+    `origin` is an iteration's number, whose act phase has an epoch, or the id of an approved item,
+    whose execution has an attempt.
+    """
+
+    origin: int | str
+    token: int
     entered: str
 
 
@@ -93,7 +97,7 @@ class Ledger:
         ]
         names = [
             *(keys.execution(execution_id), keys.budget(action, target)),
-            *(keys.loop, keys.iteration),
+            *(keys.loop, self._origin(fence)),
         ]
         outcome, *rest = self._scripts.run("claim", names, args)
         if outcome == "stale":
@@ -102,6 +106,11 @@ class Ledger:
             message = f"execution {execution_id} is still running on {rest[0]}"
             raise StillRunning(message, int(rest[1]) / 1000)
         return Reply(outcome, str(rest[0]) if rest else "")
+
+    def _origin(self, fence: Fence | None) -> str:
+        if fence is not None and isinstance(fence.origin, str):
+            return self._keys.approval(fence.origin)
+        return self._keys.iteration
 
     def renew(self, execution_id: str, token: str) -> bool:
         """Renew a claim; False when it is lost."""
@@ -121,4 +130,7 @@ class Ledger:
 
 
 def _fence(fence: Fence | None) -> tuple[Any, ...]:
-    return (fence.iteration, fence.epoch, fence.entered) if fence else ("", "", "")
+    if fence is None:
+        return ("", "", "")
+    origin = fence.origin if isinstance(fence.origin, int) else "approval"
+    return (origin, fence.token, fence.entered)

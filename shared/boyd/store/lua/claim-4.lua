@@ -2,7 +2,7 @@
 -- KEYS[1] execution  hash: the ledger's entry
 -- KEYS[2] budget     zset: executions of this action on this target, by time
 -- KEYS[3] loop       hash: counter, iteration in flight, last slot, last sweep, paused, frozen
--- KEYS[4] iteration  hash: the iteration in flight
+-- KEYS[4] origin     hash: the iteration in flight, or the approved item
 -- ARGV[1] worker
 -- ARGV[2] token      proves the claim when finishing
 -- ARGV[3] lease      ms until the claim lapses unless renewed
@@ -10,15 +10,20 @@
 -- ARGV[5] limit      of the budget, or empty
 -- ARGV[6] window     of the budget, ms
 -- ARGV[7] keep       ms that the ledger remembers
--- ARGV[8] n          of the iteration that acts, or empty: it does not come from the loop
--- ARGV[9] epoch      of its act phase
--- ARGV[10] entered   as it entered the act phase
+-- ARGV[8] n          of the iteration that acts, or 'approval', or empty: nothing stands behind it
+-- ARGV[9] epoch      of its act phase, or attempt of the item's execution
+-- ARGV[10] entered   as the worker entered it
 -- ARGV[11...] field, value, ... to store
 -- Returns {'claimed'}, {'stale'}, {'frozen', why}, {'over'}, {'done', result}, {'running', worker, ms until it lapses},
 --         {'unknown', worker} or {'restarted'}
 -- @include common
 -- @include holds
-if ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then
+-- @include executes
+if ARGV[8] == 'approval' then
+  if not executes(KEYS[4], ARGV[9], ARGV[10]) then
+    return {'stale'}
+  end
+elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then
   return {'stale'}
 end
 local have = redis.call('HMGET', KEYS[1], 'state', 'leaseUntil', 'worker', 'result', 'token')
@@ -41,7 +46,7 @@ local frozen = redis.call('HMGET', KEYS[3], 'frozen', 'frozenEverywhere')
 if frozen[1] or frozen[2] then
   return {'frozen', frozen[1] or frozen[2]}
 end
--- After a restart the ledger may have forgotten a claim of this very iteration.
+-- After a restart the ledger may have forgotten a claim of this very iteration or item.
 if ARGV[8] ~= '' and not state and ARGV[4] ~= '1' and redis.call('HGET', KEYS[4], 'server') ~= server_id() then
   redis.call('HSET', KEYS[1], 'state', 'unknown', 'worker', ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[7])

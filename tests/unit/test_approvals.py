@@ -1,0 +1,325 @@
+"""Approvals, from the proposal to the executed action: A1 to A7, A10, A12."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd import Agent, Veto
+from boyd.models import ApprovalItem, Autonomy
+from boyd.plugin import Action
+from boyd.store import Stale
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, plugin
+
+GATED = Autonomy(mode="approval-required")
+
+
+def gated(recorder: Recorder, **settings: Any) -> Lab:
+    """A lab whose agent has proposed its action."""
+    action = recorder.action(autonomy=GATED, **settings)
+    lab = Lab(agent(chooses(choice(params={"size": 1})), action))
+    lab.run()
+    return lab
+
+
+def pending(lab: Lab) -> ApprovalItem:
+    """The only item that waits."""
+    [item] = lab.store.approvals.queue().pending
+    return item
+
+
+def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
+    """The item as it is now."""
+    found = lab.store.approvals.get(item.id)
+    assert found is not None
+    return found
+
+
+def key(item: ApprovalItem) -> str:
+    """Where the item lies."""
+    return f"boyd:{{test}}:approval:{item.id}"
+
+
+def test_A4_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    approved = lab.resolver.approve(item.id, "ann", "go ahead")
+    lab.deliver()
+    done = now(lab, item)
+
+    assert approved is not None
+    assert (done.status, done.acted_by, done.note) == ("approved", "ann", "go ahead")
+    assert recorder.calls == [{"size": 1}]
+    assert done.result is not None
+    assert done.result.output == "done"
+    assert done.execution is not None
+    assert (done.execution.state, done.execution.worker) == ("succeeded", "lab")
+    assert [done] == lab.store.approvals.queue().history
+
+
+def test_A4_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
+    lab = gated(Recorder(error=OSError("no route")))
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.deliver()
+    done = now(lab, item)
+
+    assert done.execution is not None
+    assert done.result is not None
+    assert (
+        done.status,
+        done.execution.state,
+        done.result.error,
+    ) == ("approved", "failed", "OSError: no route")
+
+
+def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
+    seen: list[str] = []
+
+    def veto() -> None:
+        raise Veto("not now")
+
+    recorder = Recorder()
+    own = plugin(
+        chooses(choice()),
+        recorder.action(autonomy=GATED),
+        on_before_act=veto,
+        on_after_act=lambda result: seen.append(result.action),
+    )
+    lab = Lab(Agent("test", plugins=[own]))
+    lab.run()
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.deliver()
+    result = now(lab, item).result
+
+    assert result is not None
+    assert result.error == "Vetoed by p: not now"
+    assert (recorder.calls, seen) == ([], [])
+
+
+@pytest.mark.parametrize("resolve", ["deny", "withdraw"])
+def test_A7_A10_what_is_denied_or_withdrawn_never_runs(resolve: str) -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    getattr(lab.resolver, resolve)(item.id, "ann", "no")
+    lab.deliver()
+    done = now(lab, item)
+
+    assert {"deny": "denied", "withdraw": "withdrawn"}[resolve] == done.status
+    assert (done.acted_by, done.note, done.result, done.execution) == ("ann", "no", None, None)
+    assert recorder.calls == []
+
+
+def test_A3_only_the_first_to_resolve_an_item_does() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    resolver = lab.resolver
+    found = [
+        resolver.deny(item.id, "ann"),
+        resolver.approve(item.id, "bob"),
+        resolver.withdraw(item.id, "eve"),
+        resolver.approve("unknown", "bob"),
+    ]
+    lab.deliver()
+
+    assert [item is not None for item in found] == [True, False, False, False]
+    assert (now(lab, item).status, now(lab, item).acted_by) == ("denied", "ann")
+    assert recorder.calls == []
+
+
+def test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
+
+    assert lab.resolver.approve(item.id, "ann") is None
+    assert now(lab, item).status == "expired"
+    lab.deliver()
+    assert recorder.calls == []
+
+
+def test_A12_what_is_executed_is_what_was_approved() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.client.hset(key(item), "params", '{"size": 1000}')
+    lab.deliver()
+    result = now(lab, item).result
+
+    assert result is not None
+    assert "not those that were approved" in (result.error or "")
+    assert recorder.calls == []
+
+
+def test_A12_a_freeze_refuses_what_was_approved_before() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.whole.fleet.freeze("incident")
+    lab.deliver()
+    result = now(lab, item).result
+
+    assert result is not None
+    assert result.error == "Acting is frozen: incident"
+    assert recorder.calls == []
+
+
+def test_A6_a_message_that_was_lost_is_sent_again() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.courier.hints.clear()
+    lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
+    lab.sweeper.sweep()
+    lab.deliver()
+
+    assert len(recorder.calls) == 1
+
+
+def test_A6_a_message_that_comes_twice_executes_once() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.courier.hints.extend(list(lab.courier.hints) * 3)
+    lab.deliver()
+
+    assert len(recorder.calls) == 1
+
+
+def test_A6_a_worker_lost_before_executing_costs_only_time() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.courier.hints.clear()
+    assert lab.store.approvals.enter(item.id, 1, "lost/1")
+    lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
+    lab.sweeper.sweep()
+    lab.deliver()
+
+    assert len(recorder.calls) == 1
+    assert not lab.store.approvals.renew(item.id, 1, "lost/1")
+
+
+def test_A6_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.courier.hints.clear()
+    assert lab.store.approvals.enter(item.id, 1, "lost/1")
+    name = f"approval:{item.id}"
+    lab.store.ledger.claim(name, "token", "p:do", {}, "", False, None)
+    lab.client.hset(f"boyd:{{test}}:execution:{name}", "leaseUntil", 1)
+    lab.client.zadd("boyd:{test}:due", {name: 1})
+    lab.sweeper.sweep()
+    lab.deliver()
+    done = now(lab, item)
+
+    assert done.execution is not None
+    assert (done.status, done.execution.state, recorder.calls) == ("approved", "unknown", [])
+
+
+def test_A6_an_execution_that_loses_every_worker_ends() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    for attempt in (1, 2, 3):
+        assert lab.store.approvals.enter(item.id, attempt, f"lost/{attempt}")
+        lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
+        lab.sweeper.sweep()
+    lab.deliver()
+    done = now(lab, item)
+
+    assert done.result is not None
+    assert "it lost 3 workers, last lost" in (done.result.error or "")
+    assert recorder.calls == []
+    assert lab.client.zcard("boyd:{test}:due") == 0
+
+
+def test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
+    recorder = Recorder()
+    lab: Lab
+    item: ApprovalItem
+
+    def overtaken() -> None:
+        lab.client.hset(key(item), "executionAttempt", 2)
+
+    own = plugin(
+        chooses(choice()), recorder.action(autonomy=GATED), on_before_act=lambda: overtaken()
+    )
+    lab = Lab(Agent("test", plugins=[own]))
+    lab.run()
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    with pytest.raises(Stale):
+        lab.deliver()
+
+    assert recorder.calls == []
+
+
+def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
+    lab: Lab
+    item: ApprovalItem
+    seen: list[Any] = []
+
+    def execute() -> str:
+        name = f"approval:{item.id}"
+        lab.client.hset(key(item), mapping={"executionAttempt": 2, "executionState": "queued"})
+        lab.executions.execute(item.id, 2)
+        seen.append(now(lab, item).execution)
+        assert lab.client.zscore("boyd:{test}:due", name) > 0
+        return "done"
+
+    lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute, autonomy=GATED)))
+    lab.run()
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.deliver()
+
+    assert [execution.state for execution in seen] == ["queued"]
+    lab.executions.execute(item.id, 2)
+    done = now(lab, item)
+    assert done.result is not None
+    assert done.result.output == "done"
+
+
+def test_L35_the_runs_that_waited_end_with_the_execution() -> None:
+    recorder = Recorder("freed 3 GB")
+    lab = gated(recorder)
+    runs = []
+    for title in ("disk full", "disk still full"):
+        runs.append(lab.submit(title).run.id)
+        lab.deliver()
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.deliver()
+    ended = [lab.store.runs.get(run_id) for run_id in runs]
+
+    assert runs == now(lab, item).run_ids
+    for run in ended:
+        assert run is not None
+        assert run.result is not None
+        assert run.status == "completed"
+        assert [a.description for a in run.result.actions_performed] == ["freed 3 GB"]
+
+
+def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:
+    lab = gated(Recorder())
+    first = pending(lab)
+    lab.resolver.deny(first.id, "ann")
+    lab.run()
+
+    assert first.id != pending(lab).id
