@@ -36,7 +36,21 @@ OF_THE_MACHINE = {"state_dir", "worker.host"}
 #: Options whose default is said better in words.
 TOLD_IN_WORDS = {"cwd", "weekdays"}
 
-COMMANDS = sorted(boyd.list_commands(click.Context(boyd)))
+
+def commands() -> dict[str, click.Command]:
+    """Every command by its words, those of groups one by one."""
+    found: dict[str, click.Command] = {}
+    for name in boyd.list_commands(click.Context(boyd)):
+        command = boyd.get_command(click.Context(boyd), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found |= {f"{name} {sub}": one for sub, one in command.commands.items()}
+        else:
+            found[name] = command
+    return found
+
+
+COMMANDS = commands()
 BUILT_IN = sorted(
     name
     for name, point in discovery._installed().items()
@@ -239,8 +253,7 @@ def options(command: click.Command) -> list[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_section_with_its_arguments_and_options(name: str) -> None:
-    command = boyd.get_command(click.Context(boyd), name)
-    assert command is not None
+    command = COMMANDS[name]
     text = section(page("cli.md"), f"## boyd {name}")
     usage = " ".join([f"boyd {name}", *command.collect_usage_pieces(click.Context(command))[1:]])
 
@@ -253,9 +266,7 @@ def test_every_command_has_a_section_with_its_arguments_and_options(name: str) -
 
 def test_the_common_options_are_those_of_all_commands_but_init() -> None:
     text = section(page("cli.md"), "## Common options")
-    for name in COMMANDS:
-        command = boyd.get_command(click.Context(boyd), name)
-        assert command is not None
+    for name, command in COMMANDS.items():
         assert (set(options(command)) >= COMMON) == (name != "init")
 
     assert all(f"`{option}" in text for option in COMMON)
@@ -265,7 +276,7 @@ def test_every_exit_code_is_told() -> None:
     from boyd.cli import output
 
     told = section(page("cli.md"), "## Exit codes")
-    for code in (0, output.FAILED, 2, output.NOT_FOUND, output.TIMED_OUT, 130):
+    for code in (0, output.FAILED, 2, output.NOT_FOUND, output.CONFLICT, output.TIMED_OUT, 130):
         assert re.search(rf"^\| {code} \|", told, re.MULTILINE), code
 
 
@@ -370,7 +381,11 @@ def test_every_built_in_plugin_and_page_is_in_its_index() -> None:
 def test_the_changelog_names_every_command_and_plugin() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
-    assert [name for name in [*COMMANDS, *BUILT_IN] if f"`{name}`" not in text] == []
+    assert [
+        name
+        for name in [*(words.split()[0] for words in COMMANDS), *BUILT_IN]
+        if f"`{name}`" not in text
+    ] == []
 
 
 def test_no_line_of_prose_holds_two_sentences() -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "trigger": "boyd.cli.control:trigger",
     "pause": "boyd.cli.control:pause",
     "resume": "boyd.cli.control:resume",
+    "approvals": "boyd.cli.approvals:approvals",
     "freeze": "boyd.cli.control:freeze",
     "unfreeze": "boyd.cli.control:unfreeze",
     "init": "boyd.cli.init:init",

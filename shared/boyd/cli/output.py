@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Exit statuses besides 0 (ok) and 2 (wrong usage, by click).
 FAILED = 1
 NOT_FOUND = 4
+CONFLICT = 5
 TIMED_OUT = 124
 INTERRUPTED = 130
 

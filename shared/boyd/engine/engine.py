@@ -134,6 +134,7 @@ class Engine:
             plugins=list(self.agent.host.plugins),
             fingerprint=self.agent.fingerprint,
             observers=list(self.agent.host.observers),
+            retention=self.retention,
         )
 
     def start(self, iteration: int, epoch: int) -> bool:
@@ -194,7 +195,13 @@ class Engine:
         settings = self.agent.settings.approvals
         waits = settings.ttl if settings.auto_expire and settings.ttl > 0 else None
         count, age = self._keep_runs
-        return Retention(waits, settings.max_age, settings.max_history, age, count)
+        return Retention(
+            ttl=waits,
+            max_age=settings.max_age,
+            max_count=settings.max_history,
+            runs_max_age=age,
+            runs_max_count=count,
+        )
 
     @property
     def waiting(self) -> Waiting:

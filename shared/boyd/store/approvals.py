@@ -14,6 +14,7 @@ from boyd.models import (
     ApprovalItem,
     ApprovalQueue,
     ApprovalStatus,
+    Model,
     Proposal,
     RunResult,
     RunStatus,
@@ -26,8 +27,7 @@ from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 
 
-@dataclass(frozen=True)
-class Retention:
+class Retention(Model):
     """How long items wait and are kept, and the runs that end with them.
 
     Times are in seconds; `ttl` None: they wait for ever.

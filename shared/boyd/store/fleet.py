@@ -11,6 +11,7 @@ from pydantic import Field
 
 from boyd import queues
 from boyd.models import Mode, Model, Timestamp, from_ms
+from boyd.store.approvals import Retention
 from boyd.store.client import Client, translated
 from boyd.store.keys import AGENTS, FROZEN, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts
@@ -48,6 +49,7 @@ class AgentEntry(Model):
     plugins: list[str]
     fingerprint: str
     observers: list[str] = Field(default_factory=list)
+    retention: Retention = Retention()
 
 
 class Fleet:

@@ -18,8 +18,8 @@
 local now = now_ms()
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'createdAt', now, 'updatedAt', now, unpack(ARGV, 5))
 redis.call('ZADD', KEYS[2], now, ARGV[1])
--- The most urgent first, then the oldest: times stay below 1e13 ms until the year 2286.
-redis.call('ZADD', KEYS[3], ARGV[2] * 1e13 + now, ARGV[1])
+-- The most urgent first, then in order of arrival.
+redis.call('ZADD', KEYS[3], ARGV[2] * 1e13 + redis.call('HINCRBY', KEYS[4], 'submitted', 1), ARGV[1])
 emit(KEYS[7], 'run.pending', 'run', ARGV[1])
 local idle = not redis.call('HGET', KEYS[4], 'active') and not redis.call('HGET', KEYS[4], 'paused')
 if ARGV[4] == '1' and idle then
