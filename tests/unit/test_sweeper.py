@@ -174,6 +174,18 @@ def test_a_worker_that_lost_its_lease_is_refused() -> None:
     assert lab.store.iterations.history()[0].success
 
 
+def test_a_unit_is_signed_off_only_under_its_attempt() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    lab.step()
+    assert lab.store.iterations.enter_unit(1, 1, 1, "w")
+
+    assert lab.store.iterations.sign_off(1, 1, 2, "w", {}) is None
+    assert lab.store.iterations.sign_off(1, 1, 2, "", {}) is None
+    assert lab.store.iterations.sign_off(1, 1, 1, "other", {}) is None
+    assert lab.store.iterations.sign_off(1, 1, 1, "w", {}) == (0, 1)
+
+
 def test_every_message_may_come_twice() -> None:
     recorder = Recorder()
     lab = Lab(agent(sees("o", seen("o")), chooses(choice()), recorder.action()))
