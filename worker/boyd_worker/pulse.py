@@ -53,6 +53,8 @@ class Pulse:
     def _beat(self) -> None:
         self._recycle()
         self._runtime.store.fleet.beat(self._runtime.info(self._problem))
+        # So that no iteration has to wait for it.
+        self._runtime.store.fleet.recent(fresh=True)
 
     def _sweep(self) -> None:
         for sweeper in self._runtime.sweepers:

@@ -20,8 +20,8 @@ Role = Literal["worker", "beat"]
 
 #: Seconds of silence after which a worker counts as dead.
 ALIVE = 6.0
-#: Seconds a process may use what it last read of the workers.
-_CACHE = 1.0
+#: Seconds a process may use what it last read of the workers; its own beat reads more often.
+_CACHE = 4.0
 
 
 class WorkerInfo(Model):
@@ -137,15 +137,15 @@ class Fleet:
                 pipe.xadd(keys.events, {"kind": "agent.frozen", "why": reason}, maxlen=1000)
         pipe.execute()
 
-    def recent(self) -> list[WorkerInfo]:
-        """The workers that live, as read at most a second ago.
+    def recent(self, fresh: bool = False) -> list[WorkerInfo]:
+        """The workers that live, as read a few seconds ago or, with *fresh*, now.
 
         Judged against the latest beat instead of the clock: after Redis was away all are late, and
         whoever asks is alive himself.
         """
         with self._lock:
             read_at, workers = self._seen
-        if time.monotonic() - read_at <= _CACHE:
+        if not fresh and time.monotonic() - read_at <= _CACHE:
             return workers
         _, found = self._read()
         latest = max((beat for beat, _ in found), default=0.0)
@@ -178,8 +178,11 @@ class AgentFleet:
         self._agent_id = agent_id
 
     def serving(self, queue: str) -> int:
-        """How many live workers consume *queue* for this agent."""
-        return sum(queue in worker.queues for worker in self._workers())
+        """How many live workers consume *queue* for this agent.
+
+        Before it says none it looks again: one may have started just now.
+        """
+        return self._count(queue, fresh=False) or self._count(queue, fresh=True)
 
     def hosts(self) -> list[str]:
         """The hosts on which live workers consume their host's queue, sorted."""
@@ -190,8 +193,11 @@ class AgentFleet:
         """The queue that the workers on *host* consume."""
         return queues.of_host(host)
 
-    def _workers(self) -> list[WorkerInfo]:
-        return [worker for worker in self._fleet.recent() if self._agent_id in worker.agents]
+    def _count(self, queue: str, fresh: bool) -> int:
+        return sum(queue in worker.queues for worker in self._workers(fresh))
+
+    def _workers(self, fresh: bool = False) -> list[WorkerInfo]:
+        return [w for w in self._fleet.recent(fresh) if self._agent_id in w.agents]
 
 
 def reason_text(who: str, why: str | None) -> str:
