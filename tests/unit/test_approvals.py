@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 
-from boyd import Agent, Veto
+from boyd import ActionResult, Agent, Veto
 from boyd.models import ApprovalItem, Autonomy
-from boyd.plugin import Action
+from boyd.plugin import Action, Strategy
 from boyd.store import Stale
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, plugin
@@ -244,7 +245,8 @@ def test_A6_an_execution_that_loses_every_worker_ends() -> None:
     done = now(lab, item)
 
     assert done.result is not None
-    assert "it lost 3 workers, last lost" in (done.result.error or "")
+    assert "it lost its workers before it started, last lost" in (done.result.error or "")
+    assert done.result.unknown is None
     assert recorder.calls == []
     assert lab.client.zcard("boyd:{test}:due") == 0
 
@@ -314,6 +316,119 @@ def test_L35_the_runs_that_waited_end_with_the_execution() -> None:
         assert run.result is not None
         assert run.status == "completed"
         assert [a.description for a in run.result.actions_performed] == ["freed 3 GB"]
+
+
+def test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None:
+    """Its outcome was told; a second truth about the same item would be one too many."""
+    lab = gated(Recorder())
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    for attempt in (1, 2, 3):
+        assert lab.store.approvals.enter(item.id, attempt, f"slow/{attempt}")
+        lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
+        if attempt < 3:
+            lab.sweeper.sweep()
+    proof = lab.store.iterations.take_due()[f"approval:{item.id}"]
+    stuck = lab.store.approvals.retry(item.id, proof)
+    result = ActionResult(action="p:do", success=True, duration=1)
+
+    assert stuck is not None
+    assert stuck.give_up
+    assert not lab.store.approvals.leave(item.id, 3, "slow/3", result, [], lab.engine.retention)
+    lab.executions.give_up(item.id, stuck)
+    assert now(lab, item).execution is not None
+
+
+def test_A6_what_no_worker_takes_ends_as_not_executed() -> None:
+    lab = gated(Recorder())
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.client.hset(key(item), "queuedAt", 1)
+    lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
+    lab.sweeper.sweep()
+    lab.deliver()
+    done = now(lab, item)
+
+    assert done.result is not None
+    assert done.result.error == "Not executed: no worker took it from queue 'act'"
+
+
+def test_an_approved_item_is_kept_until_it_is_executed() -> None:
+    recorder = Recorder()
+    action = recorder.action(autonomy=GATED)
+    size = {"now": 0}
+
+    def decide() -> Any:
+        size["now"] += 1
+        return choice(params={"size": size["now"]})
+
+    strategy = Strategy(name="s", decide=decide)
+    lab = Lab(agent(strategy, action, approvals={"max_history": 2}))
+    lab.run()
+    first = pending(lab)
+    lab.resolver.approve(first.id, "ann")
+    order = lab.courier.hints.popleft()
+    for _ in range(6):
+        lab.run()
+        lab.resolver.deny(pending(lab).id, "ann")
+    lab.courier.hints.append(order)
+    lab.deliver()
+
+    assert recorder.calls == [{"size": 1}]
+    assert lab.client.ttl(key(first)) > 0
+
+
+def test_an_approved_execution_that_breaks_says_how() -> None:
+    class Odd(BaseModel):
+        """Parameters whose check is broken."""
+
+        @model_validator(mode="before")
+        @classmethod
+        def check(cls, _: Any) -> Any:
+            raise KeyError("a bug")
+
+    lab = gated(Recorder(), params=Odd)
+    item = pending(lab)
+    lab.resolver.approve(item.id, "ann")
+    lab.deliver()
+    done = now(lab, item)
+
+    assert done.execution is not None
+    assert done.result is not None
+    assert (done.execution.state, done.result.error) == ("failed", "KeyError: 'a bug'")
+
+
+def test_an_action_that_calls_exit_has_failed() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    lab = Lab(agent(chooses(choice()), Action(name="do", execute=leave)))
+
+    assert [result.error for result in lab.run().action_results] == ["SystemExit: 3"]
+
+
+def test_what_an_action_returns_is_never_taken_for_an_approval_of_ours() -> None:
+    wrapped = ActionResult(
+        action="x", success=False, error="Approval required", duration=0, metrics={"tries": 1}
+    )
+    lab = Lab(agent(chooses(choice()), Recorder(output=wrapped).action()))
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+    run = lab.store.runs.get(run_id)
+
+    assert run is not None
+    assert run.status == "failed"
+
+
+def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> None:
+    lab = gated(Recorder())
+    item = pending(lab)
+    joined = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
+    lab.resolver.deny(item.id, "ann")
+    again = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
+
+    assert item.id == joined == again == lab.store.approvals.proposed("loop:2")
+    assert lab.store.approvals.queue().pending == []
 
 
 def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:

@@ -12,6 +12,8 @@ from kombu import Exchange, Queue
 
 from boyd import queues
 from boyd.embedded.death import follow_parent
+from boyd.loop.context import HOOK_TIMEOUT
+from boyd.plugin.hooks import SPECIFICATIONS
 from boyd_worker.pulse import Pulse
 from boyd_worker.runtime import Runtime
 from boyd_worker.tasks import register
@@ -60,8 +62,8 @@ def _hard_limit(runtime: Runtime) -> float | None:
     hosts = [agent.host for agent in runtime.agents.values()]
     parts = [part for h in hosts for part in (*h.actions.values(), *h.observers.values())]
     longest = max((part.timeout for part in parts), default=60.0)
-    # Hooks run in the same task, each within its own limit.
-    return longest * 2 + HARD_LIMIT_GRACE
+    hooks = max(sum(len(host.hooks(name)) for name in SPECIFICATIONS) for host in hosts)
+    return longest + hooks * HOOK_TIMEOUT + HARD_LIMIT_GRACE
 
 
 def _connect(runtime: Runtime, pulse: Pulse) -> None:

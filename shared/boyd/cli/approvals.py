@@ -128,6 +128,9 @@ def _open(settings: Settings, agent: str | None) -> tuple[AgentEntry, AgentStore
 
 def _find(store: AgentStore, beginning: str) -> ApprovalItem:
     """The one item whose id begins like that; ends the command when there is none or several."""
+    exact = store.approvals.get(beginning) if beginning else None
+    if exact is not None:
+        return exact
     queue = store.approvals.queue(history=500)
     found = [i for i in (*queue.pending, *queue.history) if i.id.startswith(beginning)]
     if not found:
@@ -191,6 +194,8 @@ def _show(item: ApprovalItem) -> None:
         ("confidence", "" if item.confidence is None else f"{item.confidence:g}"),
         ("proposed", f"{output.age(item.created_at)}, seen {item.seen}x"),
         ("time left", _left(item)),
+        ("execution", _execution(item)),
+        ("queue", item.queue or ""),
         ("digest", item.fingerprint[:16]),
         ("answered by", item.acted_by or ""),
         ("note", item.note or ""),
@@ -200,6 +205,13 @@ def _show(item: ApprovalItem) -> None:
     output.print_json(item.params)
     if item.result is not None:
         output.say(f"  result     {output.action_outcome(item.result)}")
+
+
+def _execution(item: ApprovalItem) -> str:
+    if item.execution is None:
+        return ""
+    worker = f" on {item.execution.worker}" if item.execution.worker else ""
+    return f"{item.execution.state}{worker}"
 
 
 def _show_result(item: ApprovalItem) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def settings_options(command: _Command) -> _Command:
     ) -> Any:
         given = {"redis_url": redis_url, "log_level": log_level}
         flags = {key: value for key, value in given.items() if value is not None}
+        if config is not None:
+            os.environ["BOYD_CONFIG"] = str(config.resolve())  # for the processes that we start
         return command(*args, settings=load_settings(flags, config), **more)
 
     return wrapped

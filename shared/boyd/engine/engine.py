@@ -185,8 +185,6 @@ class Engine:
 
     def purge_approvals(self) -> list[ApprovalItem]:
         """Move expired approvals to history, with the runs that waited for them (L7, A2)."""
-        if not self.agent.settings.approvals.auto_expire:
-            return []
         return self.store.approvals.purge(self.retention)
 
     @property

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 
+from boyd import queues
 from boyd.engine.engine import PUT_BACK_MARGIN, Engine
 from boyd.engine.ledger import LeasedLedger
+from boyd.errors import StoreUnavailable
 from boyd.loop import act
-from boyd.loop.context import PhaseContext
+from boyd.loop.context import PhaseContext, describe
 from boyd.models import (
     ActionPerformed,
     ActionResult,
@@ -15,7 +18,9 @@ from boyd.models import (
     RunResult,
     RunStatus,
 )
-from boyd.store import Fence, StillRunning, StuckExecution, fingerprint
+from boyd.store import Fence, Stale, StillRunning, StuckExecution, fingerprint
+
+log = logging.getLogger("boyd.engine")
 
 
 class Executions:
@@ -44,18 +49,22 @@ class Executions:
                 wait = running.seconds + PUT_BACK_MARGIN
                 self._approvals.put_back(approval_id, attempt, worker, wait)
                 return
+            except (StoreUnavailable, Stale):
+                raise  # the sweeper sends it again, or has done so
+            except Exception as error:
+                log.exception("the execution of approval %s failed", approval_id)
+                result = act.failed(item.action_id, describe(error))
         self._end(item, attempt, worker, result)
 
     def give_up(self, approval_id: str, stuck: StuckExecution) -> None:
-        """End an execution that has lost every worker it was given to."""
+        """End an execution that no worker took, or that lost every worker that did."""
         item = self._approvals.get(approval_id)
         if item is None:
             return
         result = self._engine.store.ledger.find(_execution_id(approval_id))
         if result is None:
-            worker = stuck.worker.partition("/")[0]
-            why = f"Outcome unknown: it lost {stuck.attempt} workers, last {worker}"
-            result = act.failed(item.action_id, why, lost=True)
+            known = self._engine.store.ledger.knows(_execution_id(approval_id))
+            result = act.failed(item.action_id, _given_up(stuck, known), lost=known)
         self._end(item, stuck.attempt, "", result)
 
     def _perform(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
@@ -97,6 +106,15 @@ class Executions:
             loop_iterations=1,
             duration=result.duration,
         )
+
+
+def _given_up(stuck: StuckExecution, known: bool) -> str:
+    worker = stuck.worker.partition("/")[0]
+    if known:
+        return f"Outcome unknown: it lost its workers again and again, last {worker}"
+    if worker:
+        return f"Not executed: it lost its workers before it started, last {worker}"
+    return f"Not executed: no worker took it from queue {stuck.queue or queues.ACT!r}"
 
 
 def _execution_id(approval_id: str) -> str:

@@ -12,6 +12,7 @@ from boyd import queues
 from boyd.engine.courier import UnitHint
 from boyd.engine.engine import Engine
 from boyd.engine.executions import Executions
+from boyd.errors import StoreError
 from boyd.loop.observe import Unit
 from boyd.models import Problem, utc_now
 from boyd.store import StuckUnit
@@ -34,14 +35,22 @@ class Sweeper:
         """Look after everything that passed its deadline; how much that was."""
         taken = self._iterations.take_due()
         for member, proof in taken.items():
-            kind, _, name = member.partition(":")
-            if kind == "phase":
-                self._phase(proof)
-            elif kind == "unit":
-                self._unit(int(name), proof)
-            elif kind == "approval":
-                self._approval(name, proof)
+            try:
+                self._look_after(member, proof)
+            except StoreError:
+                raise
+            except Exception:
+                log.exception("%s of agent %s cannot be looked after", member, self._agent_id)
         return len(taken)
+
+    def _look_after(self, member: str, proof: str) -> None:
+        kind, _, name = member.partition(":")
+        if kind == "phase":
+            self._phase(proof)
+        elif kind == "unit":
+            self._unit(int(name), proof)
+        elif kind == "approval":
+            self._approval(name, proof)
 
     def _phase(self, proof: str) -> None:
         retry = self._iterations.retry_phase(proof)

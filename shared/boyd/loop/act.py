@@ -220,7 +220,8 @@ class _Execution:
         claim = self.ledger.claim(self._entry(plain))
         if claim.over_budget:
             reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
-            return _queue(self.ctx, self.action, self.request, plain, self.approvals, reason)
+            params = self.request.decision.params
+            return _queue(self.ctx, self.action, self.request, params, self.approvals, reason)
         if claim.token is None:
             reason = claim.refused or "Not executed"
             return claim.result or failed(self.action.id, reason, lost=claim.unknown)
@@ -312,14 +313,17 @@ def _timed(action: Action, function: Any) -> ActionResult:
     except Overrun as error:
         took = (time.perf_counter() - began) * 1000
         return failed(action.id, f"{error}; it may have taken effect", took, lost=True)
-    except Exception as error:  # noqa: BLE001 - a failing action is a failed result, never a crash
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed result, never a crash
         return failed(action.id, describe(error), (time.perf_counter() - began) * 1000)
 
 
 def _result(action: Action, found: Any, duration: float) -> ActionResult:
     try:
         if isinstance(found, ActionResult):
-            return found.patched({"action": action.id, "duration": duration})
+            # Only we say that something waits for an approval of ours.
+            ours = found.error == APPROVAL_REQUIRED
+            error = f"The action says: {found.error}" if ours else found.error
+            return found.patched({"action": action.id, "duration": duration, "error": error})
         result = ActionResult(action=action.id, success=True, output=found, duration=duration)
         result.to_json()
     except ValueError as error:

@@ -66,7 +66,7 @@ def waiting_for(result: LoopResult) -> str | None:
     """The approval that the iteration's action waits for, if it does."""
     for item in result.action_results:
         if item.error == APPROVAL_REQUIRED and item.metrics:
-            return str(item.metrics["approvalId"])
+            return str(item.metrics.get("approvalId", "")) or None
     return None
 
 

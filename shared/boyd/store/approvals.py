@@ -26,6 +26,9 @@ from boyd.store.iterations import Timing
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 
+#: How many items the script `purge` moves at once.
+PURGED_AT_ONCE = 100
+
 
 class Retention(Model):
     """How long items wait and are kept, and the runs that end with them.
@@ -71,6 +74,7 @@ class Approvals:
         self._attempts = timing.attempts
         self._dispatch = int(timing.dispatch * 1000)
         self._lease = int(timing.lease * 1000)
+        self._patience = int(timing.patience * 1000)
 
     def enqueue(
         self, proposal: Proposal, retention: Retention, proposed_by: str | None = None
@@ -96,8 +100,10 @@ class Approvals:
         """The item that an execution has proposed, if it has."""
         approval_id = self._id(proposed_by)
         with translated():
-            found = self._client.exists(self._keys.approval(approval_id))
-        return approval_id if found else None
+            fields = ["sameAs", "id"]
+            same, own = self._client.hmget(self._keys.approval(approval_id), fields)
+        found: str | None = same or own
+        return found
 
     def resolve(
         self,
@@ -134,7 +140,12 @@ class Approvals:
             *(keys.approval_prefix, *retention.of_items()),
             *(keys.run_prefix, *retention.of_runs()),
         ]
-        return self._read(self._scripts.run("purge", self._item_keys("")[1:], args))
+        expired: list[str] = []
+        while True:
+            found = self._scripts.run("purge", self._item_keys("")[1:], args)
+            expired += found
+            if len(found) < PURGED_AT_ONCE:
+                return self._read(expired)
 
     def enter(self, approval_id: str, attempt: int, worker: str) -> ApprovalItem | None:
         """Enter the execution of an approved item; None when it is not queued for us."""
@@ -172,14 +183,14 @@ class Approvals:
         ends = [item for run, status, what in runs for item in (run, status, what.to_json())]
         args = [
             *(approval_id, attempt, worker, state, result.to_json()),
-            *(keys.run_prefix, *retention.of_runs(), *ends),
+            *(keys.run_prefix, *retention.of_runs(), retention.of_items()[0], *ends),
         ]
         names = [*(*self._execution_keys(approval_id), keys.events, keys.runs, keys.runs_finished)]
         return bool(self._scripts.run("leave_approval", names, args))
 
     def retry(self, approval_id: str, proof: str) -> StuckExecution | None:
         """Decide what becomes of an execution that passed its deadline; None when it moved on."""
-        args = [approval_id, self._dispatch, self._attempts, proof]
+        args = [approval_id, self._dispatch, self._attempts, self._patience, proof]
         names = self._execution_keys(approval_id)
         reply = self._scripts.run("retry_approval", names, args)
         if reply[0] == "none":
@@ -195,13 +206,12 @@ class Approvals:
         """What waits, oldest deadline first, and the last *history* items that were resolved."""
         keys = self._keys
         with translated():
-            pipe = self._client.pipeline(transaction=False)
+            pipe = self._client.pipeline()
             pipe.zrange(keys.approvals_pending, 0, -1)
             pipe.zrevrange(keys.approvals_history, 0, max(0, history - 1))
             pending, resolved = pipe.execute()
-        return ApprovalQueue(
-            pending=self._read(pending), history=self._read(resolved if history else [])
-        )
+        waiting = [item for item in self._read(pending) if item.status == "pending"]
+        return ApprovalQueue(pending=waiting, history=self._read(resolved if history else []))
 
     def _id(self, proposed_by: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
@@ -223,7 +233,7 @@ class Approvals:
             pipe = self._client.pipeline(transaction=False)
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
-            return [_item(fields) for fields in pipe.execute() if fields]
+            return [_item(fields) for fields in pipe.execute() if "status" in fields]
 
 
 def _item(fields: Mapping[str, str]) -> ApprovalItem:
@@ -235,8 +245,9 @@ def _item(fields: Mapping[str, str]) -> ApprovalItem:
         for name, key in (("started_at", "executionStartedAt"), ("ended_at", "executionEndedAt"))
         if key in fields
     }
-    worker = fields.get("executionBy", "").partition("/")[0] or None
-    execution = {"state": fields["executionState"], "worker": worker, **times}
+    state = fields["executionState"]
+    by = fields.get("executionBy", "") if state != "queued" else ""
+    execution = {"state": state, "worker": by.partition("/")[0] or None, **times}
     return item.patched({"execution": execution})
 
 

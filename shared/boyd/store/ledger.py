@@ -67,6 +67,11 @@ class Ledger:
             text = self._client.hget(self._keys.execution(execution_id), "result")
         return ActionResult.from_json(text) if text else None
 
+    def knows(self, execution_id: str) -> bool:
+        """Whether that execution was ever claimed."""
+        with translated():
+            return bool(self._client.exists(self._keys.execution(execution_id)))
+
     def claim(
         self,
         execution_id: str,

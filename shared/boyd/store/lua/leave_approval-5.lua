@@ -12,7 +12,8 @@
 -- ARGV[6] prefix     of run hashes; touches those that waited for the item (same slot)
 -- ARGV[7] keep age   of finished runs, ms
 -- ARGV[8] keep count of finished runs
--- ARGV[9...] run id, status, result as JSON, ...
+-- ARGV[9] keep age   of resolved items, ms
+-- ARGV[10...] run id, status, result as JSON, ...
 -- Returns 1, or 0 when the entry was lost
 -- Events  approval.executed, run.completed, run.failed
 -- @include common
@@ -26,7 +27,8 @@ local now = now_ms()
 redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 'updatedAt', now, 'result', ARGV[5])
 redis.call('ZREM', KEYS[2], 'approval:' .. ARGV[1])
 emit(KEYS[3], 'approval.executed', 'approval', ARGV[1], 'state', ARGV[4])
-for i = 9, #ARGV, 3 do
+redis.call('PEXPIRE', KEYS[1], ARGV[9])
+for i = 10, #ARGV, 3 do
   settle_run(ARGV[6], KEYS[4], KEYS[5], KEYS[3], ARGV[i], ARGV[i + 1], 'result', ARGV[i + 2], ARGV[7], tonumber(ARGV[8]))
 end
 return 1

@@ -23,8 +23,9 @@
 -- @include common
 -- @include settle_run
 -- @include settle_approval
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  return ARGV[1]
+local same = redis.call('HGET', KEYS[1], 'sameAs')
+if same or redis.call('EXISTS', KEYS[1]) == 1 then
+  return same or ARGV[1]
 end
 local now = now_ms()
 local found = redis.call('HGET', KEYS[4], ARGV[2])
@@ -41,6 +42,9 @@ if deadline and now < tonumber(deadline) then
   end
   redis.call('HSET', item, 'runIds', waiting)
   emit(KEYS[5], 'approval.seen', 'approval', found)
+  -- Proposed again by the same execution it is the same item, whatever has become of it.
+  redis.call('HSET', KEYS[1], 'sameAs', found)
+  redis.call('PEXPIRE', KEYS[1], 86400000)
   return found
 end
 if deadline then

@@ -13,7 +13,8 @@ if not executes(KEYS[1], ARGV[2], ARGV[3]) then
   return 0
 end
 if ARGV[5] == '1' then
-  redis.call('HSET', KEYS[1], 'executionState', 'queued')
+  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'queuedAt', now_ms())
+  redis.call('HDEL', KEYS[1], 'executionStartedAt')
 end
 redis.call('ZADD', KEYS[2], now_ms() + ARGV[4], 'approval:' .. ARGV[1])
 return 1

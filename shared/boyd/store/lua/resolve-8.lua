@@ -36,7 +36,8 @@ settle_approval({ARGV[3], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[4], tonumber(
   {ARGV[6], KEYS[6], KEYS[7], ARGV[7], ARGV[8]}, ARGV[1], status)
 -- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6).
 if status == 'approved' then
-  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'executionAttempt', 1, 'server', server_id())
+  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'executionAttempt', 1, 'queuedAt', now_ms(),
+    'server', server_id())
   redis.call('ZADD', KEYS[8], now_ms() + ARGV[9], 'approval:' .. ARGV[1])
 end
 return status == ARGV[2] and 'resolved' or status

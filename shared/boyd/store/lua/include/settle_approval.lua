@@ -10,9 +10,10 @@ local function settle_approval(approvals, runs, id, status)
   redis.call('ZREM', pending, id)
   redis.call('HDEL', fingerprints, redis.call('HGET', key, 'fingerprint'))
   redis.call('ZADD', history, now, id)
-  redis.call('PEXPIRE', key, keep_ms)
   emit(events, 'approval.' .. status, 'approval', id)
+  -- What was approved is kept until it has been executed.
   if status ~= 'approved' then
+    redis.call('PEXPIRE', key, keep_ms)
     for run in string.gmatch(redis.call('HGET', key, 'runIds') or '', '[%w-]+') do
       settle_run(runs[1], runs[2], runs[3], events, run, 'failed', 'reason', 'the approval was ' .. status,
         runs[4], tonumber(runs[5]))
@@ -21,8 +22,11 @@ local function settle_approval(approvals, runs, id, status)
   local over = math.max(redis.call('ZCARD', history) - keep_count, redis.call('ZCOUNT', history, '-inf', now - keep_ms))
   if over > 0 then
     for _, old in ipairs(redis.call('ZRANGE', history, 0, math.min(over, 100) - 1)) do
-      redis.call('ZREM', history, old)
-      redis.call('DEL', prefix .. old)
+      local state = redis.call('HGET', prefix .. old, 'executionState')
+      if old ~= id and state ~= 'queued' and state ~= 'running' then
+        redis.call('ZREM', history, old)
+        redis.call('DEL', prefix .. old)
+      end
     end
   end
 end
