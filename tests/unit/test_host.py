@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+import requests.adapters
 from pydantic import BaseModel
 
 from boyd import (
@@ -229,6 +231,27 @@ def test_a_plugin_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn.py").write_text("import nothing_like_this\n")
     with pytest.raises(PluginError, match=r"torn.py cannot be imported: No module"):
         find_plugin("torn", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"), [({}, 10.0), ({"timeout": None}, 10.0), ({"timeout": 3}, 3)]
+)
+def test_a_plugins_http_never_waits_for_ever(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], limit: float
+) -> None:
+    sent: list[Any] = []
+
+    def send(_: Any, *__: Any, **options: Any) -> requests.Response:
+        sent.append(options["timeout"])
+        response = requests.Response()
+        response.status_code = 200
+        return response
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
+    http = Lab(Agent("test")).engine.context("p").http
+
+    assert http.get("http://127.0.0.1:1/", **given).ok
+    assert sent == [limit]
 
 
 class Size(BaseModel):

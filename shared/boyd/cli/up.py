@@ -147,7 +147,6 @@ class _Watch:
 
     def __init__(self, store: Store, agents: list[str]) -> None:
         self._store = store
-        self._agents = agents
         self._events = store.events(agents)
         self._answers = True
 
