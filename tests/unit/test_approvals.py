@@ -12,7 +12,7 @@ from boyd.models import ApprovalItem, Autonomy
 from boyd.plugin import Action, Strategy
 from boyd.store import Stale
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, plugin
+from kit import Recorder, agent, choice, chooses, plugin, reads
 
 GATED = Autonomy(mode="approval-required")
 
@@ -429,6 +429,25 @@ def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> 
 
     assert item.id == joined == again == lab.store.approvals.proposed("loop:2")
     assert lab.store.approvals.queue().pending == []
+
+
+def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
+    action = Recorder("freed 3 GB").action(autonomy=GATED)
+    lab = Lab(agent(reads("o", "the disk is full"), chooses(choice()), action))
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    lab.resolver.approve(pending(lab).id, "ann")
+    lab.courier.hints.rotate(1)
+    lab.deliver()
+    run = lab.store.runs.get(run_id)
+
+    assert run is not None
+    assert run.result is not None
+    assert (
+        run.status,
+        run.result.findings,
+        [done.description for done in run.result.actions_performed],
+    ) == ("completed", ["the disk is full"], ["freed 3 GB"])
 
 
 def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:

@@ -25,6 +25,7 @@ from boyd.loop import act, complete, decide, observe, orient
 from boyd.loop.context import HOOK_TIMEOUT, PhaseContext, describe
 from boyd.loop.observe import Seen, Unit
 from boyd.models import (
+    ActionPerformed,
     ActionResult,
     ApprovalItem,
     Decision,
@@ -222,7 +223,11 @@ class Engine:
     def run_ends(self, result: LoopResult) -> list[RunEnd]:
         """What the iteration's result means for the runs it was investigating."""
         outcomes = [complete.run_outcome(run_id, result) for run_id in result.runs]
-        return [RunEnd(o.run_id, o.status, o.result, o.approval_id) for o in outcomes]
+        waits_for = next((o.approval_id for o in outcomes if o.approval_id), None)
+        item = self.store.approvals.get(waits_for) if waits_for else None
+        # A person may have been quicker than this iteration: then the action is done already.
+        done = item.result if item else None
+        return [_run_end(outcome, done) for outcome in outcomes]
 
     def _take(self, entry: Entry | None, work: Work) -> bool:
         """Run a phase that was entered, holding its lease; whatever it raises fails it (L38)."""
@@ -399,6 +404,14 @@ class Engine:
     def _keep_runs(self) -> tuple[int, float]:
         settings = self.agent.settings.runs
         return settings.max_finished, settings.retention
+
+
+def _run_end(outcome: complete.RunOutcome, done: ActionResult | None) -> RunEnd:
+    if outcome.approval_id is None or done is None:
+        return RunEnd(outcome.run_id, outcome.status, outcome.result, outcome.approval_id)
+    result = outcome.result.patched({"actions_performed": [ActionPerformed.of(done)]})
+    status = "completed" if done.success else "failed"
+    return RunEnd(outcome.run_id, status, result, outcome.approval_id)
 
 
 def _stored(seen: Seen) -> tuple[str, str]:

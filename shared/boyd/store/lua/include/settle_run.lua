@@ -1,8 +1,13 @@
 -- settle_run(prefix, index, finished, events, id, status, field, value, keep_ms, keep_count): end a run that is being
--- investigated, and forget the oldest finished ones. A run that is in another state is left as it is.
+-- investigated, and forget the oldest finished ones. A run that has ended in the same way gets the later result, which
+-- tells more; one in any other state is left as it is.
 local function settle_run(prefix, index, finished, events, id, status, field, value, keep_ms, keep_count)
   local key = prefix .. id
-  if redis.call('HGET', key, 'status') ~= 'investigating' then
+  local current = redis.call('HGET', key, 'status')
+  if current == status and field == 'result' then
+    redis.call('HSET', key, field, value)
+  end
+  if current ~= 'investigating' then
     return 0
   end
   local now = now_ms()
