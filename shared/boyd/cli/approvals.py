@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import click
 
@@ -14,7 +15,9 @@ from boyd.cli.options import choose_agent, open_store, settings_options, with_re
 from boyd.engine import Resolver
 from boyd.models import ApprovalItem, utc_now
 from boyd.settings import Settings
-from boyd.store import AgentEntry, AgentStore
+from boyd.store import AgentStore
+
+_Answer = Callable[[str, str, str | None], ApprovalItem | None]
 
 #: Characters of an id that are shown; any beginning that fits one item only is accepted.
 SHORT = 8
@@ -39,7 +42,7 @@ def approvals() -> None:
 @settings_options
 def list_(settings: Settings, agent: str | None, everything: bool, form: str) -> None:
     """List what waits, the most urgent first."""
-    _, store, _ = _open(settings, agent)
+    store, _ = _open(settings, agent)
     queue = store.approvals.queue(history=50 if everything else 0)
     if form == "json":
         output.print_json(queue)
@@ -59,7 +62,7 @@ def list_(settings: Settings, agent: str | None, everything: bool, form: str) ->
 @settings_options
 def show(settings: Settings, approval: str, agent: str | None, form: str) -> None:
     """Show everything about an item: what, why, and with which parameters exactly."""
-    _, store, _ = _open(settings, agent)
+    store, _ = _open(settings, agent)
     item = _find(store, approval)
     if form == "json":
         output.print_json(item)
@@ -83,10 +86,7 @@ def approve(
     settings: Settings, approval: str, agent: str | None, note: str | None, wait: float
 ) -> None:
     """Approve: a worker executes the action, whatever becomes of this command."""
-    _, store, resolver = _open(settings, agent)
-    item = _find(store, approval)
-    _answered(store, item, resolver.approve(item.id, who(), note))
-    output.say(f"{item.action_id} is approved")
+    store, item = _answer(settings, approval, agent, lambda by: by.approve, note)
     if wait:
         _show_result(_await(store, item.id, wait))
 
@@ -98,10 +98,7 @@ def approve(
 @settings_options
 def deny(settings: Settings, approval: str, agent: str | None, note: str | None) -> None:
     """Deny: nothing is executed."""
-    _, store, resolver = _open(settings, agent)
-    item = _find(store, approval)
-    _answered(store, item, resolver.deny(item.id, who(), note))
-    output.say(f"{item.action_id} is denied")
+    _answer(settings, approval, agent, lambda by: by.deny, note)
 
 
 @approvals.command()
@@ -111,19 +108,33 @@ def deny(settings: Settings, approval: str, agent: str | None, note: str | None)
 @settings_options
 def withdraw(settings: Settings, approval: str, agent: str | None, note: str | None) -> None:
     """Withdraw: it is not wanted any more; nothing is executed."""
-    _, store, resolver = _open(settings, agent)
+    _answer(settings, approval, agent, lambda by: by.withdraw, note)
+
+
+def _answer(
+    settings: Settings,
+    approval: str,
+    agent: str | None,
+    choose: Callable[[Resolver], _Answer],
+    note: str | None,
+) -> tuple[AgentStore, ApprovalItem]:
+    """Give an answer and say so; ends the command when the item is not pending any more."""
+    store, resolver = _open(settings, agent)
     item = _find(store, approval)
-    _answered(store, item, resolver.withdraw(item.id, who(), note))
-    output.say(f"{item.action_id} is withdrawn")
+    resolved = choose(resolver)(item.id, who(), note)
+    if resolved is None:
+        _refuse(store, item)
+    output.say(f"{resolved.action_id} is {resolved.status}")
+    return store, resolved
 
 
-def _open(settings: Settings, agent: str | None) -> tuple[AgentEntry, AgentStore, Resolver]:
+def _open(settings: Settings, agent: str | None) -> tuple[AgentStore, Resolver]:
     entry, store = choose_agent(open_store(settings), settings, agent)
     url = settings.broker_url or with_redis(settings).redis_url
     assert url is not None
     store.approvals.purge(entry.retention)
     courier = CeleryCourier(make_app(url))
-    return entry, store, Resolver(store, courier, entry.retention)
+    return store, Resolver(store, courier, entry.retention)
 
 
 def _find(store: AgentStore, beginning: str) -> ApprovalItem:
@@ -141,10 +152,8 @@ def _find(store: AgentStore, beginning: str) -> ApprovalItem:
     return found[0]
 
 
-def _answered(store: AgentStore, item: ApprovalItem, resolved: ApprovalItem | None) -> None:
-    """Say what the item is instead, when somebody else or the time was first."""
-    if resolved is not None:
-        return
+def _refuse(store: AgentStore, item: ApprovalItem) -> NoReturn:
+    """Say what the item is instead: somebody else, or the time, was first."""
     now = store.approvals.get(item.id) or item
     by = f" by {now.acted_by}" if now.acted_by else ""
     output.stop(output.CONFLICT, f"it is {now.status}{by} already, {output.age(now.updated_at)}")
