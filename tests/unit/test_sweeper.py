@@ -174,6 +174,20 @@ def test_a_worker_that_lost_its_lease_is_refused() -> None:
     assert lab.store.iterations.history()[0].success
 
 
+def test_a_unit_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    lab.step()
+    overdue(lab, "unit:1")
+    proof = lab.store.iterations.take_due()["unit:1"]
+    stuck = lab.store.iterations.retry_unit(1, proof)
+    assert stuck is not None
+    assert lab.store.iterations.enter_unit(1, 1, 1, "w")
+
+    assert lab.store.iterations.sign_off(1, 1, stuck.attempt, stuck.worker, {}) is None
+    assert lab.store.iterations.sign_off(1, 1, 1, "w", {}) == (0, 1)
+
+
 def test_a_unit_is_signed_off_only_under_its_attempt() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")

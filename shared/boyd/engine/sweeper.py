@@ -122,7 +122,9 @@ class Sweeper:
             ).to_json()
             for task in unit.tasks
         }
-        signed = self._iterations.sign_off(stuck.iteration, stuck.unit, stuck.attempt, "", fields)
+        signed = self._iterations.sign_off(
+            stuck.iteration, stuck.unit, stuck.attempt, stuck.worker, fields
+        )
         if signed and signed[0] == 0:
             self._engine.courier.send(self._agent_id, stuck.iteration, signed[1], "orient")
 

@@ -246,7 +246,7 @@ class Iterations:
     ) -> tuple[int, int] | None:
         """Sign a unit off; how many are open and the epoch, or None when it was not ours.
 
-        An empty *worker* gives the unit up for whoever had it.
+        To give a unit up, *worker* is the one that has lost it, or empty when nobody entered it.
         """
         flat = [item for pair in fields.items() for item in pair]
         args = [iteration, unit, attempt, worker, self._dispatch, *flat]

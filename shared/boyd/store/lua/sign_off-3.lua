@@ -5,7 +5,7 @@
 -- ARGV[1] n
 -- ARGV[2] unit       its number
 -- ARGV[3] attempt    the unit's fencing token
--- ARGV[4] worker     as it entered, or empty: the sweeper gives the unit up
+-- ARGV[4] worker     as it entered; empty: nobody has, and the sweeper gives the unit up
 -- ARGV[5] dispatch   ms
 -- ARGV[6...] field, value, ... to store
 -- Returns {'ok', units still open, epoch} or {'stale'}
@@ -15,7 +15,7 @@
 -- @include close_unit
 local unit = 'unit:' .. ARGV[2]
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', unit .. ':attempt', unit .. ':by', 'epoch')
-if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] or (ARGV[4] ~= '' and have[4] ~= ARGV[4]) then
+if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] or (have[4] or '') ~= ARGV[4] then
   return {'stale'}
 end
 for i = 6, #ARGV, 1000 do
