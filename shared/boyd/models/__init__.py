@@ -1,5 +1,6 @@
 """Every data shape of Boyd: camelCase on the wire, snake_case in Python, one model each."""
 
+from boyd.models.access import SCOPES, Actor, ApiKey, Scope
 from boyd.models.action import ActionResult, Autonomy, AutonomyMode, Budget
 from boyd.models.approval import (
     ApprovalExecution,
@@ -21,6 +22,7 @@ from boyd.models.base import (
     from_ms,
     utc_now,
 )
+from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
 from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
 from boyd.models.loop import Event, LoopResult, LoopStatus, Mode, ObserverHealth, Phase, Problem
 from boyd.models.observation import Observation, ObservationType
@@ -30,10 +32,14 @@ from boyd.models.situation import Anomaly, Correlation, Situation, SituationAsse
 __all__ = [
     "LEVELS",
     "NO_OP",
+    "SCOPES",
     "SEVERITIES",
+    "ActionInfo",
     "ActionPerformed",
     "ActionResult",
+    "Actor",
     "Anomaly",
+    "ApiKey",
     "ApprovalExecution",
     "ApprovalItem",
     "ApprovalQueue",
@@ -41,11 +47,13 @@ __all__ = [
     "Autonomy",
     "AutonomyMode",
     "Budget",
+    "Catalog",
     "Change",
     "Confidence",
     "Correlation",
     "Decision",
     "DecisionTrace",
+    "EndpointInfo",
     "Event",
     "JsonObject",
     "Level",
@@ -64,6 +72,7 @@ __all__ = [
     "RunRequest",
     "RunResult",
     "RunStatus",
+    "Scope",
     "Severity",
     "Situation",
     "SituationAssessment",
