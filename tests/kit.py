@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
+from boyd.models import Actor
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
 
 
@@ -76,3 +77,8 @@ def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:
 def agent(*components: Component, **settings: Any) -> Agent:
     """An agent with one plugin of *components*."""
     return Agent("test", plugins=[plugin(*components)], **settings)
+
+
+def person(name: str, *groups: str) -> Actor:
+    """Somebody who asks or answers."""
+    return Actor(principal=name, person=True, groups=list(groups))

@@ -1,21 +1,30 @@
-"""The Flask application; it holds no state, so any number of copies may run."""
+"""The Flask application; it holds no state, so any number of copies may run (H6)."""
 
 from __future__ import annotations
 
-from flask import Flask, Response, jsonify
+from flask import Flask
 
 from boyd.settings import Settings
-from boyd.version import VERSION
+from boyd_api.routes import ALL
+from boyd_api.services import Services
+from boyd_api.serving import bind
+
+#: The most bytes of a form part; we read none, so nothing may use memory for one.
+_FORM_MEMORY = 0
 
 
-def create_app(settings: Settings) -> Flask:
-    """Wire the application; connects to nothing until a request needs it."""
-    app = Flask("boyd_api")
-    app.extensions["boyd.settings"] = settings
+def create_app(settings: Settings, services: Services | None = None) -> Flask:
+    """Wire the application; connects to nothing until a request needs it.
 
-    @app.get("/healthz")
-    def healthz() -> Response:
-        """Say that this process answers, whatever else is missing."""
-        return jsonify(status="ok", version=VERSION)
-
+    Raises:
+        ConfigError: it would let everybody in from other machines.
+    """
+    services = services or Services(settings)
+    app = Flask("boyd_api", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.api.max_body
+    app.config["MAX_FORM_MEMORY_SIZE"] = _FORM_MEMORY
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.url_map.merge_slashes = False
+    app.extensions["boyd"] = services
+    bind(app, services, ALL)
     return app

@@ -20,19 +20,19 @@ log = logging.getLogger("boyd.api")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
 @settings_options
 def api(settings: Settings, host: str | None, port: int | None) -> None:
-    """Serve the HTTP API until SIGTERM."""
-    import waitress
-
+    """Serve the HTTP API until SIGTERM; requests in flight are answered first."""
     from boyd_api.app import create_app
+    from boyd_api.server import serve
+    from boyd_api.services import Services
 
     setup_logging(settings.log_level, settings.log_format)
     given = {key: value for key, value in {"host": host, "port": port}.items() if value is not None}
     where = settings.api.model_copy(update=given)
+    services = Services(settings.model_copy(update={"api": where}))
+    app = create_app(services.settings, services)
     listening = listen(where.host, where.port)
     log.info("API on http://%s:%d", where.host, listening.getsockname()[1])
-    waitress.serve(
-        create_app(settings), sockets=[listening], threads=where.threads, ident=None, _quiet=True
-    )
+    serve(app, listening, where, services.stop)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from boyd.errors import ConfigError
-from boyd.models import Budget, Mode, explain
-from boyd.plugin import AgentInfo, Plugin, PluginHost
+from boyd.models import ApprovalPolicy, Budget, Decision, Level, Mode, explain
+from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
 from boyd.toml import read_toml
 
@@ -26,13 +27,31 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class PolicyRule(_Settings):
+    """What it takes to approve some actions; `actions` are patterns, no `risk` means any (A11)."""
+
+    actions: list[str] = ["*"]
+    risk: list[Level] = []
+    required: ApprovalPolicy
+
+    def fits(self, action: str, risks: set[Level]) -> bool:
+        """Whether the rule is for that action with any of those risks."""
+        named = any(fnmatchcase(action, pattern) for pattern in self.actions)
+        return named and (not self.risk or not risks.isdisjoint(self.risk))
+
+
 class ApprovalSettings(_Settings):
-    """How long approvals wait; times in seconds."""
+    """How long approvals wait, and what they take; times in seconds.
+
+    The first of `policies` that fits an action says what approving it takes, or else `required`.
+    """
 
     auto_expire: bool = True
     ttl: float = Field(default=3600.0, ge=0)
     max_history: int = Field(default=500, gt=0)
     max_age: float = Field(default=30 * 86400.0, gt=0)
+    required: ApprovalPolicy = ApprovalPolicy()
+    policies: list[PolicyRule] = []
 
 
 class HistorySettings(_Settings):
@@ -127,6 +146,16 @@ class Agent:
         """The budget of an action: the agent's, or else the action's own (L34)."""
         own = self.host.actions.get(action_id)
         return self.settings.budgets.get(action_id) or (own.budget if own else None)
+
+    def policy(self, action: Action, decision: Decision) -> ApprovalPolicy:
+        """What it takes to approve *decision* (A11); `human-only` always takes a person."""
+        settings = self.settings.approvals
+        risks: set[Level] = {action.risk, decision.risk}
+        rules = (rule.required for rule in settings.policies if rule.fits(action.id, risks))
+        required = next(rules, settings.required)
+        if action.autonomy.mode == "human-only":
+            return required.patched({"person": True})
+        return required
 
 
 def load_agent(reference: str) -> Agent:

@@ -21,8 +21,8 @@ _PHASES: tuple[Phase, ...] = ("start", "observe", "orient", "decide", "act", "co
 
 TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 
-#: The task that executes an approved item.
-EXECUTE = "boyd.execute"
+#: The task that takes an order.
+ORDER = "boyd.order"
 
 #: The phase that follows in the same chain; what decide and complete lead to depends on them.
 FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
@@ -92,12 +92,12 @@ class CeleryCourier:
         ]
         self._publish(group(members, app=self._app))
 
-    def execute(self, agent_id: str, approval_id: str, attempt: int, queue: str | None) -> None:
-        """Publish the execution of an approved item."""
-        name = queues.full_name(queue or queues.ACT, agent_id)
-        arguments = (agent_id, approval_id, attempt)
+    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Publish that an order is due."""
+        where = queues.full_name(queue or queues.ACT, agent_id)
+        arguments = (agent_id, name, attempt)
         self._publish(
-            self._app.signature(EXECUTE, args=arguments, immutable=True, options={"queue": name})
+            self._app.signature(ORDER, args=arguments, immutable=True, options={"queue": where})
         )
 
     def chain_from(

@@ -6,6 +6,7 @@
     ├── StoreError
     │   ├── StoreUnavailable   Redis did not answer
     │   └── PayloadTooLarge    a value is larger than Redis should hold
+    ├── BadCursor           a page was asked for with a cursor that is none
     ├── UnknownAgent        no such agent in this deployment
     └── AgentPaused         the agent does not take triggers now
 
@@ -47,6 +48,10 @@ class StoreUnavailable(StoreError):
 
 class PayloadTooLarge(StoreError):
     """A value is larger than Boyd keeps in Redis."""
+
+
+class BadCursor(BoydError):
+    """The cursor is none that was given out; begin again without one."""
 
 
 class UnknownAgent(BoydError):

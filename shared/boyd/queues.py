@@ -9,9 +9,10 @@ LOOP = "loop"
 OBSERVE = "observe"
 ACT = "act"
 HOST = "host"
+CALLBACK = "callback"
 
 #: What a worker consumes unless told otherwise; `host` is the queue of its own host.
-DEFAULT = (LOOP, OBSERVE, ACT, HOST)
+DEFAULT = (LOOP, OBSERVE, ACT, HOST, CALLBACK)
 
 
 def of_host(host: str) -> str:

@@ -6,6 +6,7 @@ Environment variables are `BOYD_` and the field's name, nested with `__` (`BOYD_
 
 from __future__ import annotations
 
+import base64
 import difflib
 import os
 import socket
@@ -14,7 +15,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -33,6 +42,13 @@ DEFAULT_FILE = "boyd.toml"
 
 class _Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _parts(value: object) -> object:
+    """A list as the environment has it, separated by commas, as a tuple."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
 
 
 class TimingSettings(_Group):
@@ -78,11 +94,59 @@ class WorkerSettings(_Group):
 
 
 class ApiSettings(_Group):
-    """Where the API listens; port 0 takes a free one."""
+    """Where the API listens, and what it lets in.
+
+    Attributes:
+        host: the address to listen on.
+        port: the port; 0 takes a free one.
+        threads: how many requests are served at the same time.
+        rate: requests a second that a key may make for ever.
+        burst: requests that a key may make at once.
+        max_body: the most bytes that the body of a request may have.
+        max_wait: the most seconds that a request may wait for what it has started.
+        allow_unauthenticated: let requests in without a key, on a loopback address only.
+    """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8700, ge=0, le=65535)
-    threads: int = Field(default=8, gt=0)
+    threads: int = Field(default=32, ge=4)
+    rate: float = Field(default=200.0, gt=0, le=100_000)
+    burst: int = Field(default=400, gt=0, le=1_000_000)
+    max_body: int = Field(default=1_048_576, gt=0)
+    max_wait: float = Field(default=60.0, ge=0)
+    allow_unauthenticated: bool = False
+
+
+def _webhook_secret(text: str) -> str:
+    encoded = text.removeprefix("whsec_")
+    try:
+        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except ValueError:
+        key = b""
+    if encoded == text or not 24 <= len(key) <= 64:
+        raise ValueError("should be whsec_ and the base64 form of 24 to 64 bytes")
+    return text
+
+
+class CallbackSettings(_Group):
+    """How the callbacks of runs are sent.
+
+    Attributes:
+        secrets: each signs every callback, so that a new one can be known before the old one goes.
+        allow_private: whether they may go to addresses that are not public.
+        timeout: seconds for one attempt.
+    """
+
+    secrets: Annotated[
+        tuple[Annotated[str, AfterValidator(_webhook_secret)], ...], NoDecode, Field(repr=False)
+    ] = ()
+    allow_private: bool = False
+    timeout: float = Field(default=10.0, gt=0)
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _parts(value)
 
 
 class Settings(BaseSettings):
@@ -94,11 +158,14 @@ class Settings(BaseSettings):
         agents: agent files (`*.toml`) and `module:agent` references.
         agent: the agent that commands mean when they name none.
         state_dir: where `boyd up` keeps its data and logs.
+        audit_key: the secret that seals the audit trail; absent: anybody can compute it anew.
+        audit_keep: how many sealed entries each audit trail keeps.
         log_level: what is logged.
         log_format: `text` for people, `json` for machines.
         timing: how patient the engine is.
         worker: how a worker works.
         api: where the API listens.
+        callbacks: how the callbacks of runs are sent.
     """
 
     model_config = SettingsConfigDict(
@@ -110,18 +177,19 @@ class Settings(BaseSettings):
     agents: Annotated[tuple[str, ...], NoDecode] = ()
     agent: str | None = None
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("boyd"))
+    audit_key: SecretStr | None = Field(default=None, min_length=16)
+    audit_keep: int = Field(default=100_000, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     timing: TimingSettings = TimingSettings()
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     api: ApiSettings = ApiSettings()
+    callbacks: CallbackSettings = CallbackSettings()
 
     @field_validator("agents", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
+        return _parts(value)
 
     @classmethod
     def settings_customise_sources(

@@ -20,18 +20,21 @@ from boyd.agent import Agent
 from boyd.engine import (
     Engine,
     EngineSettings,
-    Executions,
     Launcher,
     Leases,
     Resolver,
     Sweeper,
     UnitHint,
+    orders_of,
 )
-from boyd.models import LoopResult, Observation, Phase, RunRequest, utc_now
+from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
 from boyd.queues import DEFAULT, of_host
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
 _WORKER = "lab"
+
+#: Who submits runs in a lab.
+TESTER = Actor(principal="tester", person=True)
 
 
 class HandCourier:
@@ -50,9 +53,9 @@ class HandCourier:
         """Keep a hint for each unit."""
         self.hints.extend(("observe", iteration, hint.unit, hint.attempt) for hint in units)
 
-    def execute(self, agent_id: str, approval_id: str, attempt: int, queue: str | None) -> None:
-        """Keep a hint for an execution."""
-        self.hints.append(("execute", approval_id, attempt))
+    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Keep a hint for an order."""
+        self.hints.append(("order", name, attempt))
 
 
 class Lab:
@@ -95,9 +98,9 @@ class Lab:
         self.engine = Engine(
             agent, self.store, self.fleet, self.courier, self.leases, EngineSettings(_WORKER)
         )
-        self.executions = Executions(self.engine)
+        self.orders = orders_of(self.engine)
         self.resolver = Resolver(self.store, self.courier, self.engine.retention)
-        self.sweeper = Sweeper(self.engine, whole.timing.patience)
+        self.sweeper = Sweeper(self.engine, self.orders, whole.timing.patience)
         whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()
 
@@ -112,7 +115,7 @@ class Lab:
     def submit(self, title: str, description: str = "from a test", **fields: Any) -> Submitted:
         """Submit a run; `deliver` lets what it started happen."""
         request = RunRequest(title=title, description=description, **fields)
-        return self.launcher.submit_run(request)
+        return self.launcher.submit_run(request, TESTER)
 
     def intake(self, *observations: Observation) -> int:
         """Hand over observations from outside; `deliver` lets what they started happen."""
@@ -127,8 +130,8 @@ class Lab:
         """Deliver the oldest hint."""
         self._beat()
         phase, *ids = self.courier.hints.popleft()
-        if phase == "execute":
-            self.executions.execute(*ids)
+        if phase == "order":
+            self.orders.execute(*ids)
             return
         goes_on = getattr(self.engine, phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)

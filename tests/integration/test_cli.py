@@ -136,7 +136,7 @@ def announced(store: Store, made: Agent) -> None:
             loop_interval=made.settings.loop_interval,
             plugins=list(made.host.plugins),
             fingerprint=made.fingerprint,
-            observers=list(made.host.observers),
+            catalog=made.host.catalog,
         )
     )
 
@@ -716,15 +716,15 @@ def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) 
 
 def doctor(cli: Cli, status: int = 0, **found: str) -> dict[str, str]:
     """What the doctor says, by check."""
-    checks = cli.json("doctor", status=status)["checks"]
-    return {check["name"]: f"{check['level']} {check['found']}" for check in checks}
+    findings = cli.json("doctor", status=status)["findings"]
+    return {each["subject"]: f"{each['level']} {each['what']}" for each in findings}
 
 
 def test_the_doctor_looks_at_redis_and_at_the_fleet(cli: Cli, lab: Lab) -> None:
     beats(lab_store(lab))
     found = doctor(cli)
     assert found["version"].startswith("ok ")
-    assert found["persistence"] == "warn no append-only file"
+    assert found["persistence"].startswith("warning nothing is written to disk")
     assert found["eviction"] == "ok noeviction"
     assert found["clock"] == "ok this host and Redis agree"
     assert found["workers"] == "ok 1 worker alive on here"
@@ -747,8 +747,8 @@ def test_the_doctor_finds_settings_of_redis_that_lose_state(
     finally:
         store.client.config_set("maxmemory", 0)
         store.client.config_set("maxmemory-policy", "noeviction")
-    assert found["eviction"] == "fail volatile-lru"
-    assert found["memory"].split()[0] in ("warn", "fail")
+    assert found["eviction"].startswith("error volatile-lru")
+    assert found["memory"].split()[0] in ("warning", "error")
 
 
 def test_the_doctor_says_what_it_may_not_look_at(cli: Cli, store: Store, lab: Lab) -> None:
@@ -767,9 +767,9 @@ def test_the_doctor_says_what_it_may_not_look_at(cli: Cli, store: Store, lab: La
 def test_the_doctor_finds_queues_and_ticks_that_nobody_serves(cli: Cli, store: Store) -> None:
     announced(store, agent(mode="continuous"))
     beats(store, name="w1", role="worker", queues=["loop", "observe"])
-    checks = cli.json("doctor", status=1)["checks"]
-    found = [f"{c['level']} {c['found']}" for c in checks if c["name"] == "agent test"]
-    assert found == ["fail no live worker consumes queue 'act'", "fail no live beat ticks for it"]
+    findings = cli.json("doctor", status=1)["findings"]
+    found = [f"{f['level']} {f['what']}" for f in findings if f["subject"] == "agent test"]
+    assert found == ["error no live worker consumes queue 'act'", "error no live beat ticks for it"]
 
 
 def test_the_doctor_finds_the_queues_that_plugins_name(
@@ -785,8 +785,8 @@ def test_the_doctor_tells_of_ailing_workers_and_mixed_versions(cli: Cli, store: 
     beats(store, name="w1", role="worker", problem="3 observers hang")
     beats(store, name="w2", role="worker", version="0.0.9")
     found = doctor(cli)
-    assert found["worker w1"] == "warn 3 observers hang"
-    assert found["versions"] == f"warn 0.0.9 and {VERSION} run together"
+    assert found["worker w1"] == "warning 3 observers hang"
+    assert found["versions"] == f"warning 0.0.9 and {VERSION} run together"
 
 
 def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None:
@@ -801,7 +801,7 @@ def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None
 def test_the_doctor_answers_without_redis(cli: Cli) -> None:
     ended = cli.process("doctor", BOYD_REDIS_URL="redis://:hush@127.0.0.1:1")
     assert ended.returncode == 1
-    assert ended.stdout.startswith("fail: redis://:***@127.0.0.1:1: Redis does not answer")
+    assert ended.stdout.startswith("error: redis://:***@127.0.0.1:1: Redis does not answer")
     assert "start it, or name another with BOYD_REDIS_URL" in ended.stdout
     assert ended.stdout.count("\n") == 1
 

@@ -46,7 +46,7 @@ def propose(deployment: Deployment) -> ApprovalItem:
 
 def waiting(deployment: Deployment) -> list[ApprovalItem]:
     """What waits."""
-    return deployment.agent("careful").approvals.queue().pending
+    return deployment.agent("careful").approvals.page(50).pending
 
 
 def test_the_list_says_what_waits_and_why(deployment: Deployment, operator: Operator) -> None:

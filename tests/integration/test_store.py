@@ -13,7 +13,7 @@ from boyd.errors import StoreError
 from boyd.models import ActionResult, Autonomy, Budget, RunRequest
 from boyd.store import Slot, Store, connect
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, seen, sees
+from kit import Recorder, agent, choice, chooses, person, seen, sees
 
 pytestmark = pytest.mark.real
 
@@ -117,15 +117,16 @@ def test_a_hundred_resolvers_have_one_winner(redis_url: str) -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action), client=client)
     lab.run()
-    item = lab.store.approvals.queue().pending[0]
+    item = lab.store.approvals.page(50).pending[0]
     approvals, retention = lab.store.approvals, lab.engine.retention
 
     def resolve(number: int) -> bool:
         status: Any = ("approved", "denied", "withdrawn")[number % 3]
-        return approvals.resolve(item.id, status, retention) is not None
+        actor = person(f"p{number}")
+        return approvals.resolve(item.id, status, actor, retention).outcome == "resolved"
 
     assert sum(at_once(100, resolve)) == 1
-    assert (approvals.queue().pending, len(approvals.queue().history)) == ([], 1)
+    assert (approvals.page(50).pending, len(approvals.page(50).history)) == ([], 1)
     client.close()
 
 
@@ -133,7 +134,7 @@ def test_runs_submitted_by_many_are_all_looked_into_once(redis_url: str) -> None
     client = connect(redis_url)
     lab = Lab(agent(sees("o", seen())), client=client)
     request = RunRequest(title="look", description="x")
-    submitted = at_once(50, lambda _: lab.launcher.submit_run(request))
+    submitted = at_once(50, lambda _: lab.launcher.submit_run(request, person("ann")))
     lab.deliver()
     runs = [lab.store.runs.get(s.run.id) for s in submitted]
 
@@ -153,9 +154,9 @@ def test_nothing_stays_without_a_bound(redis_url: str) -> None:
     bounded = {
         *("loop", "due", "events", "history", "intake", "iteration"),
         *("runs", "runs:pending", "runs:finished"),
-        *("approvals:pending", "approvals:history", "approvals:fingerprints"),
+        *("approvals:pending", "approvals:history", "approvals:fingerprints", "audit:open"),
     }
-    pending = {item.id for item in lab.store.approvals.queue().pending}
+    pending = {item.id for item in lab.store.approvals.page(50).pending}
     for key in client.scan_iter("boyd:{test}:*"):
         name = key.removeprefix("boyd:{test}:")
         waits = name.removeprefix("approval:") in pending or _waits(client, key)

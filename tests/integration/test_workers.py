@@ -12,6 +12,7 @@ import pytest
 
 from boyd.models import LoopResult
 from harness import Deployment, wait_until
+from kit import person
 
 pytestmark = pytest.mark.real
 
@@ -179,9 +180,9 @@ def test_an_approved_action_survives_the_death_of_its_worker(
     store = deployment.agent("careful")
     begun = deployment.launcher("careful").trigger("test")
     deployment.ended("careful", begun.iteration)
-    [item] = store.approvals.queue().pending
+    [item] = store.approvals.page(50).pending
     held = hold(deployment, "act" if killed == "during" else "before")
-    deployment.resolver("careful").approve(item.id, "ann")
+    deployment.resolver("careful").approve(item.id, person("ann"))
     line = wait_until(lambda: marks(deployment, held.suffix[1:]))[0]
     deployment.kill(owner(deployment, line))
     held.unlink()

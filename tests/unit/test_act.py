@@ -16,7 +16,7 @@ from boyd.models import Autonomy
 from boyd.plugin import Action
 from boyd.store import Stale, reason_text
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, plugin
+from kit import Recorder, agent, choice, chooses, person, plugin
 
 
 class Params(BaseModel):
@@ -81,7 +81,7 @@ def test_L29_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")), params={"size": 3})
     result = result_of(lab.run())
-    item = lab.store.approvals.queue().pending[0]
+    item = lab.store.approvals.page(50).pending[0]
 
     assert (False, 0, {"approvalId": item.id}) == (result.success, result.duration, result.metrics)
     assert (
@@ -99,7 +99,7 @@ def test_A9_the_same_proposal_finds_the_pending_item_and_counts() -> None:
     lab = lab_for(Recorder().action(autonomy=Autonomy(mode="human-only")))
     for _ in range(5):
         lab.run()
-    pending = lab.store.approvals.queue().pending
+    pending = lab.store.approvals.page(50).pending
 
     assert [item.seen for item in pending] == [5]
 
@@ -235,12 +235,10 @@ def test_L33_a_success_can_be_rolled_back_once() -> None:
     action = Recorder().action(rollback=lambda result: undone.append(result.output))
     lab = lab_for(action)
     perform(lab, "one")
-    results = [
-        act.rollback(context(lab), "p:do", {}, name, LeasedLedger(lab.store, lab.leases))
-        for name in ("one", "one", "never")
-    ]
+    results = [perform(lab, f"rollback:{name}", undoes=name) for name in ("one", "one", "never")]
 
-    assert [result.success for result in results] == [True, False, False]
+    assert [result.success for result in results] == [True, True, False]
+    assert "no such execution is known" in (results[2].error or "")
     assert undone == ["done"]
 
 
@@ -281,7 +279,7 @@ def test_L34_over_its_budget_an_action_waits_for_approval() -> None:
 
     assert [result.error for result in results] == [None, None, "Approval required"]
     assert len(recorder.calls) == 2
-    assert lab.store.approvals.queue().pending[0].reason == "budget for 1 is used up"
+    assert lab.store.approvals.page(50).pending[0].reason == "budget for 1 is used up"
 
 
 def test_L34_each_target_has_a_budget_of_its_own() -> None:
@@ -391,11 +389,11 @@ def test_L32_one_decision_is_proposed_once_whatever_became_of_the_approval() -> 
     first = perform(lab, "loop:1")
     assert first.metrics
     approval_id = str(first.metrics["approvalId"])
-    lab.store.approvals.resolve(approval_id, "denied", lab.engine.retention)
+    lab.resolver.deny(approval_id, person("ann"))
     again = perform(lab, "loop:1", retry=True)
 
     assert first.metrics == again.metrics
-    assert lab.store.approvals.queue().pending == []
+    assert lab.store.approvals.page(50).pending == []
 
 
 def test_L29_a_gated_action_is_queued_although_its_own_queue_has_no_worker() -> None:

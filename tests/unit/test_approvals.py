@@ -12,7 +12,7 @@ from boyd.models import ApprovalItem, Autonomy
 from boyd.plugin import Action, Strategy
 from boyd.store import Stale
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, plugin, reads
+from kit import Recorder, agent, choice, chooses, person, plugin, reads
 
 GATED = Autonomy(mode="approval-required")
 
@@ -27,7 +27,7 @@ def gated(recorder: Recorder, **settings: Any) -> Lab:
 
 def pending(lab: Lab) -> ApprovalItem:
     """The only item that waits."""
-    [item] = lab.store.approvals.queue().pending
+    [item] = lab.store.approvals.page(50).pending
     return item
 
 
@@ -43,28 +43,33 @@ def key(item: ApprovalItem) -> str:
     return f"boyd:{{test}}:approval:{item.id}"
 
 
+def name(item: ApprovalItem) -> str:
+    """What its execution is called."""
+    return f"approval:{item.id}"
+
+
 def test_A4_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    approved = lab.resolver.approve(item.id, "ann", "go ahead")
+    approved = lab.resolver.approve(item.id, person("ann"), "go ahead")
     lab.deliver()
     done = now(lab, item)
 
-    assert approved is not None
+    assert approved.outcome == "approved"
     assert (done.status, done.acted_by, done.note) == ("approved", "ann", "go ahead")
     assert recorder.calls == [{"size": 1}]
     assert done.result is not None
     assert done.result.output == "done"
     assert done.execution is not None
     assert (done.execution.state, done.execution.worker) == ("succeeded", "lab")
-    assert [done] == lab.store.approvals.queue().history
+    assert [done] == lab.store.approvals.page(50).history
 
 
 def test_A4_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
     lab = gated(Recorder(error=OSError("no route")))
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.deliver()
     done = now(lab, item)
 
@@ -93,7 +98,7 @@ def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> No
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.deliver()
     result = now(lab, item).result
 
@@ -107,7 +112,7 @@ def test_A7_A10_what_is_denied_or_withdrawn_never_runs(resolve: str) -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    getattr(lab.resolver, resolve)(item.id, "ann", "no")
+    getattr(lab.resolver, resolve)(item.id, person("ann"), "no")
     lab.deliver()
     done = now(lab, item)
 
@@ -122,14 +127,15 @@ def test_A3_only_the_first_to_resolve_an_item_does() -> None:
     item = pending(lab)
     resolver = lab.resolver
     found = [
-        resolver.deny(item.id, "ann"),
-        resolver.approve(item.id, "bob"),
-        resolver.withdraw(item.id, "eve"),
-        resolver.approve("unknown", "bob"),
+        resolver.deny(item.id, person("ann")),
+        resolver.approve(item.id, person("bob")),
+        resolver.withdraw(item.id, person("eve")),
+        resolver.approve("unknown", person("bob")),
     ]
     lab.deliver()
 
-    assert [item is not None for item in found] == [True, False, False, False]
+    outcomes = ["denied", "not-pending", "not-pending", "unknown"]
+    assert [resolution.outcome for resolution in found] == outcomes
     assert (now(lab, item).status, now(lab, item).acted_by) == ("denied", "ann")
     assert recorder.calls == []
 
@@ -140,7 +146,7 @@ def test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged(
     item = pending(lab)
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
 
-    assert lab.resolver.approve(item.id, "ann") is None
+    assert lab.resolver.approve(item.id, person("ann")).outcome == "not-pending"
     assert now(lab, item).status == "expired"
     lab.deliver()
     assert recorder.calls == []
@@ -150,7 +156,7 @@ def test_A12_what_is_executed_is_what_was_approved() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.client.hset(key(item), "params", '{"size": 1000}')
     lab.deliver()
     result = now(lab, item).result
@@ -164,7 +170,7 @@ def test_A12_a_freeze_refuses_what_was_approved_before() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.whole.fleet.freeze("incident")
     lab.deliver()
     result = now(lab, item).result
@@ -178,7 +184,7 @@ def test_A6_a_message_that_was_lost_is_sent_again() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.courier.hints.clear()
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
@@ -191,7 +197,7 @@ def test_A6_a_message_that_comes_twice_executes_once() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.courier.hints.extend(list(lab.courier.hints) * 3)
     lab.deliver()
 
@@ -202,28 +208,28 @@ def test_A6_a_worker_lost_before_executing_costs_only_time() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.courier.hints.clear()
-    assert lab.store.approvals.enter(item.id, 1, "lost/1")
+    assert lab.store.orders.enter(name(item), 1, "lost/1")
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
     lab.deliver()
 
     assert len(recorder.calls) == 1
-    assert not lab.store.approvals.renew(item.id, 1, "lost/1")
+    assert not lab.store.orders.renew(name(item), 1, "lost/1")
 
 
 def test_A6_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.courier.hints.clear()
-    assert lab.store.approvals.enter(item.id, 1, "lost/1")
-    name = f"approval:{item.id}"
-    lab.store.ledger.claim(name, "token", "p:do", {}, "", False, None)
-    lab.client.hset(f"boyd:{{test}}:execution:{name}", "leaseUntil", 1)
-    lab.client.zadd("boyd:{test}:due", {name: 1})
+    assert lab.store.orders.enter(name(item), 1, "lost/1")
+    execution = name(item)
+    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None)
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
+    lab.client.zadd("boyd:{test}:due", {execution: 1})
     lab.sweeper.sweep()
     lab.deliver()
     done = now(lab, item)
@@ -236,9 +242,9 @@ def test_A6_an_execution_that_loses_every_worker_ends() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     for attempt in (1, 2, 3):
-        assert lab.store.approvals.enter(item.id, attempt, f"lost/{attempt}")
+        assert lab.store.orders.enter(name(item), attempt, f"lost/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
         lab.sweeper.sweep()
     lab.deliver()
@@ -265,7 +271,7 @@ def test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     with pytest.raises(Stale):
         lab.deliver()
 
@@ -278,21 +284,20 @@ def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     seen: list[Any] = []
 
     def execute() -> str:
-        name = f"approval:{item.id}"
         lab.client.hset(key(item), mapping={"executionAttempt": 2, "executionState": "queued"})
-        lab.executions.execute(item.id, 2)
+        lab.orders.execute(name(item), 2)
         seen.append(now(lab, item).execution)
-        assert lab.client.zscore("boyd:{test}:due", name) > 0
+        assert lab.client.zscore("boyd:{test}:due", name(item)) > 0
         return "done"
 
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute, autonomy=GATED)))
     lab.run()
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.deliver()
 
     assert [execution.state for execution in seen] == ["queued"]
-    lab.executions.execute(item.id, 2)
+    lab.orders.execute(name(item), 2)
     done = now(lab, item)
     assert done.result is not None
     assert done.result.output == "done"
@@ -306,7 +311,7 @@ def test_L35_the_runs_that_waited_end_with_the_execution() -> None:
         runs.append(lab.submit(title).run.id)
         lab.deliver()
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.deliver()
     ended = [lab.store.runs.get(run_id) for run_id in runs]
 
@@ -322,27 +327,25 @@ def test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> N
     """Its outcome was told; a second truth about the same item would be one too many."""
     lab = gated(Recorder())
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     for attempt in (1, 2, 3):
-        assert lab.store.approvals.enter(item.id, attempt, f"slow/{attempt}")
+        assert lab.store.orders.enter(name(item), attempt, f"slow/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
         if attempt < 3:
             lab.sweeper.sweep()
-    proof = lab.store.iterations.take_due()[f"approval:{item.id}"]
-    stuck = lab.store.approvals.retry(item.id, proof)
-    result = ActionResult(action="p:do", success=True, duration=1)
+    proof = lab.store.iterations.take_due()[name(item)]
+    stuck = lab.store.orders.retry(name(item), proof)
 
     assert stuck is not None
     assert stuck.give_up
-    assert not lab.store.approvals.leave(item.id, 3, "slow/3", result, [], lab.engine.retention)
-    lab.executions.give_up(item.id, stuck)
-    assert now(lab, item).execution is not None
+    assert not lab.store.orders.leave(name(item), 3, "slow/3", "succeeded", {}, 60.0)
+    assert lab.store.orders.leave(name(item), stuck.attempt, "", "failed", {}, 60.0)
 
 
 def test_A6_what_no_worker_takes_ends_as_not_executed() -> None:
     lab = gated(Recorder())
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    lab.resolver.approve(item.id, person("ann"))
     lab.client.hset(key(item), "queuedAt", 1)
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
@@ -366,11 +369,11 @@ def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     lab = Lab(agent(strategy, action, approvals={"max_history": 2}))
     lab.run()
     first = pending(lab)
-    lab.resolver.approve(first.id, "ann")
+    lab.resolver.approve(first.id, person("ann"))
     order = lab.courier.hints.popleft()
     for _ in range(6):
         lab.run()
-        lab.resolver.deny(pending(lab).id, "ann")
+        lab.resolver.deny(pending(lab).id, person("ann"))
     lab.courier.hints.append(order)
     lab.deliver()
 
@@ -379,17 +382,24 @@ def test_an_approved_item_is_kept_until_it_is_executed() -> None:
 
 
 def test_an_approved_execution_that_breaks_says_how() -> None:
+    broken: list[bool] = []
+
     class Odd(BaseModel):
-        """Parameters whose check is broken."""
+        """Parameters whose check breaks at some time."""
+
+        size: int
 
         @model_validator(mode="before")
         @classmethod
-        def check(cls, _: Any) -> Any:
-            raise KeyError("a bug")
+        def check(cls, values: Any) -> Any:
+            if broken:
+                raise KeyError("a bug")
+            return values
 
     lab = gated(Recorder(), params=Odd)
     item = pending(lab)
-    lab.resolver.approve(item.id, "ann")
+    broken.append(True)
+    lab.resolver.approve(item.id, person("ann"))
     lab.deliver()
     done = now(lab, item)
 
@@ -424,11 +434,11 @@ def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> 
     lab = gated(Recorder())
     item = pending(lab)
     joined = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
-    lab.resolver.deny(item.id, "ann")
+    lab.resolver.deny(item.id, person("ann"))
     again = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
 
     assert item.id == joined == again == lab.store.approvals.proposed("loop:2")
-    assert lab.store.approvals.queue().pending == []
+    assert lab.store.approvals.page(50).pending == []
 
 
 def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
@@ -436,7 +446,7 @@ def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
     lab = Lab(agent(reads("o", "the disk is full"), chooses(choice()), action))
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
-    lab.resolver.approve(pending(lab).id, "ann")
+    lab.resolver.approve(pending(lab).id, person("ann"))
     lab.courier.hints.rotate(1)
     lab.deliver()
     run = lab.store.runs.get(run_id)
@@ -453,7 +463,7 @@ def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
 def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:
     lab = gated(Recorder())
     first = pending(lab)
-    lab.resolver.deny(first.id, "ann")
+    lab.resolver.deny(first.id, person("ann"))
     lab.run()
 
     assert first.id != pending(lab).id

@@ -11,7 +11,7 @@ from boyd import Agent, LoopResult, Veto
 from boyd.loop import act, complete, decide, observe, orient
 from boyd.models import Autonomy, Run
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, fails, plugin, reads, seen, sees
+from kit import Recorder, agent, choice, chooses, fails, person, plugin, reads, seen, sees
 
 
 def looked_into(lab: Lab) -> Run:
@@ -71,7 +71,7 @@ def test_L35_a_run_waits_with_its_approval_and_ends_with_it() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action, approvals={"ttl": 60}))
     run = looked_into(lab)
-    item = lab.store.approvals.queue().pending[0]
+    item = lab.store.approvals.page(50).pending[0]
 
     assert ("investigating", item.id, [run.id]) == (run.status, run.approval_id, item.run_ids)
 
@@ -81,15 +81,15 @@ def test_L35_a_run_waits_with_its_approval_and_ends_with_it() -> None:
 
     assert ended is not None
     assert ended.status == "failed"
-    assert lab.store.approvals.queue().history[0].status == "expired"
+    assert lab.store.approvals.page(50).history[0].status == "expired"
 
 
 def test_L35_every_run_that_waits_for_one_approval_ends_with_it() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action))
     runs = [looked_into(lab) for _ in range(2)]
-    item = lab.store.approvals.queue().pending[0]
-    resolved = lab.store.approvals.resolve(item.id, "denied", lab.engine.retention, note="no")
+    item = lab.store.approvals.page(50).pending[0]
+    resolved = lab.resolver.deny(item.id, person("ann"), "no").item
     ended = [lab.store.runs.get(run.id) for run in runs]
 
     assert resolved is not None

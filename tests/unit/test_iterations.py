@@ -234,11 +234,11 @@ def test_L7_expired_approvals_are_history_before_the_phases() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action))
     lab.run()
-    item = lab.store.approvals.queue().pending[0]
+    item = lab.store.approvals.page(50).pending[0]
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
     lab.launcher.trigger("test")
     lab.step()
-    queue = lab.store.approvals.queue()
+    queue = lab.store.approvals.page(50)
 
     assert (queue.pending, [i.status for i in queue.history]) == ([], ["expired"])
 
@@ -249,9 +249,9 @@ def test_L7_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
     lab = Lab(agent(chooses(choice()), action, approvals=approvals))
     lab.run()
 
-    assert [i.expires_at for i in lab.store.approvals.queue().pending] == [None]
+    assert [i.expires_at for i in lab.store.approvals.page(50).pending] == [None]
     assert float("inf") == lab.client.zscore(
-        "boyd:{test}:approvals:pending", lab.store.approvals.queue().pending[0].id
+        "boyd:{test}:approvals:pending", lab.store.approvals.page(50).pending[0].id
     )
 
 

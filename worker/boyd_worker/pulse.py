@@ -1,4 +1,4 @@
-"""A worker's background threads: say that it lives, sweep, purge, and notice what ails it."""
+"""A worker's background threads: say that it lives, sweep, seal, purge, notice what ails it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PURGE = 10.0
 
 
 class Pulse:
-    """Two threads: the beat must not wait for a sweep that waits for the broker."""
+    """A thread for each: the beat must not wait for a sweep that waits for the broker."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -29,6 +29,7 @@ class Pulse:
         self._rounds = [
             _Round("beat", self._beat, timing.beat, self._stopping),
             _Round("sweep", self._sweep, timing.sweep, self._stopping),
+            _Round("seal", self._seal, timing.sweep, self._stopping),
         ]
         if runtime.role == "beat":
             self._rounds.append(_Round("purge", self._purge, PURGE, self._stopping))
@@ -64,6 +65,10 @@ class Pulse:
                 raise
             except Exception:
                 log.exception("a sweep failed; the other agents are swept all the same")
+
+    def _seal(self) -> None:
+        """Chain what the audit streams got since (A15)."""
+        self._runtime.store.seal(self._runtime.agents)
 
     def _purge(self) -> None:
         for engine in self._runtime.engines.values():

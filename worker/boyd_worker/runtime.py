@@ -11,10 +11,12 @@ from celery import Celery
 from boyd import queues
 from boyd.agent import load_agents
 from boyd.broker import CeleryCourier, make_app
-from boyd.engine import Engine, EngineSettings, Leases, Sweeper
+from boyd.engine import Engine, EngineSettings, Leases, Sweeper, orders_of
+from boyd.engine.engine import Post
 from boyd.models import utc_now
-from boyd.settings import Settings
-from boyd.store import Store, Timing, WorkerInfo, connect, translated
+from boyd.outbound import Delivery, post_callback
+from boyd.settings import CallbackSettings, Settings
+from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
 from boyd.version import VERSION
 from boyd_worker.isolated import Isolation
@@ -41,11 +43,16 @@ class Runtime:
         self.role = role
         self.queues = _resolved(consumes, settings.worker.host)
         self.agents = load_agents(settings.agents)
-        self.store = Store(connect(settings.redis_url), self.name, timing(settings))
+        sealing = Sealing.of(settings.audit_key, settings.audit_keep)
+        self.store = Store(connect(settings.redis_url), self.name, timing(settings), sealing)
         self.app: Celery = make_app(settings.broker_url or settings.redis_url)
         self.courier = CeleryCourier(self.app)
         self.engines = self._engines()
-        self.sweepers = [Sweeper(e, settings.timing.patience) for e in self.engines.values()]
+        self.sweepers = [
+            Sweeper(engine, orders_of(engine), settings.timing.patience)
+            for engine in self.engines.values()
+        ]
+        self._fingerprints = {agent.id: agent.fingerprint for agent in self.agents.values()}
         self._started_at = utc_now()
 
     def prepare(self) -> None:
@@ -72,12 +79,19 @@ class Runtime:
             agents=list(self.agents),
             version=VERSION,
             started_at=self._started_at,
+            fingerprints=self._fingerprints,
             problem=problem,
         )
 
     def _engines(self) -> dict[str, Engine]:
         worker = self.settings.worker
-        how = EngineSettings(self.name, worker.bundle_size, worker.width, worker.max_bytes)
+        how = EngineSettings(
+            self.name,
+            worker.bundle_size,
+            worker.width,
+            worker.max_bytes,
+            post=_post(self.settings.callbacks),
+        )
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings)
         return {
@@ -92,6 +106,22 @@ class Runtime:
             )
             for agent in self.agents.values()
         }
+
+
+def _post(settings: CallbackSettings) -> Post:
+    """How callbacks are sent."""
+
+    def post(url: str, body: bytes, webhook_id: str) -> Delivery:
+        return post_callback(
+            url,
+            body,
+            webhook_id=webhook_id,
+            secrets=settings.secrets,
+            allow_private=settings.allow_private,
+            timeout=settings.timeout,
+        )
+
+    return post
 
 
 def timing(settings: Settings) -> Timing:

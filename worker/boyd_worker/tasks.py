@@ -9,8 +9,8 @@ from typing import Any
 from celery import Celery
 from celery.exceptions import Ignore
 
-from boyd.broker import EXECUTE, FOLLOWS, TASKS
-from boyd.engine import Engine, Executions
+from boyd.broker import FOLLOWS, ORDER, TASKS
+from boyd.engine import Engine, Orders, orders_of
 from boyd.errors import StoreError
 from boyd.models import Phase
 
@@ -32,8 +32,8 @@ def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
     for phase, name in TASKS.items():
         app.task(_task(phase, engines), name=name, shared=False)
-    executions = {agent_id: Executions(engine) for agent_id, engine in engines.items()}
-    app.task(_execution(executions), name=EXECUTE, shared=False)
+    orders = {agent_id: orders_of(engine) for agent_id, engine in engines.items()}
+    app.task(_order(orders), name=ORDER, shared=False)
 
 
 def _task(phase: Phase, engines: Mapping[str, Engine]) -> Callable[..., None]:
@@ -59,16 +59,16 @@ def _task(phase: Phase, engines: Mapping[str, Engine]) -> Callable[..., None]:
     return run
 
 
-def _execution(executions: Mapping[str, Executions]) -> Callable[..., None]:
-    def run(agent_id: Any = None, approval_id: Any = None, attempt: Any = None) -> None:
-        ids = isinstance(approval_id, str) and _is_number(attempt)
-        if not ids or agent_id not in executions:
-            log.error("a message was ignored: it names no approval of an agent that runs here")
+def _order(orders: Mapping[str, Orders]) -> Callable[..., None]:
+    def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
+        named = isinstance(name, str) and _is_number(attempt)
+        if not named or agent_id not in orders:
+            log.error("a message was ignored: it names no order of an agent that runs here")
             return
         try:
-            executions[agent_id].execute(approval_id, attempt)
+            orders[agent_id].execute(name, attempt)
         except StoreError as error:
-            log.warning("an execution was left to be sent again: %s", error)
+            log.warning("an order was left to be sent again: %s", error)
 
     return run
 

@@ -35,7 +35,7 @@ def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
     """
     if show_all:
         output.say("settings")
-        _show_values(settings.model_dump(mode="json"))
+        _show_values(hide(settings.model_dump(mode="json")))
         output.say()
     references = agents or settings.agents or _agent_here()
     if not references:

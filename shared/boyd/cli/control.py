@@ -13,7 +13,7 @@ from boyd.cli import output
 from boyd.cli.options import choose_agent, open_store, settings_options, with_redis
 from boyd.cli.status import BLOCK, Follower, mode_text, waiting_text
 from boyd.errors import UnknownAgent
-from boyd.models import LoopResult, LoopStatus
+from boyd.models import Actor, LoopResult, LoopStatus
 from boyd.settings import Settings
 from boyd.store import AgentEntry, AgentStore, Begun, Store, reason_text
 
@@ -162,7 +162,7 @@ def pause(settings: Settings, agent: str | None, reason: str | None) -> None:
     It ignores ticks and refuses triggers; an iteration in flight goes on to its end.
     """
     _, store = choose_agent(open_store(settings), settings, agent)
-    store.iterations.pause(reason_text(who(), reason))
+    store.iterations.pause(reason_text(who(), reason), actor())
     output.say(f"{store.agent_id} is paused. `boyd resume {store.agent_id}` lets it go on.")
 
 
@@ -176,7 +176,7 @@ def resume(settings: Settings, agent: str | None) -> None:
     """
     entry, store = choose_agent(open_store(settings), settings, agent)
     was_paused = store.iterations.status().paused is not None
-    _launcher(settings, entry, store).resume()
+    _launcher(settings, entry, store).resume(actor())
     output.say(f"{entry.id} goes on." if was_paused else f"{entry.id} was not paused.")
 
 
@@ -191,7 +191,7 @@ def freeze(settings: Settings, agents: tuple[str, ...], reason: str | None) -> N
     """
     store = open_store(settings)
     _check_known(store, agents)
-    store.fleet.freeze(reason_text(who(), reason), agents)
+    store.fleet.freeze(reason_text(who(), reason), agents, actor())
     whose = f"Acting of {', '.join(agents)} is frozen" if agents else "Acting is frozen everywhere"
     undo = " ".join(["boyd unfreeze", *agents])
     output.say(f"{whose}. `{undo}` lets it go on.")
@@ -207,7 +207,7 @@ def unfreeze(settings: Settings, agents: tuple[str, ...]) -> None:
     """
     store = open_store(settings)
     _check_known(store, agents)
-    store.fleet.unfreeze(agents)
+    store.fleet.unfreeze(agents, actor())
     output.say(f"{', '.join(agents)} may act again." if agents else "The freeze is lifted.")
     _tell_what_stays(store)
 
@@ -227,6 +227,11 @@ def _tell_what_stays(store: Store) -> None:
         own = store.agent(name).iterations.status().frozen
         if own is not None:
             output.say(f"{name} is still frozen: {own}")
+
+
+def actor() -> Actor:
+    """Who gives the command, as the audit names them."""
+    return Actor(principal="-".join(who().split()), person=True)
 
 
 def who() -> str:

@@ -13,7 +13,7 @@ import click
 from boyd.embedded.runtime import read_runtime
 from boyd.errors import ConfigError, UnknownAgent
 from boyd.settings import Settings, load_settings
-from boyd.store import AgentEntry, AgentStore, Store, connect, translated
+from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, translated
 
 _Command = Callable[..., Any]
 
@@ -81,7 +81,8 @@ def open_store(settings: Settings) -> Store:
     """
     redis_url = with_redis(settings).redis_url
     assert redis_url is not None
-    store = Store(connect(redis_url))
+    sealing = Sealing.of(settings.audit_key, settings.audit_keep)
+    store = Store(connect(redis_url), sealing=sealing)
     with translated():
         store.client.ping()
     return store

@@ -93,7 +93,10 @@ def _look_at(store: Store, entry: AgentEntry) -> _Agent:
     iterations = store.agent(entry.id).iterations
     last = iterations.history(1) or iterations.history(2)  # the newest may be in flight
     return _Agent(
-        entry, iterations.status(), iterations.health(entry.observers), last[0] if last else None
+        entry,
+        iterations.status(),
+        iterations.health(entry.catalog.observers),
+        last[0] if last else None,
     )
 
 
@@ -116,7 +119,7 @@ def _document(seen: _Everything) -> dict[str, Any]:
             "name": agent.entry.name,
             "mode": agent.entry.mode,
             "loopInterval": agent.entry.loop_interval,
-            "observers": {name: agent.health.get(name) for name in agent.entry.observers},
+            "observers": {name: agent.health.get(name) for name in agent.entry.catalog.observers},
         }
         for agent in seen.agents
     ]
@@ -176,12 +179,12 @@ def _since(agent: _Agent, now: datetime) -> str:
 
 
 def _show_observers(agent: _Agent, now: datetime) -> None:
-    if not agent.entry.observers:
+    if not agent.entry.catalog.observers:
         return
     output.say()
     rows = [
         _observer_row(name, agent.health.get(name) or ObserverHealth(), now)
-        for name in agent.entry.observers
+        for name in agent.entry.catalog.observers
     ]
     header = ["observer", "health", "last success", "last error"]
     output.print_table(header, rows, indent=2)

@@ -1,21 +1,40 @@
 """Joins the phases and the store: one step is enter, run the phase, leave, say what comes next."""
 
+from boyd.engine.approved import Approved
+from boyd.engine.callbacks import Callbacks
+from boyd.engine.called import Called
 from boyd.engine.courier import Courier, UnitHint
 from boyd.engine.engine import Engine, EngineSettings
-from boyd.engine.executions import Executions
 from boyd.engine.launch import Launcher
 from boyd.engine.leases import Leases
-from boyd.engine.resolve import Resolver
+from boyd.engine.notices import Notices
+from boyd.engine.orders import Orders
+from boyd.engine.resolve import Resolution, Resolver
 from boyd.engine.sweeper import Sweeper
 
 __all__ = [
     "Courier",
     "Engine",
     "EngineSettings",
-    "Executions",
     "Launcher",
     "Leases",
+    "Orders",
+    "Resolution",
     "Resolver",
     "Sweeper",
     "UnitHint",
+    "orders_of",
 ]
+
+
+def orders_of(engine: Engine) -> Orders:
+    """The orders of an agent, with what is to be done for each kind."""
+    return Orders(
+        engine,
+        {
+            "approval": Approved(engine),
+            "call": Called(engine),
+            "callback": Callbacks(engine),
+            "notice": Notices(engine),
+        },
+    )

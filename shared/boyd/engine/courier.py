@@ -29,5 +29,5 @@ class Courier(Protocol):
     def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
         """Say that those units are due."""
 
-    def execute(self, agent_id: str, approval_id: str, attempt: int, queue: str | None) -> None:
-        """Say that an approved item is to be executed, on *queue* or where actions usually go."""
+    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Say that an order is due, on *queue* or where actions usually go."""

@@ -27,6 +27,7 @@ from boyd.loop.observe import Seen, Unit
 from boyd.models import (
     ActionPerformed,
     ActionResult,
+    Actor,
     ApprovalItem,
     Decision,
     DecisionTrace,
@@ -35,6 +36,7 @@ from boyd.models import (
     Phase,
     Problem,
 )
+from boyd.outbound import Delivery, post_callback
 from boyd.plugin import Context
 from boyd.store import (
     AgentEntry,
@@ -64,6 +66,16 @@ _TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs")
 #: What a phase function is given; it says whether the chain goes on to the next phase.
 Work = Callable[[Entry, PhaseContext], bool]
 
+#: Sends a callback: URL, body, and an id that stays the same when it is repeated.
+Post = Callable[[str, bytes, str], Delivery]
+
+
+def post_unsigned(url: str, body: bytes, webhook_id: str) -> Delivery:
+    """Send a callback without a signature, to public addresses only."""
+    return post_callback(
+        url, body, webhook_id=webhook_id, secrets=(), allow_private=False, timeout=10.0
+    )
+
 
 @dataclass(frozen=True)
 class EngineSettings:
@@ -75,6 +87,7 @@ class EngineSettings:
         width: how many observers of a bundle run at the same time.
         max_bytes: the most JSON that one observer may return.
         phase_limit: seconds after which a control phase that hangs loses its lease.
+        post: sends the callbacks of runs.
     """
 
     worker: str
@@ -82,6 +95,7 @@ class EngineSettings:
     width: int = 64
     max_bytes: int = 1_000_000
     phase_limit: float = 120.0
+    post: Post = post_unsigned
 
 
 class Engine:
@@ -134,7 +148,7 @@ class Engine:
             loop_interval=settings.loop_interval,
             plugins=list(self.agent.host.plugins),
             fingerprint=self.agent.fingerprint,
-            observers=list(self.agent.host.observers),
+            catalog=self.agent.host.catalog,
             retention=self.retention,
         )
 
@@ -205,7 +219,13 @@ class Engine:
     @property
     def waiting(self) -> Waiting:
         """Where the agent's gated actions wait."""
-        return Waiting(self.store, self.retention)
+        notify = bool(self.agent.host.hooks("on_approval"))
+        return Waiting(self.store, self.retention, notify)
+
+    def action_limit(self, action_id: str | None) -> float:
+        """Seconds after which a step that executes that action counts as hanging."""
+        action = self.agent.host.actions.get(action_id or "")
+        return self.settings.phase_limit + (action.timeout if action else 0.0)
 
     def finish(
         self, iteration: int, epoch: int, worker: str, result: LoopResult, runs: list[RunEnd]
@@ -346,9 +366,38 @@ class Engine:
         result = entry.record.result(self.agent.id, entry.now)
         ctx.run_hooks("on_loop_complete", result=result)
         result = result.patched({"problems": ctx.problems})
+        self._follow_approvals(entry.record, result)
         runs = self.run_ends(result)
         self.finish(entry.iteration, entry.epoch, entry.worker, result, runs)
         return False
+
+    def _follow_approvals(self, record: Record, result: LoopResult) -> None:
+        """Withdraw the approvals whose situation has cleared (A10); remember one asked for now."""
+        flagged = {s.id for s in self.agent.host.strategies.values() if s.withdraw_when_clear}
+        if not flagged or result.trace is None:
+            return
+        failed = {problem.id for problem in result.observer_errors}
+        saw = {record.observers[index] for index in record.seen} - failed
+        asked = complete.waiting_for(result)
+        if asked and result.trace.chosen in flagged:
+            self.store.approvals.watch(asked, result.trace.chosen, sorted(saw))
+        watched = self.store.approvals.watched()
+        gone = [
+            name
+            for name, (strategy, observers) in watched.items()
+            if name != asked and complete.cleared(strategy, observers, saw, result)
+        ]
+        self._withdraw(gone, result)
+        over = set(watched) - self.store.approvals.pending_of(list(watched)) if watched else set()
+        if over:
+            self.store.approvals.unwatch(sorted(over))
+
+    def _withdraw(self, approval_ids: list[str], result: LoopResult) -> None:
+        actor = Actor(principal=f"agent:{self.agent.id}")
+        summary = result.situation.summary if result.situation else ""
+        for approval_id in approval_ids:
+            note = f"The situation has cleared: {summary}"[:500]
+            self.store.approvals.resolve(approval_id, "withdrawn", actor, self.retention, note=note)
 
     def ruined(self, record: Record, ended_at: datetime, why: str) -> LoopResult:
         """The result of an iteration that cannot be completed: as much as can be read of it."""
@@ -394,8 +443,7 @@ class Engine:
     def _phase_limit(self, phase: Phase, record: Record) -> float:
         if phase != "act" or record.decision is None:
             return self.settings.phase_limit
-        action = self.agent.host.actions.get(record.decision.action)
-        return self.settings.phase_limit + (action.timeout if action else 0.0)
+        return self.action_limit(record.decision.action)
 
     def _token(self) -> str:
         return f"{self.settings.worker}/{uuid.uuid4().hex[:8]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boyd.engine.courier import Courier
-from boyd.models import Mode, Observation, RunRequest
+from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.store import AgentStore, Begun, Slot, Submitted
 
 
@@ -15,23 +15,34 @@ class Launcher:
         self._courier = courier
         self._mode = mode
 
-    def trigger(self, by: str) -> Begun:
-        """Start an iteration, or join the one in flight.
+    def trigger(self, by: str, actor: Actor | None = None) -> Begun:
+        """Start an iteration, or join the one in flight; the audit names the *actor*.
 
         Raises:
             AgentPaused: the agent takes no triggers.
         """
-        return self._sent(self._store.iterations.begin(by))
+        return self._sent(self._store.iterations.begin(by, actor=actor))
 
     def tick(self, slot: Slot) -> Begun:
         """Start the iteration of a beat slot, unless another beat did or it is over."""
         return self._sent(self._store.iterations.begin("beat", slot))
 
-    def submit_run(self, request: RunRequest) -> Submitted:
-        """Store a run; unless the agent is continuous, it starts an iteration (R1)."""
-        submitted = self._store.runs.submit(request, start=self._mode != "continuous")
+    def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
+        """Store a run; unless the agent is continuous, it starts an iteration (R1).
+
+        The same *run_id* is the same run, however often it is submitted.
+        """
+        start = self._mode != "continuous"
+        submitted = self._store.runs.submit(request, start, actor, run_id)
         self._start(submitted.iteration)
         return submitted
+
+    def call(self, request: CallRequest, queue: str | None, call_id: str | None = None) -> str:
+        """Have a worker do something now; the call's id, to look up what comes of it."""
+        call_id, new = self._store.calls.submit(request, queue, call_id)
+        if new:
+            self._courier.order(self._store.agent_id, f"call:{call_id}", 1, queue)
+        return call_id
 
     def intake(self, observations: list[Observation]) -> int:
         """Hand over observations; an event-driven agent begins at once (L2).
@@ -44,9 +55,9 @@ class Launcher:
         self._start(iteration)
         return iteration
 
-    def resume(self) -> None:
+    def resume(self, actor: Actor | None = None) -> None:
         """Let a paused agent go on."""
-        self._start(self._store.iterations.resume())
+        self._start(self._store.iterations.resume(actor))
 
     def _sent(self, begun: Begun) -> Begun:
         if begun.new:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from boyd.engine.leases import Leases
 from boyd.errors import StoreUnavailable
-from boyd.loop.act import Claim, Execution
-from boyd.models import ActionResult, Proposal
+from boyd.loop.act import CANCELLED, Claim, Execution
+from boyd.models import ActionResult, ExecutionEntry, Proposal
 from boyd.store import AgentStore, Fence, Reply, Retention
 
 #: Seconds beyond an action's time limit for which its claim is still renewed.
@@ -39,6 +39,10 @@ class LeasedLedger:
         """How that execution ended, if it did."""
         return self._ledger.find(execution_id)
 
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """The entry of that execution, if it was ever claimed."""
+        return self._ledger.get(execution_id)
+
     def claim(self, execution: Execution) -> Claim:
         """Take the right to execute, and keep it while the action runs."""
         token = uuid.uuid4().hex
@@ -57,10 +61,6 @@ class LeasedLedger:
         finally:
             self._holding.close()
 
-    def take_back(self, execution_id: str) -> ActionResult | None:
-        """Mark a success as rolled back."""
-        return self._ledger.take_back(execution_id)
-
     def _claim(self, execution: Execution, token: str) -> Reply:
         return self._ledger.claim(
             execution.id,
@@ -71,19 +71,29 @@ class LeasedLedger:
             execution.idempotent,
             execution.budget,
             self._fence,
+            execution.by,
         )
 
 
 class Waiting:
     """Implements `loop.act.Approvals` on the store."""
 
-    def __init__(self, store: AgentStore, retention: Retention) -> None:
+    def __init__(self, store: AgentStore, retention: Retention, notify: bool) -> None:
+        """Queue approvals; with *notify* somebody wants to be told of them."""
         self._approvals = store.approvals
+        self._runs = store.runs
         self._retention = retention
+        self._notify = notify
 
     def propose(self, proposal: Proposal, execution_id: str) -> str:
-        """Queue the proposal; its id."""
-        return self._approvals.enqueue(proposal, self._retention, execution_id)
+        """Queue the proposal, on behalf of those who submitted its runs, too (A11); its id."""
+        asking = [*proposal.requested_by, *self._runs.requesters(proposal.run_ids)]
+        complete = proposal.patched({"requested_by": list(dict.fromkeys(asking))})
+        return self._approvals.enqueue(complete, self._retention, execution_id, self._notify)
+
+    def waits(self, proposal: Proposal) -> bool:
+        """Whether the same proposal is pending already."""
+        return self._approvals.waits(proposal)
 
     def proposed(self, execution_id: str) -> str | None:
         """The approval that an earlier attempt has proposed, if it has."""
@@ -105,6 +115,8 @@ def _read(reply: Reply, token: str) -> Claim:
         return Claim(token=token)
     if reply.outcome == "done":
         return Claim(result=ActionResult.from_json(reply.detail))
+    if reply.outcome == "cancelled":
+        return Claim(refused=CANCELLED)
     if reply.outcome == "frozen":
         return Claim(refused=f"Acting is frozen: {reply.detail}")
     if reply.outcome == "unknown":

@@ -11,7 +11,7 @@ import logging
 from boyd import queues
 from boyd.engine.courier import UnitHint
 from boyd.engine.engine import Engine
-from boyd.engine.executions import Executions
+from boyd.engine.orders import Orders
 from boyd.errors import StoreError
 from boyd.loop.observe import Unit
 from boyd.models import Problem, utc_now
@@ -23,10 +23,10 @@ log = logging.getLogger("boyd.engine")
 class Sweeper:
     """Recovery for one agent."""
 
-    def __init__(self, engine: Engine, patience: float) -> None:
+    def __init__(self, engine: Engine, orders: Orders, patience: float) -> None:
         """Give up a unit that no worker took within *patience* seconds."""
         self._engine = engine
-        self._executions = Executions(engine)
+        self._orders = orders
         self._iterations = engine.store.iterations
         self._agent_id = engine.agent.id
         self._patience = patience
@@ -49,8 +49,8 @@ class Sweeper:
             self._phase(proof)
         elif kind == "unit":
             self._unit(int(name), proof)
-        elif kind == "approval":
-            self._approval(name, proof)
+        else:
+            self._orders.retry(member, proof)
 
     def _phase(self, proof: str) -> None:
         retry = self._iterations.retry_phase(proof)
@@ -89,16 +89,6 @@ class Sweeper:
         else:
             hint = UnitHint(number, stuck.attempt, unit.queue)
             self._engine.courier.fan_out(self._agent_id, stuck.iteration, [hint])
-
-    def _approval(self, approval_id: str, proof: str) -> None:
-        stuck = self._engine.store.approvals.retry(approval_id, proof)
-        if stuck is None:
-            return
-        if stuck.give_up:
-            self._say("the execution of approval %s is given up", approval_id)
-            self._executions.give_up(approval_id, stuck)
-        elif self._engine.fleet.serving(stuck.queue or queues.ACT):
-            self._engine.courier.execute(self._agent_id, approval_id, stuck.attempt, stuck.queue)
 
     def _lost(self, stuck: StuckUnit, unit: Unit) -> None:
         """Send a lost unit's observers one by one, so that only the one to blame is left out."""

@@ -17,6 +17,7 @@ from boyd.models import (
     ActionResult,
     Budget,
     Decision,
+    ExecutionEntry,
     JsonObject,
     Proposal,
     explain,
@@ -26,6 +27,7 @@ from boyd.plugin import Action
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
 APPROVAL_REQUIRED = "Approval required"
+CANCELLED = "Cancelled: the runs that it was for were cancelled"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Execution:
     idempotent: bool
     timeout: float
     budget: Budget | None
+    by: str = ""
 
 
 class Ledger(Protocol):
@@ -66,21 +69,27 @@ class Ledger(Protocol):
     def find(self, execution_id: str) -> ActionResult | None:
         """How that execution ended, if it did."""
 
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """The entry of that execution, if it was ever claimed."""
+
     def claim(self, execution: Execution) -> Claim:
         """Take the right to execute, in one atomic step."""
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome; False when the claim was lost meanwhile."""
 
-    def take_back(self, execution_id: str) -> ActionResult | None:
-        """Mark a success as rolled back; its result, or None when it cannot be (L33)."""
-
 
 class Approvals(Protocol):
     """Where a gated action waits for a person."""
 
     def propose(self, proposal: Proposal, execution_id: str) -> str:
-        """Queue *proposal*, or find the same one that is pending; its id."""
+        """Queue *proposal*, or find the same one that is pending; its id.
+
+        The id is empty when nobody wants it any more: its runs were cancelled.
+        """
+
+    def waits(self, proposal: Proposal) -> bool:
+        """Whether the same proposal is pending already."""
 
     def proposed(self, execution_id: str) -> str | None:
         """The approval that an earlier attempt of this execution has proposed, if it has."""
@@ -92,7 +101,9 @@ class Request:
 
     `execution_id` is the same however often the request is repeated. `approved` requests have
     passed the gate. `retry` tells that an earlier attempt may have left a trace in the ledger.
-    `asked_by` names the plugin whose hook asked for an approval, if one did.
+    `asked_by` names the plugin whose hook asked for an approval, if one did; `requested_by` the
+    principals who want the action, `by` whoever the audit is to name. With `undoes` it is not
+    executed but rolls that earlier execution back.
     """
 
     execution_id: str
@@ -102,6 +113,9 @@ class Request:
     approved: bool = False
     retry: bool = False
     asked_by: str | None = None
+    requested_by: tuple[str, ...] = ()
+    by: str = ""
+    undoes: str | None = None
 
 
 def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approvals) -> ActionResult:
@@ -111,10 +125,17 @@ def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approval
         return unknown(request.decision.action)
     if request.retry and (earlier := _earlier(action, request, ledger, approvals)):
         return earlier
+    undone = None
+    if request.undoes:
+        undone = ledger.get(request.undoes)
+        if not action.has("rollback"):
+            return failed(action.id, "The action has no rollback")
+        if undone is None or undone.state != "succeeded":
+            return failed(action.id, f"Only a success can be rolled back: {_state(undone)}")
     reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
-        return _queue(ctx, action, request, request.decision.params, approvals, reason)
-    return _Execution(ctx, action, request, ledger, approvals).run()
+        return _queue(ctx, action, request, approvals, reason)
+    return _Execution(ctx, action, request, ledger, approvals, undone).run()
 
 
 def _earlier(
@@ -126,6 +147,10 @@ def _earlier(
         return found
     approval_id = approvals.proposed(request.execution_id)
     return _waits(action, approval_id) if approval_id else None
+
+
+def _state(entry: ExecutionEntry | None) -> str:
+    return f"{entry.id} is {entry.state}" if entry else "no such execution is known"
 
 
 def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
@@ -148,23 +173,6 @@ def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> Act
     if not action.has("dry_run"):
         return failed(action_id, "The action has no dry run")
     return _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
-
-
-def rollback(
-    ctx: PhaseContext, action_id: str, params: Mapping[str, Any], execution_id: str, ledger: Ledger
-) -> ActionResult:
-    """Undo a successful execution, once (L33)."""
-    action = ctx.host.actions.get(action_id)
-    if action is None:
-        return unknown(action_id)
-    if not action.has("rollback"):
-        return failed(action_id, "The action has no rollback")
-    taken = ledger.take_back(execution_id)
-    if taken is None:
-        return failed(action_id, "Only a successful execution can be rolled back, and only once")
-    return _timed(
-        action, lambda: _called(ctx, action, "rollback", validate(action, params), result=taken)
-    )
 
 
 def validate(action: Action, params: Mapping[str, Any]) -> Any:
@@ -201,12 +209,14 @@ class _Execution:
         request: Request,
         ledger: Ledger,
         approvals: Approvals,
+        undone: ExecutionEntry | None,
     ) -> None:
         self.ctx = ctx
         self.action = action
         self.request = request
         self.ledger = ledger
         self.approvals = approvals
+        self.undone = undone
 
     def run(self) -> ActionResult:
         refusal = self._before()
@@ -220,8 +230,7 @@ class _Execution:
         claim = self.ledger.claim(self._entry(plain))
         if claim.over_budget:
             reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
-            params = self.request.decision.params
-            return _queue(self.ctx, self.action, self.request, params, self.approvals, reason)
+            return _queue(self.ctx, self.action, self.request, self.approvals, reason)
         if claim.token is None:
             reason = claim.refused or "Not executed"
             return claim.result or failed(self.action.id, reason, lost=claim.unknown)
@@ -240,6 +249,7 @@ class _Execution:
 
     def _entry(self, plain: JsonObject) -> Execution:
         action = self.action
+        unlimited = self.request.approved or self.undone is not None
         return Execution(
             id=self.request.execution_id,
             action=action.id,
@@ -248,46 +258,56 @@ class _Execution:
             idempotent=action.idempotent,
             timeout=action.timeout,
             # A person who approved has seen the budget; it limits what runs without one.
-            budget=None if self.request.approved else self.ctx.agent.budget(action.id),
+            budget=None if unlimited else self.ctx.agent.budget(action.id),
+            by=self.request.by or f"agent:{self.ctx.agent.id}",
         )
 
     def _execute(self, params: Any, token: str) -> ActionResult:
         action = self.action
-        result = _timed(action, lambda: _called(self.ctx, action, "execute", params))
+        result = _timed(action, lambda: self._call(params))
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = "the worker lost its claim while executing; another may have reported it unknown"
             self.ctx.report(action.id, note)
         self.ctx.run_hooks("on_after_act", result=result)
         return result
 
+    def _call(self, params: Any) -> Any:
+        if self.undone is None:
+            return _called(self.ctx, self.action, "execute", params)
+        return _called(self.ctx, self.action, "rollback", params, result=self.undone.result)
+
 
 def _queue(
-    ctx: PhaseContext,
-    action: Action,
-    request: Request,
-    params: JsonObject,
-    approvals: Approvals,
-    reason: str,
+    ctx: PhaseContext, action: Action, request: Request, approvals: Approvals, reason: str
 ) -> ActionResult:
+    """Let a person decide; what can never run is not worth asking for."""
     decision = request.decision
-    approval_id = approvals.propose(
-        Proposal(
-            decision=decision,
-            action_id=action.id,
-            action_name=action.name,
-            params=params,
-            risk=action.risk,
-            confidence=decision.confidence,
-            autonomy=action.autonomy,
-            loop_iteration=ctx.iteration or 0,
-            situation_summary=request.situation_summary,
-            run_ids=list(request.run_ids),
-            reason=reason,
-            queue=action.queue,
-        ),
-        request.execution_id,
+    try:
+        params = validate(action, decision.params)
+    except Exception as error:  # noqa: BLE001 - the check is the plugin's
+        return failed(action.id, str(error) if isinstance(error, ValueError) else describe(error))
+    proposal = Proposal(
+        decision=decision,
+        action_id=action.id,
+        action_name=action.name,
+        params=decision.params,
+        risk=action.risk,
+        confidence=decision.confidence,
+        autonomy=action.autonomy,
+        loop_iteration=ctx.iteration or 0,
+        situation_summary=request.situation_summary,
+        run_ids=list(request.run_ids),
+        reason=reason,
+        queue=action.queue,
+        required=ctx.agent.policy(action, decision),
+        requested_by=list(request.requested_by),
+        undoes=request.undoes,
     )
-    return _waits(action, approval_id)
+    if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
+        preview = _timed(action, lambda: _called(ctx, action, "dry_run", params))
+        proposal = proposal.patched({"preview": preview})
+    approval_id = approvals.propose(proposal, request.execution_id)
+    return _waits(action, approval_id) if approval_id else failed(action.id, CANCELLED)
 
 
 def _waits(action: Action, approval_id: str) -> ActionResult:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from boyd.loop.act import APPROVAL_REQUIRED
 from boyd.models import (
     ActionPerformed,
+    JsonObject,
     LoopResult,
     Observation,
     Run,
@@ -51,8 +52,13 @@ def run_observation(run: Run) -> Observation:
         severity=_SEVERITY[run.priority],
         timestamp=run.created_at,
         data={**run.context, **own},
-        metadata={"isRun": True, "runId": run.id},
+        metadata=_about(run),
     )
+
+
+def _about(run: Run) -> JsonObject:
+    about: JsonObject = {"isRun": True, "runId": run.id}
+    return {**about, "callbackUrl": run.callback_url} if run.callback_url else about
 
 
 def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
@@ -83,6 +89,24 @@ def run_result(result: LoopResult) -> RunResult:
         situation_assessment=assessments or None,
         recommendations=[a.contributing_factor for a in assessments if a.contributing_factor],
     )
+
+
+def cleared(strategy_id: str, observers: set[str], saw: set[str], result: LoopResult) -> bool:
+    """Whether the situation has gone in which a strategy asked for an approval (A10).
+
+    Only an iteration that saw at least what the asking one saw, with nothing that failed on the
+    way, can tell: then the strategy has no say any more, or says that nothing is to be done.
+    """
+    trace = result.trace
+    if trace is None or not result.success or not observers <= saw:
+        return False
+    if any(problem.phase in ("observe", "orient", "decide") for problem in result.problems):
+        return False
+    if strategy_id not in trace.applicable:
+        return True
+    refused = trace.vetoed or trace.invalid
+    nothing = result.decision is not None and result.decision.is_no_op
+    return trace.chosen == strategy_id and nothing and not refused
 
 
 def _status(result: LoopResult) -> RunStatus:

@@ -28,6 +28,13 @@ def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionT
     return _Deciding(ctx, situation).run()
 
 
+def review(
+    ctx: PhaseContext, decision: Decision, situation: Situation
+) -> tuple[Decision, DecisionTrace]:
+    """What the hooks make of a decision that a client has taken (L31)."""
+    return _Deciding(ctx, situation).review(decision)
+
+
 class _Deciding:
     def __init__(self, ctx: PhaseContext, situation: Situation) -> None:
         self.ctx = ctx
@@ -43,8 +50,7 @@ class _Deciding:
         self.applicable = [s for s in strategies if self._applies(s)]
         chosen = self.applicable[0] if self.applicable else None
         if chosen and self._choose(chosen):
-            for hook in self.ctx.host.hooks("on_decide"):
-                self._ask(hook)
+            self._ask_hooks()
         self._block()
         trace = DecisionTrace(
             strategies=[s.id for s in strategies],
@@ -54,6 +60,13 @@ class _Deciding:
             vetoed=self.vetoed,
             invalid=self.invalid,
         )
+        return self.decision, trace
+
+    def review(self, decision: Decision) -> tuple[Decision, DecisionTrace]:
+        self.decision = decision
+        self._ask_hooks()
+        self._block()
+        trace = DecisionTrace(changes=self.changes, vetoed=self.vetoed, invalid=self.invalid)
         return self.decision, trace
 
     def _applies(self, strategy: Strategy) -> bool:
@@ -85,6 +98,10 @@ class _Deciding:
             action = found.action if isinstance(found, Decision) else _action(found)
             self._refuse(Refusal(by=by, reason=explain(error), action=action))
             return False
+
+    def _ask_hooks(self) -> None:
+        for hook in self.ctx.host.hooks("on_decide"):
+            self._ask(hook)
 
     def _ask(self, hook: Hook) -> None:
         answer = self.ctx.hook(

@@ -3,12 +3,15 @@
 from boyd.models.access import SCOPES, Actor, ApiKey, Scope
 from boyd.models.action import ActionResult, Autonomy, AutonomyMode, Budget
 from boyd.models.approval import (
-    ApprovalExecution,
     ApprovalItem,
+    ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
+    OrderExecution,
     Proposal,
+    Vote,
 )
+from boyd.models.audit import AuditEntry, AuditHead, AuditPage, Misfit, Verification
 from boyd.models.base import (
     LEVELS,
     SEVERITIES,
@@ -22,11 +25,28 @@ from boyd.models.base import (
     from_ms,
     utc_now,
 )
+from boyd.models.call import (
+    Call,
+    CallKind,
+    CallRequest,
+    EndpointReply,
+    EndpointRequest,
+    ExecutionEntry,
+)
 from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
 from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
 from boyd.models.loop import Event, LoopResult, LoopStatus, Mode, ObserverHealth, Phase, Problem
 from boyd.models.observation import Observation, ObservationType
-from boyd.models.run import ActionPerformed, Run, RunRequest, RunResult, RunStatus
+from boyd.models.run import (
+    ActionPerformed,
+    Callback,
+    Delivery,
+    Run,
+    RunPage,
+    RunRequest,
+    RunResult,
+    RunStatus,
+)
 from boyd.models.situation import Anomaly, Correlation, Situation, SituationAssessment
 
 __all__ = [
@@ -40,35 +60,49 @@ __all__ = [
     "Actor",
     "Anomaly",
     "ApiKey",
-    "ApprovalExecution",
     "ApprovalItem",
+    "ApprovalPolicy",
     "ApprovalQueue",
     "ApprovalStatus",
+    "AuditEntry",
+    "AuditHead",
+    "AuditPage",
     "Autonomy",
     "AutonomyMode",
     "Budget",
+    "Call",
+    "CallKind",
+    "CallRequest",
+    "Callback",
     "Catalog",
     "Change",
     "Confidence",
     "Correlation",
     "Decision",
     "DecisionTrace",
+    "Delivery",
     "EndpointInfo",
+    "EndpointReply",
+    "EndpointRequest",
     "Event",
+    "ExecutionEntry",
     "JsonObject",
     "Level",
     "LoopResult",
     "LoopStatus",
+    "Misfit",
     "Mode",
     "Model",
     "Observation",
     "ObservationType",
     "ObserverHealth",
+    "OrderExecution",
     "Phase",
     "Problem",
     "Proposal",
     "Refusal",
     "Run",
+    "RunPage",
     "RunRequest",
     "RunResult",
     "RunStatus",
@@ -77,6 +111,8 @@ __all__ = [
     "Situation",
     "SituationAssessment",
     "Timestamp",
+    "Verification",
+    "Vote",
     "explain",
     "from_ms",
     "no_op",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -48,16 +48,30 @@ class ApiKey(Model):
     """
 
     id: str
-    name: str
+    name: str = Field(min_length=1, max_length=200)
     principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
     person: bool = False
-    scopes: list[Scope]
+    scopes: list[Scope] = Field(min_length=1)
     groups: list[str] = Field(default_factory=list)
     agents: list[str] = Field(default_factory=list)
     hash: str
     created_at: Timestamp
     created_by: str
     expires_at: Timestamp | None = None
+
+    def actor(self, address: str | None = None) -> Actor:
+        """Who asks, when this key is shown from *address*."""
+        return Actor(
+            principal=self.principal,
+            person=self.person,
+            groups=self.groups,
+            key=self.id,
+            address=address,
+        )
+
+    def public(self) -> dict[str, Any]:
+        """The key without its hash, as on the wire."""
+        return self.model_dump(exclude={"hash"}, mode="json", by_alias=True, exclude_none=True)
 
     def allows(self, scope: Scope) -> bool:
         """Whether the key carries *scope*."""

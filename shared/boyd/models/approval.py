@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from boyd.models.access import Actor
 from boyd.models.action import ActionResult, Autonomy
 from boyd.models.base import Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
@@ -13,8 +14,46 @@ from boyd.models.decision import Decision
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 
 
-class ApprovalExecution(Model):
-    """How far the execution of an approved item is; `unknown`: started, and its outcome lost."""
+class ApprovalPolicy(Model):
+    """What it takes to approve an action (A11).
+
+    Attributes:
+        min_approvals: how many principals have to approve.
+        groups: only members of one of these groups may; empty: any.
+        principals: only these may, besides the groups; empty: any.
+        allow_requester: whether who asked for the action may approve it.
+        require_note: whether an approval has to say why.
+        person: whether only a person may, not a program; always so for `human-only` actions.
+    """
+
+    min_approvals: int = Field(default=1, ge=1, le=20)
+    groups: list[str] = Field(default_factory=list)
+    principals: list[str] = Field(default_factory=list)
+    allow_requester: bool = False
+    require_note: bool = False
+    person: bool = False
+
+    def admits(self, actor: Actor) -> bool:
+        """Whether *actor* is among those who may approve."""
+        if self.person and not actor.person:
+            return False
+        if not self.groups and not self.principals:
+            return True
+        return actor.principal in self.principals or not set(self.groups).isdisjoint(actor.groups)
+
+
+class Vote(Model):
+    """An approval of one principal; `claims` is who the caller said to act for."""
+
+    by: str
+    at: Timestamp
+    note: str | None = None
+    key: str | None = None
+    claims: str | None = None
+
+
+class OrderExecution(Model):
+    """How far the execution of an order is; `unknown`: started, and its outcome lost."""
 
     state: Literal["queued", "running", "succeeded", "failed", "unknown"]
     worker: str | None = None
@@ -23,7 +62,16 @@ class ApprovalExecution(Model):
 
 
 class Proposal(Model):
-    """What the loop or a client asks a person to allow; `queue` is where it will be executed."""
+    """What the loop or a client asks a person to allow.
+
+    Attributes:
+        queue: where it will be executed.
+        reason: why it needs an approval.
+        required: what it takes to approve it.
+        requested_by: the principals who asked for it, if any did.
+        undoes: the execution that it rolls back; None: it executes the action.
+        preview: what the action's dry run says (A12).
+    """
 
     decision: Decision
     action_id: str
@@ -37,13 +85,19 @@ class Proposal(Model):
     run_ids: list[str] = Field(default_factory=list)
     reason: str | None = None
     queue: str | None = None
+    required: ApprovalPolicy = ApprovalPolicy()
+    requested_by: list[str] = Field(default_factory=list)
+    undoes: str | None = None
+    preview: ActionResult | None = None
 
 
 class ApprovalItem(Proposal):
     """A proposal with its state.
 
     `fingerprint` is the digest of action id and canonical params: it finds the pending item of the
-    same proposal (A9) and is what the approver approves (A12). `seen` counts the proposals.
+    same proposal (A9) and is what the approver approves (A12). `seen` counts the proposals,
+    `version` every change. `acted_by` is the authenticated principal that resolved it, and
+    `claimed_by` who the caller said to act for, if that is somebody else (A8).
     """
 
     id: str
@@ -54,14 +108,18 @@ class ApprovalItem(Proposal):
     created_at: Timestamp
     updated_at: Timestamp
     expires_at: Timestamp | None = None
-    execution: ApprovalExecution | None = None
+    version: int = 1
+    approvals: list[Vote] = Field(default_factory=list)
+    execution: OrderExecution | None = None
     result: ActionResult | None = None
     note: str | None = None
     acted_by: str | None = None
+    claimed_by: str | None = None
 
 
 class ApprovalQueue(Model):
-    """What waits, and what was resolved, newest first."""
+    """What waits, and what was resolved, newest first; `next_cursor` when there is more."""
 
     pending: list[ApprovalItem]
     history: list[ApprovalItem]
+    next_cursor: str | None = None

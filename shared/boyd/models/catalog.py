@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from boyd.models.action import Autonomy
 from boyd.models.base import JsonObject, Level, Model
 
@@ -23,20 +25,35 @@ class ActionInfo(Model):
 
 
 class EndpointInfo(Model):
-    """An HTTP endpoint of a plugin; `path` lies below the agent's base, with `{name}` parts."""
+    """An HTTP endpoint of a plugin; `path` lies below `/plugins/<plugin>`, with `{name}` parts."""
 
+    id: str
     plugin: str
     method: str
     path: str
     description: str
     timeout: float
+    queue: str | None = None
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The values of the path's parts when *path* fits; None when it does not."""
+        ours, theirs = self.path.split("/"), path.split("/")
+        if len(ours) != len(theirs):
+            return None
+        values = {}
+        for part, text in zip(ours, theirs, strict=True):
+            if part.startswith("{") and text:
+                values[part[1:-1]] = text
+            elif part != text:
+                return None
+        return values
 
 
 class Catalog(Model):
     """All parts of an agent."""
 
-    observers: list[str] = []
-    orienters: list[str] = []
-    strategies: list[str] = []
-    actions: list[ActionInfo] = []
-    endpoints: list[EndpointInfo] = []
+    observers: list[str] = Field(default_factory=list)
+    orienters: list[str] = Field(default_factory=list)
+    strategies: list[str] = Field(default_factory=list)
+    actions: list[ActionInfo] = Field(default_factory=list)
+    endpoints: list[EndpointInfo] = Field(default_factory=list)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from boyd.models.action import ActionResult
 from boyd.models.base import JsonObject, Level, Model, Timestamp
 from boyd.models.situation import SituationAssessment
 
 RunStatus = Literal["pending", "investigating", "completed", "failed", "cancelled"]
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it must be an http:// or https:// URL with a host")
+    return text
+
+
+HttpUrlText = Annotated[str, Field(max_length=2000), AfterValidator(_http_url)]
 
 
 class ActionPerformed(Model):
@@ -40,13 +51,18 @@ class RunResult(Model):
 
 
 class RunRequest(Model):
-    """What a client sends to start a run (R1)."""
+    """What a client sends to start a run (R1).
+
+    `callback_url` is told when the run has ended (R5); `kind` is a label for whoever reads it.
+    """
 
     title: str = Field(min_length=1, max_length=500)
     description: str = Field(min_length=1, max_length=50_000)
     priority: Level = "medium"
     context: JsonObject = Field(default_factory=dict)
     source: str = Field(default="api", min_length=1, max_length=200)
+    callback_url: HttpUrlText | None = None
+    kind: str | None = Field(default=None, min_length=1, max_length=100)
 
 
 class Run(RunRequest):
@@ -59,5 +75,35 @@ class Run(RunRequest):
     completed_at: Timestamp | None = None
     iteration: int | None = None
     approval_id: str | None = None
+    requested_by: list[str] = Field(default_factory=list)
     reason: str | None = None
     result: RunResult | None = None
+
+
+class RunPage(Model):
+    """Runs, newest first; `total` is how many are on this page."""
+
+    runs: list[Run]
+    total: int
+    next_cursor: str | None = None
+
+
+class Delivery(Model):
+    """One attempt to tell a callback URL how a run ended; `duration` is in milliseconds."""
+
+    at: Timestamp
+    ok: bool
+    status: int | None = None
+    error: str | None = None
+    duration: float
+
+
+class Callback(Model):
+    """How far a run's callback is; `next_at` is when it will be tried again."""
+
+    run_id: str
+    url: str
+    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    attempts: int
+    next_at: Timestamp | None = None
+    deliveries: list[Delivery] = Field(default_factory=list)

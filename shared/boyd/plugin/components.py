@@ -26,6 +26,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel
@@ -34,6 +35,9 @@ from boyd.models import Autonomy, AutonomyMode, Budget, Level
 from boyd.plugin.signature import Taker
 
 Scope = Literal["anywhere", "every_host"]
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_ENDPOINT_PATH = re.compile(r"(/([\w.~-]+|\{[a-z_]\w*\}))+|/", re.ASCII)
 
 _C = TypeVar("_C", bound="Component")
 
@@ -111,9 +115,15 @@ class Orienter(Component):
 
 
 class Strategy(Component):
-    """Chooses what to do in a situation; `applicable_when` says whether it has a say."""
+    """Chooses what to do in a situation; `applicable_when` says whether it has a say.
+
+    With `withdraw_when_clear` an approval that it asked for is withdrawn once it has no say any
+    more, or says that nothing is to be done (A10).
+    """
 
     functions: ClassVar = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
+
+    withdraw_when_clear: bool = False
 
 
 class Action(Component):
@@ -167,6 +177,44 @@ class Action(Component):
     def target_of(self, params: Mapping[str, Any]) -> str:
         """What an execution with *params* acts on: the value of the target parameter."""
         return str(params.get(self.target, "")) if self.target else ""
+
+
+class Endpoint(Component):
+    """Answers HTTP requests at `/plugins/<plugin><path>`, on a worker.
+
+    It returns what JSON can hold, an `EndpointReply`, or `Perform` to have an action taken through
+    the one path that executes actions (L31).
+
+    Attributes:
+        method: GET, POST, PUT, PATCH or DELETE; GET needs the scope `read`, others `actions`.
+        path: begins with a slash; a part `{name}` stands for any text without one.
+        timeout: seconds one answer may take.
+        queue: the queue of the workers that can answer; None: `boyd.act`.
+    """
+
+    functions: ClassVar = {"handle": ("request", "ctx")}
+
+    method: str = "GET"
+    path: str = "/"
+    timeout = 10.0
+    queue: str | None = None
+
+    def bind(self, plugin_id: str) -> Self:
+        """Also check method and path."""
+        if self.method not in METHODS:
+            raise ValueError(f"{self.name}: method {self.method!r} is none of {', '.join(METHODS)}")
+        if not _ENDPOINT_PATH.fullmatch(self.path):
+            raise ValueError(f"{self.name}: path {self.path!r} does not look like /things/{{id}}")
+        return super().bind(plugin_id)
+
+
+@dataclass(frozen=True)
+class Perform:
+    """What an endpoint returns to have an action taken: gated, hooked, claimed like any other."""
+
+    action: str
+    params: dict[str, Any] = field(default_factory=dict)
+    rationale: str = ""
 
 
 class Declared(Generic[_C]):
@@ -249,10 +297,10 @@ def orienter(
 
 
 def strategy(
-    *, name: str | None = None, timeout: float = 30.0
+    *, name: str | None = None, timeout: float = 30.0, withdraw_when_clear: bool = False
 ) -> Callable[[Callable[..., Any]], DeclaredStrategy]:
-    """Declare a method as a decision strategy."""
-    settings = _given(name=name, timeout=timeout)
+    """Declare a method as a decision strategy; see `Strategy` for the settings."""
+    settings = _given(name=name, timeout=timeout, withdraw_when_clear=withdraw_when_clear)
     return lambda function: DeclaredStrategy(Strategy, function, settings)
 
 
@@ -280,6 +328,19 @@ def action(
         budget=budget,
     )
     return lambda function: DeclaredAction(Action, function, settings)
+
+
+def endpoint(
+    method: str,
+    path: str,
+    *,
+    name: str | None = None,
+    timeout: float = 10.0,
+    queue: str | None = None,
+) -> Callable[[Callable[..., Any]], Declared[Endpoint]]:
+    """Declare a method as an HTTP endpoint; see `Endpoint` for the settings."""
+    settings = _given(method=method, path=path, name=name, timeout=timeout, queue=queue)
+    return lambda function: Declared(Endpoint, function, settings)
 
 
 def _given(**settings: Any) -> dict[str, Any]:

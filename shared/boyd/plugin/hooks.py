@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from boyd.models import ActionResult, Decision, LoopResult, Observation, Situation
+    from boyd.models import (
+        ActionResult,
+        ApprovalItem,
+        Decision,
+        LoopResult,
+        Observation,
+        Situation,
+    )
     from boyd.plugin.components import Action
     from boyd.plugin.context import Context
 
@@ -56,6 +63,13 @@ def on_loop_complete(result: LoopResult, ctx: Context) -> None:
     """Run with the complete result, also of a failed iteration (L36)."""
 
 
+def on_approval(approval: ApprovalItem, stage: str, ctx: Context) -> None:
+    """Tell people of an approval (A13); `stage` is `created`, `half-time` or `expired`.
+
+    Called at least once for each stage that the item reaches while it is pending.
+    """
+
+
 SPECIFICATIONS: dict[str, tuple[str, ...]] = {
     function.__name__: tuple(inspect.signature(function).parameters)
     for function in (
@@ -66,6 +80,7 @@ SPECIFICATIONS: dict[str, tuple[str, ...]] = {
         on_before_act,
         on_after_act,
         on_loop_complete,
+        on_approval,
     )
 }
 

@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from boyd.errors import PluginError
+from boyd.models import ActionInfo, Catalog, EndpointInfo
 from boyd.plugin.base import Plugin
-from boyd.plugin.components import Action, Component, Declared, Observer, Orienter, Strategy
+from boyd.plugin.components import (
+    Action,
+    Component,
+    Declared,
+    Endpoint,
+    Observer,
+    Orienter,
+    Strategy,
+)
 from boyd.plugin.hooks import SPECIFICATIONS, is_guard
 from boyd.plugin.signature import Taker
 
@@ -66,6 +75,22 @@ class PluginHost:
         """All actions by id, in registration order."""
         return self._of(Action)
 
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """All endpoints by id, in registration order."""
+        return self._of(Endpoint)
+
+    @property
+    def catalog(self) -> Catalog:
+        """All parts, for processes that do not load the plugins."""
+        return Catalog(
+            observers=list(self.observers),
+            orienters=list(self.orienters),
+            strategies=list(self.strategies),
+            actions=[_action(part) for part in self.actions.values()],
+            endpoints=[_endpoint(part) for part in self.endpoints.values()],
+        )
+
     def hooks(self, name: str) -> list[Hook]:
         """The implementations of the hook *name*, in plugin order."""
         return self._hooks[name]
@@ -98,6 +123,38 @@ class PluginHost:
             if part.id in seen:
                 raise PluginError(plugin.id, f"two components are called {part.name!r}")
             seen.add(part.id)
+        routes = [(part.method, part.path) for part in components if isinstance(part, Endpoint)]
+        if len(routes) > len(set(routes)):
+            raise PluginError(plugin.id, "two of its endpoints have the same method and path")
+
+
+def _action(action: Action) -> ActionInfo:
+    schema = action.params.model_json_schema(by_alias=True) if action.params else None
+    return ActionInfo(
+        id=action.id,
+        name=action.name,
+        description=action.description,
+        risk=action.risk,
+        autonomy=action.autonomy,
+        params=schema,
+        timeout=action.timeout,
+        idempotent=action.idempotent,
+        queue=action.queue,
+        dry_run=action.has("dry_run"),
+        rollback=action.has("rollback"),
+    )
+
+
+def _endpoint(endpoint: Endpoint) -> EndpointInfo:
+    return EndpointInfo(
+        id=endpoint.id,
+        plugin=endpoint.plugin_id,
+        method=endpoint.method,
+        path=endpoint.path,
+        description=endpoint.description,
+        timeout=endpoint.timeout,
+        queue=endpoint.queue,
+    )
 
 
 def _parts(plugin: Plugin) -> list[Component]:

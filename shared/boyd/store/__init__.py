@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from boyd.store.approvals import Approvals, Retention, StuckExecution, fingerprint
+from collections.abc import Iterable
+
+from boyd.store.access import Access, Admission
+from boyd.store.answers import Answers, StoredAnswer, Taken
+from boyd.store.approvals import Answer, Answered, Approvals, Retention, fingerprint, read_item
+from boyd.store.audit import Audit, actor_fields, seal_all
+from boyd.store.calls import Calls, read_call
+from boyd.store.chain import Sealing
 from boyd.store.client import Client, connect, masked, translated
-from boyd.store.events import Events
+from boyd.store.events import AgentEvents, Events
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, reason_text
 from boyd.store.iterations import (
     Begun,
@@ -16,10 +23,11 @@ from boyd.store.iterations import (
     StuckUnit,
     Timing,
 )
-from boyd.store.keys import Keys
+from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
+from boyd.store.orders import Ending, Orders, StuckOrder
 from boyd.store.record import Record, dump_blocks, dump_problems, dump_results
-from boyd.store.runs import Runs, Submitted
+from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.state import PluginState
 
@@ -28,7 +36,13 @@ class AgentStore:
     """Everything of one agent in Redis."""
 
     def __init__(
-        self, client: Client, scripts: Scripts, agent_id: str, worker: str, timing: Timing
+        self,
+        client: Client,
+        scripts: Scripts,
+        agent_id: str,
+        worker: str,
+        timing: Timing,
+        sealing: Sealing,
     ) -> None:
         keys = Keys(agent_id)
         self._client = client
@@ -37,8 +51,12 @@ class AgentStore:
         self.agent_id = agent_id
         self.iterations = Iterations(client, scripts, keys, agent_id, timing)
         self.runs = Runs(client, scripts, keys, timing.dispatch)
-        self.approvals = Approvals(client, scripts, keys, agent_id, timing)
+        self.approvals = Approvals(client, scripts, keys, agent_id, timing.dispatch)
+        self.calls = Calls(client, scripts, keys, timing.dispatch)
+        self.orders = Orders(client, scripts, keys, timing)
+        self.events = AgentEvents(client, keys)
         self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
+        self.audit = Audit(client, scripts, keys, sealing)
 
     def state(self, plugin_id: str) -> PluginState:
         """The state of one plugin."""
@@ -48,17 +66,33 @@ class AgentStore:
 class Store:
     """Boyd's state on one Redis."""
 
-    def __init__(self, client: Client, worker: str = "", timing: Timing | None = None) -> None:
-        """Use *client*; *worker* names this process in claims."""
+    def __init__(
+        self,
+        client: Client,
+        worker: str = "",
+        timing: Timing | None = None,
+        sealing: Sealing | None = None,
+    ) -> None:
+        """Use *client*; *worker* names this process in claims, *sealing* is for the audit."""
         self.client = client
         self.worker = worker
         self.timing = timing or Timing()
+        self.sealing = sealing or Sealing()
         self._scripts = Scripts(client)
         self.fleet = Fleet(client, self._scripts)
+        self.access = Access(client, self._scripts)
+        self.answers = Answers(client, self._scripts)
+        self.audit = Audit(client, self._scripts, Keys(DEPLOYMENT), self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:
         """What belongs to one agent."""
-        return AgentStore(self.client, self._scripts, agent_id, self.worker, self.timing)
+        return AgentStore(
+            self.client, self._scripts, agent_id, self.worker, self.timing, self.sealing
+        )
+
+    def seal(self, agent_ids: Iterable[str] = ()) -> int:
+        """Seal the audit of the deployment and of those agents; how many entries it sealed."""
+        return seal_all(self.client, [self.audit, *(self.agent(name).audit for name in agent_ids)])
 
     def events(self, agent_ids: list[str]) -> Events:
         """What happens to those agents from now on."""
@@ -66,10 +100,18 @@ class Store:
 
 
 __all__ = [
+    "Access",
+    "Admission",
     "AgentEntry",
+    "AgentEvents",
     "AgentFleet",
     "AgentStore",
+    "Answer",
+    "Answered",
+    "Answers",
+    "Audit",
     "Begun",
+    "Ending",
     "Entry",
     "Events",
     "Fence",
@@ -80,21 +122,28 @@ __all__ = [
     "Retention",
     "Retry",
     "RunEnd",
+    "Sealing",
     "Slot",
     "Stale",
     "StillRunning",
     "Store",
-    "StuckExecution",
+    "StoredAnswer",
+    "StuckOrder",
     "StuckUnit",
     "Submitted",
+    "Taken",
     "Timing",
     "WorkerInfo",
+    "actor_fields",
     "connect",
     "dump_blocks",
     "dump_problems",
     "dump_results",
     "fingerprint",
     "masked",
+    "read_call",
+    "read_callback",
+    "read_item",
     "reason_text",
     "translated",
 ]

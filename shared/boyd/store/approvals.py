@@ -7,27 +7,34 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from boyd.models import (
     ActionResult,
+    Actor,
     ApprovalItem,
+    ApprovalPolicy,
     ApprovalQueue,
-    ApprovalStatus,
     Model,
     Proposal,
-    RunResult,
-    RunStatus,
-    from_ms,
+    Vote,
+    utc_now,
 )
-from boyd.store.client import Client, pairs, translated
+from boyd.store.audit import actor_fields
+from boyd.store.client import Client, translated
 from boyd.store.hashes import flatten, restore
-from boyd.store.iterations import Timing
 from boyd.store.keys import Keys
+from boyd.store.orders import read_execution
+from boyd.store.paging import dump_cursor, load_cursor, read_page
 from boyd.store.scripts import Scripts
+
+#: How a person or the loop may resolve an item; it expires by itself.
+Answer = Literal["approved", "denied", "withdrawn"]
 
 #: How many items the script `purge` moves at once.
 PURGED_AT_ONCE = 100
+#: Seconds that it is remembered which situation asked for an item.
+WATCHED = 30 * 86400
 
 
 class Retention(Model):
@@ -52,46 +59,53 @@ class Retention(Model):
 
 
 @dataclass(frozen=True)
-class StuckExecution:
-    """An execution to send again on *queue*, or one that *worker* was the last to lose."""
+class Answered:
+    """What the queue said to an answer: `resolved`, `counted` or why it does not count.
 
-    attempt: int
-    queue: str | None
-    worker: str
-    give_up: bool
+    `voted`: the principal has approved before; `requester`: it asked for the action itself;
+    `changed`: the item is not at the version named; `over`: it was resolved before, `now` tells as
+    what, or `unknown`.
+    """
+
+    outcome: str
+    now: str = ""
 
 
 class Approvals:
     """The approval queue of one agent."""
 
     def __init__(
-        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, timing: Timing
+        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, dispatch: float
     ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self._agent_id = agent_id
-        self._attempts = timing.attempts
-        self._dispatch = int(timing.dispatch * 1000)
-        self._lease = int(timing.lease * 1000)
-        self._patience = int(timing.patience * 1000)
+        self._dispatch = int(dispatch * 1000)
 
     def enqueue(
-        self, proposal: Proposal, retention: Retention, proposed_by: str | None = None
+        self,
+        proposal: Proposal,
+        retention: Retention,
+        proposed_by: str | None = None,
+        notify: bool = False,
     ) -> str:
         """Queue *proposal*, or raise `seen` on the pending item that is the same (A9); its id.
 
         *proposed_by* is the execution that it would be: proposed again by the same one, it is the
-        same item, whatever has become of it.
+        same item, whatever has become of it. The id is empty when all its runs were cancelled.
+        With *notify* notifiers are told of it (A13).
         """
-        keys = self._keys
         approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
-        fields = flatten(proposal.patched({"situation_summary": None}))
+        lists: dict[str, object] = {"situation_summary": None, "run_ids": [], "requested_by": []}
+        fields = flatten(proposal.patched(lists))
         ttl = "" if retention.ttl is None else int(retention.ttl * 1000)
+        who = " ".join(proposal.requested_by) or f"agent:{self._agent_id}"
         args = [
-            *(approval_id, fingerprint(proposal), ttl, keys.approval_prefix),
-            *(*retention.of_items(), keys.run_prefix, *retention.of_runs()),
+            *(approval_id, fingerprint(proposal), ttl, self._keys.prefix),
+            *(*retention.of_items(), *retention.of_runs()),
             *(proposal.situation_summary or "", " ".join(proposal.run_ids)),
+            *(" ".join(proposal.requested_by), int(notify), who),
             *("agentId", self._agent_id, *fields),
         ]
         return str(self._scripts.run("propose", self._item_keys(approval_id), args))
@@ -105,41 +119,44 @@ class Approvals:
         found: str | None = same or own
         return found
 
+    def waits(self, proposal: Proposal) -> bool:
+        """Whether the same proposal is pending already."""
+        with translated():
+            key = self._keys.approvals_fingerprints
+            return bool(self._client.hexists(key, fingerprint(proposal)))
+
     def resolve(
         self,
         approval_id: str,
-        status: ApprovalStatus,
+        answer: Answer,
+        actor: Actor,
         retention: Retention,
         *,
         note: str | None = None,
-        acted_by: str | None = None,
+        policy: ApprovalPolicy | None = None,
+        version: int | None = None,
         result: ActionResult | None = None,
-    ) -> ApprovalItem | None:
-        """Resolve a pending item; None when it is not pending any more (A3).
+    ) -> Answered:
+        """Answer a pending item; exactly one answer resolves it (A3).
 
-        With `approved` its execution is due in the same step (A4).
+        An approval counts towards what *policy* asks for. With the last one needed, the execution
+        is due in the same step (A4).
         """
-        keys = self._keys
-        updates: dict[str, Any] = {"note": note, "actedBy": acted_by}
-        flat = [item for key, value in updates.items() if value for item in (key, value)]
-        if result is not None:
-            flat += ["result", result.to_json()]
+        policy = policy or ApprovalPolicy(allow_requester=True)
+        updates = _updates(actor, note, result)
         args = [
-            *(approval_id, status, keys.approval_prefix, *retention.of_items()),
-            *(keys.run_prefix, *retention.of_runs(), self._dispatch, *flat),
+            *(approval_id, answer, self._keys.prefix),
+            *(*retention.of_items(), *retention.of_runs(), self._dispatch),
+            *("" if version is None else version, actor.principal, policy.min_approvals),
+            *(int(policy.allow_requester), _vote(actor, note).to_json()),
+            *(len(updates), *updates, *actor_fields(actor)),
         ]
-        names = [*self._item_keys(approval_id), keys.due]
-        if self._scripts.run("resolve", names, args) != "resolved":
-            return None
-        return self.get(approval_id)
+        outcome, *rest = self._scripts.run("resolve", self._item_keys(approval_id), args)
+        return Answered(outcome, rest[0] if rest else "")
 
     def purge(self, retention: Retention) -> list[ApprovalItem]:
         """Move what has passed its deadline to history; what expired (A2, L7)."""
-        keys = self._keys
-        args = [
-            *(keys.approval_prefix, *retention.of_items()),
-            *(keys.run_prefix, *retention.of_runs()),
-        ]
+        args = [self._keys.prefix, *retention.of_items(), *retention.of_runs()]
         expired: list[str] = []
         while True:
             found = self._scripts.run("purge", self._item_keys("")[1:], args)
@@ -147,71 +164,60 @@ class Approvals:
             if len(found) < PURGED_AT_ONCE:
                 return self._read(expired)
 
-    def enter(self, approval_id: str, attempt: int, worker: str) -> ApprovalItem | None:
-        """Enter the execution of an approved item; None when it is not queued for us."""
-        args = [approval_id, attempt, worker, self._lease]
-        reply = self._scripts.run("enter_approval", self._execution_keys(approval_id), args)
-        return _item(pairs(reply[1])) if reply[0] == "ok" else None
-
-    def renew(self, approval_id: str, attempt: int, worker: str) -> bool:
-        """Renew the lease of an execution; False when it is lost."""
-        args = [approval_id, attempt, worker, self._lease, 0]
-        names = self._execution_keys(approval_id)
-        return bool(self._scripts.run("renew_approval", names, args))
-
-    def put_back(self, approval_id: str, attempt: int, worker: str, seconds: float) -> bool:
-        """Queue an execution again that cannot be worked on for so many *seconds*."""
-        args = [approval_id, attempt, worker, int(seconds * 1000), 1]
-        names = self._execution_keys(approval_id)
-        return bool(self._scripts.run("renew_approval", names, args))
-
-    def leave(
-        self,
-        approval_id: str,
-        attempt: int,
-        worker: str,
-        result: ActionResult,
-        runs: Sequence[tuple[str, RunStatus, RunResult]],
-        retention: Retention,
-    ) -> bool:
-        """End an execution with its result, and the runs that waited; False when it was lost.
-
-        An empty *worker* ends it for whoever had it.
-        """
-        keys = self._keys
-        state = "unknown" if result.unknown else "succeeded" if result.success else "failed"
-        ends = [item for run, status, what in runs for item in (run, status, what.to_json())]
-        args = [
-            *(approval_id, attempt, worker, state, result.to_json()),
-            *(keys.run_prefix, *retention.of_runs(), retention.of_items()[0], *ends),
-        ]
-        names = [*(*self._execution_keys(approval_id), keys.events, keys.runs, keys.runs_finished)]
-        return bool(self._scripts.run("leave_approval", names, args))
-
-    def retry(self, approval_id: str, proof: str) -> StuckExecution | None:
-        """Decide what becomes of an execution that passed its deadline; None when it moved on."""
-        args = [approval_id, self._dispatch, self._attempts, self._patience, proof]
-        names = self._execution_keys(approval_id)
-        reply = self._scripts.run("retry_approval", names, args)
-        if reply[0] == "none":
-            return None
-        return StuckExecution(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
-
     def get(self, approval_id: str) -> ApprovalItem | None:
         """One item."""
         found = self._read([approval_id])
         return found[0] if found else None
 
-    def queue(self, history: int = 50) -> ApprovalQueue:
-        """What waits, oldest deadline first, and the last *history* items that were resolved."""
+    def page(self, limit: int, cursor: str | None = None, history: bool = True) -> ApprovalQueue:
+        """What waits, first deadline first, and what was resolved, last first; up to *limit* each.
+
+        Raises:
+            BadCursor: *cursor* was not given out by an earlier page.
+        """
         keys = self._keys
+        waiting, resolved = load_cursor(cursor, 2)
+        with translated():
+            pending = read_page(self._client, keys.approvals_pending, waiting, limit, False)
+            past = (
+                read_page(self._client, keys.approvals_history, resolved, limit) if history else []
+            )
+        more = len(pending) == limit or len(past) == limit
+        positions = (pending[-1] if pending else waiting, past[-1] if past else resolved)
+        found = self._read([name for name, _ in pending])
+        return ApprovalQueue(
+            # What was resolved between the two reads is not pending any more.
+            pending=[item for item in found if item.status == "pending"],
+            history=self._read([name for name, _ in past]),
+            next_cursor=dump_cursor(*positions) if more else None,
+        )
+
+    def watch(self, approval_id: str, strategy: str, observers: Sequence[str]) -> None:
+        """Remember which strategy asked for an item, and what it went by (A10)."""
         with translated():
             pipe = self._client.pipeline()
-            pipe.zrange(keys.approvals_pending, 0, -1)
-            pipe.zrevrange(keys.approvals_history, 0, max(0, history - 1))
-            pending, resolved = pipe.execute()
-        waiting = [item for item in self._read(pending) if item.status == "pending"]
-        return ApprovalQueue(pending=waiting, history=self._read(resolved if history else []))
+            value = " ".join([strategy, *observers])
+            pipe.hset(self._keys.approvals_clearing, approval_id, value)
+            pipe.expire(self._keys.approvals_clearing, WATCHED)
+            pipe.execute()
+
+    def watched(self) -> dict[str, tuple[str, set[str]]]:
+        """The items that go away with their situation: strategy and observers of each."""
+        with translated():
+            found = self._client.hgetall(self._keys.approvals_clearing)
+        return {name: (text.split()[0], set(text.split()[1:])) for name, text in found.items()}
+
+    def unwatch(self, approval_ids: Sequence[str]) -> None:
+        """Forget what was remembered of those items."""
+        with translated():
+            self._client.hdel(self._keys.approvals_clearing, *approval_ids)
+
+    def pending_of(self, approval_ids: Sequence[str]) -> set[str]:
+        """Those of the items that are pending."""
+        with translated():
+            scores = self._client.zmscore(self._keys.approvals_pending, list(approval_ids))
+        found = zip(approval_ids, scores, strict=True)
+        return {name for name, score in found if score is not None}
 
     def _id(self, proposed_by: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
@@ -221,10 +227,8 @@ class Approvals:
         return [
             *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
             *(keys.approvals_fingerprints, keys.events, keys.runs, keys.runs_finished),
+            *(keys.due, keys.audit_open),
         ]
-
-    def _execution_keys(self, approval_id: str) -> list[str]:
-        return [self._keys.approval(approval_id), self._keys.due]
 
     def _read(self, ids: list[str]) -> list[ApprovalItem]:
         if not ids:
@@ -233,25 +237,37 @@ class Approvals:
             pipe = self._client.pipeline(transaction=False)
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
-            return [_item(fields) for fields in pipe.execute() if "status" in fields]
+            return [read_item(fields) for fields in pipe.execute() if "status" in fields]
 
 
-def _item(fields: Mapping[str, str]) -> ApprovalItem:
-    item = restore(ApprovalItem, fields)
-    if "executionState" not in fields:
-        return item
-    times = {
-        name: from_ms(float(fields[key]))
-        for name, key in (("started_at", "executionStartedAt"), ("ended_at", "executionEndedAt"))
-        if key in fields
-    }
-    state = fields["executionState"]
-    by = fields.get("executionBy", "") if state != "queued" else ""
-    execution = {"state": state, "worker": by.partition("/")[0] or None, **times}
-    return item.patched({"execution": execution})
+def read_item(fields: Mapping[str, str]) -> ApprovalItem:
+    """An item from its hash."""
+    votes = [Vote.from_json(text) for name, text in fields.items() if name.startswith("vote:")]
+    return restore(ApprovalItem, fields).patched(
+        {
+            "approvals": sorted(votes, key=lambda vote: vote.at),
+            "execution": read_execution(fields),
+        }
+    )
+
+
+def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> list[str]:
+    claims = actor.claims if actor.claims != actor.principal else None
+    fields = {"actedBy": actor.principal, "claimedBy": claims, "note": note}
+    flat = [item for name, value in fields.items() if value for item in (name, value)]
+    return [*flat, "result", result.to_json()] if result else flat
+
+
+def _vote(actor: Actor, note: str | None) -> Vote:
+    claims = actor.claims if actor.claims != actor.principal else None
+    return Vote(by=actor.principal, at=utc_now(), note=note, key=actor.key, claims=claims)
 
 
 def fingerprint(proposal: Proposal) -> str:
-    """The digest of action id and canonical params: the same proposal has the same one."""
+    """The digest of action id and canonical params: the same proposal has the same one.
+
+    A roll-back also names the execution that it undoes.
+    """
     canonical = json.dumps(proposal.params, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(f"{proposal.action_id}\n{canonical}".encode()).hexdigest()
+    undoes = f"\n{proposal.undoes}" if proposal.undoes else ""
+    return hashlib.sha256(f"{proposal.action_id}\n{canonical}{undoes}".encode()).hexdigest()

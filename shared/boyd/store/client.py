@@ -35,7 +35,7 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
             url,
             decode_responses=True,
             socket_timeout=timeout,
-            socket_connect_timeout=CONNECT_TIMEOUT,
+            socket_connect_timeout=min(CONNECT_TIMEOUT, timeout),
             socket_keepalive=True,
             retry=Retry(NoBackoff(), 0),
         )

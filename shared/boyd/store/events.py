@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from boyd.models import Event, JsonObject, from_ms
 from boyd.store.client import Client, translated
 from boyd.store.keys import Keys
+
+#: How many events are read at once.
+PAGE = 200
 
 
 class Events:
     """The events of several agents, read in order of time."""
 
-    def __init__(self, client: Client, agent_ids: list[str]) -> None:
+    def __init__(self, client: Client, agent_ids: Iterable[str]) -> None:
         """Begin with what happens from now on."""
         self._client = client
-        self._streams = {Keys(agent_id).events: (agent_id, "$") for agent_id in agent_ids}
+        self._streams: dict[str, tuple[str, str]] = {}
+        self.follow(agent_ids)
+
+    def follow(self, agent_ids: Iterable[str]) -> None:
+        """Read those agents too, from now on."""
+        for agent_id in agent_ids:
+            self._streams.setdefault(Keys(agent_id).events, (agent_id, "$"))
 
     def wait(self, seconds: float) -> list[tuple[str, Event]]:
         """What has happened since the last call, as (agent id, event); waits for the first."""
@@ -25,7 +36,7 @@ class Events:
                     newest = self._client.xrevrange(stream, count=1)
                     after[stream] = newest[0][0] if newest else "0-0"
                     self._streams[stream] = (self._streams[stream][0], after[stream])
-            found = self._client.xread(after, count=200, block=max(1, int(seconds * 1000)))
+            found = self._client.xread(after, count=PAGE, block=max(1, int(seconds * 1000)))
         events = []
         for stream, entries in found or []:
             agent_id = self._streams[stream][0]
@@ -33,6 +44,37 @@ class Events:
                 self._streams[stream] = (agent_id, entry_id)
                 events.append((agent_id, _event(entry_id, fields)))
         return events
+
+
+class AgentEvents:
+    """The events of one agent, read from wherever the reader is."""
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self._client = client
+        self._stream = keys.events
+
+    def newest(self) -> str:
+        """The id of the last event, to go on from."""
+        with translated():
+            found = self._client.xrevrange(self._stream, count=1)
+        return str(found[0][0]) if found else "0-0"
+
+    def reaches(self, event_id: str) -> bool:
+        """Whether everything after that event is still there."""
+        with translated():
+            oldest = self._client.xrange(self._stream, count=1)
+        return not oldest or _position(oldest[0][0]) <= _position(event_id)
+
+    def after(self, event_id: str, count: int = PAGE) -> list[Event]:
+        """The events after that one, oldest first."""
+        with translated():
+            found = self._client.xrange(self._stream, min=f"({event_id}", count=count)
+        return [_event(entry_id, fields) for entry_id, fields in found]
+
+
+def _position(event_id: str) -> tuple[int, int]:
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number)
 
 
 def _event(entry_id: str, fields: dict[str, str]) -> Event:

@@ -10,10 +10,11 @@ from typing import Literal
 from pydantic import Field
 
 from boyd import queues
-from boyd.models import Mode, Model, Timestamp, from_ms
+from boyd.models import Actor, Catalog, Mode, Model, Timestamp, from_ms
 from boyd.store.approvals import Retention
+from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
-from boyd.store.keys import AGENTS, FROZEN, WORKER_INFO, WORKERS, Keys
+from boyd.store.keys import AGENTS, DEPLOYMENT, FROZEN, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts
 
 Role = Literal["worker", "beat"]
@@ -25,7 +26,10 @@ _CACHE = 4.0
 
 
 class WorkerInfo(Model):
-    """A process as it announces itself; `queues` are short names, `problem` what ails it."""
+    """A process as it announces itself.
+
+    `queues` are short names, `fingerprints` those of its agents by id, `problem` what ails it.
+    """
 
     name: str
     role: Role
@@ -35,6 +39,7 @@ class WorkerInfo(Model):
     agents: list[str]
     version: str
     started_at: Timestamp
+    fingerprints: dict[str, str] = Field(default_factory=dict)
     last_beat: Timestamp | None = None
     problem: str | None = None
 
@@ -48,7 +53,7 @@ class AgentEntry(Model):
     loop_interval: float
     plugins: list[str]
     fingerprint: str
-    observers: list[str] = Field(default_factory=list)
+    catalog: Catalog = Catalog()
     retention: Retention = Retention()
 
 
@@ -98,7 +103,7 @@ class Fleet:
             found = self._client.hgetall(AGENTS)
         return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
 
-    def freeze(self, reason: str, agents: Sequence[str] = ()) -> None:
+    def freeze(self, reason: str, agents: Sequence[str] = (), actor: Actor | None = None) -> None:
         """Stop every act, of all agents or of those named (L34).
 
         Every agent carries the flag itself: a claim reads it in the step that takes the right to
@@ -106,19 +111,19 @@ class Fleet:
         """
         with translated():
             if agents:
-                self._mark("frozen", reason, agents)
+                self._mark("frozen", reason, agents, actor)
             else:
-                self._client.set(FROZEN, reason)
-                self._mark("frozenEverywhere", reason, self._client.hkeys(AGENTS))
+                self._mark_all(reason, actor)
+                self._mark("frozenEverywhere", reason, self._client.hkeys(AGENTS), actor)
 
-    def unfreeze(self, agents: Sequence[str] = ()) -> None:
+    def unfreeze(self, agents: Sequence[str] = (), actor: Actor | None = None) -> None:
         """Let acting go on: of those named, or what was frozen everywhere."""
         with translated():
             if agents:
-                self._mark("frozen", None, agents)
+                self._mark("frozen", None, agents, actor)
             else:
-                self._client.delete(FROZEN)
-                self._mark("frozenEverywhere", None, self._client.hkeys(AGENTS))
+                self._mark_all(None, actor)
+                self._mark("frozenEverywhere", None, self._client.hkeys(AGENTS), actor)
 
     def frozen(self) -> str | None:
         """Why acting is frozen everywhere, if it is."""
@@ -126,15 +131,20 @@ class Fleet:
             reason: str | None = self._client.get(FROZEN)
             return reason
 
-    def _mark(self, field: str, reason: str | None, agents: Sequence[str]) -> None:
+    def _mark_all(self, reason: str | None, actor: Actor | None) -> None:
+        names = [FROZEN, Keys(DEPLOYMENT).audit_open]
+        self._scripts.run("freeze_all", names, [*_told(reason), *actor_fields(actor)])
+
+    def _mark(
+        self, field: str, reason: str | None, agents: Sequence[str], actor: Actor | None
+    ) -> None:
+        if not agents:
+            return
         pipe = self._client.pipeline()
+        arguments = [field, *_told(reason), *actor_fields(actor)]
         for keys in map(Keys, agents):
-            if reason is None:
-                pipe.hdel(keys.loop, field)
-                pipe.xadd(keys.events, {"kind": "agent.unfrozen"}, maxlen=1000)
-            else:
-                pipe.hset(keys.loop, field, reason)
-                pipe.xadd(keys.events, {"kind": "agent.frozen", "why": reason}, maxlen=1000)
+            names = [keys.loop, keys.events, keys.audit_open]
+            self._scripts.run("freeze", names, arguments, pipe)
         pipe.execute()
 
     def recent(self, fresh: bool = False) -> list[WorkerInfo]:
@@ -164,6 +174,11 @@ class Fleet:
             (seconds, micros), beats, infos = pipe.execute()
         found = [(beat / 1000, _info(infos[name], beat)) for name, beat in beats if name in infos]
         return seconds + micros / 1e6, found
+
+
+def _told(reason: str | None) -> tuple[int, str]:
+    """Whether to freeze, and why; a reason may be empty."""
+    return int(reason is not None), reason or ""
 
 
 def _info(text: str, beat: float) -> WorkerInfo:

@@ -13,13 +13,14 @@ _M = TypeVar("_M", bound=Model)
 _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
-        *("situationSummary", "reason", "note", "actedBy", "queue"),
-        *("title", "description", "priority", "source", "approvalId"),
+        *("situationSummary", "reason", "note", "actedBy", "claimedBy", "queue", "undoes"),
+        *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
+        *("action", "rationale", "state", "target", "by", "worker"),
     }
 )
-#: Ids, separated by spaces.
-_LISTS = frozenset({"runIds"})
-_TIMES = frozenset({"createdAt", "updatedAt", "completedAt", "expiresAt"})
+#: Ids and principals, separated by spaces.
+_LISTS = frozenset({"runIds", "requestedBy"})
+_TIMES = frozenset({"createdAt", "updatedAt", "completedAt", "expiresAt", "startedAt", "endedAt"})
 
 
 def flatten(model: Model) -> list[str]:

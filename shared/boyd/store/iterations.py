@@ -14,6 +14,7 @@ from typing import Any
 
 from boyd.errors import AgentPaused
 from boyd.models import (
+    Actor,
     LoopResult,
     LoopStatus,
     Observation,
@@ -25,6 +26,7 @@ from boyd.models import (
     Situation,
     from_ms,
 )
+from boyd.store.audit import actor_fields
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
 from boyd.store.record import Record, dump_blocks, dump_problems
@@ -138,18 +140,19 @@ class Iterations:
         self._dispatch = _ms(timing.dispatch)
         self._lease = _ms(timing.lease)
 
-    def begin(self, trigger: str, slot: Slot | None = None) -> Begun:
+    def begin(self, trigger: str, slot: Slot | None = None, actor: Actor | None = None) -> Begun:
         """Take the agent's iteration, or join the one in flight (L3, L4).
 
-        With a *slot* it is a tick of beat, which counts once in its slot and not after it.
+        With a *slot* it is a tick of beat, which counts once in its slot and not after it; with an
+        *actor* the audit says who asked.
 
         Raises:
             AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
         """
         keys = self._keys
         args = [trigger, slot.begins if slot else "", self._dispatch, slot.length if slot else 0]
-        names = [keys.loop, keys.iteration, keys.due, keys.events]
-        outcome, value = self._scripts.run("begin", names, args)
+        names = [keys.loop, keys.iteration, keys.due, keys.events, keys.audit_open]
+        outcome, value = self._scripts.run("begin", names, [*args, *actor_fields(actor)])
         if outcome == "paused" and slot is None:
             raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
         return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
@@ -301,13 +304,13 @@ class Iterations:
         args = [
             *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
             *(keep[0], _ms(keep[1]), keys.iterations),
-            *(keys.run_prefix, _ms(keep_runs[1]), keep_runs[0], action, summary[:200]),
+            *(keys.prefix, _ms(keep_runs[1]), keep_runs[0], action, summary[:200]),
             *(dump_problems(result.problems), unheard.to_json(), *ends),
         ]
         names = [
             *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),
             *(keys.archived(iteration), keys.runs_pending, keys.intake),
-            *(keys.runs, keys.runs_finished),
+            *(keys.runs, keys.runs_finished, keys.audit_open),
         ]
         reply = self._scripts.run("finish", names, args)
         return int(reply[1]) if reply[0] == "ok" else None
@@ -347,6 +350,20 @@ class Iterations:
         with translated():
             fields = self._client.hgetall(self._keys.iteration)
         return Record(fields) if fields else None
+
+    def situation(self) -> Situation | None:
+        """The latest situation: of the iteration in flight, or of the one before it."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hget(keys.iteration, "situation")
+            pipe.hget(keys.loop, "iteration")
+            pipe.hget(keys.loop, "active")
+            current, counter, active = pipe.execute()
+            if current is None and counter is not None:
+                last = int(counter) - (1 if active else 0)
+                current = self._client.hget(keys.archived(last), "situation")
+        return Situation.from_json(current) if current else None
 
     def last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
         """When each observer last ran, in seconds since the epoch, and how it has been doing."""
@@ -407,21 +424,19 @@ class Iterations:
         record = Record(fields)
         return record.result(self._agent_id, record.started_at) if fields else None
 
-    def pause(self, reason: str) -> None:
+    def pause(self, reason: str, actor: Actor | None = None) -> None:
         """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
-        with translated():
-            pipe = self._client.pipeline()
-            pipe.hset(self._keys.loop, "paused", reason)
-            pipe.xadd(self._keys.events, {"kind": "agent.paused", "why": reason}, maxlen=1000)
-            pipe.execute()
+        names = [self._keys.loop, self._keys.events, self._keys.audit_open]
+        self._scripts.run("pause", names, [reason, *actor_fields(actor)])
 
-    def resume(self) -> int:
+    def resume(self, actor: Actor | None = None) -> int:
         """Go on; the number of the iteration that waiting work starts, or 0."""
         keys = self._keys
         names = [
-            *(keys.loop, keys.iteration, keys.due, keys.events, keys.runs_pending, keys.intake)
+            *(keys.loop, keys.iteration, keys.due, keys.events, keys.runs_pending, keys.intake),
+            keys.audit_open,
         ]
-        return int(self._scripts.run("resume", names, [self._dispatch]))
+        return int(self._scripts.run("resume", names, [self._dispatch, *actor_fields(actor)]))
 
     def intake(self, observations: list[Observation], start: bool, most: int = 10_000) -> int:
         """Hand *observations* to the loop; the iteration that began, 0, or -1 when it is full."""

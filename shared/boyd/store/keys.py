@@ -6,10 +6,22 @@ Keys of one agent share a hash tag, so that they lie in one slot of a Redis Clus
 from __future__ import annotations
 
 #: What all workers of a deployment share; `*` can be no agent's id.
+DEPLOYMENT = "*"
 AGENTS = "boyd:{*}:agents"
 FROZEN = "boyd:{*}:frozen"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
+API_KEYS = "boyd:{*}:keys"
+
+
+def bucket(key_id: str) -> str:
+    """How much of its allowance an API key has used."""
+    return f"boyd:{{*}}:bucket:{key_id}"
+
+
+def answer(digest: str) -> str:
+    """The answer to a request that carried an `Idempotency-Key`."""
+    return f"boyd:{{*}}:answer:{digest}"
 
 
 class Keys:
@@ -33,7 +45,11 @@ class Keys:
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"
         self.approvals_fingerprints = self.prefix + "approvals:fingerprints"
+        self.approvals_clearing = self.prefix + "approvals:clearing"
         self.approval_prefix = self.prefix + "approval:"
+        self.audit = self.prefix + "audit"
+        self.audit_open = self.prefix + "audit:open"
+        self.audit_head = self.prefix + "audit:head"
 
     def archived(self, iteration: int) -> str:
         """The record of a past iteration."""
@@ -46,6 +62,10 @@ class Keys:
     def approval(self, approval_id: str) -> str:
         """One approval."""
         return self.approval_prefix + approval_id
+
+    def order(self, name: str) -> str:
+        """An order by its name: `approval:<id>`, `call:<id>`, `callback:<id>` or `notice:<id>`."""
+        return self.prefix + name
 
     def execution(self, execution_id: str) -> str:
         """One entry of the ledger."""

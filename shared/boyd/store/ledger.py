@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from boyd.errors import StoreError
-from boyd.models import ActionResult, Budget, JsonObject
+from boyd.models import ActionResult, Budget, ExecutionEntry, JsonObject
 from boyd.store.client import Client, translated
+from boyd.store.hashes import restore
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 
@@ -32,8 +33,8 @@ class Stale(StoreError):
 class Fence:
     """Where an execution comes from, as a worker entered it: while that holds, it may be claimed.
 
-    `origin` is an iteration's number, whose act phase has an epoch, or the id of an approved item,
-    whose execution has an attempt.
+    `origin` is an iteration's number, whose act phase has an epoch, or the name of an order, which
+    has an attempt.
     """
 
     origin: int | str
@@ -67,6 +68,14 @@ class Ledger:
             text = self._client.hget(self._keys.execution(execution_id), "result")
         return ActionResult.from_json(text) if text else None
 
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """The ledger's entry of that execution."""
+        with translated():
+            fields = self._client.hgetall(self._keys.execution(execution_id))
+        if "action" not in fields:
+            return None
+        return restore(ExecutionEntry, {**fields, "id": execution_id})
+
     def knows(self, execution_id: str) -> bool:
         """Whether that execution was ever claimed."""
         with translated():
@@ -82,11 +91,14 @@ class Ledger:
         idempotent: bool,
         budget: Budget | None,
         fence: Fence | None = None,
+        by: str = "",
     ) -> Reply:
         """Take the right to execute once; claimed again with the same token, it stays claimed.
 
+        *by* is who wants it, for the audit.
+
         Returns:
-            `claimed`, `frozen` and why, `over` (budget), `done` with the result as JSON, `unknown`
+            `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as JSON, `unknown`
             and the worker that lost it, `restarted` (Redis may have forgotten an execution).
 
         Raises:
@@ -98,11 +110,12 @@ class Ledger:
             *(self._worker, token, self._lease, int(idempotent)),
             *((budget.limit, int(budget.window * 1000)) if budget else ("", 0)),
             *(int(KEEP * 1000), *(_fence(fence))),
-            *("action", action, "params", json.dumps(params), "target", target),
+            *("id", execution_id, "action", action, "params", json.dumps(params)),
+            *("target", target, "by", by),
         ]
         names = [
             *(keys.execution(execution_id), keys.budget(action, target)),
-            *(keys.loop, self._origin(fence)),
+            *(keys.loop, self._origin(fence), keys.audit_open),
         ]
         outcome, *rest = self._scripts.run("claim", names, args)
         if outcome == "stale":
@@ -114,7 +127,7 @@ class Ledger:
 
     def _origin(self, fence: Fence | None) -> str:
         if fence is not None and isinstance(fence.origin, str):
-            return self._keys.approval(fence.origin)
+            return self._keys.order(fence.origin)
         return self._keys.iteration
 
     def renew(self, execution_id: str, token: str) -> bool:
@@ -126,16 +139,12 @@ class Ledger:
         """Record the outcome; False when the claim was lost meanwhile."""
         state = "unknown" if result.unknown else "succeeded" if result.success else "failed"
         args = [token, state, result.to_json()]
-        return bool(self._scripts.run("finish_claim", [self._keys.execution(execution_id)], args))
-
-    def take_back(self, execution_id: str) -> ActionResult | None:
-        """Mark a success as rolled back; its result, or None when it cannot be."""
-        text = self._scripts.run("take_back", [self._keys.execution(execution_id)])
-        return ActionResult.from_json(text) if text else None
+        names = [self._keys.execution(execution_id), self._keys.audit_open]
+        return bool(self._scripts.run("finish_claim", names, args))
 
 
 def _fence(fence: Fence | None) -> tuple[Any, ...]:
     if fence is None:
         return ("", "", "")
-    origin = fence.origin if isinstance(fence.origin, int) else "approval"
+    origin = fence.origin if isinstance(fence.origin, int) else "order"
     return (origin, fence.token, fence.entered)

@@ -1,4 +1,4 @@
-"""Runs: what clients ask an agent to look into (L13, L35)."""
+"""Runs: what clients ask an agent to look into (L13, L35, R1-R6)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,44 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from boyd.models import LEVELS, Run, RunRequest, from_ms
+from pydantic import TypeAdapter
+
+from boyd.errors import StoreError
+from boyd.models import (
+    LEVELS,
+    Actor,
+    Callback,
+    Delivery,
+    Level,
+    Run,
+    RunPage,
+    RunRequest,
+    RunStatus,
+    from_ms,
+)
+from boyd.store.approvals import Answered, Retention
+from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
+from boyd.store.paging import dump_cursor, load_cursor, read_page
 from boyd.store.scripts import Scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+#: The most runs that one page looks at to find those that fit.
+SCANNED = 500
+
+_deliveries: TypeAdapter[list[Delivery]] = TypeAdapter(list[Delivery])
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that was stored, and the iteration that it started, if it did."""
+    """A run that was stored, whether it is new, and the iteration that it started, if it did."""
 
     run: Run
+    new: bool
     iteration: int
 
 
@@ -33,33 +56,135 @@ class Runs:
         self._keys = keys
         self._dispatch = int(dispatch * 1000)
 
-    def submit(self, request: RunRequest, start: bool) -> Submitted:
-        """Store a pending run; with *start*, an idle agent begins an iteration."""
+    def submit(
+        self, request: RunRequest, start: bool, actor: Actor, run_id: str | None = None
+    ) -> Submitted:
+        """Store a pending run; with *start*, an idle agent begins an iteration.
+
+        The same *run_id* is the same run, however often it is submitted.
+        """
         keys = self._keys
-        run_id = str(uuid.uuid4())
+        run_id = run_id or str(uuid.uuid4())
         names = [
             *(keys.run(run_id), keys.runs, keys.runs_pending, keys.loop),
-            *(keys.iteration, keys.due, keys.events),
+            *(keys.iteration, keys.due, keys.events, keys.audit_open),
         ]
         urgency = len(LEVELS) - 1 - LEVELS.index(request.priority)
-        args = [run_id, urgency, self._dispatch, int(start), *flatten(request)]
-        now, iteration = self._scripts.run("submit_run", names, args)
-        run = Run(
-            **request.model_dump(),
-            id=run_id,
-            status="pending",
-            created_at=from_ms(now),
-            updated_at=from_ms(now),
-        )
-        return Submitted(run, int(iteration))
+        fields = [*flatten(request), "requestedBy", actor.principal]
+        args = [run_id, urgency, self._dispatch, int(start)]
+        tail = [len(fields), *fields, *actor_fields(actor)]
+        new, iteration = self._scripts.run("submit_run", names, [*args, *tail])
+        run = self.get(run_id)
+        if run is None:
+            raise StoreError(f"run {run_id} was stored and is gone")
+        return Submitted(run, bool(new), int(iteration))
+
+    def cancel(self, run_id: str, actor: Actor, retention: Retention, reason: str) -> Answered:
+        """Cancel a run that has not ended, and what was to be done only for it (R4).
+
+        Returns:
+            `resolved`, or `over` with the run's status or `unknown`.
+        """
+        keys = self._keys
+        names = [
+            *(keys.run(run_id), keys.runs, keys.runs_pending, keys.runs_finished),
+            *(keys.iteration, keys.events, keys.due, keys.audit_open),
+            *(keys.approvals_pending, keys.approvals_history, keys.approvals_fingerprints),
+        ]
+        args = [
+            *(run_id, keys.prefix, *retention.of_runs(), *retention.of_items(), reason),
+            *actor_fields(actor),
+        ]
+        outcome, *rest = self._scripts.run("cancel_run", names, args)
+        return Answered("resolved") if outcome == "cancelled" else Answered(outcome, rest[0])
 
     def get(self, run_id: str) -> Run | None:
         """One run."""
+        found = self._read([run_id])
+        return found[0] if found else None
+
+    def requesters(self, run_ids: Sequence[str]) -> list[str]:
+        """The principals who submitted those runs."""
+        return list(dict.fromkeys(by for run in self._read(run_ids) for by in run.requested_by))
+
+    def page(
+        self,
+        limit: int,
+        cursor: str | None = None,
+        *,
+        status: RunStatus | None = None,
+        priority: Level | None = None,
+        source: str | None = None,
+    ) -> RunPage:
+        """Runs, newest first, that fit the filters.
+
+        At most `SCANNED` runs are looked at, so a page may hold fewer than *limit*, or none, and
+        still name a cursor to go on with: the cost of a page is bounded whatever is kept.
+
+        Raises:
+            BadCursor: *cursor* was not given out by an earlier page.
+        """
+        wanted = {"status": status, "priority": priority, "source": source}
+        filters = {name: value for name, value in wanted.items() if value is not None}
+        (position,) = load_cursor(cursor, 1)
+        found: list[Run] = []
+        looked_at = 0
+        while True:
+            step = min(SCANNED - looked_at, max(limit, 100)) if filters else limit
+            with translated():
+                names = read_page(self._client, self._keys.runs, position, step)
+            for run, place in zip(self._read_each([name for name, _ in names]), names, strict=True):
+                position = place
+                if run and all(getattr(run, name) == value for name, value in filters.items()):
+                    found.append(run)
+                if len(found) == limit:
+                    return RunPage(runs=found, total=limit, next_cursor=dump_cursor(position))
+            looked_at += len(names)
+            if len(names) < step:
+                return RunPage(runs=found, total=len(found))
+            if looked_at >= SCANNED or not filters:
+                cursor = dump_cursor(position)
+                return RunPage(runs=found, total=len(found), next_cursor=cursor)
+
+    def callback(self, run_id: str) -> Callback | None:
+        """How far a run's callback is; None when it asked for none, or has not ended."""
         with translated():
-            fields = self._client.hgetall(self._keys.run(run_id))
-        return read_run(fields) if fields else None
+            fields = self._client.hgetall(self._keys.order(f"callback:{run_id}"))
+        return read_callback(fields) if fields else None
+
+    def redeliver(self, run_id: str) -> bool:
+        """Send a run's callback once more, from the beginning of the plan; False without one."""
+        keys = self._keys
+        name = f"callback:{run_id}"
+        return bool(self._scripts.run("redeliver", [keys.order(name), keys.due], [name]))
+
+    def _read(self, ids: Sequence[str]) -> list[Run]:
+        return [run for run in self._read_each(ids) if run is not None]
+
+    def _read_each(self, ids: Sequence[str]) -> list[Run | None]:
+        if not ids:
+            return []
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for run_id in ids:
+                pipe.hgetall(self._keys.run(run_id))
+            # A run that is given up between two reads leaves nothing to read.
+            return [read_run(fields) if "status" in fields else None for fields in pipe.execute()]
 
 
 def read_run(fields: Mapping[str, str]) -> Run:
     """A run from its hash."""
     return restore(Run, fields)
+
+
+def read_callback(fields: Mapping[str, str]) -> Callback:
+    """A run's callback from its hash."""
+    queued = fields["executionState"] == "queued"
+    return Callback(
+        run_id=fields["id"],
+        url=fields["url"],
+        state=fields["executionState"],  # type: ignore[arg-type]
+        attempts=int(fields.get("tries", 0)),
+        next_at=from_ms(float(fields["queuedAt"])) if queued else None,
+        deliveries=_deliveries.validate_json(fields.get("deliveries", "[]")),
+    )

@@ -47,8 +47,10 @@ class Scripts:
             name: client.register_script(text) for name, (_, text) in sources().items()
         }
 
-    def run(self, name: str, keys: Sequence[str], args: Sequence[Any] = ()) -> Any:
-        """Run a script.
+    def run(
+        self, name: str, keys: Sequence[str], args: Sequence[Any] = (), pipe: Any = None
+    ) -> Any:
+        """Run a script, or add it to a pipeline.
 
         Raises:
             StoreUnavailable: Redis did not answer.
@@ -57,4 +59,4 @@ class Scripts:
         expected = sources()[name][0]
         assert len(keys) == expected, f"{name} takes {expected} keys"
         with translated():
-            return self._scripts[name](keys=keys, args=args)
+            return self._scripts[name](keys=keys, args=args, client=pipe)

@@ -35,6 +35,8 @@ redis.call('HSET', KEYS[1], 'entered', ARGV[3], 'phaseAt', now)
 redis.call('ZADD', KEYS[2], now + ARGV[4], 'phase')
 local runs = {}
 for id in string.gmatch(ids, '%S+') do
-  runs[#runs + 1] = redis.call('HGETALL', ARGV[5] .. id)
+  if redis.call('HGET', ARGV[5] .. id, 'status') ~= 'cancelled' then
+    runs[#runs + 1] = redis.call('HGETALL', ARGV[5] .. id)
+  end
 end
 return {'ok', now, redis.call('HGETALL', KEYS[1]), runs}

@@ -1,5 +1,5 @@
--- executes(approval, attempt, worker): whether *worker* executes the approved item under this attempt.
-local function executes(approval, attempt, worker)
-  local have = redis.call('HMGET', approval, 'executionState', 'executionAttempt', 'executionBy')
+-- executes(key, attempt, worker): whether *worker* executes the order under this attempt.
+local function executes(key, attempt, worker)
+  local have = redis.call('HMGET', key, 'executionState', 'executionAttempt', 'executionBy')
   return have[1] == 'running' and have[2] == attempt and have[3] == worker
 end

@@ -1,22 +1,27 @@
--- settle_approval(approvals, runs, id, status): move an item from pending to history; the caller has made sure that
--- it is pending. Unless it was approved, the runs that waited for it fail with it (L35).
--- approvals: {prefix, pending, history, fingerprints, events, keep_ms, keep_count}
--- runs: {prefix, index, finished, keep_ms, keep_count}
-local function settle_approval(approvals, runs, id, status)
-  local prefix, pending, history, fingerprints, events, keep_ms, keep_count = unpack(approvals)
+-- settle_approval(approvals, runs, id, status, ...): move an item from pending to history; the caller has made sure
+-- that it is pending. Unless it was approved, the runs that waited for it fail with it (L35). What follows *status*
+-- goes to the audit: who did it.
+-- approvals: {pending, history, fingerprints, events, keep_ms, keep_count}
+-- runs: {prefix of the agent's keys, index, finished, due, audit, keep_ms, keep_count}
+local function settle_approval(approvals, runs, id, status, ...)
+  local pending, history, fingerprints, events, keep_ms, keep_count = unpack(approvals)
+  local prefix, trail = runs[1] .. 'approval:', runs[5]
   local key = prefix .. id
   local now = now_ms()
+  local have = redis.call('HMGET', key, 'fingerprint', 'actionId', 'note', 'runIds')
   redis.call('HSET', key, 'status', status, 'updatedAt', now)
+  redis.call('HINCRBY', key, 'version', 1)
   redis.call('ZREM', pending, id)
-  redis.call('HDEL', fingerprints, redis.call('HGET', key, 'fingerprint'))
+  redis.call('HDEL', fingerprints, have[1])
   redis.call('ZADD', history, now, id)
   emit(events, 'approval.' .. status, 'approval', id)
+  audit(trail, 'approval.' .. status, 'approval', id, 'action', have[2], 'digest', have[1], 'before', 'pending',
+    'after', status, 'note', have[3], ...)
   -- What was approved is kept until it has been executed.
   if status ~= 'approved' then
     redis.call('PEXPIRE', key, keep_ms)
-    for run in string.gmatch(redis.call('HGET', key, 'runIds') or '', '[%w-]+') do
-      settle_run(runs[1], runs[2], runs[3], events, run, 'failed', 'reason', 'the approval was ' .. status,
-        runs[4], tonumber(runs[5]))
+    for run in string.gmatch(have[4] or '', '%S+') do
+      settle_run(runs, events, run, 'failed', 'reason', 'the approval was ' .. status, 'approval', id)
     end
   end
   local over = math.max(redis.call('ZCARD', history) - keep_count, redis.call('ZCOUNT', history, '-inf', now - keep_ms))

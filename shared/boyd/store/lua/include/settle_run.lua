@@ -1,27 +1,45 @@
--- settle_run(prefix, index, finished, events, id, status, field, value, keep_ms, keep_count): end a run that is being
--- investigated, and forget the oldest finished ones. A run that has ended in the same way gets the later result, which
--- tells more; one in any other state is left as it is.
-local function settle_run(prefix, index, finished, events, id, status, field, value, keep_ms, keep_count)
-  local key = prefix .. id
-  local current = redis.call('HGET', key, 'status')
-  if current == status and field == 'result' then
-    redis.call('HSET', key, field, value)
-  end
-  if current ~= 'investigating' then
-    return 0
-  end
+-- end_run(runs, events, id, before, status, field, value, ...): end a run, tell whoever asked to be called back, and
+-- forget the oldest finished ones. What follows *value* goes to the audit: who did it.
+-- runs: {prefix of the agent's keys, index, finished, due, audit, keep_ms, keep_count}
+local function end_run(runs, events, id, before, status, field, value, ...)
+  local prefix, index, finished, due, trail, keep_ms, keep_count = unpack(runs)
+  local key = prefix .. 'run:' .. id
   local now = now_ms()
   redis.call('HSET', key, 'status', status, field, value, 'updatedAt', now, 'completedAt', now)
   redis.call('PEXPIRE', key, keep_ms)
   redis.call('ZADD', finished, now, id)
   emit(events, 'run.' .. status, 'run', id)
+  audit(trail, 'run.' .. status, 'run', id, 'before', before, 'after', status, ...)
+  local url = redis.call('HGET', key, 'callbackUrl')
+  if url then
+    -- It carries what it will say: the run may be forgotten before the last attempt.
+    local callback = prefix .. 'callback:' .. id
+    redis.call('HSET', callback, 'id', id, 'url', url, 'status', status, field, value, 'completedAt', now)
+    redis.call('PEXPIRE', callback, 172800000)
+    place_order(callback, due, 'callback:' .. id, 'callback', 0)
+  end
   local over = math.max(redis.call('ZCARD', finished) - keep_count, redis.call('ZCOUNT', finished, '-inf', now - keep_ms))
   if over > 0 then
     for _, old in ipairs(redis.call('ZRANGE', finished, 0, math.min(over, 100) - 1)) do
       redis.call('ZREM', finished, old)
       redis.call('ZREM', index, old)
-      redis.call('DEL', prefix .. old)
+      redis.call('DEL', prefix .. 'run:' .. old)
     end
   end
-  return 1
+end
+
+-- settle_run(runs, events, id, status, field, value, ...): end a run that is being investigated. A run that has ended
+-- in the same way gets the later result, which tells more; one in any other state is left as it is.
+local function settle_run(runs, events, id, status, field, value, ...)
+  local key = runs[1] .. 'run:' .. id
+  local current = redis.call('HGET', key, 'status')
+  if current == 'investigating' then
+    end_run(runs, events, id, current, status, field, value, ...)
+  elseif current == status and field == 'result' then
+    redis.call('HSET', key, field, value)
+    local callback = runs[1] .. 'callback:' .. id
+    if redis.call('EXISTS', callback) == 1 then
+      redis.call('HSET', callback, field, value)
+    end
+  end
 end

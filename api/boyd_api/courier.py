@@ -1,0 +1,61 @@
+"""Sends hints from a thread of its own, so that no request waits for the broker."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from boyd.engine import Courier, UnitHint
+from boyd.models import Phase
+
+log = logging.getLogger("boyd.api")
+
+#: How many hints may wait. More are dropped: the sweeper sends what did not arrive.
+WAITING = 1000
+
+
+class BackgroundCourier:
+    """Carries hints with another courier, which may block; implements `engine.Courier`."""
+
+    def __init__(self, make: Callable[[], Courier]) -> None:
+        """Make the other courier with *make*, in the thread, when the first hint is sent."""
+        self._make = make
+        self._hints: queue.Queue[Callable[[Courier], None]] = queue.Queue(WAITING)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def send(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
+    ) -> None:
+        """Say that *phase* is due."""
+        self._put(lambda courier: courier.send(agent_id, iteration, epoch, phase, queue))
+
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
+        """Say that those units are due."""
+        self._put(lambda courier: courier.fan_out(agent_id, iteration, units))
+
+    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Say that an order is due."""
+        self._put(lambda courier: courier.order(agent_id, name, attempt, queue))
+
+    def _put(self, hint: Callable[[Courier], None]) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+                self._thread.start()
+        try:
+            self._hints.put_nowait(hint)
+        except queue.Full:
+            log.warning("too many messages wait for the broker; one will be sent by a worker")
+
+    def _run(self) -> None:
+        courier: Courier | None = None
+        while True:
+            hint = self._hints.get()
+            try:
+                courier = courier or self._make()
+                hint(courier)
+            except Exception:  # the thread has to outlive whatever a broker does
+                log.exception("a message could not be sent and will be sent by a worker")

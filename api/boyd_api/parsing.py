@@ -1,0 +1,79 @@
+"""Reads bodies and queries into the models that validate them; nothing invalid gets past."""
+
+from __future__ import annotations
+
+import re
+import typing
+
+from flask import request
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from boyd.models import Model
+from boyd_api.problems import FieldError, Problem, invalid
+
+_JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
+
+
+def read_body(model: type[Model], optional: bool) -> Model | None:
+    """The body of the request; None when it may be absent, and is.
+
+    Raises:
+        Problem: it is missing, not JSON, of another type, too large, or does not fit.
+    """
+    text = request.get_data()
+    if not text:
+        if optional:
+            return None
+        raise Problem("malformed-json", "the request has no body; a JSON object is needed")
+    read_json(text)
+    try:
+        return model.model_validate_json(text, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def read_json(text: bytes) -> typing.Any:
+    """A body as JSON, whatever it says.
+
+    Raises:
+        Problem: it is not JSON, or of another type.
+    """
+    if not _JSON.fullmatch(request.mimetype):
+        said = request.mimetype or "nothing"
+        raise Problem("unsupported-media-type", f"Content-Type says {said}; application/json is it")
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise Problem("malformed-json", f"the body is not JSON: {error}") from None
+
+
+def read_query(model: type[Model]) -> Model:
+    """The query of the request.
+
+    Raises:
+        Problem: a parameter is unknown, given twice, or does not fit.
+    """
+    given: dict[str, str | list[str]] = {}
+    lists = _lists(model)
+    for name, values in request.args.to_dict(flat=False).items():
+        if name in lists:
+            given[name] = values
+        elif len(values) == 1:
+            given[name] = values[0]
+        else:
+            error = FieldError(parameter=name, detail="is given more than once")
+            raise Problem("invalid-request", f"{name} is given more than once", errors=[error])
+    try:
+        # What a query says is text, so numbers and truth values have to be read from it.
+        return model.model_validate(given, strict=False, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise invalid(error, query=True) from None
+
+
+def _lists(model: type[Model]) -> set[str]:
+    return {
+        field.alias or name
+        for name, field in model.model_fields.items()
+        if typing.get_origin(field.annotation) is list
+    }

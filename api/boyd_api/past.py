@@ -1,0 +1,25 @@
+"""What came last: what state, observations and situation show."""
+
+from __future__ import annotations
+
+from boyd.models import LoopResult, Situation
+from boyd.store import AgentStore
+
+#: How many iterations back a situation is looked for, when the last ones have failed before it.
+_FAR = 20
+
+
+def last_result(store: AgentStore) -> LoopResult | None:
+    """The newest iteration that has ended."""
+    # The newest may be in flight, and is not in the history then.
+    found = store.iterations.history(1) or store.iterations.history(2)
+    return found[0] if found else None
+
+
+def last_situation(store: AgentStore) -> Situation | None:
+    """The situation as it was understood last."""
+    newest = store.iterations.situation()
+    if newest is not None:
+        return newest
+    older = (result.situation for result in store.iterations.history(_FAR))
+    return next(filter(None, older), None)

@@ -1,0 +1,218 @@
+"""`/actions` and `/executions`: have an action taken, tried out or undone (L31, L33)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from boyd import queues
+from boyd.models import (
+    ActionInfo,
+    ActionResult,
+    Call,
+    CallRequest,
+    JsonObject,
+    Model,
+    Timestamp,
+)
+from boyd_api.problems import Problem
+from boyd_api.routes.approvals import WaitQuery
+from boyd_api.routing import Answer, Routes
+from boyd_api.serving import Ask, not_found
+
+routes = Routes("actions")
+
+APPROVAL_REQUIRED = "Approval required"
+
+
+class ActionList(Model):
+    """What the agent can do."""
+
+    actions: list[ActionInfo]
+
+
+class ActionRequest(Model):
+    """How to take an action; `rationale` says why."""
+
+    params: JsonObject = Field(default_factory=dict)
+    rationale: str = Field(default="", max_length=5000)
+    requires_approval: bool = False
+
+
+class DryRunRequest(Model):
+    """What to try out."""
+
+    params: JsonObject = Field(default_factory=dict)
+
+
+class RollbackRequest(Model):
+    """Why to undo it."""
+
+    rationale: str = Field(default="", max_length=5000)
+    requires_approval: bool = False
+
+
+class Taken(Model):
+    """What became of an action: a result, an approval that it waits for, or neither yet."""
+
+    success: bool
+    result: ActionResult | None = None
+    queued: bool | None = None
+    approval_id: str | None = None
+    execution_id: str
+
+
+class Execution(Model):
+    """An execution and how far it is."""
+
+    id: str
+    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    action: str
+    params: JsonObject
+    by: str | None = None
+    worker: str | None = None
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+    result: ActionResult | None = None
+
+
+@routes.get("/actions", scope="read", answers={200: ActionList})
+def actions(ask: Ask) -> ActionList:
+    """List the actions, with the JSON Schema of their parameters."""
+    return ActionList(actions=ask.agent.entry.catalog.actions)
+
+
+@routes.post(
+    "/actions/<id>",
+    scope="actions",
+    answers={200: Taken, 202: Taken},
+    problems=["no-worker"],
+    idempotent=True,
+)
+def take(ask: Ask, id: str, body: ActionRequest | None, query: WaitQuery) -> Answer:
+    """Take an action on a worker, through the same gate, hooks and ledger as the loop's.
+
+    202: it waits for an approval, or has not ended in time.
+    """
+    asked = body or ActionRequest()
+    return _taken(
+        ask,
+        _action(ask, id),
+        CallRequest(
+            kind="execute",
+            action=id,
+            params=asked.params,
+            rationale=asked.rationale,
+            requires_approval=asked.requires_approval,
+            actor=ask.actor,
+        ),
+        query.wait,
+    )
+
+
+@routes.post(
+    "/actions/<id>/dry-run",
+    scope="actions",
+    answers={200: Taken, 202: Taken},
+    problems=["no-worker"],
+    idempotent=True,
+)
+def dry_run(ask: Ask, id: str, body: DryRunRequest | None, query: WaitQuery) -> Answer:
+    """Tell what an action would do, without doing it."""
+    params = body.params if body else {}
+    order = CallRequest(kind="dry-run", action=id, params=params, actor=ask.actor)
+    return _taken(ask, _action(ask, id), order, query.wait)
+
+
+@routes.get("/executions/<id>", scope="read", answers={200: Execution})
+def execution(ask: Ask, id: str) -> Execution:
+    """Show an execution: `loop:<n>`, `approval:<id>`, `call:<id>` or `rollback:<execution>`."""
+    entry = ask.agent.store.ledger.get(id)
+    if entry is not None:
+        return Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
+    call = ask.agent.store.calls.get(id.removeprefix("call:")) if id.startswith("call:") else None
+    if call is None or call.execution is None:
+        raise not_found(f"no execution {id!r}")
+    return _of_call(id, call)
+
+
+@routes.post(
+    "/executions/<id>/rollback",
+    scope="actions",
+    answers={200: Taken, 202: Taken},
+    problems=["no-worker"],
+    idempotent=True,
+)
+def rollback(ask: Ask, id: str, body: RollbackRequest | None, query: WaitQuery) -> Answer:
+    """Undo a successful execution, once."""
+    entry = ask.agent.store.ledger.get(id)
+    if entry is None:
+        raise not_found(f"no execution {id!r}")
+    asked = body or RollbackRequest()
+    order = CallRequest(
+        kind="rollback",
+        action=entry.action,
+        undoes=id,
+        rationale=asked.rationale,
+        requires_approval=asked.requires_approval,
+        actor=ask.actor,
+    )
+    return _taken(ask, _action(ask, entry.action), order, query.wait)
+
+
+def _action(ask: Ask, id: str) -> ActionInfo:
+    for action in ask.agent.entry.catalog.actions:
+        if action.id == id:
+            return action
+    raise not_found(f"agent {ask.agent.entry.id!r} has no action {id!r}")
+
+
+def _taken(ask: Ask, action: ActionInfo, order: CallRequest, wait: float) -> Answer:
+    call_id = ordered(ask, order, action.queue)
+    ended = ask.until(lambda: finished(ask, call_id), wait)
+    execution_id = f"call:{call_id}"
+    result = ended.result if ended else None
+    if result is None:
+        return Answer(Taken(success=False, queued=False, execution_id=execution_id), 202)
+    if result.error == APPROVAL_REQUIRED and result.metrics:
+        approval_id = str(result.metrics.get("approvalId", ""))
+        waits = Taken(
+            success=False, queued=True, approval_id=approval_id, execution_id=execution_id
+        )
+        return Answer(waits, 202)
+    return Answer(Taken(success=result.success, result=result, execution_id=execution_id))
+
+
+def ordered(ask: Ask, order: CallRequest, queue: str | None) -> str:
+    """Order something of a worker; the id of the call.
+
+    Raises:
+        Problem: no live worker consumes the queue.
+    """
+    where = queue or queues.ACT
+    if not ask.services.store.fleet.of(ask.agent.entry.id).serving(where):
+        raise Problem("no-worker", f"no live worker consumes queue {where!r}")
+    return ask.agent.launcher.call(order, queue, ask.idempotent_id())
+
+
+def finished(ask: Ask, call_id: str) -> Call | None:
+    """The call, once it has ended."""
+    call = ask.agent.store.calls.get(call_id)
+    over = call and call.execution and call.execution.state in ("succeeded", "failed", "unknown")
+    return call if over else None
+
+
+def _of_call(id: str, call: Call) -> Execution:
+    assert call.execution is not None, "a call is stored with its execution"
+    return Execution(
+        id=id,
+        state=call.execution.state,
+        action=call.action,
+        params=call.params,
+        by=call.actor.principal,
+        worker=call.execution.worker,
+        started_at=call.execution.started_at,
+        ended_at=call.execution.ended_at,
+        result=call.result,
+    )

@@ -1,0 +1,91 @@
+"""`/pause`, `/resume`, `/freeze`, `/unfreeze`: steer an agent, or acting everywhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from boyd.models import Model
+from boyd.store import reason_text
+from boyd_api.routing import Routes
+from boyd_api.serving import Ask
+
+routes = Routes("control")
+
+
+class Reason(Model):
+    """Why; shown to everybody who looks."""
+
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+class Steered(Model):
+    """How the agent stands now; the reason is there when it is so."""
+
+    success: Literal[True] = True
+    agent_id: str
+    paused: str | None = None
+    frozen: str | None = None
+
+
+class SteeredAll(Model):
+    """How the deployment stands now."""
+
+    success: Literal[True] = True
+    frozen: str | None = None
+
+
+@routes.post("/pause", scope="admin", answers={200: Steered}, idempotent=True)
+def pause(ask: Ask, body: Reason | None) -> Steered:
+    """Keep the agent from starting iterations; the one in flight goes on to its end."""
+    ask.agent.store.iterations.pause(_reason(ask, body), ask.actor)
+    return _steered(ask)
+
+
+@routes.post("/resume", scope="admin", answers={200: Steered}, idempotent=True)
+def resume(ask: Ask) -> Steered:
+    """Let a paused agent go on; work that has arrived meanwhile starts an iteration."""
+    ask.agent.launcher.resume(ask.actor)
+    return _steered(ask)
+
+
+@routes.post("/freeze", scope="admin", answers={200: Steered}, idempotent=True)
+def freeze(ask: Ask, body: Reason | None) -> Steered:
+    """Stop the agent's acting; observing, orienting and deciding go on."""
+    ask.services.store.fleet.freeze(_reason(ask, body), [ask.agent.entry.id], ask.actor)
+    return _steered(ask)
+
+
+@routes.post("/unfreeze", scope="admin", answers={200: Steered}, idempotent=True)
+def unfreeze(ask: Ask) -> Steered:
+    """Let the agent act again, unless acting is frozen everywhere."""
+    ask.services.store.fleet.unfreeze([ask.agent.entry.id], ask.actor)
+    return _steered(ask)
+
+
+@routes.post(
+    "/freeze-all", scope="admin", reach="deployment", answers={200: SteeredAll}, idempotent=True
+)
+def freeze_all(ask: Ask, body: Reason | None) -> SteeredAll:
+    """Stop all acting of all agents."""
+    ask.services.store.fleet.freeze(_reason(ask, body), actor=ask.actor)
+    return SteeredAll(frozen=ask.services.store.fleet.frozen())
+
+
+@routes.post(
+    "/unfreeze-all", scope="admin", reach="deployment", answers={200: SteeredAll}, idempotent=True
+)
+def unfreeze_all(ask: Ask) -> SteeredAll:
+    """Lift the freeze of everywhere; agents that were frozen by name stay so."""
+    ask.services.store.fleet.unfreeze(actor=ask.actor)
+    return SteeredAll(frozen=ask.services.store.fleet.frozen())
+
+
+def _reason(ask: Ask, body: Reason | None) -> str:
+    return reason_text(ask.actor.principal, body.reason if body else None)
+
+
+def _steered(ask: Ask) -> Steered:
+    status = ask.agent.store.iterations.status()
+    return Steered(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)

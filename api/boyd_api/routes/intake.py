@@ -1,0 +1,47 @@
+"""`/intake`: what other systems send, as observations that wake the loop."""
+
+from __future__ import annotations
+
+from flask import request
+
+from boyd.intake import BadIntake, IntakeRequest, parse
+from boyd.models import Model
+from boyd_api.problems import Problem, retry_after
+from boyd_api.routing import Answer, Routes
+from boyd_api.serving import Ask, not_found
+
+routes = Routes("intake")
+
+
+class Accepted(Model):
+    """How many observations were taken, and the iteration that they started, if they did."""
+
+    accepted: int
+    iteration: int | None = None
+
+
+@routes.post(
+    "/intake/<format>",
+    scope="trigger",
+    answers={202: Accepted},
+    problems=["invalid-request", "too-large"],
+    idempotent=True,
+)
+def take(ask: Ask, format: str) -> Answer:
+    """Hand over what another system tells: `alertmanager`, `cloudevents`, `json`, or your own.
+
+    All of it is taken, or nothing.
+    """
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
+    try:
+        observations = parse(format, sent)
+    except LookupError as error:
+        raise not_found(str(error)) from None
+    except BadIntake as error:
+        raise Problem("invalid-request", str(error)) from None
+    begun = ask.agent.launcher.intake(observations) if observations else 0
+    if begun < 0:
+        detail = "too many observations wait already; none of these was taken"
+        raise Problem("too-many-requests", detail, headers=retry_after(10))
+    return Answer(Accepted(accepted=len(observations), iteration=begun or None))

@@ -1,0 +1,181 @@
+"""`/loop`: start an iteration, see where it is, look at past ones."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from boyd.models import Decision, LoopResult, Model, Phase, Situation, Timestamp
+from boyd_api.routing import Answer, Routes
+from boyd_api.serving import Ask, not_found
+
+routes = Routes("loop")
+
+
+class TriggerRequest(Model):
+    """How to trigger: `context` is answered back, `async` does not wait for the iteration."""
+
+    context: str | None = Field(default=None, max_length=10_000)
+    async_: bool = Field(default=False, alias="async")
+
+
+class TriggerResult(Model):
+    """An iteration in numbers; `decision` is the action's id, `duration` in milliseconds."""
+
+    observations: int
+    situation: str | None = None
+    decision: str | None = None
+    action_results: int
+    duration: float
+
+
+class Triggered(Model):
+    """What became of a trigger: of the iteration that it started, or joined."""
+
+    success: bool
+    status: Literal["completed", "failed", "triggered"]
+    message: str | None = None
+    result: TriggerResult | None = None
+    error: str | None = None
+    iteration: int
+    context: str | None = None
+
+
+class LoopState(Model):
+    """What the agent is doing now; `worker` is where, `paused` and `frozen` say why."""
+
+    phase: Phase
+    iteration: int
+    start_time: Timestamp | None = None
+    current_situation: Situation | None = None
+    current_decision: Decision | None = None
+    agent_id: str
+    paused: str | None = None
+    frozen: str | None = None
+    pending_runs: int
+    pending_approvals: int
+    worker: str | None = None
+
+
+class IterationSummary(Model):
+    """A past iteration in a few words; `duration` is in milliseconds."""
+
+    iteration: int
+    trigger: str
+    success: bool
+    error: str | None = None
+    situation: str | None = None
+    decision: str | None = None
+    observations: int
+    action_results: int
+    runs: list[str]
+    started_at: Timestamp
+    ended_at: Timestamp
+    duration: float
+
+
+class IterationList(Model):
+    """Past iterations, newest first; `nextCursor` goes on from there, if there are more."""
+
+    iterations: list[IterationSummary]
+    next_cursor: str | None = None
+
+
+class HistoryQuery(Model):
+    """How much of the past."""
+
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+@routes.post(
+    "/loop/trigger",
+    scope="trigger",
+    answers={200: Triggered, 202: Triggered},
+    problems=["paused"],
+    idempotent=True,
+)
+def trigger(ask: Ask, body: TriggerRequest | None) -> Answer:
+    """Start an iteration, or join the one in flight, and wait for its end.
+
+    202: it goes on; `async` was asked for, or it has not ended within the time that a request may
+    wait.
+    """
+    asked = body or TriggerRequest()
+    begun = ask.agent.launcher.trigger(ask.actor.principal, ask.actor)
+    past = ask.agent.store.iterations.past
+    result = ask.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
+    if result is not None and not asked.async_:
+        return Answer(_ended(result, asked.context))
+    message = "the iteration has begun" if begun.new else "joined the iteration in flight"
+    going = Triggered(
+        success=True,
+        status="triggered",
+        message=message,
+        iteration=begun.iteration,
+        context=asked.context,
+    )
+    return Answer(going, 202)
+
+
+def _ended(result: LoopResult, context: str | None) -> Triggered:
+    return Triggered(
+        success=result.success,
+        status="completed" if result.success else "failed",
+        result=TriggerResult(
+            observations=len(result.observations),
+            situation=result.situation.summary if result.situation else None,
+            decision=result.decision.action if result.decision else None,
+            action_results=len(result.action_results),
+            duration=result.duration,
+        ),
+        error=result.error,
+        iteration=result.iteration,
+        context=context,
+    )
+
+
+@routes.get("/loop/status", scope="read", answers={200: LoopState})
+def status(ask: Ask) -> Answer:
+    """Show what the agent is doing now."""
+    iterations = ask.agent.store.iterations
+    record = iterations.current()
+    state = LoopState(
+        **dict(iterations.status()),
+        current_situation=record.situation if record else None,
+        current_decision=record.decision if record else None,
+    )
+    return Answer(state, nulls=True)
+
+
+@routes.get("/loop/history", scope="read", answers={200: IterationList})
+def history(ask: Ask, query: HistoryQuery) -> IterationList:
+    """List past iterations, newest first."""
+    found = ask.agent.store.iterations.history(query.limit)
+    return IterationList(iterations=[_summary(result) for result in found])
+
+
+def _summary(result: LoopResult) -> IterationSummary:
+    return IterationSummary(
+        iteration=result.iteration,
+        trigger=result.trigger,
+        success=result.success,
+        error=result.error,
+        situation=result.situation.summary if result.situation else None,
+        decision=result.decision.action if result.decision else None,
+        observations=len(result.observations),
+        action_results=len(result.action_results),
+        runs=result.runs,
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        duration=result.duration,
+    )
+
+
+@routes.get("/loop/history/<int:iteration>", scope="read", answers={200: LoopResult})
+def one(ask: Ask, iteration: int) -> LoopResult:
+    """Show everything of one past iteration, with how its decision came about."""
+    result = ask.agent.store.iterations.past(iteration)
+    if result is None:
+        raise not_found(f"no iteration {iteration} has ended, or it is kept no longer")
+    return result

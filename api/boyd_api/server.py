@@ -1,0 +1,86 @@
+"""Serves the application with waitress until it is told to stop, and then lets requests end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import waitress
+from flask import Flask
+from waitress import wasyncore
+
+from boyd.settings import ApiSettings
+
+#: Seconds that requests in flight have to end after SIGTERM.
+DRAIN = 15.0
+#: How many bytes a body may have beyond our own limit, so that we can say what is wrong with it.
+_MARGIN = 1_048_576
+_MAX_HEADERS = 32_768
+_CONNECTIONS = 1000
+#: Seconds that a connection may be idle.
+_IDLE = 60
+#: Seconds between two looks at the signals, at most.
+_LOOK = 1.0
+
+
+class Server:
+    """One listening socket and its threads."""
+
+    def __init__(self, app: Flask, listening: socket.socket, settings: ApiSettings) -> None:
+        """Begin to listen; *listening* is bound already."""
+        self._stopping = threading.Event()
+        self._connections: dict[int, Any] = {}
+        self._server = waitress.create_server(
+            app,
+            map=self._connections,
+            sockets=[listening],
+            threads=settings.threads,
+            max_request_body_size=settings.max_body + _MARGIN,
+            max_request_header_size=_MAX_HEADERS,
+            connection_limit=_CONNECTIONS,
+            channel_timeout=_IDLE,
+            # Notices that a client has left while its request is being worked on.
+            channel_request_lookahead=1,
+            asyncore_use_poll=True,
+            clear_untrusted_proxy_headers=True,
+            ident=None,
+        )
+
+    def stop(self) -> None:
+        """Take no more connections, and end when the requests in flight have been answered."""
+        self._stopping.set()
+        self._server.pull_trigger()
+
+    def run(self, stopping: Callable[[], None]) -> None:
+        """Serve until `stop`; *stopping* is then called, to end what would stay long."""
+        while not self._stopping.is_set():
+            self._turn()
+        stopping()
+        self._server.del_channel()
+        self._server.socket.close()
+        deadline = time.monotonic() + DRAIN
+        while self._busy() and time.monotonic() < deadline:
+            self._turn(0.1)
+        self._server.task_dispatcher.shutdown(timeout=0.1)
+        wasyncore.close_all(self._connections)
+
+    def _turn(self, seconds: float = _LOOK) -> None:
+        wasyncore.loop(timeout=seconds, use_poll=True, map=self._connections, count=1)
+
+    def _busy(self) -> bool:
+        channels = list(self._server.active_channels.values())
+        return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+
+def serve(
+    app: Flask, listening: socket.socket, settings: ApiSettings, stopping: Callable[[], None]
+) -> None:
+    """Serve *app* until SIGTERM or SIGINT."""
+    server = Server(app, listening, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    server.run(stopping)

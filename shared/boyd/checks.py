@@ -1,0 +1,426 @@
+"""What is wrong with a deployment, and what to do about it: one answer for all who ask.
+
+Pure: `read_vitals` has looked, this judges. `boyd doctor` prints it, `/metrics` counts it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from boyd import queues
+from boyd.models import Model
+from boyd.settings import Settings
+from boyd.store.client import Client, connect
+from boyd.store.fleet import WorkerInfo
+from boyd.store.vitals import AgentVitals, Roster, Server, Vitals
+from boyd.version import VERSION
+
+Level = Literal["ok", "warning", "error"]
+#: The components that need each queue, by agent and the queue's short name.
+Needs = Mapping[str, Mapping[str, list[str]]]
+
+OLDEST_REDIS = (6, 2)
+#: Seconds by which clocks may differ before it is worth a word.
+SKEW = 1.0
+#: Slots without a tick after which a beat stands still, and the least seconds of them.
+STILL, STILL_AT_LEAST = 2.5, 5.0
+#: Seconds that a step may wait for a worker, or a deadline may be over, before it is worth a word.
+TARDY = 10.0
+#: Seconds that a phase may last before it is worth a word.
+LONG = 600.0
+#: Seconds that an approval may be past its deadline before somebody should have purged it.
+UNPURGED = 60.0
+#: From which part of Redis' memory on it is worth a word, and from which it is urgent.
+_FULL, _ALMOST_FULL = 0.8, 0.95
+_NOT_ALLOWED = "not allowed to look"
+
+
+class Finding(Model):
+    """One thing that was looked at.
+
+    Attributes:
+        level: `error`: something does not work or state gets lost; `warning`: it may.
+        subject: what it is about.
+        what: what was found.
+        what_to_do: empty when there is nothing to do.
+    """
+
+    level: Level
+    subject: str
+    what: str
+    what_to_do: str = ""
+
+
+def ok(subject: str, what: str) -> Finding:
+    """Nothing to do about it."""
+    return Finding(level="ok", subject=subject, what=what)
+
+
+def warning(subject: str, what: str, what_to_do: str) -> Finding:
+    """Worth a look."""
+    return Finding(level="warning", subject=subject, what=what, what_to_do=what_to_do)
+
+
+def error(subject: str, what: str, what_to_do: str) -> Finding:
+    """Something has to be done."""
+    return Finding(level="error", subject=subject, what=what, what_to_do=what_to_do)
+
+
+def unreachable(why: str) -> Finding:
+    """Redis does not answer: there is nothing else to look at."""
+    return error("redis", why, "start it, or name another with BOYD_REDIS_URL")
+
+
+def examine(vitals: Vitals, needs: Needs | None = None) -> list[Finding]:
+    """Everything that can be said, whether something is wrong with it or not.
+
+    Args:
+        vitals: as they were read.
+        needs: queues that plugins name, of agents whose files are known.
+    """
+    needs = needs or {}
+    return [
+        *_redis(vitals),
+        *_broker(vitals),
+        *_processes(vitals.roster),
+        *(f for agent in vitals.agents for f in _agent(vitals, agent, needs)),
+        *_unknown(vitals.roster, needs),
+        *_held(vitals),
+    ]
+
+
+def broker_of(settings: Settings, timeout: float) -> Client | None:
+    """A client for the broker; None when it is the Redis that holds the state."""
+    url = settings.broker_url
+    return connect(url, timeout=timeout) if url and url != settings.redis_url else None
+
+
+# Redis and the broker
+
+
+def _redis(vitals: Vitals) -> Iterator[Finding]:
+    server = vitals.server
+    if server is None:
+        yield warning("redis settings", _NOT_ALLOWED, "allow INFO for this user (ACL +info)")
+    else:
+        yield _version(server)
+        yield _role(server)
+        yield _persistence(server)
+        yield _snapshots(server, vitals.roster.now)
+        yield _eviction(server)
+        yield _memory(server)
+    yield _clock(vitals.skew)
+
+
+def _version(server: Server) -> Finding:
+    numbers = tuple(int(number) for number in re.findall(r"\d+", server.version)[:2])
+    if numbers >= OLDEST_REDIS:
+        return ok("version", server.version)
+    needed = ".".join(map(str, OLDEST_REDIS))
+    return error("version", server.version or "unknown", f"Boyd needs {needed} or later")
+
+
+def _role(server: Server) -> Finding:
+    if server.role == "master":
+        return ok("role", "master")
+    return error("role", server.role, "name the master: a replica takes no writes")
+
+
+def _persistence(server: Server) -> Finding:
+    subject, advice = "persistence", "set appendonly yes"
+    if server.aof and not server.aof_ok:
+        return error(subject, "the append-only file cannot be written", "look for a full disk")
+    if server.aof:
+        return ok(subject, "append-only file")
+    if server.rdb is None:
+        what = "no append-only file; whether there are snapshots may not be asked"
+        return warning(subject, what, advice)
+    if not server.rdb:
+        what = "nothing is written to disk: when Redis ends, all state is lost"
+        return warning(subject, what, f"{advice}; what has been done may be done again")
+    worst = max(seconds for seconds, _ in server.rdb)
+    what = f"snapshots only: a crash may lose up to the last {span(worst)}"
+    return warning(subject, what, advice)
+
+
+def _snapshots(server: Server, now: float) -> Finding:
+    if not server.rdb_ok:
+        advice = "look at its log and the disk: it may refuse writes"
+        return error("snapshots", "the last one failed", advice)
+    if server.rdb and server.unsaved:
+        age = span(max(0.0, now - server.saved_at))
+        return ok("snapshots", f"the last one {age} ago, {server.unsaved} changes since")
+    return ok("snapshots", "no failure")
+
+
+def _eviction(server: Server) -> Finding:
+    advice = "set maxmemory-policy noeviction, or state gets lost"
+    if server.policy is None:
+        return warning("eviction", _NOT_ALLOWED, "see that maxmemory-policy is noeviction")
+    if server.policy == "noeviction":
+        return ok("eviction", server.policy)
+    if server.limit:
+        return error("eviction", f"{server.policy}: when it is full, keys are thrown out", advice)
+    return warning("eviction", f"{server.policy}, no memory limit yet", advice)
+
+
+def _memory(server: Server) -> Finding:
+    if not server.limit:
+        return ok("memory", f"{_megabytes(server.used)} used, no limit")
+    text = f"{_megabytes(server.used)} of {_megabytes(server.limit)} used"
+    if server.used >= _ALMOST_FULL * server.limit:
+        return error("memory", text, "raise maxmemory: when it is full, nothing goes on")
+    if server.used >= _FULL * server.limit:
+        return warning("memory", text, "raise maxmemory, or keep less history")
+    return ok("memory", text)
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1_000_000:.1f} MB"
+
+
+def _clock(skew: float) -> Finding:
+    if abs(skew) <= SKEW:
+        return ok("clock", "this host and Redis agree")
+    where = "ahead of" if skew > 0 else "behind"
+    text = f"Redis is {span(abs(skew))} {where} this host"
+    return warning("clock", text, "synchronise the clocks (NTP)")
+
+
+def _broker(vitals: Vitals) -> Iterator[Finding]:
+    if vitals.broker_error is not None:
+        yield error("broker", vitals.broker_error, "start it, or correct BOYD_BROKER_URL")
+
+
+# Workers and beats
+
+
+def _processes(roster: Roster) -> Iterator[Finding]:
+    yield _workers(roster)
+    yield from _versions(roster.live())
+    for process in roster.live():
+        if process.problem:
+            yield warning(_named(process), process.problem, "look at its log")
+    for process in roster.silent():
+        advice = "it was killed, hangs, or cannot reach Redis: look at its log, start it again"
+        yield warning(_named(process), f"silent for {span(roster.age(process))}", advice)
+    for name in roster.unreadable:
+        advice = "it may be of a later version: use the same one everywhere"
+        yield warning(name, "cannot be understood", advice)
+    if not roster.agents:
+        advice = "boyd up, or boyd worker --agent FILE"
+        yield warning("agents", "none has been started yet", advice)
+
+
+def _named(process: WorkerInfo) -> str:
+    return f"{process.role} {process.name}"
+
+
+def _workers(roster: Roster) -> Finding:
+    live = roster.live("worker")
+    if not live:
+        return error("workers", "none is alive", "boyd worker --agent FILE, or boyd up")
+    hosts = sorted({worker.host for worker in live})
+    return ok("workers", f"{_count(len(live), 'worker')} alive on {', '.join(hosts)}")
+
+
+def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
+    versions = sorted({process.version for process in live})
+    if len(versions) > 1:
+        yield warning("versions", f"{' and '.join(versions)} run together", "finish the upgrade")
+    elif versions and versions[0] != VERSION:
+        text = f"workers run {versions[0]}, this is {VERSION}"
+        yield warning("versions", text, "use the same version everywhere")
+    elif versions:
+        yield ok("versions", versions[0])
+
+
+# One agent
+
+
+def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding]:
+    roster, subject = vitals.roster, _subject(agent)
+    if roster.retired(agent.entry.id):
+        yield ok(subject, f"retired: nobody has run it for {_unused(roster, agent)}")
+        return
+    live = roster.live("worker", agent.entry.id)
+    if not live:
+        yield _nobody(roster, agent)
+    found = [
+        *_fingerprints(agent, roster.live(None, agent.entry.id)),
+        *(_unserved(vitals, agent, _named_queues(agent, needs)) if live else ()),
+        *_beat(roster, agent),
+        *_flight(roster, agent, bool(live)),
+        *_approvals(roster, agent),
+    ]
+    yield from found
+    if live and not found:
+        yield ok(subject, f"its queues are served by {_count(len(live), 'worker')}")
+
+
+def _subject(agent: AgentVitals) -> str:
+    return f"agent {agent.entry.id}"
+
+
+def _nobody(roster: Roster, agent: AgentVitals) -> Finding:
+    advice = "start one with `boyd worker --agent FILE`, unless the agent is retired"
+    found = "no live worker runs it"
+    swept = roster.swept.get(agent.entry.id)
+    if swept is not None and roster.now - swept > TARDY and not roster.live(None, agent.entry.id):
+        found += f", nobody has for {_unused(roster, agent)}"
+    return warning(_subject(agent), found, advice)
+
+
+def _unused(roster: Roster, agent: AgentVitals) -> str:
+    return span(roster.now - roster.swept[agent.entry.id])
+
+
+def _fingerprints(agent: AgentVitals, live: Iterable[WorkerInfo]) -> Iterator[Finding]:
+    name = agent.entry.id
+    running: dict[str, list[str]] = {}
+    for process in live:
+        if name in process.fingerprints:
+            running.setdefault(process.fingerprints[name], []).append(process.name)
+    if len(running) > 1:
+        some = sorted(min(names) for names in running.values())
+        what = f"its processes have different agent files: {' and '.join(some)}"
+        advice = "give all the same file, plugins and options, and start them again"
+        yield warning(_subject(agent), what, advice)
+
+
+def _named_queues(agent: AgentVitals, needs: Needs) -> dict[str, list[str]]:
+    """What its catalogue and its file say; only the file tells of observers."""
+    found = agent.named_queues
+    for queue, parts in needs.get(agent.entry.id, {}).items():
+        found[queue] = list(dict.fromkeys([*parts, *found.get(queue, ())]))
+    return found
+
+
+def _unserved(
+    vitals: Vitals, agent: AgentVitals, needed: Mapping[str, list[str]]
+) -> Iterator[Finding]:
+    """Queues without a worker that every agent needs, that plugins name, or that hold work."""
+    served = vitals.roster.served(agent.entry.id)
+    wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
+    wanted |= {queue: _needed(parts) for queue, parts in needed.items()}
+    for queue, since in agent.oldest.items():
+        waited = span(vitals.roster.now - since)
+        wanted[queue] = f"{wanted.get(queue, '')}; work has waited for {waited}"
+    for (name, queue), number in (vitals.messages or {}).items():
+        # A host's own queue is left behind with the host; what it was to see is given up in time.
+        if name == agent.entry.id and number and not queue.startswith(f"{queues.HOST}."):
+            wanted.setdefault(queue, f", which holds {_count(number, 'message')}")
+    for queue, why in wanted.items():
+        if queue not in served:
+            yield _no_worker(agent.entry.id, queue, why)
+
+
+def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
+    """Agents whose file is known and that have never been announced."""
+    for name in needs:
+        if name in roster.agents:
+            continue
+        what = "it has never been started against this Redis"
+        yield warning(f"agent {name}", what, "start it with `boyd worker --agent FILE`")
+        served = roster.served(name)
+        for queue, parts in needs[name].items():
+            if queue not in served:
+                yield _no_worker(name, queue, _needed(parts))
+
+
+def _needed(parts: Iterable[str]) -> str:
+    return f", which {', '.join(parts)} needs"
+
+
+def _no_worker(agent_id: str, queue: str, why: str) -> Finding:
+    what = f"no live worker consumes queue {queue!r}{why}"
+    advice = f"start one with `boyd worker --agent FILE -Q {queue}`"
+    return error(f"agent {agent_id}", what, advice)
+
+
+def _beat(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+    """A continuous agent has a beat, and it ticks."""
+    if agent.entry.mode != "continuous":
+        return
+    beats = roster.live("beat", agent.entry.id)
+    if not beats:
+        advice = "start one with `boyd beat --agent FILE`: nothing begins its iterations"
+        yield error(_subject(agent), "no live beat ticks for it", advice)
+        return
+    if agent.paused is not None:
+        return
+    started = min(beat.started_at.timestamp() for beat in beats)
+    silence = roster.now - max(agent.slot or 0.0, agent.resumed_at or 0.0, started)
+    if silence > max(STILL * agent.entry.loop_interval, STILL_AT_LEAST):
+        every = span(agent.entry.loop_interval)
+        what = f"beat stands still: no tick for {span(silence)}, with one due every {every}"
+        yield error(_subject(agent), what, "look at the log of beat, and start it again")
+
+
+def _flight(roster: Roster, agent: AgentVitals, alive: bool) -> Iterator[Finding]:
+    """What is in flight moves."""
+    subject, now = _subject(agent), roster.now
+    if agent.deadline is not None and now - agent.deadline > TARDY:
+        what = f"{_step(agent)} stands still: nobody has looked after it for"
+        what += f" {span(now - agent.deadline)}"
+        yield error(subject, what, "start a worker for it; it goes on where it stopped")
+        return
+    late = [step for step in agent.waiting if now - step.since > TARDY]
+    for step in sorted(late, key=lambda step: step.since):
+        if alive and step.queue in roster.served(agent.entry.id):
+            what = f"{step.what} has waited for {span(now - step.since)} in queue {step.queue!r}"
+            advice = "its workers are busy: start another one, or look whether they hang"
+            yield warning(subject, what, advice)
+            break
+    if agent.phase_since is not None and now - agent.phase_since > LONG and not late:
+        where = f" on {agent.worker}" if agent.worker else ""
+        what = f"{_step(agent)} has lasted for {span(now - agent.phase_since)}{where}"
+        yield warning(subject, what, "look at the log of its worker, unless it may take that long")
+
+
+def _step(agent: AgentVitals) -> str:
+    if agent.phase == "idle":
+        return "an approved action or a call"
+    return f"iteration {agent.iterations} in phase {agent.phase}"
+
+
+def _approvals(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+    """Somebody moves what has expired to history."""
+    if agent.next_deadline is None or roster.now - agent.next_deadline <= UNPURGED:
+        return
+    what = f"{_count(agent.expired, 'approval')} past the deadline for"
+    what += f" {span(roster.now - agent.next_deadline)} and not expired"
+    yield warning(_subject(agent), what, "a beat or an iteration does it: start a beat for it")
+
+
+# What somebody has stopped on purpose, so that nobody looks for it elsewhere
+
+
+def _held(vitals: Vitals) -> Iterator[Finding]:
+    if vitals.frozen is not None:
+        yield warning("freeze", f"acting is frozen everywhere: {vitals.frozen}", "boyd unfreeze")
+    for agent in vitals.agents:
+        name = agent.entry.id
+        if agent.frozen is not None:
+            yield warning(_subject(agent), f"frozen: {agent.frozen}", f"boyd unfreeze {name}")
+        if agent.paused is not None:
+            yield warning(_subject(agent), f"paused: {agent.paused}", f"boyd resume {name}")
+
+
+# Words
+
+
+def span(seconds: float) -> str:
+    """So many seconds as people say it, as in `1.5 s`, `12 min` or `3 h`."""
+    if seconds < 10:
+        return f"{round(seconds, 1):g} s"
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

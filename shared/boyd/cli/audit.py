@@ -1,0 +1,202 @@
+"""`boyd audit show|verify|export`: who changed what, and whether the record still fits (A15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from boyd.cli import output
+from boyd.cli.options import choose_agent, open_store, settings_options
+from boyd.errors import ConfigError
+from boyd.models import AuditEntry, AuditHead, Verification
+from boyd.settings import Settings
+from boyd.store import Audit, Store
+
+#: Seconds to wait for the next entry, at most, before sealing what nobody else has sealed.
+_BLOCK = 1.0
+#: How the chain of the whole deployment is called.
+EVERYWHERE = "deployment"
+
+agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--agent", help="Whose; needed when there are several agents."
+)
+deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--deployment", is_flag=True, help="That of the deployment: keys, freezing everywhere."
+)
+
+
+def _head(_ctx: click.Context, _param: click.Parameter, value: str | None) -> AuditHead | None:
+    try:
+        return AuditHead.parse(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def head_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
+    """An option that takes a place in a chain, as `verify` prints it."""
+    return click.option(name, variable, metavar="SEQ:HASH", callback=_head, help=help_)
+
+
+@click.group()
+def audit() -> None:
+    """See who changed what, and check the record."""
+
+
+@audit.command()
+@agent_option
+@deployment_option
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print it; json is one entry a line.",
+)
+@settings_options
+def show(
+    settings: Settings, agent: str | None, deployment: bool, limit: int, follow: bool, form: str
+) -> None:
+    """Show the last changes, the newest at the end."""
+    chain = _chain(settings, agent, deployment)
+    chain.seal()
+    entries = chain.page(limit).entries[::-1]
+    if not entries and not follow and form == "table":
+        output.say("Nothing has been changed yet.")
+    _print(entries, form)
+    if follow:
+        _follow(chain, entries[-1].seq if entries else 0, form)
+
+
+def _follow(chain: Audit, last: int, form: str) -> None:
+    try:
+        while True:
+            chain.seal()
+            entries = chain.wait(last, _BLOCK)
+            _print(entries, form)
+            last = entries[-1].seq if entries else last
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(output.INTERRUPTED) from None
+
+
+def _print(entries: list[AuditEntry], form: str) -> None:
+    for entry in entries:
+        if form == "json":
+            output.print_json_line(entry)
+        else:
+            output.say(_line(entry))
+
+
+def _line(entry: AuditEntry) -> str:
+    """One change as one line: when, who, what, from what to what, why."""
+    parts = [output.date(entry.at), f"#{entry.seq}", _who(entry), entry.kind, *_what(entry)]
+    line = "  ".join(output.one_line(part) for part in parts if part)
+    return f"{line}: {output.one_line(entry.note)}" if entry.note else line
+
+
+def _who(entry: AuditEntry) -> str:
+    claims = f" for {entry.claims}" if entry.claims else ""
+    address = f" from {entry.address}" if entry.address else ""
+    return f"{entry.who or 'boyd'}{claims}{address}"
+
+
+def _what(entry: AuditEntry) -> Iterator[str]:
+    yield " ".join(f"{name}={value}" for name, value in entry.what.items())
+    if entry.before and entry.after:
+        yield f"{entry.before} → {entry.after}"
+    elif entry.after:
+        yield f"→ {entry.after}"
+
+
+@audit.command()
+@agent_option
+@deployment_option
+@click.option("--all", "everything", is_flag=True, help="All agents and the deployment.")
+@head_option("--expect", "expect", "A head that was noted; it must still be in the chain.")
+@head_option("--from", "begin", "A head that is trusted; only what follows is checked.")
+@output.output_option
+@settings_options
+def verify(
+    settings: Settings,
+    agent: str | None,
+    deployment: bool,
+    everything: bool,
+    expect: AuditHead | None,
+    begin: AuditHead | None,
+    form: str,
+) -> None:
+    """Check that no entry was changed, removed, added or moved.
+
+    Exit status 1 names the first that does not fit. Note the head that is printed, elsewhere, and
+    give it to --expect later: that finds a chain that was cut off or made anew.
+    """
+    if everything and (agent or deployment or expect or begin):
+        raise click.UsageError("--all takes no other chain and no head")
+    if everything:
+        chains = _chains(open_store(settings))
+    else:
+        chains = dict([_named(settings, agent, deployment)])
+    found = {name: _verified(chain, expect, begin) for name, chain in chains.items()}
+    if form == "json":
+        output.print_json(found)
+    else:
+        for name, result in found.items():
+            _say(name, result)
+    if not all(result.ok for result in found.values()):
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _verified(chain: Audit, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
+    chain.seal()
+    return chain.verify(expect, begin)
+
+
+def _say(name: str, result: Verification) -> None:
+    waiting = f", {result.waiting} not sealed yet" if result.waiting else ""
+    trimmed = f" (up to {result.trimmed.seq}: trimmed)" if result.trimmed else ""
+    if result.misfit:
+        misfit = result.misfit
+        at = f" ({misfit.id})" if misfit.id else ""
+        text = f"entry {misfit.seq}{at} does not fit: {misfit.why}: {misfit.detail}"
+        output.say(f"fail  {name}  {output.one_line(text)}{waiting}")
+        return
+    head = f", head {result.head}" if result.head else ""
+    fit = "1 entry fits" if result.checked == 1 else f"{result.checked} entries fit"
+    output.say(f"ok    {name}  {fit}{trimmed}{head}{waiting}")
+
+
+@audit.command()
+@agent_option
+@deployment_option
+@click.option("--since", type=click.DateTime(), help="Leave out what is older (local time).")
+@settings_options
+def export(settings: Settings, agent: str | None, deployment: bool, since: Any) -> None:
+    """Print every entry as a line of JSON, the oldest first."""
+    chain = _chain(settings, agent, deployment)
+    chain.seal()
+    for line in chain.export(since.astimezone() if since else None):
+        output.say(line)
+
+
+def _chain(settings: Settings, agent: str | None, deployment: bool) -> Audit:
+    return _named(settings, agent, deployment)[1]
+
+
+def _named(settings: Settings, agent: str | None, deployment: bool) -> tuple[str, Audit]:
+    if agent and deployment:
+        raise ConfigError("--agent and --deployment name different chains; give one")
+    store = open_store(settings)
+    if deployment:
+        return EVERYWHERE, store.audit
+    entry, one = choose_agent(store, settings, agent)
+    return entry.id, one.audit
+
+
+def _chains(store: Store) -> dict[str, Audit]:
+    agents = {name: store.agent(name).audit for name in store.fleet.agents()}
+    return {EVERYWHERE: store.audit, **agents}

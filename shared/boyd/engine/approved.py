@@ -1,0 +1,121 @@
+"""Executes what people have approved: once, through the one path (A4, A6, A12)."""
+
+from __future__ import annotations
+
+from boyd import queues
+from boyd.engine.engine import Engine
+from boyd.engine.ledger import LeasedLedger
+from boyd.engine.orders import Done, Fields
+from boyd.loop import act
+from boyd.loop.context import PhaseContext
+from boyd.models import ActionPerformed, ActionResult, ApprovalItem, RunResult, RunStatus
+from boyd.store import Ending, Fence, StuckOrder, fingerprint, read_item
+
+
+class Approved:
+    """The executions of one agent's approved items."""
+
+    patient = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._approvals = engine.store.approvals
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds one execution may take."""
+        return self._engine.action_limit(fields.get("actionId"))
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
+        """Run the one path that executes actions; the gate is passed, everything else is not."""
+        return self._done(id, self._act(read_item(fields), fence, retry))
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done:
+        """End with a failed result."""
+        return self._done(id, act.failed(fields["actionId"], why))
+
+    def given_up(self, id: str, stuck: StuckOrder) -> Done:
+        """End with what the ledger knows of it."""
+        item = self._approvals.get(id)
+        action = item.action_id if item else "unknown"
+        return self._done(id, lost(self._engine, execution_id(item, id), action, stuck))
+
+    def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
+        if fingerprint(item) != item.fingerprint:
+            why = "Refused: the action and params are not those that were approved"
+            return act.failed(item.action_id, why)
+        engine = self._engine
+        request = act.Request(
+            execution_id=execution_id(item, item.id),
+            decision=item.decision.patched({"action": item.action_id, "params": item.params}),
+            situation_summary=item.situation_summary,
+            approved=True,
+            retry=retry,
+            by=item.acted_by or "",
+            undoes=item.undoes,
+        )
+        ctx = PhaseContext(engine.agent, "act", engine.context)
+        ledger = LeasedLedger(engine.store, engine.leases, fence)
+        return act.act(ctx, request, ledger, engine.waiting)
+
+    def _done(self, id: str, result: ActionResult) -> Done:
+        # Read now: runs may have come to wait for the item since it was entered.
+        item = self._approvals.get(id)
+        runs: list[Ending] = [
+            (run_id, _status(result), self._run_result(run_id, result))
+            for run_id in (item.run_ids if item else [])
+        ]
+        keep = self._engine.retention.max_age
+        return Done(state_of(result), keep, {"result": result.to_json()}, runs)
+
+    def _run_result(self, run_id: str, result: ActionResult) -> RunResult:
+        """What the run found in its iteration, with what has been done now."""
+        run = self._engine.store.runs.get(run_id)
+        done = [ActionPerformed.of(result)]
+        if run is not None and run.result is not None:
+            return run.result.patched({"actions_performed": done})
+        return RunResult(
+            summary=done[0].description,
+            findings=[],
+            actions_performed=done,
+            loop_iterations=1,
+            duration=result.duration,
+        )
+
+
+def execution_id(item: ApprovalItem | None, id: str) -> str:
+    """The ledger's name for an item's execution; an execution is rolled back once, whoever asks."""
+    undoes = item.undoes if item else None
+    return rollback_id(undoes) if undoes else f"approval:{id}"
+
+
+def rollback_id(undoes: str) -> str:
+    """The ledger's name for rolling back the execution *undoes*."""
+    return f"rollback:{undoes}"
+
+
+def state_of(result: ActionResult) -> str:
+    """A result as the state of an order."""
+    return "unknown" if result.unknown else "succeeded" if result.success else "failed"
+
+
+def lost(engine: Engine, execution: str, action: str, stuck: StuckOrder) -> ActionResult:
+    """The result of an execution that no worker could bring to its end."""
+    ledger = engine.store.ledger
+    found = ledger.find(execution)
+    if found is not None:
+        return found
+    known = ledger.knows(execution)
+    return act.failed(action, _why(stuck, known), lost=known)
+
+
+def _why(stuck: StuckOrder, known: bool) -> str:
+    worker = stuck.worker.partition("/")[0]
+    if known:
+        return f"Outcome unknown: it lost its workers again and again, last {worker}"
+    if worker:
+        return f"Not executed: it lost its workers before it started, last {worker}"
+    return f"Not executed: no worker took it from queue {stuck.queue or queues.ACT!r}"
+
+
+def _status(result: ActionResult) -> RunStatus:
+    return "completed" if result.success else "failed"

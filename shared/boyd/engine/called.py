@@ -1,0 +1,172 @@
+"""Does what clients ask for: execute, try out or undo an action, answer a request (L31, L33)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from boyd.engine.approved import lost, rollback_id, state_of
+from boyd.engine.engine import Engine
+from boyd.engine.ledger import LeasedLedger
+from boyd.engine.orders import Done, Fields
+from boyd.errors import Overrun
+from boyd.loop import act, bounded, decide
+from boyd.loop.context import PhaseContext, describe
+from boyd.models import (
+    ActionResult,
+    Call,
+    Decision,
+    DecisionTrace,
+    EndpointReply,
+    JsonObject,
+    Situation,
+)
+from boyd.plugin import Perform
+from boyd.store import Fence, StuckOrder, read_call
+from boyd.store.calls import KEEP
+
+_json: TypeAdapter[Any] = TypeAdapter(JsonObject)
+
+#: What hooks are shown when no iteration has made a situation yet.
+NOTHING_SEEN = Situation(summary="No situation yet", priority="low", confidence=0.0)
+
+
+class Called:
+    """The calls to one agent's workers."""
+
+    patient = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds one call may take."""
+        endpoint = self._engine.agent.host.endpoints.get(fields.get("action", ""))
+        if endpoint is not None:
+            return self._engine.settings.phase_limit + endpoint.timeout
+        return self._engine.action_limit(fields.get("action"))
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
+        """Do what is asked for."""
+        call = read_call(fields)
+        if call.kind == "endpoint":
+            return self._answer(call, fence, retry)
+        if call.kind == "dry-run":
+            return _done(act.dry_run(self._context(), call.action, call.params))
+        return _done(self._act(call, fence, retry))
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done:
+        """End with a failed result."""
+        return _done(act.failed(fields["action"], why))
+
+    def given_up(self, id: str, stuck: StuckOrder) -> Done:
+        """End with what the ledger knows of it."""
+        call = self._engine.store.calls.get(id)
+        action = call.action if call else "unknown"
+        undoes = call.undoes if call else None
+        execution = rollback_id(undoes) if undoes else f"call:{id}"
+        return _done(lost(self._engine, execution, action, stuck))
+
+    def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
+        """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""
+        ledger = LeasedLedger(self._engine.store, self._engine.leases, fence)
+        decision = self._decision(call, ledger)
+        if isinstance(decision, ActionResult):
+            return decision
+        ctx = self._context()
+        situation = self._engine.store.iterations.situation() or NOTHING_SEEN
+        decision, trace = decide.review(ctx, decision, situation)
+        if decision.is_no_op:
+            return act.failed(call.action, _refusal(trace, decision))
+        request = act.Request(
+            execution_id=rollback_id(call.undoes) if call.undoes else f"call:{call.id}",
+            decision=decision,
+            situation_summary=situation.summary,
+            retry=retry,
+            asked_by=trace.asked_by or (call.actor.principal if call.requires_approval else None),
+            requested_by=(call.actor.principal,),
+            by=call.actor.principal,
+            undoes=call.undoes,
+        )
+        return act.act(ctx, request, ledger, self._engine.waiting)
+
+    def _decision(self, call: Call, ledger: act.Ledger) -> Decision | ActionResult:
+        action, params = call.action, call.params
+        if call.undoes:
+            entry = ledger.get(call.undoes)
+            if entry is None:
+                return act.failed(action, f"No execution {call.undoes!r} is known")
+            action, params = entry.action, entry.params
+        known = self._engine.agent.host.actions.get(action)
+        if known is None:
+            return act.unknown(action)
+        return Decision(
+            action=action,
+            params=params,
+            rationale=call.rationale or f"asked for by {call.actor.principal}",
+            confidence=1.0,
+            risk=known.risk,
+            requires_approval=call.requires_approval,
+        )
+
+    def _answer(self, call: Call, fence: Fence, retry: bool) -> Done:
+        endpoint = self._engine.agent.host.endpoints.get(call.action)
+        assert call.endpoint is not None, "an endpoint's call carries the request"
+        if endpoint is None:
+            return _replied(404, f"no endpoint {call.action!r} runs here")
+        if retry and endpoint.method != "GET":
+            return _replied(503, "the worker was lost while it answered; the outcome is unknown")
+        ctx = self._context().context(endpoint.plugin_id)
+        try:
+            answer = bounded.call(
+                lambda: endpoint.call("handle", request=call.endpoint, ctx=ctx), endpoint.timeout
+            )
+        except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - an answer, never a crash
+            return _replied(502, f"endpoint {endpoint.id} failed: {describe(error)}")
+        if isinstance(answer, Perform):
+            return self._perform(call, answer, fence, retry)
+        return _reply(answer, endpoint.id)
+
+    def _perform(self, call: Call, wanted: Perform, fence: Fence, retry: bool) -> Done:
+        try:
+            params = _json.validate_python(dict(wanted.params))
+        except ValidationError:
+            return _replied(502, f"endpoint {call.action} asks for params that are not JSON")
+        order = call.patched(
+            {"action": wanted.action, "params": params, "rationale": wanted.rationale}
+        )
+        result = self._act(order, fence, retry)
+        if result.error == act.APPROVAL_REQUIRED and result.metrics:
+            body: JsonObject = {"success": False, "queued": True, **result.metrics}
+            return _done(result, EndpointReply(status=202, body=body))
+        return _done(
+            result, EndpointReply(body={"success": result.success, "result": result.to_wire()})
+        )
+
+    def _context(self) -> PhaseContext:
+        return PhaseContext(self._engine.agent, "act", self._engine.context)
+
+
+def _refusal(trace: DecisionTrace, decision: Decision) -> str:
+    refusal = trace.vetoed or trace.invalid
+    return f"Vetoed by {refusal.by}: {refusal.reason}" if refusal else decision.rationale
+
+
+def _reply(answer: Any, endpoint: str) -> Done:
+    try:
+        reply = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
+        return _done(None, reply)
+    except ValueError:
+        return _replied(502, f"endpoint {endpoint} answered with something that is not JSON")
+
+
+def _replied(status: int, error: str) -> Done:
+    return _done(None, EndpointReply(status=status, body={"error": error}))
+
+
+def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
+    state = state_of(result) if result else "succeeded"
+    found = {"result": result, "reply": reply}
+    fields = {name: value.to_json() for name, value in found.items() if value is not None}
+    return Done(state, KEEP, fields)

@@ -1,0 +1,16 @@
+"""Intake: what other systems send, as observations."""
+
+from boyd.intake.formats import GROUP, Parse, find_format, format_names, parse
+from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, read_json
+
+__all__ = [
+    "GROUP",
+    "MAX_OBSERVATIONS",
+    "BadIntake",
+    "IntakeRequest",
+    "Parse",
+    "find_format",
+    "format_names",
+    "parse",
+    "read_json",
+]

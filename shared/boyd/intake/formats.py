@@ -1,0 +1,77 @@
+"""Finds the functions that read what others send, by the name of their entry point."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from pydantic_core import PydanticSerializationError
+
+from boyd.errors import PluginError
+from boyd.intake.request import BadIntake, IntakeRequest, check_count
+from boyd.models import Observation
+
+GROUP = "boyd.intakes"
+
+Parse = Callable[[IntakeRequest], list[Observation]]
+
+
+def parse(name: str, request: IntakeRequest) -> list[Observation]:
+    """The observations in a request, all of them or an error.
+
+    Args:
+        name: the format.
+        request: what was sent.
+
+    Raises:
+        LookupError: there is no such format.
+        BadIntake: the request is not of that format, or brings too much.
+        PluginError: the format's function cannot be used, or gave something else.
+    """
+    found = find_format(name)(request)
+    if not isinstance(found, list) or not all(isinstance(one, Observation) for one in found):
+        raise PluginError(name, "should give a list of boyd.Observation")
+    check_count(found)
+    for index, observation in enumerate(found):
+        _check_storable(observation, index)
+    return found
+
+
+def find_format(name: str) -> Parse:
+    """The function of a format.
+
+    Raises:
+        LookupError: there is no such format.
+        PluginError: it cannot be imported, or is not callable.
+    """
+    if name not in _installed():
+        near = difflib.get_close_matches(name, format_names(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(format_names())}"
+        raise LookupError(f"no format {name!r}; {hint}")
+    try:
+        found = _installed()[name].load()
+    except Exception as error:
+        raise PluginError(name, f"cannot be imported: {error}") from error
+    if not callable(found):
+        raise PluginError(name, f"{found!r} is not a function")
+    parse: Parse = found
+    return parse
+
+
+def format_names() -> list[str]:
+    """The formats that are installed."""
+    return sorted(_installed())
+
+
+def _check_storable(observation: Observation, index: int) -> None:
+    try:
+        observation.to_json()
+    except PydanticSerializationError as error:
+        raise BadIntake(f"observation {index} cannot be stored: {error}") from None
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}

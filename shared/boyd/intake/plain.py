@@ -1,0 +1,63 @@
+"""Observations as they are, in JSON: one, a list, or an object with a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from boyd.intake.request import BadIntake, IntakeRequest, check_count, plausible, read_json
+from boyd.models import Observation, ObservationType
+
+EXPECTED = (
+    "an observation is expected, such as "
+    '{"source": "backup", "severity": "error", "data": {"job": "nightly"}}, '
+    'or a list of them, or {"observations": [...]}'
+)
+#: What runs are observed as, which nobody else may claim to be (L13).
+RESERVED = "run:"
+
+
+class _Posted(Observation):
+    type: ObservationType = "event"
+
+
+def parse(request: IntakeRequest) -> list[Observation]:
+    """The observations of a request.
+
+    Raises:
+        BadIntake: there is something else.
+    """
+    body = read_json(request.body)
+    if isinstance(body, dict) and "observations" not in body:
+        return [_observation(body)]
+    given = _listed(body)
+    check_count(given)
+    return [_observation(one, f"{index}") for index, one in enumerate(given)]
+
+
+def _listed(body: Any) -> list[Any]:
+    given = body
+    if isinstance(body, dict):
+        others = sorted(body.keys() - {"observations"})
+        if others:
+            raise BadIntake(f"{others[0]}: is not known beside observations")
+        given = body["observations"]
+    if not isinstance(given, list):
+        raise BadIntake(EXPECTED)
+    return given
+
+
+def _observation(value: Any, where: str = "") -> Observation:
+    at = f"{where}: " if where else ""
+    if not isinstance(value, dict) or "source" not in value:
+        raise BadIntake(f"{at}{EXPECTED}")
+    try:
+        posted = _Posted.model_validate(value)
+    except ValidationError as error:
+        raise BadIntake.of(error, where) from None
+    if posted.source.startswith(RESERVED):
+        raise BadIntake(f"{at}source: what begins with {RESERVED!r} is kept for runs")
+    if plausible(posted.timestamp) is None:
+        raise BadIntake(f"{at}timestamp: should be between 1970 and now")
+    return Observation.model_validate(dict(posted))

@@ -1,0 +1,107 @@
+"""What a format gets, what it says when that is wrong, and JSON as all of them read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from boyd.models import explain, utc_now
+
+#: The most observations that one request may bring.
+MAX_OBSERVATIONS = 1000
+#: How deep JSON may nest: it is stored inside of other things, and read back with a limit of 200.
+MAX_DEPTH = 100
+#: Further than clocks differ, a time in the future is a mistake.
+MAX_AHEAD = timedelta(hours=1)
+MAX_MESSAGE = 1000
+
+
+class BadIntake(ValueError):
+    """The request is not what its format says; the message tells what is wrong and where."""
+
+    def __init__(self, message: str) -> None:
+        short = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…"
+        super().__init__(short)
+
+    @classmethod
+    def of(cls, error: ValidationError, where: str = "") -> BadIntake:
+        """A validation error, below *where*."""
+        text = explain(error)
+        return cls(f"{where}: {text}" if where else text)
+
+
+@dataclass(frozen=True)
+class IntakeRequest:
+    """A request.
+
+    Attributes:
+        content_type: as it was sent; empty when it was not.
+        headers: by lower-case name.
+        body: as it was sent.
+    """
+
+    content_type: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def media_type(self) -> str:
+        """The content type without parameters, in lower case."""
+        return media_type(self.content_type)
+
+
+def media_type(content_type: str) -> str:
+    """A content type without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def read_json(body: bytes | str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        BadIntake: it is not JSON in UTF-8, or nests deeper than `MAX_DEPTH`.
+    """
+    try:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise BadIntake(f"not JSON: {error}") from None
+    if _is_deeper(value, MAX_DEPTH):
+        raise BadIntake(f"JSON that nests deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def check_count(items: list[Any]) -> None:
+    """Refuse more than `MAX_OBSERVATIONS`.
+
+    Raises:
+        BadIntake: there are more.
+    """
+    if len(items) > MAX_OBSERVATIONS:
+        raise BadIntake(f"{len(items)} in one request; at most {MAX_OBSERVATIONS} are taken")
+
+
+def plausible(time: datetime | None) -> datetime | None:
+    """A time that something can have happened at, in UTC; None for zero times and far futures."""
+    if time is None or time.year < 1970:
+        return None
+    return time.astimezone(UTC) if time < utc_now() + MAX_AHEAD else None
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [child for one in layer for child in _children(one)]
+        if not layer:
+            return False
+    return True
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

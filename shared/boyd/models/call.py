@@ -1,0 +1,80 @@
+"""What a client asks a worker to do now, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from boyd.models.access import Actor
+from boyd.models.action import ActionResult
+from boyd.models.approval import OrderExecution
+from boyd.models.base import JsonObject, Model, Timestamp
+
+CallKind = Literal["execute", "dry-run", "rollback", "endpoint"]
+
+
+class EndpointRequest(Model):
+    """A request to a plugin's endpoint; `path` holds the values of the path's `{name}` parts."""
+
+    method: str
+    path: dict[str, str] = Field(default_factory=dict)
+    query: dict[str, str] = Field(default_factory=dict)
+    body: JsonValue = None
+    actor: Actor
+
+
+class EndpointReply(Model):
+    """What an endpoint answers: a status and a JSON body."""
+
+    status: int = Field(default=200, ge=200, le=599)
+    body: JsonValue = None
+
+
+class CallRequest(Model):
+    """An order to a worker.
+
+    Attributes:
+        kind: what is to be done.
+        action: the action's id; of an endpoint its plugin and name, `plugin:name`.
+        params: for an action.
+        rationale: why, for the audit and for whoever has to approve.
+        requires_approval: ask a person in any case.
+        undoes: the execution to roll back.
+        endpoint: the request to an endpoint.
+        actor: who asks.
+    """
+
+    kind: CallKind
+    action: str
+    params: JsonObject = Field(default_factory=dict)
+    rationale: str = ""
+    requires_approval: bool = False
+    undoes: str | None = None
+    endpoint: EndpointRequest | None = None
+    actor: Actor
+
+
+class Call(CallRequest):
+    """An order and how far it is."""
+
+    id: str
+    created_at: Timestamp
+    execution: OrderExecution | None = None
+    result: ActionResult | None = None
+    reply: EndpointReply | None = None
+
+
+class ExecutionEntry(Model):
+    """An execution as the ledger has it; `id` is `loop:<n>`, `approval:<id>` or `call:<id>`."""
+
+    id: str
+    state: Literal["running", "succeeded", "failed", "unknown"]
+    action: str
+    params: JsonObject
+    target: str
+    by: str | None = None
+    worker: str | None = None
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+    result: ActionResult | None = None

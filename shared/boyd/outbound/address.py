@@ -1,0 +1,80 @@
+"""Which URLs and addresses a callback may go to."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from urllib.parse import SplitResult, urlsplit
+
+MAX_LENGTH = 2048
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f\\]")
+#: The ways to write an IPv4 address that the C library knows: 127.1, 0x7f000001, 017700000001.
+_OLD_IPV4 = re.compile(r"[0-9a-fx]+(\.[0-9a-fx]+){0,3}")
+#: Global by number, but answered by the platform itself on Azure.
+_PLATFORM = frozenset({ipaddress.ip_address("168.63.129.16")})
+
+
+def check_url(url: str, *, allow_private: bool = False) -> str | None:
+    """Why nothing may be sent to *url*, or None.
+
+    Names are not resolved here: what they resolve to is checked when something is sent.
+
+    Args:
+        url: what a client gave.
+        allow_private: whether addresses that are not public are allowed.
+    """
+    if len(url) > MAX_LENGTH:
+        return f"it is longer than {MAX_LENGTH} characters"
+    if _UNPRINTABLE.search(url):
+        return "it contains spaces, backslashes or control characters"
+    try:
+        return _check_parts(urlsplit(url), allow_private)
+    except ValueError as error:
+        return f"it is not a URL: {error}"
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is somewhere on the internet, and not on this host or network."""
+    plain = getattr(address, "ipv4_mapped", None) or address
+    special = plain.is_multicast or plain.is_reserved or plain.is_unspecified
+    site_local = getattr(plain, "is_site_local", False)
+    return plain.is_global and not special and not site_local and plain not in _PLATFORM
+
+
+def _check_parts(parts: SplitResult, allow_private: bool) -> str | None:
+    if parts.scheme not in ("http", "https"):
+        return "it does not begin with http:// or https://"
+    if "@" in parts.netloc:
+        return "it contains a user name or a password"
+    if not parts.hostname:
+        return "it has no host"
+    if parts.port == 0:
+        return "0 is not a port"
+    if not allow_private and _is_private(parts.hostname.rstrip(".")):
+        return f"{parts.hostname} is not a public address"
+    return None
+
+
+def _is_private(host: str) -> bool:
+    address = _literal(host)
+    if address is None:
+        return host == "localhost" or host.endswith(".localhost")
+    return not is_public(address)
+
+
+def _literal(host: str) -> Address | None:
+    """The address that *host* spells, in any of the ways; None when it is a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    if not _OLD_IPV4.fullmatch(host):
+        return None
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None

@@ -1,0 +1,58 @@
+"""Calls: what a client asks a worker to do now, and the answers (L31, L33)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from boyd.models import Call, CallRequest
+from boyd.store.audit import actor_fields
+from boyd.store.client import Client, translated
+from boyd.store.hashes import flatten, restore
+from boyd.store.keys import Keys
+from boyd.store.orders import read_execution
+from boyd.store.scripts import Scripts
+
+#: Seconds a call and its answer are kept.
+KEEP = 86400.0
+
+
+class Calls:
+    """The calls to one agent's workers."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, dispatch: float) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._dispatch = int(dispatch * 1000)
+
+    def submit(
+        self, request: CallRequest, queue: str | None, call_id: str | None = None
+    ) -> tuple[str, bool]:
+        """Store a call and make it due; its id, and whether it is new.
+
+        The same *call_id* is the same call, however often it is submitted.
+        """
+        keys = self._keys
+        call_id = call_id or str(uuid.uuid4())
+        fields = flatten(request)
+        changes = request.kind in ("execute", "rollback")
+        args = [
+            *(call_id, self._dispatch, queue or "", int(KEEP * 1000)),
+            *(request.kind if changes else "", len(fields), *fields, *actor_fields(request.actor)),
+        ]
+        names = [keys.order(f"call:{call_id}"), keys.due, keys.audit_open]
+        return call_id, bool(self._scripts.run("submit_call", names, args))
+
+    def get(self, call_id: str) -> Call | None:
+        """One call."""
+        with translated():
+            fields = self._client.hgetall(self._keys.order(f"call:{call_id}"))
+        return read_call(fields) if fields else None
+
+
+def read_call(fields: Mapping[str, str]) -> Call:
+    """A call from its hash."""
+    call = restore(Call, fields)
+    execution = read_execution(fields)
+    return call.patched({"execution": execution}) if execution else call

@@ -1,0 +1,74 @@
+-- Take the right to execute an action once (L32), unless acting is frozen or the budget is used up (L34).
+-- KEYS[1] execution  hash: the ledger's entry
+-- KEYS[2] budget     zset: executions of this action on this target, by time
+-- KEYS[3] loop       hash: counter, iteration in flight, last slot, last sweep, paused, frozen
+-- KEYS[4] origin     hash: the iteration in flight, or the order
+-- KEYS[5] audit      stream: what is not sealed yet
+-- ARGV[1] worker
+-- ARGV[2] token      proves the claim when finishing
+-- ARGV[3] lease      ms until the claim lapses unless renewed
+-- ARGV[4] idempotent 1: may run again when its outcome was lost
+-- ARGV[5] limit      of the budget, or empty
+-- ARGV[6] window     of the budget, ms
+-- ARGV[7] keep       ms that the ledger remembers
+-- ARGV[8] n          of the iteration that acts, or 'order', or empty: nothing stands behind it
+-- ARGV[9] epoch      of its act phase, or attempt of the order
+-- ARGV[10] entered   as the worker entered it
+-- ARGV[11...] field, value, ... to store
+-- Returns {'claimed'}, {'stale'}, {'cancelled'}, {'frozen', why}, {'over'}, {'done', result}, {'running', worker, ms until it lapses},
+--         {'unknown', worker} or {'restarted'}
+-- @include common
+-- @include audit
+-- @include holds
+-- @include executes
+if ARGV[8] == 'order' then
+  if not executes(KEYS[4], ARGV[9], ARGV[10]) then
+    return {'stale'}
+  end
+elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then
+  return {'stale'}
+end
+local have = redis.call('HMGET', KEYS[1], 'state', 'leaseUntil', 'worker', 'result', 'token')
+local state, lease_until, worker = have[1], have[2], have[3]
+local now = now_ms()
+if state == 'succeeded' or state == 'failed' then
+  return {'done', have[4]}
+end
+if state == 'running' and have[5] == ARGV[2] then
+  return {'claimed'}
+end
+if state == 'running' and now < tonumber(lease_until) then
+  return {'running', worker, lease_until - now}
+end
+if state and ARGV[4] ~= '1' then
+  redis.call('HSET', KEYS[1], 'state', 'unknown')
+  return {'unknown', worker}
+end
+if ARGV[8] ~= '' and redis.call('HGET', KEYS[4], 'cancelled') then
+  return {'cancelled'}
+end
+local frozen = redis.call('HMGET', KEYS[3], 'frozen', 'frozenEverywhere')
+if frozen[1] or frozen[2] then
+  return {'frozen', frozen[1] or frozen[2]}
+end
+-- After a restart the ledger may have forgotten a claim of this very iteration or item.
+if ARGV[8] ~= '' and not state and ARGV[4] ~= '1' and redis.call('HGET', KEYS[4], 'server') ~= server_id() then
+  redis.call('HSET', KEYS[1], 'state', 'unknown', 'worker', ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[7])
+  return {'restarted'}
+end
+if not state and ARGV[5] ~= '' then
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[6])
+  if redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[5]) then
+    return {'over'}
+  end
+  redis.call('ZADD', KEYS[2], now, ARGV[2])
+  redis.call('PEXPIRE', KEYS[2], ARGV[6])
+end
+redis.call('HSET', KEYS[1], 'state', 'running', 'worker', ARGV[1], 'token', ARGV[2], 'startedAt', now,
+  'leaseUntil', now + ARGV[3], unpack(ARGV, 11))
+redis.call('HINCRBY', KEYS[1], 'attempts', 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[7])
+local entry = redis.call('HMGET', KEYS[1], 'id', 'action', 'by')
+audit(KEYS[5], 'action.started', 'execution', entry[1], 'action', entry[2], 'worker', ARGV[1], 'who', entry[3])
+return {'claimed'}

@@ -1,0 +1,17 @@
+-- Enter an order: is it queued under this attempt?
+-- KEYS[1] order      hash
+-- KEYS[2] due        zset: what must move on, by deadline
+-- ARGV[1] name       `approval:…`, `call:…`, `callback:…` or `notice:…`
+-- ARGV[2] attempt    its fencing token
+-- ARGV[3] worker     proves the entry when leaving
+-- ARGV[4] lease      ms
+-- Returns {'ok', order} or {'stale'}
+-- @include common
+local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt')
+if have[1] ~= 'queued' or have[2] ~= ARGV[2] then
+  return {'stale'}
+end
+local now = now_ms()
+redis.call('HSET', KEYS[1], 'executionState', 'running', 'executionBy', ARGV[3], 'executionStartedAt', now)
+redis.call('ZADD', KEYS[2], now + ARGV[4], ARGV[1])
+return {'ok', redis.call('HGETALL', KEYS[1])}

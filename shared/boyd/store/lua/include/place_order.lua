@@ -1,0 +1,11 @@
+-- place_order(key, due, name, queue, wait): something for a worker to do besides iterations, under the fence of an
+-- attempt. It is due in *wait* ms, by when the message that the caller sends has reached a worker.
+local function place_order(key, due, name, queue, wait)
+  local now = now_ms()
+  redis.call('HSET', key, 'executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0, 'queuedAt', now,
+    'server', server_id())
+  if queue ~= '' then
+    redis.call('HSET', key, 'queue', queue)
+  end
+  redis.call('ZADD', due, now + wait, name)
+end

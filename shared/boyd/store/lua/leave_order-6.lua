@@ -1,0 +1,45 @@
+-- End an order, and with it the runs that waited for it (A4, L35).
+-- KEYS[1] order      hash
+-- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] events     stream
+-- KEYS[4] runs       zset: all runs by creation
+-- KEYS[5] finished   zset: finished runs by end
+-- KEYS[6] audit      stream: what is not sealed yet
+-- ARGV[1] name       `approval:…`, `call:…`, `callback:…` or `notice:…`
+-- ARGV[2] attempt    its fencing token
+-- ARGV[3] worker     as it entered, or empty: the sweeper ends what nobody can execute
+-- ARGV[4] state      succeeded, failed or unknown
+-- ARGV[5] prefix     of the agent's keys; touches run: and callback: hashes (same slot)
+-- ARGV[6] keep age   of finished runs, ms
+-- ARGV[7] keep count of finished runs
+-- ARGV[8] keep age   of the order, ms; 0: it goes now
+-- ARGV[9] fields     how many of the following arguments are field, value, ... to store
+-- ARGV[10...] fields, then run id, status, result as JSON, ...
+-- Returns 1, or 0 when the entry was lost
+-- Events  approval.executed, call.executed, callback.executed, run.completed, run.failed
+-- @include common
+-- @include audit
+-- @include place_order
+-- @include executes
+-- @include settle_run
+local gives_up = ARGV[3] == '' and redis.call('HGET', KEYS[1], 'executionAttempt') == ARGV[2]
+if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then
+  return 0
+end
+redis.call('ZREM', KEYS[2], ARGV[1])
+if ARGV[8] == '0' then
+  redis.call('DEL', KEYS[1])
+  return 1
+end
+local now = now_ms()
+local after = 10 + ARGV[9]
+redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 'updatedAt', now, unpack(ARGV, 10, after - 1))
+redis.call('HINCRBY', KEYS[1], 'version', 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[8])
+local kind, id = string.match(ARGV[1], '^(%w+):(.*)$')
+emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
+for i = after, #ARGV, 3 do
+  settle_run({ARGV[5], KEYS[4], KEYS[5], KEYS[2], KEYS[6], ARGV[6], tonumber(ARGV[7])}, KEYS[3], ARGV[i], ARGV[i + 1],
+    'result', ARGV[i + 2], kind, id)
+end
+return 1

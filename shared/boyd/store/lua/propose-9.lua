@@ -1,0 +1,105 @@
+-- Queue an action for approval, or find the pending item of the same action and params (A9).
+-- KEYS[1] approval   hash: the new item
+-- KEYS[2] pending    zset: pending items by deadline
+-- KEYS[3] history    zset: resolved items by time
+-- KEYS[4] fingerprints  hash: fingerprint to pending item
+-- KEYS[5] events     stream
+-- KEYS[6] runs       zset: all runs by creation
+-- KEYS[7] finished   zset: finished runs by end
+-- KEYS[8] due        zset: what must move on, by deadline
+-- KEYS[9] audit      stream: what is not sealed yet
+-- ARGV[1] id         the same however often one decision is proposed
+-- ARGV[2] fingerprint
+-- ARGV[3] ttl        ms until it expires, or empty: never
+-- ARGV[4] prefix     of the agent's keys; touches approval:, run:, callback: and notice: hashes (same slot)
+-- ARGV[5] keep age   of history, ms
+-- ARGV[6] keep count of history
+-- ARGV[7] keep age   of finished runs, ms
+-- ARGV[8] keep count of finished runs
+-- ARGV[9] summary    of the situation
+-- ARGV[10] runs      ids that wait for it, separated by spaces
+-- ARGV[11] asked by  principals who asked for it, separated by spaces
+-- ARGV[12] notify    1: notifiers are to be told
+-- ARGV[13] who       proposes, for the audit
+-- ARGV[14...] field, value, ...
+-- Returns id of the item, or empty when all the runs that it is for are cancelled (R4)
+-- Events  approval.pending, approval.seen, approval.expired, run.failed
+-- @include common
+-- @include audit
+-- @include place_order
+-- @include names
+-- @include settle_run
+-- @include settle_approval
+local same = redis.call('HGET', KEYS[1], 'sameAs')
+if same or redis.call('EXISTS', KEYS[1]) == 1 then
+  return same or ARGV[1]
+end
+local wanted = ARGV[10] == ''
+for run in string.gmatch(ARGV[10], '%S+') do
+  wanted = wanted or redis.call('HGET', ARGV[4] .. 'run:' .. run, 'status') ~= 'cancelled'
+end
+if not wanted then
+  return ''
+end
+-- joined(list, more): both lists as one, each name once.
+local function joined(list, more)
+  for each in string.gmatch(more, '%S+') do
+    if not names(list, each) then
+      list = (list and list ~= '') and list .. ' ' .. each or each
+    end
+  end
+  return list or ''
+end
+local function wait_with(id)
+  for run in string.gmatch(ARGV[10], '%S+') do
+    redis.call('HSET', ARGV[4] .. 'run:' .. run, 'approvalId', id)
+  end
+end
+local now = now_ms()
+local found = redis.call('HGET', KEYS[4], ARGV[2])
+local deadline = found and redis.call('ZSCORE', KEYS[2], found)
+if deadline and now < tonumber(deadline) then
+  local item = ARGV[4] .. 'approval:' .. found
+  local have = redis.call('HMGET', item, 'runIds', 'requestedBy')
+  redis.call('HINCRBY', item, 'seen', 1)
+  redis.call('HINCRBY', item, 'version', 1)
+  redis.call('HSET', item, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', joined(have[1], ARGV[10]),
+    'requestedBy', joined(have[2], ARGV[11]))
+  if ARGV[10] == '' then
+    redis.call('HSET', item, 'own', 1)
+  end
+  wait_with(found)
+  emit(KEYS[5], 'approval.seen', 'approval', found)
+  -- Proposed again by the same execution it is the same item, whatever has become of it.
+  redis.call('HSET', KEYS[1], 'sameAs', found)
+  redis.call('PEXPIRE', KEYS[1], 86400000)
+  return found
+end
+if deadline then
+  settle_approval({KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[5], tonumber(ARGV[6])},
+    {ARGV[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[7], tonumber(ARGV[8])}, found, 'expired', 'who', 'clock')
+end
+redis.call('HSET', KEYS[1], unpack(ARGV, 14))
+redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'fingerprint', ARGV[2], 'seen', 1, 'version', 1,
+  'createdAt', now, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', ARGV[10], 'requestedBy', ARGV[11])
+if ARGV[10] == '' then
+  -- It does not go away with the runs that may join it.
+  redis.call('HSET', KEYS[1], 'own', 1)
+end
+deadline = '+inf'
+if ARGV[3] ~= '' then
+  deadline = now + ARGV[3]
+  redis.call('HSET', KEYS[1], 'expiresAt', deadline)
+end
+redis.call('ZADD', KEYS[2], deadline, ARGV[1])
+redis.call('HSET', KEYS[4], ARGV[2], ARGV[1])
+wait_with(ARGV[1])
+emit(KEYS[5], 'approval.pending', 'approval', ARGV[1])
+audit(KEYS[9], 'approval.pending', 'approval', ARGV[1], 'action', redis.call('HGET', KEYS[1], 'actionId'), 'digest',
+  ARGV[2], 'after', 'pending', 'who', ARGV[13])
+if ARGV[12] == '1' then
+  local notice = ARGV[4] .. 'notice:' .. ARGV[1]
+  redis.call('HSET', notice, 'id', ARGV[1], 'stage', 'created')
+  place_order(notice, KEYS[8], 'notice:' .. ARGV[1], 'loop', 0)
+end
+return ARGV[1]

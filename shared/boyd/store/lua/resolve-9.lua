@@ -1,0 +1,73 @@
+-- Resolve a pending item: exactly one of approve, deny, expire, withdraw wins, whoever races (A3). An approval counts
+-- once for each principal; the one that completes the number needed resolves the item (A11).
+-- KEYS[1] approval   hash: the item
+-- KEYS[2] pending    zset: pending items by deadline
+-- KEYS[3] history    zset: resolved items by time
+-- KEYS[4] fingerprints  hash: fingerprint to pending item
+-- KEYS[5] events     stream
+-- KEYS[6] runs       zset: all runs by creation
+-- KEYS[7] finished   zset: finished runs by end
+-- KEYS[8] due        zset: what must move on, by deadline
+-- KEYS[9] audit      stream: what is not sealed yet
+-- ARGV[1] id
+-- ARGV[2] status     approved, denied or withdrawn
+-- ARGV[3] prefix     of the agent's keys; touches approval:, run: and callback: hashes (same slot)
+-- ARGV[4] keep age   of history, ms
+-- ARGV[5] keep count of history
+-- ARGV[6] keep age   of finished runs, ms
+-- ARGV[7] keep count of finished runs
+-- ARGV[8] dispatch   ms a message may take to reach a worker
+-- ARGV[9] version    that the item must have, or empty
+-- ARGV[10] principal who resolves
+-- ARGV[11] needed    how many approvals it takes
+-- ARGV[12] own       1: who asked for it may approve it
+-- ARGV[13] vote      JSON, for an approval
+-- ARGV[14] updates   how many of the following arguments are field, value, ... to store
+-- ARGV[15...] updates, then field, value, ... of the actor for the audit
+-- Returns {'resolved'|'counted'|'voted'|'requester'|'changed'}, or {'over', what the item is now: its status or 'unknown'}
+-- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired, approval.vote, run.failed
+-- @include common
+-- @include audit
+-- @include place_order
+-- @include names
+-- @include settle_run
+-- @include settle_approval
+local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not deadline then
+  return {'over', redis.call('HGET', KEYS[1], 'status') or 'unknown'}
+end
+local approvals = {KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[4], tonumber(ARGV[5])}
+local runs = {ARGV[3], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[6], tonumber(ARGV[7])}
+if now_ms() >= tonumber(deadline) then
+  settle_approval(approvals, runs, ARGV[1], 'expired', 'who', 'clock')
+  return {'over', 'expired'}
+end
+local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue')
+if ARGV[9] ~= '' and have[1] ~= ARGV[9] then
+  return {'changed'}
+end
+local actor = 15 + ARGV[14]
+if ARGV[2] == 'approved' then
+  if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then
+    return {'requester'}
+  end
+  if redis.call('HSETNX', KEYS[1], 'vote:' .. ARGV[10], ARGV[13]) == 0 then
+    return {'voted'}
+  end
+  if redis.call('HINCRBY', KEYS[1], 'votes', 1) < tonumber(ARGV[11]) then
+    redis.call('HSET', KEYS[1], 'updatedAt', now_ms())
+    redis.call('HINCRBY', KEYS[1], 'version', 1)
+    emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'by', ARGV[10])
+    audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'before', 'pending', 'after', 'pending', unpack(ARGV, actor))
+    return {'counted'}
+  end
+end
+if actor > 15 then
+  redis.call('HSET', KEYS[1], unpack(ARGV, 15, actor - 1))
+end
+settle_approval(approvals, runs, ARGV[1], ARGV[2], unpack(ARGV, actor))
+-- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6).
+if ARGV[2] == 'approved' then
+  place_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], have[3] or '', ARGV[8])
+end
+return {'resolved'}

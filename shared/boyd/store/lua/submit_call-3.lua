@@ -1,0 +1,26 @@
+-- Order something of a worker on behalf of a client: to execute an action, try it out, undo it, or answer a request.
+-- KEYS[1] call       hash
+-- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] audit      stream: what is not sealed yet
+-- ARGV[1] id
+-- ARGV[2] dispatch   ms a message may take to reach a worker
+-- ARGV[3] queue      short name, or empty: the usual one
+-- ARGV[4] keep       ms that the call is kept
+-- ARGV[5] kind       for the audit, or empty: it changes nothing
+-- ARGV[6] fields     how many of the following arguments are field, value, ... to store
+-- ARGV[7...] fields, then field, value, ... of the actor for the audit
+-- Returns 1, or 0 when it was ordered before
+-- @include common
+-- @include audit
+-- @include place_order
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return 0
+end
+local actor = 7 + ARGV[6]
+redis.call('HSET', KEYS[1], 'id', ARGV[1], 'createdAt', now_ms(), unpack(ARGV, 7, actor - 1))
+place_order(KEYS[1], KEYS[2], 'call:' .. ARGV[1], ARGV[3], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+if ARGV[5] ~= '' then
+  audit(KEYS[3], 'call.' .. ARGV[5], 'call', ARGV[1], 'action', redis.call('HGET', KEYS[1], 'action'), unpack(ARGV, actor))
+end
+return 1

@@ -1,0 +1,135 @@
+"""Orders: what workers do besides iterations, each under a lease and the fence of an attempt.
+
+An order is a hash with fields of its own and those of its execution, a name that says its kind
+(`approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`) and finds its key, and a place among
+what is due. A worker that dies with it, or a message that is lost, costs one lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from boyd.models import OrderExecution, RunResult, RunStatus, from_ms
+from boyd.store.client import Client, pairs
+from boyd.store.iterations import Timing
+from boyd.store.keys import Keys
+from boyd.store.scripts import Scripts
+
+#: A run that ends with an order: its id, what it becomes, and its result.
+Ending = tuple[str, RunStatus, RunResult]
+
+
+@dataclass(frozen=True)
+class StuckOrder:
+    """An order to send again on *queue*, or one that *worker* was the last to lose."""
+
+    attempt: int
+    queue: str | None
+    worker: str
+    give_up: bool
+
+
+class Orders:
+    """The orders of one agent."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._attempts = timing.attempts
+        self._dispatch = int(timing.dispatch * 1000)
+        self._lease = int(timing.lease * 1000)
+        self._patience = int(timing.patience * 1000)
+
+    def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
+        """Enter an order; its fields, or None when it is not queued under this attempt."""
+        args = [name, attempt, worker, self._lease]
+        reply = self._scripts.run("enter_order", self._names(name), args)
+        return pairs(reply[1]) if reply[0] == "ok" else None
+
+    def renew(self, name: str, attempt: int, worker: str) -> bool:
+        """Renew the lease of an order; False when it is lost."""
+        args = [name, attempt, worker, self._lease, 0]
+        return bool(self._scripts.run("renew_order", self._names(name), args))
+
+    def put_back(
+        self,
+        name: str,
+        attempt: int,
+        worker: str,
+        seconds: float,
+        fields: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Queue an order again that is not to be worked on for so many *seconds*."""
+        flat = [item for pair in (fields or {}).items() for item in pair]
+        args = [name, attempt, worker, int(seconds * 1000), 1, *flat]
+        return bool(self._scripts.run("renew_order", self._names(name), args))
+
+    def leave(
+        self,
+        name: str,
+        attempt: int,
+        worker: str,
+        state: str,
+        fields: Mapping[str, str],
+        keep: float,
+        runs: Sequence[Ending] = (),
+        keep_runs: Sequence[int] = (0, 1),
+    ) -> bool:
+        """End an order, and the runs that waited for it; False when it was lost.
+
+        Args:
+            name: the order's.
+            attempt: its fencing token.
+            worker: as it entered; empty: it is ended for whoever had it.
+            state: `succeeded`, `failed` or `unknown`.
+            fields: what to store with it.
+            keep: seconds until it is forgotten; 0: at once.
+            runs: the runs that end with it.
+            keep_runs: milliseconds and number that finished runs are kept.
+        """
+        keys = self._keys
+        flat = [item for pair in fields.items() for item in pair]
+        ends = [item for run, status, what in runs for item in (run, status, what.to_json())]
+        args = [
+            *(name, attempt, worker, state, keys.prefix, *keep_runs, int(keep * 1000)),
+            *(len(flat), *flat, *ends),
+        ]
+        names = [*self._names(name), keys.events, keys.runs, keys.runs_finished, keys.audit_open]
+        return bool(self._scripts.run("leave_order", names, args))
+
+    def retry(self, name: str, proof: str, patient: bool = False) -> StuckOrder | None:
+        """Decide what becomes of an order that passed its deadline; None when it moved on.
+
+        A *patient* one waits for a worker as long as it takes.
+        """
+        patience = "" if patient else self._patience
+        args = [name, self._dispatch, self._attempts, patience, proof]
+        reply = self._scripts.run("retry_order", self._names(name), args)
+        if reply[0] == "none":
+            return None
+        return StuckOrder(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
+
+    def _names(self, name: str) -> list[str]:
+        return [self._keys.order(name), self._keys.due]
+
+
+def read_execution(fields: Mapping[str, str]) -> OrderExecution | None:
+    """How far an order is; None when it has not been placed."""
+    if "executionState" not in fields:
+        return None
+    state = fields["executionState"]
+    by = fields.get("executionBy", "") if state != "queued" else ""
+    return OrderExecution.model_validate(
+        {
+            "state": state,
+            "worker": by.partition("/")[0] or None,
+            "started_at": _time(fields, "executionStartedAt"),
+            "ended_at": _time(fields, "executionEndedAt"),
+        }
+    )
+
+
+def _time(fields: Mapping[str, str], name: str) -> object:
+    return from_ms(float(fields[name])) if name in fields else None

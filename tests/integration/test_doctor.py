@@ -1,0 +1,270 @@
+"""Faults for real, and whether the doctor, `/readyz` and `/metrics` tell of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from boyd.cli import boyd
+from boyd.embedded.redis_server import find_program
+from boyd.settings import Settings
+from boyd.store import Store, connect
+from boyd.store.fleet import ALIVE
+from boyd_api.metrics import Metrics
+from boyd_api.readiness import readiness
+from harness import Deployment, free_port, wait_until
+
+pytestmark = pytest.mark.real
+
+TICKING = "agents.traced:ticking"
+#: Seconds after which the doctor must have noticed what a dead process left behind.
+NOTICED = ALIVE + 24.0
+
+
+class Server:
+    """A Redis of its own, to be mistreated."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        port = free_port()
+        folder.mkdir(exist_ok=True)
+        argv = [
+            str(find_program()),
+            "--port",
+            str(port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(folder),
+        ]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen([*argv, *arguments], stdout=log)
+        self.url = f"redis://127.0.0.1:{port}/0"
+        self.client = connect(self.url)
+        wait_until(self._answers, 10)
+
+    def end(self) -> None:
+        """Stop it, whatever state it is in."""
+        self.process.kill()
+        self.process.wait()
+        self.client.close()
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.ConnectionError:
+            return False
+
+
+@pytest.fixture
+def server(tmp_path: Path, redis_server: str) -> Iterator[Server]:
+    """A Redis of this test's own; `redis_server` is asked for to skip where there is none."""
+    made = Server(tmp_path / "redis", "--appendonly", "yes")
+    yield made
+    made.end()
+
+
+def doctor(url: str, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+    """The exit status of the doctor and its findings but those that are ok, as one line each."""
+    known = {"BOYD_REDIS_URL": url, **environment}
+    result = CliRunner().invoke(boyd, ["doctor", "-o", "json", *arguments], env=known)
+    assert result.exit_code in (0, 1), (result.output, result.exception)
+    findings = json.loads(result.stdout)["findings"]
+    bad = [each for each in findings if each["level"] != "ok"]
+    assert all(each["whatToDo"] for each in bad)
+    return result.exit_code, [f"{f['level']} {f['subject']}: {f['what']}" for f in bad]
+
+
+def said(found: tuple[int, list[str]], text: str) -> bool:
+    """Whether a finding has *text* in it."""
+    return any(text in line for line in found[1])
+
+
+def api_store(url: str) -> Store:
+    """A store as the API opens it to answer within a second."""
+    return Store(connect(url, timeout=0.4), "api")
+
+
+# Redis
+
+
+def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
+    fresh, used = api_store(server.url), api_store(server.url)
+    metrics = Metrics(lambda: used)
+    assert readiness(lambda: used, Settings()).missing == ["no worker is alive"]
+    os.kill(server.process.pid, signal.SIGSTOP)
+    for store in (fresh, used):
+        began = time.monotonic()
+        answer = readiness(lambda: store, Settings())
+        assert time.monotonic() - began < 1.0
+        assert answer.missing == ["Redis does not answer"]
+    began = time.monotonic()
+    assert b"boyd_up 0.0" in metrics.exposed()[0]
+    assert time.monotonic() - began < 1.0
+    status, found = doctor(server.url)
+    assert (status, len(found)) == (1, 1)
+    assert "Redis does not answer" in found[0]
+    os.kill(server.process.pid, signal.SIGCONT)
+    wait_until(lambda: readiness(lambda: used, Settings()).missing == ["no worker is alive"], 5)
+    assert b"boyd_up 1.0" in metrics.exposed()[0]
+
+
+def test_a_redis_that_has_ended_is_told(server: Server) -> None:
+    store = api_store(server.url)
+    readiness(lambda: store, Settings())
+    server.process.terminate()
+    server.process.wait()
+
+    assert readiness(lambda: store, Settings()).missing == ["Redis does not answer"]
+    assert b"boyd_up 0.0" in Metrics(lambda: store).exposed()[0]
+    status, found = doctor(server.url)
+    assert (status, len(found)) == (1, 1)
+    assert "Redis does not answer" in found[0]
+
+
+def test_a_redis_that_may_throw_state_out_is_told(server: Server) -> None:
+    server.client.config_set("maxmemory-policy", "allkeys-lru")
+    assert said(doctor(server.url), "warning eviction: allkeys-lru, no memory limit yet")
+
+    server.client.config_set("maxmemory", 100_000_000)
+    assert said(doctor(server.url), "error eviction: allkeys-lru")
+    assert b"boyd_redis_evicts 1.0" in Metrics(lambda: api_store(server.url)).exposed()[0]
+
+
+def test_what_a_crash_of_redis_would_lose_is_told(server: Server) -> None:
+    assert not said(doctor(server.url), "persistence")
+
+    server.client.config_set("appendonly", "no")
+    server.client.config_set("save", "900 1 60 1000")
+    assert said(doctor(server.url), "warning persistence: snapshots only: a crash may lose up to")
+    assert said(doctor(server.url), "the last 15 min")
+
+    server.client.config_set("save", "")
+    assert said(doctor(server.url), "warning persistence: nothing is written to disk")
+    assert (
+        b'boyd_redis_persistence{kind="rdb"} 0.0'
+        in Metrics(lambda: api_store(server.url)).exposed()[0]
+    )
+
+
+def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "redis"
+    server.client.set("some", "thing")
+    (folder / f"temp-{server.process.pid}.rdb").mkdir()
+    server.client.config_set("dbfilename", "taken")
+    (folder / "taken").mkdir()  # nothing can be renamed to it
+    (folder / "taken" / "in it").touch()
+    server.client.bgsave()
+    wait_until(lambda: server.client.info()["rdb_last_bgsave_status"] == "err", 10)
+
+    status, found = doctor(server.url)
+    assert status == 1
+    assert "error snapshots: the last one failed" in found
+
+
+def test_a_broker_that_has_ended_is_told(server: Server, tmp_path: Path) -> None:
+    broker = Server(tmp_path / "broker", "--appendonly", "no")
+    before = doctor(server.url, BOYD_BROKER_URL=broker.url)
+    broker.end()
+    after = doctor(server.url, BOYD_BROKER_URL=broker.url)
+
+    assert not said(before, "broker")
+    assert after[0] == 1
+    assert said(after, "error broker: Redis does not answer")
+    assert (
+        b"boyd_broker_up 0.0"
+        in (Metrics(lambda: api_store(server.url), connect(broker.url)).exposed()[0])
+    )
+
+
+# Processes
+
+
+def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
+    deployment: Deployment,
+) -> None:
+    deployment.worker("w", TICKING)
+    store = api_store(deployment.redis_url)
+    assert readiness(lambda: store, Settings()).missing == ["no beat is alive for agent ticking"]
+    deployment.beat("b", TICKING)
+    deployment.ended("ticking", 2)
+    assert readiness(lambda: store, Settings()).ready
+    assert doctor(deployment.redis_url)[0] == 0
+
+    deployment.kill("b")
+    wait_until(lambda: not readiness(lambda: store, Settings()).ready, NOTICED)
+    status, found = doctor(deployment.redis_url)
+    assert readiness(lambda: store, Settings()).missing == ["no beat is alive for agent ticking"]
+    assert status == 1
+    assert "error agent ticking: no live beat ticks for it" in found
+    assert any("silent for" in line for line in found)
+    assert b'boyd_workers{role="beat"} 0.0' in Metrics(lambda: store).exposed()[0]
+
+
+def test_a_queue_with_work_and_no_worker_is_told(deployment: Deployment) -> None:
+    deployment.worker("w", "agents.traced:traced", "-Q", "observe,act")
+    url = deployment.redis_url
+    assert said(doctor(url), "error agent traced: no live worker consumes queue 'loop'")
+
+    deployment.launcher("traced").trigger("test")
+    status, _ = wait_until(lambda: _waits(url), 20)
+    assert status == 1
+    assert (
+        b'boyd_queue_messages{agent="traced",queue="loop"} 1.0'
+        in (Metrics(lambda: api_store(url)).exposed()[0])
+    )
+
+    deployment.worker("l", "agents.traced:traced", "-Q", "loop")
+    deployment.ended("traced", 1)
+    assert doctor(url)[0] == 0
+
+
+def _waits(url: str) -> tuple[int, list[str]] | None:
+    found = doctor(url)
+    return found if said(found, "'loop'; work has waited for") else None
+
+
+@pytest.mark.slow
+def test_an_iteration_whose_workers_are_all_dead_is_told(deployment: Deployment) -> None:
+    (deployment.folder / "effects.hold.decide").touch()
+    deployment.worker("w", "agents.traced:traced")
+    deployment.launcher("traced").trigger("test")
+    wait_until(lambda: any(line.startswith("decide") for line in deployment.effects()), 20)
+    deployment.kill("w")
+    url = deployment.redis_url
+    wait_until(lambda: said(doctor(url), "stands still"), NOTICED)
+
+    assert said(doctor(url), "error agent traced: iteration 1 in phase decide stands still")
+    assert said(doctor(url), "error workers: none is alive")
+
+
+def test_workers_with_different_agent_files_are_told(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    for name, threshold in (("one", 80), ("two", 90)):
+        text = f'id = "a"\nloop_interval = {threshold}.0\n'
+        (tmp_path / f"{name}.toml").write_text(text)
+        deployment.worker(name, str(tmp_path / f"{name}.toml"))
+
+    found = doctor(deployment.redis_url)
+    assert said(found, "warning agent a: its processes have different agent files")
+
+
+def test_the_doctor_asks_for_nothing_that_grows(store: Store, redis_url: str) -> None:
+    """No command that takes longer with more keys."""
+    before: dict[str, Any] = store.client.info("commandstats")
+    doctor(redis_url)
+    Metrics(lambda: store).exposed()
+    after: dict[str, Any] = store.client.info("commandstats")
+    used = {name for name in after if after[name] != before.get(name)}
+
+    assert not used & {"cmdstat_keys", "cmdstat_scan", "cmdstat_smembers", "cmdstat_lrange"}

@@ -1,0 +1,33 @@
+"""Fixtures for the API's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fakeredis
+import pytest
+
+from api_kit import Site, make_lab
+
+
+@pytest.fixture
+def server() -> Any:
+    """The state of an imaginary Redis."""
+    return fakeredis.FakeServer()
+
+
+@pytest.fixture
+def site(server: Any) -> Iterator[Site]:
+    """An API over the agent `test`."""
+    made = Site(make_lab(server), server)
+    yield made
+    made.services.stop()
+
+
+@pytest.fixture
+def open_site(server: Any) -> Iterator[Site]:
+    """The same, where no key is needed."""
+    made = Site(make_lab(server), server, allow_unauthenticated=True)
+    yield made
+    made.services.stop()

@@ -1,0 +1,214 @@
+"""What is read from a request: nothing that does not fit gets past, and it is told why (H1, H4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import Field
+
+from api_kit import Site, make_lab
+from boyd.errors import PayloadTooLarge, StoreError
+from boyd.models import JsonObject, Model
+from boyd_api.problems import KINDS, Problem, problem_of
+from boyd_api.routing import Answer, Routes
+from boyd_api.serving import Ask
+
+PAUSE = "/pause"
+
+
+def nothing_happened(site: Site) -> bool:
+    return site.lab.store.iterations.status().paused is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b'{"reason": NaN}',
+        b'{"reason": Infinity}',
+        b"\xff\xfe",
+        b'{"reason": "\\ud800"}',
+        b"[" * 10_000,
+        b"{} {}",
+    ],
+)
+def test_malformed_json_is_refused_and_does_nothing(site: Site, body: bytes) -> None:
+    answer = site.post(PAUSE, data=body, content_type="application/json")
+
+    assert answer.status_code == 400
+    assert answer.json["type"] == "/problems/malformed-json"
+    assert nothing_happened(site)
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "a/json", ""])
+def test_a_body_of_another_type_is_refused(site: Site, kind: str) -> None:
+    answer = site.post(PAUSE, data=b'{"reason": "x"}', content_type=kind)
+
+    assert answer.status_code == 415
+    assert nothing_happened(site)
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "application/json; charset=utf-8", "application/merge-patch+json"]
+)
+def test_a_body_of_any_kind_of_json_is_read(site: Site, kind: str) -> None:
+    assert site.post(PAUSE, data=b'{"reason": "x"}', content_type=kind).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({"reason": 1}, ["/reason"]),
+        ({"reasons": "x"}, ["/reasons"]),
+        ({"reason": "x", "a/b~c": 1}, ["/a~1b~0c"]),
+        ([], [""]),
+        ("text", [""]),
+        (None, [""]),
+    ],
+)
+def test_each_field_that_does_not_fit_is_named_by_a_pointer(
+    site: Site, body: Any, pointers: list[str]
+) -> None:
+    answer = site.post(PAUSE, data=json.dumps(body), content_type="application/json")
+
+    assert answer.status_code == 422
+    assert answer.json["type"] == "/problems/invalid-request"
+    assert [error["pointer"] for error in answer.json["errors"]] == pointers
+    assert nothing_happened(site)
+
+
+def test_names_are_those_of_the_wire_and_no_others(site: Site) -> None:
+    body = {"name": "x", "principal": "x", "scopes": ["read"]}
+
+    assert site.post("/keys", body | {"expiresIn": 1}).status_code == 201
+    assert site.post("/keys", body | {"expires_in": 1}).status_code == 422
+
+
+def test_a_body_that_may_be_absent_may_be(site: Site) -> None:
+    assert site.post(PAUSE).status_code == 200
+    assert site.post(PAUSE, content_type="application/json").status_code == 200
+
+
+def test_a_body_that_is_needed_is_missed(site: Site) -> None:
+    assert site.post("/keys").json["type"] == "/problems/malformed-json"
+
+
+def test_a_body_that_is_too_large_is_refused(server: Any) -> None:
+    site = Site(make_lab(server), server, max_body=100)
+    answer = site.post(PAUSE, {"reason": "x" * 200})
+
+    assert answer.status_code == 413
+    assert answer.json["type"] == "/problems/too-large"
+    assert site.post(PAUSE, {"reason": "x" * 50}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [
+        ("limit=abc", "limit"),
+        ("limit=-5", "limit"),
+        ("limit=0", "limit"),
+        ("limit=", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("nothing=1", "nothing"),
+    ],
+)
+def test_each_parameter_that_does_not_fit_is_named(site: Site, query: str, parameter: str) -> None:
+    answer = site.get(f"/observations?{query}")
+
+    assert answer.status_code == 422
+    assert [error["parameter"] for error in answer.json["errors"]] == [parameter]
+
+
+# Problems
+
+
+def test_a_problem_says_the_same_to_all_clients(site: Site) -> None:
+    answer = site.get("/loop/history/99", headers={"X-Request-Id": "abc-1"})
+
+    assert answer.mimetype == "application/problem+json"
+    assert answer.json == {
+        "type": "/problems/not-found",
+        "title": "There is no such thing",
+        "status": 404,
+        "detail": "no iteration 99 has ended, or it is kept no longer",
+        "error": "no iteration 99 has ended, or it is kept no longer",
+        "instance": "abc-1",
+    }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_type_of_problem_is_explained(site: Site, name: str) -> None:
+    answer = site.client.get(f"/problems/{name}")
+
+    assert answer.json["status"] == KINDS[name].status
+    assert answer.json["explanation"]
+    assert site.client.get("/problems/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "x" * 65, "<script>"])
+def test_an_id_of_a_request_that_is_not_sane_is_replaced(site: Site, sent: str) -> None:
+    answer = site.get("/state", headers={"X-Request-Id": sent})
+
+    assert len(answer.headers["X-Request-Id"]) == 32
+    assert site.get("/state", headers={"X-Request-Id": "a.b"}).headers["X-Request-Id"] == "a.b"
+
+
+def test_an_unexpected_fault_tells_no_internals(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def boom(_: object) -> None:
+        raise RuntimeError("the password is x")
+
+    monkeypatch.setattr("boyd_api.routes.state.last_result", boom)
+    answer = site.get("/state", headers={"X-Request-Id": "find-me"})
+
+    assert answer.status_code == 500
+    assert answer.json["instance"] == "find-me"
+    assert "password" not in answer.text
+    assert "find-me" in caplog.text
+    assert "the password is x" in caplog.text
+
+
+def test_what_redis_refuses_for_a_while_is_unavailable(site: Site) -> None:
+    with site.app.test_request_context():
+        full = StoreError("Redis refused")
+        full.__cause__ = RuntimeError("OOM command not allowed")
+        broken = StoreError("Redis refused")
+        broken.__cause__ = RuntimeError("ERR user_script:1: attempt to index")
+
+        assert problem_of(full).kind.name == "unavailable"
+        assert problem_of(broken).kind.name == "internal"
+        assert problem_of(PayloadTooLarge()).kind.name == "too-large"
+        assert problem_of(Problem("timeout")).kind.status == 504
+
+
+# A route that somebody adds
+
+
+class Thing(Model):
+    """Something."""
+
+    name: str = Field(min_length=1)
+    inner: JsonObject = Field(default_factory=dict)
+
+
+def test_a_declared_route_knows_what_it_reads_and_may_answer() -> None:
+    routes = Routes("things")
+
+    @routes.post("/things/<id>", scope="runs", answers={201: Thing}, idempotent=True)
+    def make(ask: Ask, body: Thing, id: str) -> Answer:
+        """Make a thing."""
+        return Answer(body, headers={"Location": id})
+
+    [route] = routes.all
+    assert route.rules == {
+        "things.make": "/api/v0/things/<id>",
+        "things.make_of_agent": "/api/v0/agents/<agentId>/things/<id>",
+    }
+    assert (route.body, route.body_optional, route.query) == (Thing, False, None)
+    assert {"invalid-request", "idempotency-mismatch", "unknown-agent", "not-found"} <= set(
+        route.possible_problems
+    )

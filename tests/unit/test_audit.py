@@ -1,0 +1,327 @@
+"""The audit trail: what an entry holds, how it is read, and what steering an agent leaves (A15)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+from pydantic import SecretStr
+
+from boyd.errors import BadCursor, ConfigError, StoreUnavailable
+from boyd.models import Actor, AuditEntry, AuditHead
+from boyd.settings import load_settings
+from boyd.store import AgentStore, Audit, Sealing, Store, actor_fields
+from boyd.store.keys import AGENTS
+
+ANN = Actor(
+    principal="ann@example.com", key="k1", address="192.0.2.7", claims="bob", groups=["ops"]
+)
+
+
+@pytest.fixture
+def whole() -> Store:
+    return Store(fakeredis.FakeRedis(decode_responses=True), "test", sealing=Sealing("secret"))
+
+
+@pytest.fixture
+def store(whole: Store) -> AgentStore:
+    return whole.agent("a")
+
+
+def entries(chain: Audit) -> list[AuditEntry]:
+    chain.seal()
+    return list(chain.entries())
+
+
+def filled(chain: Audit, count: int) -> Audit:
+    for number in range(1, count + 1):
+        chain.append("test", ANN, number=number)
+    chain.seal()
+    return chain
+
+
+# Entries
+
+
+def test_an_actor_is_given_to_scripts_as_pairs_of_what_is_known() -> None:
+    assert actor_fields(None) == []
+    assert actor_fields(Actor(principal="agent:a")) == ["who", "agent:a"]
+    assert actor_fields(ANN) == [
+        *("who", "ann@example.com"),
+        *("key", "k1"),
+        *("from", "192.0.2.7"),
+        *("claims", "bob"),
+    ]
+
+
+def test_an_entry_tells_who_what_when_and_from_where(whole: Store) -> None:
+    whole.audit.append("key.created", ANN, after="active", target="k2", note=None, empty="")
+    (entry,) = entries(whole.audit)
+
+    assert entry.seq == 1
+    assert (entry.kind, entry.who, entry.key) == ("key.created", "ann@example.com", "k1")
+    assert (entry.address, entry.claims, entry.after) == ("192.0.2.7", "bob", "active")
+    assert entry.what == {"target": "k2"}
+    assert entry.prev == ""
+    assert int(entry.at.timestamp() * 1000) == int(entry.id.split("-")[0])
+    assert entry.to_wire()["from"] == "192.0.2.7"
+
+
+def test_each_entry_carries_the_hash_of_the_one_before_it(whole: Store) -> None:
+    first, second, third = entries(filled(whole.audit, 3))
+
+    assert (second.prev, third.prev) == (first.hash, second.hash)
+    assert whole.audit.head() == AuditHead(seq=3, hash=third.hash)
+
+
+def test_nothing_is_open_after_sealing_and_sealing_again_does_nothing(whole: Store) -> None:
+    filled(whole.audit, 3)
+
+    assert whole.audit.seal() == 0
+    assert whole.audit.verify().waiting == 0
+
+
+def test_sealing_all_chains_with_nothing_to_do_is_one_round_trip(
+    whole: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips = []
+    pipeline = whole.client.pipeline
+
+    def counted(*args: Any, **named: Any) -> Any:
+        trips.append(args)
+        return pipeline(*args, **named)
+
+    monkeypatch.setattr(whole.client, "pipeline", counted)
+
+    assert whole.seal(["a", "b", "c"]) == 0
+    assert len(trips) == 1
+
+
+def test_chains_are_apart_and_sealed_together(whole: Store, store: AgentStore) -> None:
+    whole.audit.append("everywhere", ANN)
+    store.audit.append("here", ANN)
+
+    assert whole.seal(["a"]) == 2
+    assert [entry.kind for entry in whole.audit.entries()] == ["everywhere"]
+    assert [entry.kind for entry in store.audit.entries()] == ["here"]
+
+
+def test_equal_entries_of_two_chains_have_different_hashes(whole: Store) -> None:
+    a, b = whole.agent("a").audit, whole.agent("b").audit
+    for chain in (a, b):
+        whole.client.xadd(chain.open_stream, {"kind": "test"}, id="1-1")
+
+    assert entries(a)[0].hash != entries(b)[0].hash
+
+
+# Reading
+
+
+def test_a_page_is_newest_first_and_leads_to_the_next(whole: Store) -> None:
+    chain = filled(whole.audit, 5)
+    first = chain.page(2)
+    second = chain.page(2, first.next_cursor)
+    third = chain.page(2, second.next_cursor)
+
+    assert [e.seq for page in (first, second, third) for e in page.entries] == [5, 4, 3, 2, 1]
+    assert third.next_cursor is None
+
+
+def test_a_page_that_holds_everything_leads_nowhere(whole: Store) -> None:
+    assert filled(whole.audit, 2).page(2).next_cursor is None
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "1-0", "²", "9" * 40])
+def test_what_is_no_cursor_is_refused(whole: Store, cursor: str) -> None:
+    with pytest.raises(BadCursor):
+        whole.audit.page(10, cursor)
+
+
+def test_reading_since_a_time_begins_with_the_first_that_is_not_older(whole: Store) -> None:
+    for ms in (1000, 2000, 2000, 3000):
+        whole.client.xadd(whole.audit.open_stream, {"kind": "test"}, id=f"{ms}-*")
+    at = {entry.seq: entry.at for entry in entries(whole.audit)}
+
+    def after(moment: Any) -> list[int]:
+        found = [entry.seq for entry in whole.audit.entries(since=moment)]
+        assert sorted(e.seq for e in whole.audit.page(since=moment).entries) == found
+        return found
+
+    assert after(at[1] - timedelta(seconds=1)) == [1, 2, 3, 4]
+    assert after(at[1]) == [1, 2, 3, 4]
+    assert after(at[2]) == [2, 3, 4]
+    assert after(at[4]) == [4]
+    assert after(at[4] + timedelta(seconds=1)) == []
+
+
+def test_an_export_is_a_line_of_json_for_each_entry_oldest_first(whole: Store) -> None:
+    lines = list(filled(whole.audit, 3).export())
+
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
+    assert not any("\n" in line for line in lines)
+
+
+# Keys and the cap
+
+
+def test_without_the_key_a_sealer_leaves_a_keyed_chain_to_those_who_have_it(whole: Store) -> None:
+    filled(whole.audit, 1)
+    plain = Store(whole.client).audit
+    plain.append("test", ANN)
+
+    assert plain.seal() == 0
+    assert plain.verify().waiting == 1
+    assert whole.audit.seal() == 1
+    assert whole.audit.verify().ok
+
+
+def test_the_cap_leaves_a_checkpoint_from_which_the_rest_is_verified(whole: Store) -> None:
+    chain = Store(whole.client, sealing=Sealing("secret", keep=10)).audit
+    hashes: dict[int, str] = {}
+    for _ in range(4):
+        filled(chain, 8)
+        hashes |= {entry.seq: entry.hash for entry in chain.entries()}
+    result = chain.verify()
+
+    assert [entry.seq for entry in chain.entries()] == list(range(23, 33))
+    assert result.ok
+    assert result.checked == 10
+    assert result.trimmed == AuditHead(seq=22, hash=hashes[22])
+
+
+def test_more_open_entries_than_the_cap_are_all_chained_on_their_way(whole: Store) -> None:
+    chain = filled(Store(whole.client, sealing=Sealing(keep=3)).audit, 20)
+
+    assert [entry.seq for entry in chain.entries()] == [18, 19, 20]
+    assert chain.verify().ok
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_sealer_that_dies_around_its_write_loses_and_doubles_nothing(
+    whole: Store, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    run = whole.audit._scripts.run
+
+    def dies(*args: Any) -> Any:
+        if not before:
+            run(*args)
+        raise StoreUnavailable
+
+    for number in range(5):
+        whole.audit.append("test", ANN, number=number)
+    with monkeypatch.context() as patch:
+        patch.setattr(whole.audit._scripts, "run", dies)
+        with pytest.raises(StoreUnavailable):
+            whole.audit.seal()
+
+    assert [entry.what["number"] for entry in entries(whole.audit)] == list("01234")
+    assert whole.audit.verify().ok
+
+
+def test_the_sealer_that_comes_second_starts_over(
+    whole: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = whole.audit._scripts
+    run = scripts.run
+    filled(whole.audit, 1)
+    for number in range(3):
+        whole.audit.append("test", ANN, number=number)
+
+    def overtaken(*args: Any) -> Any:
+        monkeypatch.setattr(scripts, "run", run)
+        assert Store(whole.client, sealing=Sealing("secret")).audit.seal() == 3
+        whole.audit.append("late", ANN)
+        return run(*args)
+
+    monkeypatch.setattr(scripts, "run", overtaken)
+
+    assert whole.audit.seal() == 1
+    assert [entry.kind for entry in whole.audit.entries()] == ["test"] * 4 + ["late"]
+    assert whole.audit.verify().ok
+
+
+# What steering leaves
+
+
+def test_pausing_and_resuming_are_in_the_audit(store: AgentStore) -> None:
+    store.iterations.pause("maintenance", ANN)
+    store.iterations.pause("longer", ANN)
+    store.iterations.resume(ANN)
+    store.iterations.resume(ANN)
+
+    told = [(e.kind, e.before, e.after, e.note, e.who) for e in entries(store.audit)]
+    assert told == [
+        ("agent.paused", "running", "paused", "maintenance", ANN.principal),
+        ("agent.paused", "paused", "paused", "longer", ANN.principal),
+        ("agent.resumed", "paused", "running", None, ANN.principal),
+    ]
+
+
+def test_freezing_some_agents_is_in_their_audit(whole: Store, store: AgentStore) -> None:
+    whole.fleet.freeze("incident", ["a"], ANN)
+    whole.fleet.unfreeze(["a"], ANN)
+    whole.fleet.unfreeze(["a"], ANN)
+
+    told = [(e.kind, e.before, e.after, e.note, e.what) for e in entries(store.audit)]
+    assert told == [
+        ("agent.frozen", "acting", "frozen", "incident", {"scope": "agent"}),
+        ("agent.unfrozen", "frozen", "acting", None, {"scope": "agent"}),
+    ]
+    assert entries(whole.audit) == []
+
+
+def test_freezing_everywhere_is_in_the_audit_of_the_deployment_and_of_each_agent(
+    whole: Store, store: AgentStore
+) -> None:
+    whole.client.hset(AGENTS, "a", "as announced")
+    whole.fleet.freeze("", actor=ANN)
+    whole.fleet.unfreeze(actor=ANN)
+
+    told = [(e.kind, e.before, e.after, e.who) for e in entries(whole.audit)]
+    assert told == [
+        ("deployment.frozen", "acting", "frozen", ANN.principal),
+        ("deployment.unfrozen", "frozen", "acting", ANN.principal),
+    ]
+    assert [(e.kind, e.what["scope"]) for e in entries(store.audit)] == [
+        ("agent.frozen", "everywhere"),
+        ("agent.unfrozen", "everywhere"),
+    ]
+
+
+# The setting
+
+
+def test_the_audit_key_is_a_secret_that_may_lie_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("a secret of some length\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOYD_AUDIT_KEY_FILE", str(file))
+    settings = load_settings()
+    sealing = Sealing.of(settings.audit_key, settings.audit_keep)
+
+    assert settings.audit_key == SecretStr("a secret of some length")
+    assert sealing.key == "a secret of some length"
+    assert "of some length" not in f"{settings!r} {sealing!r} {settings.model_dump_json()}"
+
+
+def test_a_short_audit_key_is_refused_without_being_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOYD_AUDIT_KEY", "hunter2")
+    with pytest.raises(ConfigError, match="audit_key") as error:
+        load_settings()
+
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5:abc", "0:" + "0" * 64, "x:" + "0" * 64])
+def test_what_is_no_head_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="SEQ:HASH"):
+        AuditHead.parse(text)

@@ -1,0 +1,496 @@
+"""What the checks say of a deployment, by its vitals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from boyd.checks import Finding, examine, span
+from boyd.models import Autonomy
+from boyd.store import AgentEntry, WorkerInfo
+from boyd.store.fleet import Role
+from boyd.store.reading import read_roster, read_vitals
+from boyd.store.vitals import (
+    RETIRED,
+    AgentVitals,
+    Ended,
+    Roster,
+    Server,
+    Vitals,
+    Waiting,
+)
+from boyd.testing import Lab
+from boyd.version import VERSION
+from kit import Recorder, agent, choice, chooses, fails, seen, sees
+
+NOW = 1_800_000_000.0
+SERVER = Server(
+    version="7.2.4",
+    role="master",
+    aof=True,
+    aof_ok=True,
+    rdb=(),
+    rdb_ok=True,
+    unsaved=0,
+    saved_at=NOW - 60,
+    used=1_000_000,
+    limit=0,
+    policy="noeviction",
+)
+ENTRY = AgentEntry(
+    id="a", name="a", mode="manual", loop_interval=60.0, plugins=[], fingerprint="f1"
+)
+CONTINUOUS = ENTRY.patched({"mode": "continuous"})
+
+
+def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **more: Any) -> Any:
+    """A process that runs agent `a` and started an hour ago."""
+    known: dict[str, Any] = {
+        "host": "here",
+        "pid": 1,
+        "queues": ["loop", "observe", "act"] if role == "worker" else [],
+        "agents": ["a"],
+        "version": VERSION,
+        "started_at": datetime.fromtimestamp(NOW, UTC) - timedelta(hours=1),
+        "last_beat": datetime.fromtimestamp(NOW - silent, UTC),
+    }
+    return WorkerInfo(name=name, role=role, **{**known, **more})
+
+
+def vitals(*agents: AgentVitals, processes: Any = None, **more: Any) -> Vitals:
+    """A deployment in which all is well but for what is given."""
+    there = agents or (AgentVitals(ENTRY),)
+    roster = Roster(
+        now=NOW,
+        agents={agent.entry.id: agent.entry for agent in there},
+        processes=[process()] if processes is None else processes,
+        unreadable=more.pop("unreadable", []),
+        swept=more.pop("swept", {}),
+    )
+    known: dict[str, Any] = {
+        "server": SERVER,
+        "skew": 0.0,
+        "latency": 0.001,
+        "frozen": None,
+        "messages": {},
+    }
+    return Vitals(roster=roster, agents=list(there), **{**known, **more})
+
+
+def server(**changes: Any) -> Vitals:
+    """A deployment on such a Redis."""
+    return vitals(server=replace(SERVER, **changes))
+
+
+def bad(seen: Vitals, needs: Any = None) -> list[str]:
+    """What is wrong, without the advice."""
+    return [f"{f.level}: {f.what}" for f in examine(seen, needs) if f.level != "ok"]
+
+
+def about(seen: Vitals, subject: str) -> Finding:
+    """The only finding on a subject."""
+    (found,) = [finding for finding in examine(seen) if finding.subject == subject]
+    return found
+
+
+def test_all_is_well_when_all_is_well() -> None:
+    assert bad(vitals()) == []
+
+
+def test_whatever_is_wrong_comes_with_advice() -> None:
+    stuck = AgentVitals(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
+    seen = vitals(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
+
+    assert all(finding.what_to_do for finding in examine(seen) if finding.level != "ok")
+
+
+# Redis
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version": "6.0.16"}, "error: 6.0.16"),
+        ({"role": "slave"}, "error: slave"),
+        ({"aof_ok": False}, "error: the append-only file cannot be written"),
+        (
+            {"aof": False},
+            "warning: nothing is written to disk: when Redis ends, all state is lost",
+        ),
+        (
+            {"aof": False, "rdb": ((3600, 1), (60, 10_000))},
+            "warning: snapshots only: a crash may lose up to the last 60 min",
+        ),
+        (
+            {"aof": False, "rdb": None},
+            "warning: no append-only file; whether there are snapshots may not be asked",
+        ),
+        ({"rdb_ok": False}, "error: the last one failed"),
+        ({"policy": "allkeys-lru"}, "warning: allkeys-lru, no memory limit yet"),
+        (
+            {"policy": "volatile-ttl", "limit": 100_000_000},
+            "error: volatile-ttl: when it is full, keys are thrown out",
+        ),
+        ({"policy": None}, "warning: not allowed to look"),
+        ({"limit": 1_200_000}, "warning: 1.0 MB of 1.2 MB used"),
+        ({"limit": 1_000_001}, "error: 1.0 MB of 1.0 MB used"),
+    ],
+)
+def test_a_redis_that_may_lose_state_is_told_of(changes: Any, said: str) -> None:
+    assert bad(server(**changes)) == [said]
+
+
+def test_the_changes_since_the_last_snapshot_are_told() -> None:
+    seen = server(aof=False, rdb=((3600, 1),), unsaved=12, saved_at=NOW - 42)
+
+    assert about(seen, "snapshots").what == "the last one 42 s ago, 12 changes since"
+
+
+def test_a_redis_that_may_not_be_asked_is_no_error() -> None:
+    assert bad(vitals(server=None)) == ["warning: not allowed to look"]
+
+
+def test_clocks_that_differ_are_told_of() -> None:
+    assert bad(vitals(skew=-3.25)) == ["warning: Redis is 3.2 s behind this host"]
+
+
+def test_a_broker_that_does_not_answer_is_an_error() -> None:
+    assert bad(vitals(messages=None, broker_error="away")) == ["error: away"]
+
+
+# Workers and queues
+
+
+def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it() -> None:
+    elsewhere = process(agents=["other"])
+
+    assert bad(vitals(processes=[elsewhere], swept={"a": NOW - 300})) == [
+        "warning: no live worker runs it, nobody has for 5 min"
+    ]
+
+
+def test_a_retired_agent_is_not_complained_about() -> None:
+    elsewhere = process(agents=["other"])
+    seen = vitals(AgentVitals(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
+
+    assert bad(seen) == []
+    assert about(seen, "agent a").what == "retired: nobody has run it for 3 d"
+
+
+def test_a_queue_of_the_loop_without_a_worker_is_an_error() -> None:
+    seen = vitals(processes=[process(queues=["loop", "observe"])])
+
+    assert bad(seen) == ["error: no live worker consumes queue 'act'"]
+
+
+def test_a_queue_that_plugins_name_is_told_with_who_needs_it() -> None:
+    assert bad(vitals(), {"a": {"far": ["p:look"]}}) == [
+        "error: no live worker consumes queue 'far', which p:look needs"
+    ]
+
+
+def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
+    lab = Lab(agent(Recorder().action(queue="far")))
+    found = read_vitals(lab.client)
+
+    assert "error: no live worker consumes queue 'far', which p:do needs" in bad(found)
+    assert found.messages is not None
+    assert found.messages["test", "far"] == 0
+
+
+def test_an_agent_that_only_its_file_knows_is_told() -> None:
+    assert bad(vitals(), {"b": {"far": ["p:look", "p:go"]}}) == [
+        "warning: it has never been started against this Redis",
+        "error: no live worker consumes queue 'far', which p:look, p:go needs",
+    ]
+
+
+def test_a_queue_with_messages_and_no_worker_is_an_error() -> None:
+    assert bad(vitals(messages={("a", "far"): 2, ("a", "act"): 5, ("a", "host.gone"): 1})) == [
+        "error: no live worker consumes queue 'far', which holds 2 messages"
+    ]
+
+
+def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
+    waits = AgentVitals(ENTRY, waiting=(Waiting("act", "far", NOW - 20),))
+
+    assert bad(vitals(waits)) == [
+        "error: no live worker consumes queue 'far'; work has waited for 20 s"
+    ]
+
+
+def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
+    steps = (Waiting("observe", "observe", NOW - 12), Waiting("a call", "act", NOW - 30))
+
+    assert bad(vitals(AgentVitals(ENTRY, waiting=steps))) == [
+        "warning: a call has waited for 30 s in queue 'act'"
+    ]
+
+
+def test_processes_of_different_versions_are_told_of() -> None:
+    pair = [process("w1"), process("w2", version="0.0.9")]
+
+    assert bad(vitals(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run together"]
+
+
+def test_processes_with_different_agent_files_are_told_by_name() -> None:
+    three = [process(f"w{n}", fingerprints={"a": "other" if n == 2 else "same"}) for n in range(3)]
+
+    assert bad(vitals(processes=three)) == [
+        "warning: its processes have different agent files: w0 and w2"
+    ]
+
+
+def test_a_process_that_fell_silent_is_told_of_until_another_has_taken_its_place() -> None:
+    lost = process("w1", silent=40.0)
+    other = process("w2", host="there")
+    successor = process("w3", started_at=datetime.fromtimestamp(NOW, UTC))
+
+    assert bad(vitals(processes=[lost, other])) == ["warning: silent for 40 s"]
+    assert bad(vitals(processes=[lost, other, successor])) == []
+
+
+def test_what_ails_a_process_is_told() -> None:
+    assert bad(vitals(processes=[process(problem="3 observers hang")])) == [
+        "warning: 3 observers hang"
+    ]
+
+
+def test_what_cannot_be_read_is_told_and_does_not_hide_the_rest() -> None:
+    assert bad(vitals(unreadable=["w9"])) == ["warning: cannot be understood"]
+
+
+# Beats
+
+
+BEAT = process("b", "beat")
+
+
+def test_a_continuous_agent_without_a_beat_is_an_error() -> None:
+    assert bad(vitals(AgentVitals(CONTINUOUS))) == ["error: no live beat ticks for it"]
+
+
+@pytest.mark.parametrize("mode", ["manual", "event-driven"])
+def test_other_agents_need_no_beat(mode: str) -> None:
+    assert bad(vitals(AgentVitals(ENTRY.patched({"mode": mode})))) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "still"),
+    [
+        ({"slot": NOW - 100}, False),
+        ({"slot": NOW - 151}, True),
+        ({}, True),
+        ({"slot": NOW - 900, "resumed_at": NOW - 20}, False),
+    ],
+)
+def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
+    seen = vitals(AgentVitals(CONTINUOUS, **state), processes=[process(), BEAT])
+
+    assert any("beat stands still" in said for said in bad(seen)) == still
+
+
+def test_how_long_a_beat_stands_still_is_told() -> None:
+    seen = vitals(AgentVitals(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
+
+    assert bad(seen) == ["error: beat stands still: no tick for 3 min, with one due every 60 s"]
+
+
+def test_a_beat_that_has_just_started_may_take_its_time() -> None:
+    fresh = process("b", "beat", started_at=datetime.fromtimestamp(NOW - 5, UTC))
+
+    assert bad(vitals(AgentVitals(CONTINUOUS), processes=[process(), fresh])) == []
+
+
+def test_no_ticks_are_expected_of_a_paused_agent() -> None:
+    held = AgentVitals(CONTINUOUS, slot=NOW - 900, paused="holidays")
+
+    assert bad(vitals(held, processes=[process(), BEAT])) == ["warning: paused: holidays"]
+
+
+# What is in flight
+
+
+def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
+    stuck = AgentVitals(ENTRY, iterations=7, phase="orient", deadline=NOW - 30)
+
+    assert bad(vitals(stuck, processes=[])) == [
+        "error: none is alive",
+        "warning: no live worker runs it",
+        "error: iteration 7 in phase orient stands still: nobody has looked after it for 30 s",
+    ]
+
+
+def test_a_phase_that_lasts_is_a_warning() -> None:
+    slow = AgentVitals(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
+
+    assert bad(vitals(slow)) == ["warning: iteration 7 in phase act has lasted for 25 min on w"]
+
+
+def test_an_approval_that_nobody_expires_is_a_warning() -> None:
+    late = AgentVitals(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
+    fresh = AgentVitals(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
+
+    assert bad(vitals(late)) == ["warning: 2 approvals past the deadline for 5 min and not expired"]
+    assert bad(vitals(fresh)) == []
+
+
+def test_what_is_stopped_on_purpose_is_told() -> None:
+    held = AgentVitals(ENTRY, frozen="moving (by jo)")
+
+    assert bad(vitals(held, frozen="moving house")) == [
+        "warning: acting is frozen everywhere: moving house",
+        "warning: frozen: moving (by jo)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0 s"), (1.26, "1.3 s"), (42.4, "42 s"), (119, "119 s"), (7300, "2 h"), (2e5, "2 d")],
+)
+def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+# How the vitals are read
+
+
+def vitals_of(lab: Lab) -> tuple[Vitals, AgentVitals]:
+    """The vitals of a lab, and those of its agent."""
+    found = read_vitals(lab.client)
+    return found, found.agents[0]
+
+
+def test_an_agent_that_has_never_run_is_idle() -> None:
+    _, found = vitals_of(Lab(agent()))
+
+    assert (found.iterations, found.phase, found.last, found.waiting) == (0, "idle", None, ())
+    assert (found.flight_since, found.oldest_run, found.next_deadline) == (None, None, None)
+
+
+def test_the_last_iteration_is_told_by_its_end() -> None:
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    result = [lab.run(), lab.run()][-1]
+    _, found = vitals_of(lab)
+
+    assert found.last == Ended(2, found.last.at if found.last else 0.0, True)
+    assert found.last.at == pytest.approx(result.ended_at.timestamp(), abs=0.01)
+    assert (found.iterations, found.phase) == (2, "idle")
+
+
+def test_a_phase_in_flight_waits_until_a_worker_enters_it() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    all_of_it, found = vitals_of(lab)
+    entered = lab.store.iterations.enter(1, 1, "start", "lab/1")
+    _, later = vitals_of(lab)
+
+    assert entered is not None
+    assert [(step.what, step.queue) for step in found.waiting] == [("start", "loop")]
+    assert (found.phase, found.worker) == ("start", None)
+    assert found.flight_since == pytest.approx(all_of_it.roster.now, abs=1)
+    assert (later.waiting, later.worker) == ((), "lab")
+
+
+def test_units_wait_in_the_queue_of_their_observers() -> None:
+    parts = [sees("o", seen()), sees("far", seen(), queue="far")]
+    lab = Lab(agent(*parts), queues=["far"])
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: len(lab.courier.hints) == 2)
+    _, found = vitals_of(lab)
+
+    assert sorted(found.oldest) == ["far", "observe"]
+
+
+def test_pending_runs_and_the_oldest_are_told_whatever_their_urgency() -> None:
+    lab = Lab(agent(mode="continuous"))
+    first = lab.submit("first", priority="low")
+    lab.submit("second", priority="critical")
+    lab.store.iterations.pause("test")
+    _, found = vitals_of(lab)
+
+    assert found.runs == 2
+    assert found.oldest_run == pytest.approx(first.run.created_at.timestamp(), abs=0.001)
+
+
+def test_pending_approvals_are_told_with_the_next_deadline() -> None:
+    act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), act))
+    lab.run()
+    everything, found = vitals_of(lab)
+
+    assert (found.approvals, found.expired) == (1, 0)
+    assert found.next_deadline == pytest.approx(everything.roster.now + 3600, abs=5)
+
+
+def test_an_observer_that_fails_is_told() -> None:
+    lab = Lab(agent(fails("bad")))
+    lab.run()
+    _, found = vitals_of(lab)
+
+    assert found.observers["p:bad"].failures == 1
+
+
+def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
+    lab = Lab(agent())
+    lab.store.iterations.pause("holidays")
+    _, paused = vitals_of(lab)
+    lab.store.iterations.resume()
+    _, resumed = vitals_of(lab)
+    lab.run()
+    _, ran = vitals_of(lab)
+
+    assert paused.paused == "holidays"
+    assert resumed.paused is None
+    assert resumed.resumed_at is not None
+    assert ran.resumed_at is None
+
+
+def test_messages_are_counted_by_queue() -> None:
+    lab = Lab(agent(), queues=["far"])
+    lab.client.rpush("boyd.far.test", "one", "two")
+    found, _ = vitals_of(lab)
+
+    assert found.messages is not None
+    assert (found.messages["test", "far"], found.messages["test", "loop"]) == (2, 0)
+
+
+def test_an_announcement_of_another_version_is_passed_over() -> None:
+    lab = Lab(agent())
+    lab.client.hset("boyd:{*}:agents", "later", '{"id": "later"}')
+
+    assert read_roster(lab.client).unreadable == ["agent later"]
+
+
+def test_the_cost_does_not_grow_with_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(agent(sees("o", seen())))
+    sent: list[int] = []
+    pipeline = lab.client.pipeline
+
+    def counting(*args: Any, **more: Any) -> Any:
+        made = pipeline(*args, **more)
+        execute = made.execute
+
+        def run(*rest: Any, **what: Any) -> Any:
+            sent.append(len(made.command_stack))
+            return execute(*rest, **what)
+
+        made.execute = run
+        return made
+
+    def cost() -> list[int]:
+        with monkeypatch.context() as patched:
+            patched.setattr(lab.client, "pipeline", counting)
+            sent.clear()
+            read_vitals(lab.client)
+        return list(sent)
+
+    lab.run()
+    before = cost()
+    for _ in range(5):
+        lab.run()
+
+    assert (len(before), cost()) == (4, before)

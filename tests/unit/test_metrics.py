@@ -1,0 +1,328 @@
+"""What Prometheus is told, and whether the deployment counts as ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from boyd import Agent
+from boyd.models import Autonomy, utc_now
+from boyd.settings import Settings
+from boyd.store import Store, WorkerInfo
+from boyd.store.reading import read_vitals
+from boyd.store.vitals import Server, Vitals
+from boyd.testing import Lab
+from boyd.version import VERSION
+from boyd_api.metrics import Metrics, collect
+from boyd_api.readiness import readiness
+from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
+
+
+class Away(fakeredis.FakeRedis):
+    """A Redis that does not answer."""
+
+    def __init__(self) -> None:
+        server = fakeredis.FakeServer()
+        server.connected = False
+        super().__init__(server=server, decode_responses=True)
+
+
+def whole(lab: Lab) -> Callable[[], Store]:
+    """What gives the store of a lab."""
+    return lambda: lab.whole
+
+
+def samples(store: Store, broker: Any = None) -> dict[str, dict[tuple[str, ...], float]]:
+    """Every sample by name and the values of its labels."""
+    body, content_type = Metrics(lambda: store, broker).exposed()
+    assert content_type.startswith("text/plain")
+    return parsed(body)
+
+
+def parsed(body: bytes) -> dict[str, dict[tuple[str, ...], float]]:
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(body.decode()):
+        for sample in family.samples:
+            labels = tuple(value for _, value in sorted(sample.labels.items()))
+            found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+def only(found: Mapping[str, Mapping[tuple[str, ...], float]], name: str) -> float | None:
+    """The sample of agent `test`, or the only one."""
+    return found[name].get(("test",), found[name].get(()))
+
+
+def test_an_agent_that_ran_is_counted() -> None:
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    result = [lab.run(), lab.run()][-1]
+    found = samples(lab.whole)
+
+    assert only(found, "boyd_up") == 1
+    assert only(found, "boyd_broker_up") == 1
+    assert only(found, "boyd_agent_iterations_total") == 2
+    assert only(found, "boyd_agent_last_iteration_success") == 1
+    assert only(found, "boyd_agent_last_iteration_timestamp_seconds") == pytest.approx(
+        result.ended_at.timestamp(), abs=0.01
+    )
+    assert only(found, "boyd_agent_in_flight_seconds") == 0
+    assert found["boyd_workers"] == {("worker",): 1, ("beat",): 0}
+    assert found["boyd_agent_workers"] == {("test", "worker"): 1, ("test", "beat"): 0}
+    assert found["boyd_versions"] == {("worker", "test"): 1}
+
+
+def test_an_agent_that_has_never_run_has_no_last_iteration() -> None:
+    found = samples(Lab(agent()).whole)
+
+    assert only(found, "boyd_agent_iterations_total") == 0
+    assert "boyd_agent_last_iteration_success" not in found
+    assert "boyd_agent_last_tick_timestamp_seconds" not in found
+    assert "boyd_agent_interval_seconds" not in found
+
+
+def test_what_waits_is_told_by_queue() -> None:
+    lab = Lab(agent(mode="manual"))
+    lab.launcher.trigger("test")
+    lab.client.rpush("boyd.loop.test", "message")
+    found = samples(lab.whole)
+
+    assert found["boyd_queue_messages"][("test", "loop")] == 1
+    assert found["boyd_queue_messages"][("test", "act")] == 0
+    assert set(found["boyd_queue_oldest_seconds"]) == {("test", "loop")}
+
+
+def test_runs_and_approvals_that_wait_are_told() -> None:
+    act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), act, mode="continuous"))
+    lab.run()
+    lab.submit("look")
+    found = samples(lab.whole)
+
+    assert only(found, "boyd_approvals_pending") == 1
+    assert only(found, "boyd_approvals_next_deadline_seconds") == pytest.approx(3600, abs=30)
+    assert only(found, "boyd_runs_pending") == 1
+    assert (only(found, "boyd_runs_oldest_seconds") or 0) < 30
+    assert only(found, "boyd_agent_interval_seconds") == 60
+
+
+def test_an_agent_that_nobody_has_run_for_a_day_is_left_out() -> None:
+    lab = Lab(agent())
+    Lab(Agent("other", plugins=[plugin()]), client=lab.client)
+    retire(lab)
+    found = samples(lab.whole)
+
+    assert set(found["boyd_agent_iterations_total"]) == {("other",)}
+    assert {name for name, _ in found["boyd_agent_workers"]} == {"other"}
+    assert {name for name, _ in found["boyd_queue_messages"]} == {"other"}
+
+
+def retire(lab: Lab) -> None:
+    """Let nobody have run agent `test` for two days."""
+    long_ago = int(lab.client.time()[0] * 1000 - 2 * 86_400_000)
+    lab.client.hset("boyd:{test}:loop", "sweptAt", long_ago)
+
+
+def test_pausing_and_freezing_are_told() -> None:
+    lab = Lab(agent())
+    lab.whole.fleet.freeze("moving", ["test"])
+    lab.store.iterations.pause("holidays")
+    found = samples(lab.whole)
+
+    assert (only(found, "boyd_agent_frozen"), only(found, "boyd_agent_paused")) == (1, 1)
+
+
+def test_L15_the_health_of_observers_is_told() -> None:
+    lab = Lab(agent(sees("good", seen()), fails("bad")))
+    lab.run()
+    found = samples(lab.whole)
+
+    assert found["boyd_observer_failures"] == {("test", "p:good"): 0, ("test", "p:bad"): 1}
+    assert set(found["boyd_observer_last_success_timestamp_seconds"]) == {("test", "p:good")}
+
+
+def test_what_the_doctor_finds_is_counted() -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    found = samples(Store(client, "api"))
+
+    assert found["boyd_findings"][("error",)] == 1  # no worker
+    assert found["boyd_findings"][("warning",)] >= 1  # no agent
+
+
+def test_a_scrape_without_redis_says_so_and_does_not_fail() -> None:
+    found = samples(Store(Away(), "api"))
+
+    assert only(found, "boyd_up") == 0
+    assert {name for name in found if not name.startswith("boyd_http")} == {
+        "boyd_up",
+        "boyd_api_info",
+    }
+
+
+def test_a_broker_that_does_not_answer_takes_only_the_queues_away() -> None:
+    found = samples(Lab(agent()).whole, Away())
+
+    assert (only(found, "boyd_up"), only(found, "boyd_broker_up")) == (1, 0)
+    assert "boyd_queue_messages" not in found
+    assert found["boyd_findings"][("error",)] == 1
+
+
+def test_requests_are_counted_by_route_and_not_by_path() -> None:
+    metrics = Metrics(lambda: Store(Away(), "api"))
+    metrics.answered("GET", "/api/v0/runs/{id}", 200, 0.02)
+    metrics.answered("GET", "/api/v0/runs/{id}", 200, 0.2)
+    metrics.answered("BREW", None, 405, 0.001)
+    found = parsed(metrics.exposed()[0])
+
+    assert found["boyd_http_requests_total"] == {
+        ("GET", "/api/v0/runs/{id}", "200"): 2,
+        ("other", "none", "405"): 1,
+    }
+    assert found["boyd_http_request_duration_seconds_count"][("GET", "/api/v0/runs/{id}")] == 2
+
+
+def test_two_apps_in_one_process_share_nothing() -> None:
+    one, two = (Metrics(lambda: Store(Away(), "api")) for _ in range(2))
+    one.answered("GET", "/", 200, 0.1)
+
+    assert b"boyd_http_requests_total{" not in two.exposed()[0]
+
+
+def test_who_asks_for_openmetrics_gets_it() -> None:
+    metrics = Metrics(whole(Lab(agent())))
+    body, content_type = metrics.exposed("application/openmetrics-text; version=1.0.0")
+
+    assert content_type.startswith("application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")
+
+
+# Readiness
+
+
+def beat(store: Store, *agents: str) -> None:
+    """Announce a beat for *agents*."""
+    info = WorkerInfo(
+        name="b1",
+        role="beat",
+        host="here",
+        pid=2,
+        queues=[],
+        agents=list(agents),
+        version=VERSION,
+        started_at=utc_now(),
+    )
+    store.fleet.beat(info)
+
+
+def test_a_deployment_is_ready_with_a_worker_for_each_agent() -> None:
+    lab = Lab(agent())
+    Lab(Agent("other", plugins=[plugin()]), client=lab.client)
+    # Both labs call their imaginary worker the same, so the second one has taken its place.
+    missing = readiness(lambda: lab.whole, Settings()).missing
+    Lab(agent(), client=lab.client, hosts=["there"])
+
+    assert missing == ["no worker is alive for agent test"]
+    assert readiness(lambda: lab.whole, Settings()).to_wire() == {
+        "status": "ready",
+        "missing": [],
+    }
+
+
+def test_a_continuous_agent_needs_a_beat() -> None:
+    lab = Lab(agent(mode="continuous"))
+    before = readiness(lambda: lab.whole, Settings())
+    beat(lab.whole, "test")
+
+    assert before.missing == ["no beat is alive for agent test"]
+    assert readiness(lambda: lab.whole, Settings()).ready
+
+
+def test_a_deployment_without_workers_is_not_ready() -> None:
+    store = Store(fakeredis.FakeRedis(decode_responses=True))
+
+    assert readiness(lambda: store, Settings()).missing == ["no worker is alive"]
+
+
+def test_a_default_agent_that_nobody_knows_is_missing() -> None:
+    assert readiness(whole(Lab(agent())), Settings(agent="ops")).missing == [
+        "agent ops has never been started"
+    ]
+
+
+def test_an_agent_that_nobody_has_run_for_a_day_is_not_missed() -> None:
+    lab = Lab(agent())
+    Lab(Agent("other", plugins=[plugin()]), client=lab.client)
+    retire(lab)
+
+    assert readiness(lambda: lab.whole, Settings()).ready
+    assert not readiness(lambda: lab.whole, Settings(agent="test")).ready
+
+
+def test_without_redis_it_is_not_ready_and_no_address_is_told() -> None:
+    assert readiness(lambda: Store(Away(), "api"), Settings()).missing == ["Redis does not answer"]
+
+
+# The alerts that come with it
+
+
+ROOT = Path(__file__).parents[2]
+#: What a Redis says of itself; `fakeredis` says nothing.
+INFO = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction", "aof_enabled": 1}
+RULES = yaml.safe_load((ROOT / "deploy/prometheus/boyd-alerts.yml").read_text())
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every rule."""
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def everything() -> tuple[set[str], dict[str, set[str]]]:
+    """The metrics there are, and the labels of each."""
+    act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), act, mode="continuous"))
+    lab.run()
+    lab.launcher.trigger("test")
+    lab.client.hset("boyd:{test}:loop", "slot", 1000)
+    labels: dict[str, set[str]] = {}
+
+    def read(*arguments: Any) -> Vitals:
+        return replace(read_vitals(*arguments), server=Server.of(INFO, {"save": "900 1"}))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("boyd_api.metrics.read_vitals", read)
+        told = list(collect(whole(lab)))
+    for metric in told:
+        for sample in metric.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return set(labels), labels
+
+
+def test_alerts_rest_on_metrics_and_labels_that_exist() -> None:
+    names, labels = everything()
+    for rule in rules():
+        used = set(re.findall(r"\bboyd_\w+", rule["expr"]))
+        assert used <= names, rule["alert"]
+        told = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        assert told <= {"instance"} | {label for name in used for label in labels[name]}
+
+
+def test_alerts_have_a_name_of_their_own_a_severity_and_a_summary() -> None:
+    assert len({rule["alert"] for rule in rules()}) == len(rules())
+    for rule in rules():
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["summary"]
+
+
+def test_every_metric_is_told_in_the_docs() -> None:
+    names, _ = everything()
+    text = (ROOT / "docs/operations.md").read_text()
+
+    assert {name for name in names if f"`{name}`" not in text} == set()
