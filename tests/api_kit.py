@@ -7,7 +7,6 @@ from typing import Any
 
 import fakeredis
 from flask import Flask
-from flask.testing import FlaskClient
 
 from boyd.engine import UnitHint
 from boyd.models import Actor, Phase, Scope
@@ -57,7 +56,7 @@ class Site:
         settings = load_settings({"api": {"max_wait": 0.2, **api}})
         self.services = Services(settings, open_store=self._open, courier=self.courier)
         self.app: Flask = create_app(settings, self.services)
-        self.client: FlaskClient = self.app.test_client()
+        self.client: Any = self.app.test_client()
         self.admin = self.key("admin")
 
     def _open(self, _: float) -> Store:

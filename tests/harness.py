@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import requests
+
 from boyd.broker import CeleryCourier, make_app
 from boyd.engine import Launcher, Resolver
-from boyd.models import LoopResult, Mode
+from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.store import AgentStore, Retention, Store, connect
 
 TESTS = Path(__file__).parent
@@ -99,6 +101,21 @@ class Deployment:
         """Start a beat for *agent*."""
         return self.start(name, "beat", "--agent", agent)
 
+    def api(self, name: str, *arguments: str) -> str:
+        """Start an API process; its URL, once it answers."""
+        url = f"http://127.0.0.1:{free_port()}"
+        self.start(name, "api", "--port", url.rpartition(":")[2], *arguments, ready=False)
+        wait_until(lambda: self._answers(url, name), 30)
+        return url
+
+    def key(self, principal: str, *scopes: Scope, **more: Any) -> dict[str, str]:
+        """Headers that carry a new key."""
+        maker = Actor(principal="tests")
+        _, text = self.store.access.create(
+            principal, principal, scopes, by=maker, **{"person": True, **more}
+        )
+        return {"Authorization": f"Bearer {text}"}
+
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a process and all it started."""
         os.killpg(self.processes[name].pid, number)
@@ -135,6 +152,15 @@ class Deployment:
     def effects(self) -> list[str]:
         """What actions and observers have done outside Redis, in order."""
         return self.effects_file.read_text().split()
+
+    def _answers(self, url: str, name: str) -> bool:
+        code = self.processes[name].poll()
+        if code is not None:
+            raise AssertionError(f"{name} ended with {code}:\n{self.log(name)}")
+        try:
+            return requests.get(f"{url}/healthz", timeout=5).ok
+        except requests.ConnectionError:
+            return False
 
     def _announced(self, process: subprocess.Popen[bytes], name: str) -> bool:
         if process.poll() is not None:

@@ -81,22 +81,26 @@ class _Deployment(Collector):
         self._broker = broker
 
     def collect(self) -> Iterable[Metric]:
-        return collect(self._store, self._broker)
+        try:
+            store = self._store()
+        except StoreError:
+            return _away()
+        return collect(store, self._broker)
 
 
-def collect(store: Callable[[], Store], broker: Client | None = None) -> Iterator[Metric]:
+def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
     """How the deployment does; only `boyd_up 0` when Redis does not answer.
 
     Agents that nobody has run for a day are left out. Four round trips, whatever the history; what
     they carry grows with agents and observers.
     """
-    yield _gauge("boyd_api_info", "The version of this API.", [((VERSION,), 1)], ("version",))
     try:
-        vitals = _present(read_vitals(store().client, broker))
+        vitals = _present(read_vitals(store.client, broker))
     except StoreError:
-        yield _gauge("boyd_up", _UP, [((), 0)])
+        yield from _away()
         return
     yield _gauge("boyd_up", _UP, [((), 1)])
+    yield _version()
     yield _gauge(
         "boyd_broker_up", "Whether the broker answers.", [((), vitals.messages is not None)]
     )
@@ -106,6 +110,15 @@ def collect(store: Callable[[], Store], broker: Client | None = None) -> Iterato
     yield from _queues(vitals)
     yield from _observers(vitals.agents)
     yield _findings(vitals)
+
+
+def _away() -> Iterator[Metric]:
+    yield _gauge("boyd_up", _UP, [((), 0)])
+    yield _version()
+
+
+def _version() -> Metric:
+    return _gauge("boyd_api_info", "The version of this API.", [((VERSION,), 1)], ("version",))
 
 
 def _present(vitals: Vitals) -> Vitals:

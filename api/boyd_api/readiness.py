@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from boyd.errors import StoreError, StoreUnavailable
@@ -25,15 +25,14 @@ class Readiness(Model):
         return not self.missing
 
 
-def readiness(store: Callable[[], Store], settings: Settings) -> Readiness:
+def readiness(store: Store, settings: Settings) -> Readiness:
     """Whether Redis answers and every agent has a worker and, when it is continuous, a beat.
 
     Two round trips. It waits as long as the connection of *store* does, so that has to have short
-    time limits; giving the store may raise `StoreError` too. Agents that nobody has run for a day
-    are left out, unless it is the default one.
+    time limits. Agents that nobody has run for a day are left out, unless it is the default one.
     """
     try:
-        missing = list(_missing(read_roster(store().client), settings.agent))
+        missing = list(_missing(read_roster(store.client), settings.agent))
     except StoreUnavailable:
         missing = ["Redis does not answer"]
     except StoreError:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from boyd.checks import broker_of
 from boyd.cli.options import with_redis
 from boyd.engine import Courier, Launcher
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
@@ -16,6 +17,7 @@ from boyd.models import ApiKey
 from boyd.settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect
 from boyd_api.courier import BackgroundCourier
+from boyd_api.metrics import Metrics
 from boyd_api.problems import Problem
 from boyd_api.tail import BLOCK, Places, Tail
 
@@ -69,6 +71,9 @@ class Services:
         )
         #: Places of event streams; with those that wait they leave a quarter of the threads.
         self.streams = Places(max(1, settings.api.threads // 4))
+        broker = broker_of(settings, TIMEOUT)
+        #: What this process was asked, and how the deployment does.
+        self.metrics = Metrics(lambda: self.store, broker)
         self._lock = threading.Lock()
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
         self._away_until = float("-inf")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -80,12 +81,13 @@ def bind(app: Flask, services: Services, routes: Iterable[Route]) -> None:
             view = partial(_serve, services, route)
             app.add_url_rule(rule, endpoint, view, methods=[route.method])
     app.before_request(partial(_let_in, services, bound))
-    app.after_request(_finish)
+    app.after_request(partial(_finish, services))
     app.register_error_handler(Exception, answer_to)
 
 
 def _let_in(services: Services, bound: Mapping[str, Route]) -> None:
     sent = request.headers.get("X-Request-Id", "")
+    g.began = time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
     if request.url_rule is None:
         return  # no such path or method: Flask goes on to say so
@@ -137,7 +139,10 @@ def _text(body: Model, nulls: bool) -> str:
     return body.model_dump_json(by_alias=True) if nulls else body.to_json()
 
 
-def _finish(answer: Response) -> Response:
+def _finish(services: Services, answer: Response) -> Response:
+    rule = request.url_rule.rule if request.url_rule else None
+    took = time.monotonic() - g.get("began", time.monotonic())
+    services.metrics.answered(request.method, rule, answer.status_code, took)
     answer.headers["X-Request-Id"] = g.get("request_id", "-")
     answer.headers.setdefault("X-Content-Type-Options", "nosniff")
     answer.headers.setdefault("Cache-Control", "no-store")

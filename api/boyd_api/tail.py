@@ -132,6 +132,8 @@ class Tail:
         store = self._open()
         events = store.events([])
         while not self._stopping.is_set():
-            events.follow(self._agents())
-            if events.wait(BLOCK):
+            new = events.follow(self._agents())
+            # What happened before we had our position in a new stream is behind it: whoever waits
+            # has to look once.
+            if events.wait(0 if new else BLOCK) or new:
                 self.wake()

@@ -138,7 +138,7 @@ class Agent:
     def fingerprint(self) -> str:
         """A digest of settings and plugins: equal on workers that run the same agent."""
         plugins = self.host.plugins.values()
-        options = [f"{p.id} {p.options.model_dump_json(fallback=repr)}" for p in plugins]
+        options = [f"{p.id} {p.options.model_dump_json(fallback=_stable)}" for p in plugins]
         parts = [self.settings.model_dump_json(), *options]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -207,6 +207,11 @@ def agent_from_file(path: Path) -> Agent:
         default_plugins=file.default_plugins,
         **{name: getattr(file, name) for name in AgentSettings.model_fields},
     )
+
+
+def _stable(value: object) -> str:
+    """A value that JSON does not know, told the same way in every process."""
+    return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def _build(reference: PluginReference, folder: Path | None) -> Plugin:

@@ -382,7 +382,7 @@ def _flight(roster: Roster, agent: AgentVitals, alive: bool) -> Iterator[Finding
 
 def _step(agent: AgentVitals) -> str:
     if agent.phase == "idle":
-        return "an approved action or a call"
+        return "an approved action, a call or a callback"
     return f"iteration {agent.iterations} in phase {agent.phase}"
 
 

@@ -21,7 +21,7 @@ from boyd.settings import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
 from boyd_api.metrics import Metrics
-from boyd_api.readiness import readiness
+from boyd_api.readiness import Readiness, readiness
 from harness import Deployment, free_port, wait_until
 
 pytestmark = pytest.mark.real
@@ -94,38 +94,47 @@ def api_store(url: str) -> Store:
     return Store(connect(url, timeout=0.4), "api")
 
 
+def ready(store: Store) -> Readiness:
+    """What `/readyz` answers."""
+    return readiness(store, Settings())
+
+
+def scraped(store: Store, broker: Any = None) -> bytes:
+    """What `/metrics` answers."""
+    return Metrics(lambda: store, broker).exposed()[0]
+
+
 # Redis
 
 
 def test_a_stopped_redis_is_told_within_a_second(server: Server) -> None:
     fresh, used = api_store(server.url), api_store(server.url)
-    metrics = Metrics(lambda: used)
-    assert readiness(lambda: used, Settings()).missing == ["no worker is alive"]
+    assert ready(used).missing == ["no worker is alive"]
     os.kill(server.process.pid, signal.SIGSTOP)
     for store in (fresh, used):
         began = time.monotonic()
-        answer = readiness(lambda: store, Settings())
+        answer = ready(store)
         assert time.monotonic() - began < 1.0
         assert answer.missing == ["Redis does not answer"]
     began = time.monotonic()
-    assert b"boyd_up 0.0" in metrics.exposed()[0]
+    assert b"boyd_up 0.0" in scraped(used)
     assert time.monotonic() - began < 1.0
     status, found = doctor(server.url)
     assert (status, len(found)) == (1, 1)
     assert "Redis does not answer" in found[0]
     os.kill(server.process.pid, signal.SIGCONT)
-    wait_until(lambda: readiness(lambda: used, Settings()).missing == ["no worker is alive"], 5)
-    assert b"boyd_up 1.0" in metrics.exposed()[0]
+    wait_until(lambda: ready(used).missing == ["no worker is alive"], 5)
+    assert b"boyd_up 1.0" in scraped(used)
 
 
 def test_a_redis_that_has_ended_is_told(server: Server) -> None:
     store = api_store(server.url)
-    readiness(lambda: store, Settings())
+    ready(store)
     server.process.terminate()
     server.process.wait()
 
-    assert readiness(lambda: store, Settings()).missing == ["Redis does not answer"]
-    assert b"boyd_up 0.0" in Metrics(lambda: store).exposed()[0]
+    assert ready(store).missing == ["Redis does not answer"]
+    assert b"boyd_up 0.0" in scraped(store)
     status, found = doctor(server.url)
     assert (status, len(found)) == (1, 1)
     assert "Redis does not answer" in found[0]
@@ -137,7 +146,7 @@ def test_a_redis_that_may_throw_state_out_is_told(server: Server) -> None:
 
     server.client.config_set("maxmemory", 100_000_000)
     assert said(doctor(server.url), "error eviction: allkeys-lru")
-    assert b"boyd_redis_evicts 1.0" in Metrics(lambda: api_store(server.url)).exposed()[0]
+    assert b"boyd_redis_evicts 1.0" in scraped(api_store(server.url))
 
 
 def test_what_a_crash_of_redis_would_lose_is_told(server: Server) -> None:
@@ -150,16 +159,12 @@ def test_what_a_crash_of_redis_would_lose_is_told(server: Server) -> None:
 
     server.client.config_set("save", "")
     assert said(doctor(server.url), "warning persistence: nothing is written to disk")
-    assert (
-        b'boyd_redis_persistence{kind="rdb"} 0.0'
-        in Metrics(lambda: api_store(server.url)).exposed()[0]
-    )
+    assert b'boyd_redis_persistence{kind="rdb"} 0.0' in scraped(api_store(server.url))
 
 
 def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "redis"
     server.client.set("some", "thing")
-    (folder / f"temp-{server.process.pid}.rdb").mkdir()
     server.client.config_set("dbfilename", "taken")
     (folder / "taken").mkdir()  # nothing can be renamed to it
     (folder / "taken" / "in it").touch()
@@ -180,10 +185,7 @@ def test_a_broker_that_has_ended_is_told(server: Server, tmp_path: Path) -> None
     assert not said(before, "broker")
     assert after[0] == 1
     assert said(after, "error broker: Redis does not answer")
-    assert (
-        b"boyd_broker_up 0.0"
-        in (Metrics(lambda: api_store(server.url), connect(broker.url)).exposed()[0])
-    )
+    assert b"boyd_broker_up 0.0" in scraped(api_store(server.url), connect(broker.url))
 
 
 # Processes
@@ -194,20 +196,20 @@ def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
 ) -> None:
     deployment.worker("w", TICKING)
     store = api_store(deployment.redis_url)
-    assert readiness(lambda: store, Settings()).missing == ["no beat is alive for agent ticking"]
+    assert ready(store).missing == ["no beat is alive for agent ticking"]
     deployment.beat("b", TICKING)
     deployment.ended("ticking", 2)
-    assert readiness(lambda: store, Settings()).ready
+    assert ready(store).ready
     assert doctor(deployment.redis_url)[0] == 0
 
     deployment.kill("b")
-    wait_until(lambda: not readiness(lambda: store, Settings()).ready, NOTICED)
+    wait_until(lambda: not ready(store).ready, NOTICED)
     status, found = doctor(deployment.redis_url)
-    assert readiness(lambda: store, Settings()).missing == ["no beat is alive for agent ticking"]
+    assert ready(store).missing == ["no beat is alive for agent ticking"]
     assert status == 1
     assert "error agent ticking: no live beat ticks for it" in found
     assert any("silent for" in line for line in found)
-    assert b'boyd_workers{role="beat"} 0.0' in Metrics(lambda: store).exposed()[0]
+    assert b'boyd_workers{role="beat"} 0.0' in scraped(store)
 
 
 def test_a_queue_with_work_and_no_worker_is_told(deployment: Deployment) -> None:
@@ -218,10 +220,7 @@ def test_a_queue_with_work_and_no_worker_is_told(deployment: Deployment) -> None
     deployment.launcher("traced").trigger("test")
     status, _ = wait_until(lambda: _waits(url), 20)
     assert status == 1
-    assert (
-        b'boyd_queue_messages{agent="traced",queue="loop"} 1.0'
-        in (Metrics(lambda: api_store(url)).exposed()[0])
-    )
+    assert b'boyd_queue_messages{agent="traced",queue="loop"} 1.0' in scraped(api_store(url))
 
     deployment.worker("l", "agents.traced:traced", "-Q", "loop")
     deployment.ended("traced", 1)
@@ -263,7 +262,7 @@ def test_the_doctor_asks_for_nothing_that_grows(store: Store, redis_url: str) ->
     """No command that takes longer with more keys."""
     before: dict[str, Any] = store.client.info("commandstats")
     doctor(redis_url)
-    Metrics(lambda: store).exposed()
+    scraped(store)
     after: dict[str, Any] = store.client.info("commandstats")
     used = {name for name in after if after[name] != before.get(name)}
 

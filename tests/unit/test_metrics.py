@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from boyd import Agent
+from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
 from boyd.settings import Settings
 from boyd.store import Store, WorkerInfo
@@ -33,11 +34,6 @@ class Away(fakeredis.FakeRedis):
         server = fakeredis.FakeServer()
         server.connected = False
         super().__init__(server=server, decode_responses=True)
-
-
-def whole(lab: Lab) -> Callable[[], Store]:
-    """What gives the store of a lab."""
-    return lambda: lab.whole
 
 
 def samples(store: Store, broker: Any = None) -> dict[str, dict[tuple[str, ...], float]]:
@@ -166,6 +162,13 @@ def test_a_scrape_without_redis_says_so_and_does_not_fail() -> None:
     }
 
 
+def test_a_scrape_before_any_redis_is_known_does_not_fail() -> None:
+    def unknown() -> Store:
+        raise StoreUnavailable
+
+    assert b"boyd_up 0.0" in Metrics(unknown).exposed()[0]
+
+
 def test_a_broker_that_does_not_answer_takes_only_the_queues_away() -> None:
     found = samples(Lab(agent()).whole, Away())
 
@@ -196,7 +199,8 @@ def test_two_apps_in_one_process_share_nothing() -> None:
 
 
 def test_who_asks_for_openmetrics_gets_it() -> None:
-    metrics = Metrics(whole(Lab(agent())))
+    lab = Lab(agent())
+    metrics = Metrics(lambda: lab.whole)
     body, content_type = metrics.exposed("application/openmetrics-text; version=1.0.0")
 
     assert content_type.startswith("application/openmetrics-text")
@@ -225,11 +229,11 @@ def test_a_deployment_is_ready_with_a_worker_for_each_agent() -> None:
     lab = Lab(agent())
     Lab(Agent("other", plugins=[plugin()]), client=lab.client)
     # Both labs call their imaginary worker the same, so the second one has taken its place.
-    missing = readiness(lambda: lab.whole, Settings()).missing
+    missing = readiness(lab.whole, Settings()).missing
     Lab(agent(), client=lab.client, hosts=["there"])
 
     assert missing == ["no worker is alive for agent test"]
-    assert readiness(lambda: lab.whole, Settings()).to_wire() == {
+    assert readiness(lab.whole, Settings()).to_wire() == {
         "status": "ready",
         "missing": [],
     }
@@ -237,21 +241,21 @@ def test_a_deployment_is_ready_with_a_worker_for_each_agent() -> None:
 
 def test_a_continuous_agent_needs_a_beat() -> None:
     lab = Lab(agent(mode="continuous"))
-    before = readiness(lambda: lab.whole, Settings())
+    before = readiness(lab.whole, Settings())
     beat(lab.whole, "test")
 
     assert before.missing == ["no beat is alive for agent test"]
-    assert readiness(lambda: lab.whole, Settings()).ready
+    assert readiness(lab.whole, Settings()).ready
 
 
 def test_a_deployment_without_workers_is_not_ready() -> None:
     store = Store(fakeredis.FakeRedis(decode_responses=True))
 
-    assert readiness(lambda: store, Settings()).missing == ["no worker is alive"]
+    assert readiness(store, Settings()).missing == ["no worker is alive"]
 
 
 def test_a_default_agent_that_nobody_knows_is_missing() -> None:
-    assert readiness(whole(Lab(agent())), Settings(agent="ops")).missing == [
+    assert readiness(Lab(agent()).whole, Settings(agent="ops")).missing == [
         "agent ops has never been started"
     ]
 
@@ -261,12 +265,12 @@ def test_an_agent_that_nobody_has_run_for_a_day_is_not_missed() -> None:
     Lab(Agent("other", plugins=[plugin()]), client=lab.client)
     retire(lab)
 
-    assert readiness(lambda: lab.whole, Settings()).ready
-    assert not readiness(lambda: lab.whole, Settings(agent="test")).ready
+    assert readiness(lab.whole, Settings()).ready
+    assert not readiness(lab.whole, Settings(agent="test")).ready
 
 
 def test_without_redis_it_is_not_ready_and_no_address_is_told() -> None:
-    assert readiness(lambda: Store(Away(), "api"), Settings()).missing == ["Redis does not answer"]
+    assert readiness(Store(Away(), "api"), Settings()).missing == ["Redis does not answer"]
 
 
 # The alerts that come with it
@@ -297,7 +301,7 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("boyd_api.metrics.read_vitals", read)
-        told = list(collect(whole(lab)))
+        told = list(collect(lab.whole))
     for metric in told:
         for sample in metric.samples:
             labels.setdefault(sample.name, set()).update(sample.labels)

@@ -27,7 +27,8 @@ class Isolation:
     """Starts the processes."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings.model_dump_json()
+        # An observer needs no secret of ours.
+        self._settings = settings.model_dump_json(exclude={"audit_key", "callbacks"})
 
     def of(self, agent_id: str) -> Isolate:
         """What runs isolated observers of one agent."""

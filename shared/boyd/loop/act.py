@@ -289,7 +289,7 @@ def _queue(
     proposal = Proposal(
         decision=decision,
         action_id=action.id,
-        action_name=action.name,
+        action_name=action.title,
         params=decision.params,
         risk=action.risk,
         confidence=decision.confidence,
@@ -329,12 +329,16 @@ def _timed(action: Action, function: Any) -> ActionResult:
     began = time.perf_counter()
     try:
         found = bounded.call(function, action.timeout)
-        return _result(action, found, (time.perf_counter() - began) * 1000)
+        return _result(action, found, _ms_since(began))
     except Overrun as error:
-        took = (time.perf_counter() - began) * 1000
-        return failed(action.id, f"{error}; it may have taken effect", took, lost=True)
+        why = f"{error}; it may have taken effect"
+        return failed(action.id, why, _ms_since(began), lost=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed result, never a crash
-        return failed(action.id, describe(error), (time.perf_counter() - began) * 1000)
+        return failed(action.id, describe(error), _ms_since(began))
+
+
+def _ms_since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)
 
 
 def _result(action: Action, found: Any, duration: float) -> ActionResult:
@@ -343,7 +347,8 @@ def _result(action: Action, found: Any, duration: float) -> ActionResult:
             # Only we say that something waits for an approval of ours.
             ours = found.error == APPROVAL_REQUIRED
             error = f"The action says: {found.error}" if ours else found.error
-            return found.patched({"action": action.id, "duration": duration, "error": error})
+            name = action.title if found.action == action.title else action.id
+            return found.patched({"action": name, "duration": duration, "error": error})
         result = ActionResult(action=action.id, success=True, output=found, duration=duration)
         result.to_json()
     except ValueError as error:

@@ -43,12 +43,16 @@ _C = TypeVar("_C", bound="Component")
 
 
 class Component:
-    """Common to all: a name, an id `plugin:name`, and functions that take what they need."""
+    """Common to all: a name, an id `plugin:name`, and functions that take what they need.
+
+    `title` is what people are shown; the name, unless given.
+    """
 
     #: The functions of this kind and the arguments offered to each; the first one is required.
     functions: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     name: str = ""
+    title: str = ""
     description: str = ""
     id: str = ""
     timeout: float = 30.0
@@ -57,6 +61,7 @@ class Component:
         for key, value in settings.items():
             setattr(self, key, value)
         self.name = self.name or _snake(type(self).__name__)
+        self.title = self.title or self.name
         self._takers: dict[str, Taker] = {}
 
     def bind(self, plugin_id: str) -> Self:
@@ -307,6 +312,7 @@ def strategy(
 def action(
     *,
     name: str | None = None,
+    title: str | None = None,
     risk: Level = "low",
     autonomy: AutonomyMode = "auto",
     min_confidence: float | None = None,
@@ -319,6 +325,7 @@ def action(
     """Declare a method as an action; see `Action` for the settings."""
     settings = _given(
         name=name,
+        title=title,
         risk=risk,
         autonomy=Autonomy(mode=autonomy, min_confidence=min_confidence),
         timeout=timeout,

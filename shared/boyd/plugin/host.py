@@ -132,7 +132,7 @@ def _action(action: Action) -> ActionInfo:
     schema = action.params.model_json_schema(by_alias=True) if action.params else None
     return ActionInfo(
         id=action.id,
-        name=action.name,
+        name=action.title,
         description=action.description,
         risk=action.risk,
         autonomy=action.autonomy,

@@ -12,7 +12,7 @@ from boyd.store.calls import Calls, read_call
 from boyd.store.chain import Sealing
 from boyd.store.client import Client, connect, masked, translated
 from boyd.store.events import AgentEvents, Events
-from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, reason_text
+from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
 from boyd.store.iterations import (
     Begun,
     Entry,
@@ -57,6 +57,11 @@ class AgentStore:
         self.events = AgentEvents(client, keys)
         self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
         self.audit = Audit(client, scripts, keys, sealing)
+
+    def retention(self) -> Retention:
+        """How long the agent keeps approvals, as its workers have announced it."""
+        entry = read_entry(self._client, self.agent_id)
+        return entry.retention if entry else Retention()
 
     def state(self, plugin_id: str) -> PluginState:
         """The state of one plugin."""

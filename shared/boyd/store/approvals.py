@@ -140,7 +140,7 @@ class Approvals:
         """Answer a pending item; exactly one answer resolves it (A3).
 
         An approval counts towards what *policy* asks for. With the last one needed, the execution
-        is due in the same step (A4).
+        is due in the same step (A4), unless *result* says that it has been done.
         """
         policy = policy or ApprovalPolicy(allow_requester=True)
         updates = _updates(actor, note, result)
@@ -255,7 +255,10 @@ def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> lis
     claims = actor.claims if actor.claims != actor.principal else None
     fields = {"actedBy": actor.principal, "claimedBy": claims, "note": note}
     flat = [item for name, value in fields.items() if value for item in (name, value)]
-    return [*flat, "result", result.to_json()] if result else flat
+    if result is None:
+        return flat
+    state = "succeeded" if result.success else "failed"
+    return [*flat, "result", result.to_json(), "executionState", state]
 
 
 def _vote(actor: Actor, note: str | None) -> Vote:

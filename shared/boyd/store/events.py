@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from boyd.models import Event, JsonObject, from_ms
@@ -21,13 +22,18 @@ class Events:
         self._streams: dict[str, tuple[str, str]] = {}
         self.follow(agent_ids)
 
-    def follow(self, agent_ids: Iterable[str]) -> None:
-        """Read those agents too, from now on."""
+    def follow(self, agent_ids: Iterable[str]) -> bool:
+        """Read those agents too, from the next `wait` on; whether any of them is new."""
+        known = len(self._streams)
         for agent_id in agent_ids:
             self._streams.setdefault(Keys(agent_id).events, (agent_id, "$"))
+        return len(self._streams) > known
 
     def wait(self, seconds: float) -> list[tuple[str, Event]]:
         """What has happened since the last call, as (agent id, event); waits for the first."""
+        if not self._streams:
+            time.sleep(seconds)
+            return []
         after = {stream: last for stream, (_, last) in self._streams.items()}
         with translated():
             # `$` means another thing in each call, so it is replaced by a real position first.

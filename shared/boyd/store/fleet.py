@@ -57,6 +57,13 @@ class AgentEntry(Model):
     retention: Retention = Retention()
 
 
+def read_entry(client: Client, agent_id: str) -> AgentEntry | None:
+    """One agent as it was announced."""
+    with translated():
+        text = client.hget(AGENTS, agent_id)
+    return AgentEntry.from_json(text) if text else None
+
+
 class Fleet:
     """All workers and agents of one deployment."""
 

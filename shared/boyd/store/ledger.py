@@ -98,8 +98,8 @@ class Ledger:
         *by* is who wants it, for the audit.
 
         Returns:
-            `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as JSON, `unknown`
-            and the worker that lost it, `restarted` (Redis may have forgotten an execution).
+            `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as
+            JSON, `unknown` and the worker that lost it, `restarted` (Redis may have forgotten an execution).
 
         Raises:
             StillRunning: another worker executes it and lives.

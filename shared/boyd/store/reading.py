@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import redis
@@ -18,7 +19,7 @@ from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.keys import AGENTS, FROZEN, WORKER_INFO, WORKERS, Keys
 from boyd.store.vitals import AgentVitals, Ended, Roster, Server, Vitals, Waiting
 
-#: How many of the steps that have to move are looked at, per agent.
+#: How many of the steps that have to move are looked at, per agent: those due first.
 _STEPS = 50
 #: What each level of urgency adds to the score of a pending run (`submit_run`).
 _URGENCY = 1e13
@@ -39,8 +40,7 @@ def read_roster(client: Client) -> Roster:
     roster = _roster(_ask(client, _ROSTER))
     questions = {agent: _get(Keys(agent).loop, "sweptAt") for agent in roster.agents}
     swept = {agent: _seconds(ms) for agent, ms in _ask(client, questions).items()}
-    roster.swept.update({agent: at for agent, at in swept.items() if at is not None})
-    return roster
+    return _with_swept(roster, swept)
 
 
 def read_vitals(
@@ -66,11 +66,11 @@ def read_vitals(
     looks = [_Look(entry) for entry in roster.agents.values()]
     answers = _ask(client, _merged(look.questions(roster.now) for look in looks))
     details = _ask(client, _merged(look.details(answers) for look in looks))
-    agents = [look.vitals(answers, details, roster) for look in looks]
+    agents = [look.vitals(answers, details) for look in looks]
     messages, broker_error = _messages(broker or client, roster, agents, queues_of or {})
     info = first["info"]
     return Vitals(
-        roster=roster,
+        roster=_with_swept(roster, {agent.entry.id: agent.swept_at for agent in agents}),
         server=Server.of(info, first["rules"]) if info is not None else None,
         skew=roster.now - (clock + latency / 2),
         latency=latency,
@@ -148,6 +148,10 @@ def _roster(answers: Mapping[str, Any]) -> Roster:
     return Roster(seconds + micros / 1e6, agents, processes, unreadable)
 
 
+def _with_swept(roster: Roster, swept: Mapping[str, float | None]) -> Roster:
+    return replace(roster, swept={name: at for name, at in swept.items() if at is not None})
+
+
 def _process(text: str, beat: float) -> WorkerInfo:
     return WorkerInfo.from_json(text).patched({"last_beat": from_ms(beat)})
 
@@ -201,17 +205,11 @@ class _Look:
         return self._named(asked)
 
     def vitals(
-        self,
-        answers: Mapping[tuple[str, str], Any],
-        details: Mapping[tuple[str, str], Any],
-        roster: Roster,
+        self, answers: Mapping[tuple[str, str], Any], details: Mapping[tuple[str, str], Any]
     ) -> AgentVitals:
-        """All of it; when the agent was last looked after goes into *roster*."""
+        """All of it."""
         loop = dict(zip(_LOOP, self._of(answers, "loop"), strict=True))
         flight = dict(zip(_FLIGHT, self._of(answers, "flight"), strict=True))
-        swept = _seconds(loop["sweptAt"])
-        if swept is not None:
-            roster.swept[self._entry.id] = swept
         due = self._of(answers, "due")
         approvals = [score for _, score in self._of(answers, "next") if score != float("inf")]
         entered = flight["entered"]
@@ -231,6 +229,7 @@ class _Look:
             next_deadline=approvals[0] / 1000 if approvals else None,
             last=self._last(answers, details),
             slot=_seconds(loop["slot"]),
+            swept_at=_seconds(loop["sweptAt"]),
             resumed_at=_resumed(self._of(answers, "event")),
             paused=loop["paused"],
             frozen=loop["frozen"] or loop["frozenEverywhere"],

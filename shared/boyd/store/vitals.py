@@ -147,6 +147,7 @@ class AgentVitals:
         next_deadline: when the next of them expires.
         last: the last iteration that ended.
         slot: when the last tick's slot began.
+        swept_at: when a process last looked after it.
         resumed_at: when it was resumed, if nothing has happened since.
         paused: why, if it is; the same for `frozen`.
         observers: how they have been doing.
@@ -167,6 +168,7 @@ class AgentVitals:
     next_deadline: float | None = None
     last: Ended | None = None
     slot: float | None = None
+    swept_at: float | None = None
     resumed_at: float | None = None
     paused: str | None = None
     frozen: str | None = None

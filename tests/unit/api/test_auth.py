@@ -116,6 +116,7 @@ def test_a_key_for_another_agent_does_nothing_here(site: Site, route: Route, rul
 
 @pytest.mark.parametrize(("route", "rule"), guarded())
 def test_a_key_with_the_scope_gets_past_the_door(site: Site, route: Route, rule: str) -> None:
+    assert route.scope is not None
     answer = ask(site, route, rule, site.key(route.scope), buffered=False)
     answer.close()
 

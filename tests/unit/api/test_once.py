@@ -10,6 +10,7 @@ import pytest
 from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor
+from boyd.store import StoredAnswer
 from boyd_api import once
 
 KEY = {"Idempotency-Key": "order 66"}
@@ -150,10 +151,10 @@ def test_whoever_lost_the_lease_does_not_overwrite_the_answer(site: Site) -> Non
     lost = answers.take("digest", "request", 0.001)
     site.lab.client.delete(*site.store.client.keys("*answer*"))
     mine = answers.take("digest", "request", 10)
-    stored = once.StoredAnswer(200, {}, "mine")
+    stored = StoredAnswer(200, {}, "mine")
 
     assert answers.keep("digest", mine.token, stored)
-    assert not answers.keep("digest", lost.token, once.StoredAnswer(200, {}, "theirs"))
+    assert not answers.keep("digest", lost.token, StoredAnswer(200, {}, "theirs"))
     assert not answers.release("digest", lost.token)
     assert answers.take("digest", "request", 10).answer == stored
 

@@ -25,7 +25,7 @@
 -- ARGV[14] updates   how many of the following arguments are field, value, ... to store
 -- ARGV[15...] updates, then field, value, ... of the actor for the audit
 -- Returns {'resolved'|'counted'|'voted'|'requester'|'changed'}, or {'over', what the item is now: its status or 'unknown'}
--- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired, approval.vote, run.failed
+-- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired, approval.vote, run.completed, run.failed
 -- @include common
 -- @include audit
 -- @include place_order
@@ -67,7 +67,15 @@ if actor > 15 then
 end
 settle_approval(approvals, runs, ARGV[1], ARGV[2], unpack(ARGV, actor))
 -- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6).
-if ARGV[2] == 'approved' then
+-- Unless who approves has executed it and says how that ended.
+local done = redis.call('HGET', KEYS[1], 'executionState')
+if done then
+  redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  for run in string.gmatch(redis.call('HGET', KEYS[1], 'runIds') or '', '%S+') do
+    settle_run(runs, KEYS[5], run, done == 'succeeded' and 'completed' or 'failed', 'reason',
+      'the action was executed by who approved it', 'approval', ARGV[1])
+  end
+elseif ARGV[2] == 'approved' then
   place_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], have[3] or '', ARGV[8])
 end
 return {'resolved'}

@@ -1,0 +1,328 @@
+"""The API as a process of its own, on a real Redis: streams, outages, recovery, a clean end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from boyd.embedded.redis_server import find_program
+from boyd.models import Actor
+from boyd.store import Store, connect
+from harness import Deployment, free_port, wait_until
+
+pytestmark = pytest.mark.real
+
+MAKER = Actor(principal="maker")
+
+
+class Site:
+    """A running API, and a key for it."""
+
+    def __init__(self, deployment: Deployment, **environment: str) -> None:
+        self.deployment = deployment
+        self.port = free_port()
+        deployment.environment.update(environment)
+        self.pid = deployment.start("api", "api", "--port", str(self.port), ready=False)
+        wait_until(self._answers, 20)
+        _, text = deployment.store.access.create("test", "tester", ["admin"], by=MAKER)
+        self.headers = {"Authorization": f"Bearer {text}"}
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """A request on a connection of its own: (status, body, seconds it took)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        began = time.monotonic()
+        sent = {**self.headers, **headers}
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        connection.request(method, path, None if body is None else json.dumps(body), sent)
+        answer = connection.getresponse()
+        text = answer.read()
+        took = time.monotonic() - began
+        connection.close()
+        return answer.status, json.loads(text), took
+
+    @contextmanager
+    def stream(self, **headers: str) -> Iterator[http.client.HTTPResponse]:
+        """The event stream of `traced`."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", "/api/v0/events", None, {**self.headers, **headers})
+        answer = connection.getresponse()
+        try:
+            yield answer
+        finally:
+            # Both, for the response keeps the socket open.
+            answer.close()
+            connection.close()
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+
+def block(stream: http.client.HTTPResponse) -> dict[str, str]:
+    """The next event: its fields."""
+    found: dict[str, str] = {}
+    while True:
+        line = stream.readline().decode().rstrip("\n")
+        if not line and found:
+            return found
+        name, _, value = line.partition(": ")
+        if name:
+            found[name] = value
+
+
+@pytest.fixture
+def site(deployment: Deployment) -> Site:
+    """An API with an agent `traced` and a worker for it."""
+    deployment.worker("w", "agents.traced:traced")
+    return Site(deployment)
+
+
+def agent_id(site: Site) -> str:
+    """The only agent."""
+    [found] = site.deployment.store.fleet.agents()
+    return found
+
+
+def test_a_trigger_is_answered_when_a_worker_has_ended_the_iteration(site: Site) -> None:
+    status, answer, _ = site.request("POST", "/api/v0/loop/trigger", {"context": "x"})
+
+    assert status == 200
+    assert answer["success"]
+    assert answer["iteration"] == 1
+
+
+def test_events_arrive_at_once_and_go_on_after_the_last_one(site: Site) -> None:
+    with site.stream() as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        assert block(stream) == {"retry": "2000"}
+        began = time.monotonic()
+        site.deployment.agent(agent_id(site)).iterations.pause("first")
+        first = block(stream)
+        took = time.monotonic() - began
+    site.deployment.agent(agent_id(site)).iterations.pause("second")
+    with site.stream(**{"Last-Event-ID": first["id"]}) as stream:
+        block(stream)
+        second = block(stream)
+
+    assert first["event"] == second["event"] == "agent.paused"
+    assert json.loads(first["data"])["data"]["why"] == "first"
+    assert json.loads(second["data"])["data"]["why"] == "second"
+    assert took < 0.5, "an event waits for nothing"
+
+
+def test_clients_that_leave_give_their_place_back(site: Site) -> None:
+    # More often than there are places: each comes back soon.
+    for _ in range(20):
+        wait_until(lambda: _opens(site), 5)
+
+
+def _opens(site: Site) -> bool:
+    with site.stream() as stream:
+        return stream.status == 200
+
+
+def test_streams_that_stay_leave_room_for_others(site: Site) -> None:
+    streams = [site.stream() for _ in range(9)]
+    opened = [one.__enter__() for one in streams]
+    try:
+        assert [one.status for one in opened] == [200] * 8 + [503]
+        status, _, took = site.request("GET", "/api/v0/state")
+        assert status == 200
+        assert took < 1
+    finally:
+        for one in streams:
+            one.__exit__(None, None, None)
+
+
+def test_a_stream_ends_when_the_process_is_told_to_stop_and_a_request_is_answered(
+    deployment: Deployment,
+) -> None:
+    site = Site(deployment)
+    # Nobody works: the trigger waits until the process is told to stop.
+    deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
+    answers: list[Any] = []
+    with site.stream() as stream:
+        block(stream)
+        thread = threading.Thread(
+            target=lambda: answers.append(site.request("POST", "/api/v0/loop/trigger"))
+        )
+        thread.start()
+        wait_until(lambda: deployment.agent("idle").iterations.status().phase == "start")
+        began = time.monotonic()
+        assert deployment.stop("api", 10) == 0
+        stream.read()
+    thread.join(10)
+
+    assert answers[0][0] == 202
+    assert time.monotonic() - began < 5
+
+
+def _entry(name: str) -> str:
+    return json.dumps(
+        {
+            "id": name,
+            "name": name,
+            "mode": "manual",
+            "loopInterval": 60,
+            "plugins": [],
+            "fingerprint": "x",
+        }
+    )
+
+
+# Redis goes away
+
+
+class Database:
+    """A Redis server that can be stopped, paused and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.folder = folder
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start it on what it has saved."""
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "yes"]
+        program = find_program()
+        log = os.open(self.folder / "redis.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.pid = os.posix_spawn(
+            program,
+            [program, *arguments, "--dir", str(self.folder)],
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)],
+        )
+        os.close(log)
+        wait_until(self._answers, 10)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; wait for its end if it has one."""
+        os.kill(self.pid, number)
+        if number in (signal.SIGTERM, signal.SIGKILL):
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+    def _answers(self) -> bool:
+        client = redis.Redis.from_url(self.url)
+        try:
+            return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+        finally:
+            client.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A Redis server of this test's own."""
+    made = Database(tmp_path)
+    made.start()
+    yield made
+    if made.pid:
+        made.signal(signal.SIGCONT)
+        made.signal(signal.SIGKILL)
+
+
+def test_while_redis_is_away_every_request_is_answered_within_a_second_and_then_as_before(
+    database: Database, tmp_path: Path
+) -> None:
+    with Deployment(database.url, tmp_path) as deployment:
+        deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
+        site = Site(deployment)
+        assert site.request("GET", "/api/v0/state")[0] == 200
+        for away, back in ((signal.SIGSTOP, signal.SIGCONT), (signal.SIGTERM, None)):
+            database.signal(away)
+            for path in ("state", "loop/history", "agents", "keys", "state"):
+                status, answer, took = site.request("GET", f"/api/v0/{path}")
+                assert (status, answer["type"]) == (503, "/problems/unavailable")
+                assert took < 1.1, path
+            status, _, took = site.request("POST", "/api/v0/loop/trigger", {})
+            assert status == 503
+            assert took < 1.1
+            assert site.request("GET", "/healthz")[0] == 200
+            status, answer, took = site.request("GET", "/readyz")
+            assert (status, answer["missing"]) == (503, ["Redis does not answer"])
+            assert took < 1.1
+            if back is None:
+                database.start()
+            else:
+                database.signal(back)
+            wait_until(lambda: site.request("GET", "/api/v0/state")[0] == 200, 5)
+
+
+def test_a_stream_outlives_an_outage_of_redis(database: Database, tmp_path: Path) -> None:
+    with Deployment(database.url, tmp_path) as deployment:
+        deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
+        site = Site(deployment)
+        with site.stream() as stream:
+            block(stream)
+            database.signal(signal.SIGTERM)
+            assert site.request("GET", "/api/v0/state")[0] == 503
+            database.start()
+            client = connect(database.url)
+            Store(client).agent("idle").iterations.pause("back")
+            client.close()
+
+            assert block(stream)["event"] == "agent.paused"
+
+
+def test_a_broker_that_hangs_holds_no_request_up(
+    database: Database, redis_url: str, tmp_path: Path
+) -> None:
+    with Deployment(redis_url, tmp_path) as deployment:
+        deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
+        database.signal(signal.SIGSTOP)
+        site = Site(deployment, BOYD_BROKER_URL=database.url)
+        for _ in range(5):
+            status, _, took = site.request("POST", "/api/v0/loop/trigger", {"async": True})
+            assert status == 202
+            assert took < 1
+
+
+def test_it_starts_without_redis_and_serves_when_there_is_one(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    deployment = Deployment(database.url, tmp_path)
+    deployment.start("api", "api", "--port", str(port := free_port()), ready=False)
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        wait_until(lambda: _get(connection, "/healthz") == 200)
+        assert _get(connection, "/readyz") == 503
+        database.start()
+        wait_until(lambda: "Redis" not in str(_missing(connection)), 10)
+        connection.close()
+    finally:
+        deployment.__exit__()
+        database.signal(signal.SIGKILL)
+
+
+def _get(connection: http.client.HTTPConnection, path: str) -> int:
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+    except OSError:
+        connection.close()
+        return 0
+    return answer.status
+
+
+def _missing(connection: http.client.HTTPConnection) -> Any:
+    connection.request("GET", "/readyz")
+    return json.loads(connection.getresponse().read())["missing"]

@@ -1,0 +1,206 @@
+"""P6: whoever races, an approval has one outcome, and everybody is told the same."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import requests
+
+from boyd.approvals import enqueue_approval
+from boyd.models import ApprovalItem, Decision, Proposal
+from harness import Deployment, wait_until
+
+CALLERS = 200
+ITEMS = 20
+ANSWERS = {"approve": "approved", "deny": "denied", "withdraw": "withdrawn"}
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a caller was told."""
+
+    item: str
+    caller: str
+    answer: str
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def won(self) -> bool:
+        """Whether its answer resolved the item."""
+        return self.status in (200, 202)
+
+
+def proposal(number: int, seconds: float = 0.0) -> Proposal:
+    """One of many different items."""
+    params = {"number": number, "seconds": seconds}
+    decision = Decision(action="queue:write", params=params, rationale="a race", confidence=1.0)
+    return Proposal(decision=decision, action_id="queue:write", params=params, loop_iteration=0)
+
+
+def deploy(deployment: Deployment) -> list[str]:
+    """Two workers and three API processes; their URLs."""
+    deployment.environment.update({"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000"})
+    for name in ("w1", "w2"):
+        deployment.worker(name, "agents.queue:agent")
+    return [deployment.api(f"api{number}") for number in range(3)]
+
+
+def race(
+    deployment: Deployment, urls: list[str], items: list[ApprovalItem], started: threading.Event
+) -> list[Told]:
+    """Let all callers answer all items at once, each in an order of its own."""
+    keys = [deployment.key(f"caller{n}", "approvals") for n in range(CALLERS)]
+    ready = threading.Barrier(CALLERS)
+
+    def call(number: int) -> list[Told]:
+        dice = random.Random(number)
+        answer = dice.choice(list(ANSWERS))
+        mine = dice.sample(items, len(items))
+        told = []
+        with requests.Session() as session:
+            session.headers.update(keys[number])
+            ready.wait()
+            started.set()
+            for item in mine:
+                url = f"{dice.choice(urls)}/api/v0/approvals/{item.id}/{answer}?wait=0"
+                try:
+                    said = session.post(url, timeout=30)
+                except requests.RequestException:
+                    continue
+                told.append(Told(item.id, f"caller{number}", answer, said.status_code, said.json()))
+        return told
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        return [one for told in pool.map(call, range(CALLERS)) for one in told]
+
+
+def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, ApprovalItem]:
+    """How the items have ended, with all that was approved executed."""
+    store = deployment.agent("queue")
+
+    def over() -> dict[str, ApprovalItem]:
+        store.approvals.purge(store.retention())
+        found = {item.id: store.approvals.get(item.id) for item in items}
+        ended = {
+            name: item
+            for name, item in found.items()
+            if item and item.status != "pending" and (item.status != "approved" or item.result)
+        }
+        return ended if len(ended) == len(items) else {}
+
+    ended: dict[str, ApprovalItem] = wait_until(over, 60)
+    return ended
+
+
+def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
+    """Nobody was told anything that is not so."""
+    for name, item in ended.items():
+        about = [one for one in told if one.item == name]
+        winners = [one for one in about if one.won]
+        assert len(winners) <= 1, f"{name} was resolved {len(winners)} times"
+        for one in winners:
+            assert item.status == ANSWERS[one.answer] == one.body["approval"]["status"]
+            assert item.acted_by == one.caller == one.body["approval"]["actedBy"]
+        for one in about:
+            if not one.won:
+                assert (one.status, one.body["type"]) == (404, "/problems/not-pending"), one
+                assert one.body["approval"]["status"] == item.status
+                assert one.body["approval"].get("actedBy") == item.acted_by
+
+
+def test_P6_an_item_has_one_outcome_and_every_caller_hears_it(deployment: Deployment) -> None:
+    urls = deploy(deployment)
+    store = deployment.agent("queue")
+    # Some expire while they are raced for.
+    items = [
+        enqueue_approval(store, proposal(n), ttl=1.0 + n / 5 if n % 4 == 0 else 600)
+        for n in range(ITEMS)
+    ]
+    told = race(deployment, urls, items, threading.Event())
+    ended = settled(deployment, items)
+    effects = Counter(deployment.effects())
+
+    assert len(told) == CALLERS * ITEMS
+    check_told(told, ended)
+    for number, item in enumerate(items):
+        approved = ended[item.id].status == "approved"
+        assert effects[str(number)] == int(approved)
+    assert {"approved", "denied", "withdrawn"} <= {item.status for item in ended.values()}
+
+
+@pytest.mark.parametrize("victims", [("api0", "w1"), ("api0", "api1"), ("w1",)])
+def test_A6_a_kill_in_the_middle_leaves_a_state_that_says_what_happened(
+    deployment: Deployment, victims: tuple[str, ...]
+) -> None:
+    urls = deploy(deployment)
+    store = deployment.agent("queue")
+    items = [enqueue_approval(store, proposal(n, 0.05), ttl=600) for n in range(ITEMS)]
+    started = threading.Event()
+
+    def kill() -> None:
+        started.wait(60)
+        for name in victims:
+            deployment.kill(name)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    told = race(deployment, urls, items, started)
+    killer.join()
+    check_told(told, settled(deployment, items))
+    ended = settled(deployment, items)
+    effects = Counter(deployment.effects())
+
+    for number, item in enumerate(items):
+        final = ended[item.id]
+        times = effects[str(number)]
+        assert times <= 1
+        if final.status != "approved":
+            assert times == 0
+            continue
+        assert final.execution is not None
+        assert final.execution.state in ("succeeded", "unknown")
+        assert times == 1 or final.execution.state == "unknown"
+
+
+def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Do something in many threads, all begun together."""
+    ready = threading.Barrier(count)
+
+    def begin(number: int) -> Any:
+        ready.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def test_A11_a_quorum_counts_everybody_once_across_processes(deployment: Deployment) -> None:
+    urls = deploy(deployment)
+    store = deployment.agent("queue")
+    wanted = proposal(1).patched({"required": {"minApprovals": 3}})
+    item = enqueue_approval(store, wanted)
+    keys = [deployment.key(f"person{n}", "approvals") for n in range(5)]
+
+    def approve(number: int) -> tuple[int, dict[str, Any]]:
+        url = f"{urls[number % 3]}/api/v0/approvals/{item.id}/approve?wait=0"
+        said = requests.post(url, headers=keys[number % 5], timeout=30)
+        return said.status_code, said.json()
+
+    answers = at_once(50, approve)
+    [ended] = settled(deployment, [item]).values()
+    counts = Counter(status for status, _ in answers)
+
+    assert counts[202] == 3
+    assert counts[404] + counts[409] == 47
+    assert len({vote.by for vote in ended.approvals}) == len(ended.approvals) == 3
+    assert deployment.effects() == ["1"]

@@ -1,0 +1,95 @@
+"""The OpenAPI document tells all that the API does, and says so in a form that tools read (H5)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from api_kit import Site
+from boyd_api.openapi import document
+from boyd_api.problems import KINDS
+from boyd_api.routes import ALL
+
+SPEC: dict[str, Any] = document(ALL)
+OPERATIONS = [
+    pytest.param(path, method, operation, id=operation["operationId"])
+    for path, methods in SPEC["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+def references(value: Any) -> set[str]:
+    """Every `$ref` in *value*."""
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()
+
+
+def test_it_is_served_as_a_document_and_as_a_page(site: Site) -> None:
+    answer = site.client.get("/openapi.json")
+    page = site.client.get("/docs")
+
+    assert answer.json["openapi"].startswith("3.1")
+    assert page.mimetype == "text/html"
+    assert "/api/v0/loop/trigger" in page.text
+    assert "<script" not in page.text
+
+
+def test_every_rule_is_an_operation_with_an_id_of_its_own() -> None:
+    told = {(path, method) for path, methods in SPEC["paths"].items() for method in methods}
+    served = {
+        (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule), route.method.lower())
+        for route in ALL
+        for rule in route.rules.values()
+    }
+    ids = [one.values[2]["operationId"] for one in OPERATIONS]
+
+    assert told == served
+    assert len(ids) == len(set(ids))
+
+
+def test_every_reference_leads_somewhere() -> None:
+    known = {f"#/components/schemas/{name}" for name in SPEC["components"]["schemas"]}
+
+    assert references(SPEC) <= known
+
+
+def test_no_two_shapes_share_a_name() -> None:
+    shapes: dict[str, Any] = {}
+    for route in ALL:
+        models = [*route.answers.values(), route.body, route.query]
+        for model in models:
+            if isinstance(model, type):
+                assert shapes.setdefault(model.__name__, model) is model
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
+def test_an_operation_tells_what_it_does_needs_and_answers(
+    path: str, method: str, operation: dict[str, Any]
+) -> None:
+    [route] = [r for r in ALL if operation["operationId"] in r.rules]
+    in_path = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+
+    assert operation["summary"].endswith(".")
+    assert in_path == set(re.findall(r"{(\w+)}", path))
+    assert (operation.get("security") == [{"bearer": []}]) == (route.scope is not None)
+    assert {str(status) for status in route.answers} <= set(operation["responses"])
+    for name in route.possible_problems:
+        assert str(KINDS[name].status) in operation["responses"], name
+    assert ("requestBody" in operation) == (route.body is not None)
+    if route.body is not None:
+        assert operation["requestBody"]["required"] is not route.body_optional
+    if route.idempotent:
+        assert "Idempotency-Key" in {p["name"] for p in operation["parameters"]}
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
+def test_a_request_that_acts_can_be_repeated_safely(
+    path: str, method: str, operation: dict[str, Any]
+) -> None:
+    [route] = [r for r in ALL if operation["operationId"] in r.rules]
+
+    assert route.idempotent or method != "post", "H3: every POST that creates or acts"

@@ -1,0 +1,354 @@
+"""What the routes of the core answer, over an agent in a lab."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from api_kit import MAKER, Site, make_lab
+from boyd.store import AgentEntry
+
+
+def register(site: Site, agent_id: str) -> None:
+    """Announce another agent."""
+    [known] = site.store.fleet.agents().values()
+    entry = AgentEntry(**{**dict(known), "id": agent_id, "name": agent_id})
+    site.store.fleet.register(entry)
+
+
+# Health
+
+
+def test_health_needs_nothing(site: Site) -> None:
+    answer = site.client.get("/api/v0/health").json
+
+    assert answer["status"] == "ok"
+    assert datetime.fromisoformat(answer["timestamp"]).tzinfo is not None
+    assert site.client.get("/healthz").json["status"] == "ok"
+
+
+def test_readiness_says_what_is_missing(site: Site, server: Any) -> None:
+    assert site.client.get("/readyz").json == {"status": "ready", "missing": []}
+    for worker in site.store.fleet.workers():
+        site.store.fleet.leave(worker.name)
+    answer = site.client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json["status"] == "not-ready"
+    assert "no worker is alive" in answer.json["missing"]
+    server.connected = False
+    assert site.client.get("/readyz").json["missing"] == ["Redis does not answer"]
+    assert site.client.get("/healthz").status_code == 200
+
+
+def test_metrics_count_the_requests_by_route_and_the_iterations(site: Site) -> None:
+    site.lab.run()
+    site.get("/agents/test/loop/history/1")
+    answer = site.client.get("/metrics", headers=site.admin)
+
+    assert answer.mimetype == "text/plain"
+    assert 'route="/api/v0/agents/<agentId>/loop/history/<int:iteration>"' in answer.text
+    assert "boyd_up 1.0" in answer.text
+
+
+def test_without_redis_everything_else_is_unavailable_for_now(site: Site, server: Any) -> None:
+    server.connected = False
+    answer = site.get("/state")
+
+    assert answer.status_code == 503
+    assert answer.json["type"] == "/problems/unavailable"
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+# The agent and its loop
+
+
+def test_state_shows_who_what_and_the_last_iteration(site: Site) -> None:
+    before = site.get("/state").json
+    site.lab.run()
+    after = site.get("/state").json
+
+    assert before["agent"] == {"id": "test", "name": "test", "model": None}
+    assert before["capabilities"]["observers"] == ["p:cpu"]
+    assert before["capabilities"]["actions"] == ["p:do"]
+    assert set(before["capabilities"]) == {
+        *("observers", "orienters", "decisionStrategies", "actions")
+    }
+    assert before["history"] == {"totalLoops": 0, "lastLoop": None}
+    assert after["history"]["totalLoops"] == 1
+    assert after["history"]["lastLoop"]["decision"]["action"] == "p:do"
+
+
+def test_a_trigger_waits_for_the_iteration_and_tells_what_it_came_to(site: Site) -> None:
+    answer = site.post("/loop/trigger", {"context": "deploy"})
+
+    assert answer.status_code == 200
+    assert answer.json["success"] is True
+    assert answer.json["iteration"] == 1
+    assert answer.json["context"] == "deploy"
+    assert answer.json["result"].items() >= {
+        *(("observations", 2), ("decision", "p:do"), ("actionResults", 1))
+    }
+    assert site.lab.store.iterations.past(1).trigger == "alice"  # type: ignore[union-attr]
+
+
+def test_an_asynchronous_trigger_does_not_wait(site: Site) -> None:
+    site.courier.held = True
+    answer = site.post("/loop/trigger", {"async": True})
+
+    assert answer.status_code == 202
+    assert answer.json.items() >= {("success", True), ("status", "triggered"), ("iteration", 1)}
+
+
+def test_a_trigger_that_takes_too_long_is_told_so(site: Site) -> None:
+    site.courier.held = True
+
+    assert site.post("/loop/trigger").status_code == 202
+    assert "joined" in site.post("/loop/trigger").json["message"]
+
+
+def test_a_trigger_is_answered_when_the_iteration_ends_elsewhere(server: Any) -> None:
+    site = Site(make_lab(server), server, max_wait=20)
+    site.courier.held = True
+    answers: list[Any] = []
+
+    def ask() -> None:
+        answers.append(site.post("/loop/trigger"))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while not site.lab.courier.hints:
+        thread.join(0.01)
+    site.lab.deliver()
+    thread.join(5)
+
+    assert answers[0].status_code == 200
+    site.services.stop()
+
+
+def test_a_failed_iteration_is_no_success(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def boom(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(site.lab.engine, "decide", boom)
+    site.courier.held = True
+    site.post("/loop/trigger", {"async": True})
+    store = site.lab.store
+    site.lab.client.hset(f"boyd:{{{store.agent_id}}}:iteration", "error", "it broke")
+    monkeypatch.undo()
+    site.lab.deliver()
+    answer = site.get("/loop/history/1").json
+
+    assert answer["success"] is False
+    assert answer["error"] == "it broke"
+
+
+def test_a_paused_agent_takes_no_triggers(site: Site) -> None:
+    paused = site.post("/pause", {"reason": "maintenance"})
+    answer = site.post("/loop/trigger")
+
+    assert paused.json == {
+        "success": True,
+        "agentId": "test",
+        "paused": "maintenance (by alice)",
+    }
+    assert answer.status_code == 409
+    assert answer.json["type"] == "/problems/paused"
+    assert site.post("/resume").json == {"success": True, "agentId": "test"}
+    assert site.post("/loop/trigger").status_code == 200
+
+
+def test_the_status_shows_every_field_with_and_without_an_iteration(site: Site) -> None:
+    idle = site.get("/loop/status").json
+    site.courier.held = True
+    site.post("/loop/trigger", {"async": True})
+    busy = site.get("/loop/status").json
+
+    assert idle["phase"] == "idle"
+    assert idle["startTime"] is idle["currentSituation"] is idle["currentDecision"] is None
+    assert set(idle) == set(busy)
+    assert busy["phase"] == "start"
+    assert busy["iteration"] == 1
+
+
+def test_the_history_lists_iterations_and_shows_one_whole(site: Site) -> None:
+    site.lab.run()
+    site.lab.run()
+    listed = site.get("/loop/history").json["iterations"]
+    whole = site.get("/loop/history/2").json
+
+    assert [one["iteration"] for one in listed] == [2, 1]
+    assert whole["trace"]["chosen"] == "p:chooses"
+    assert len(site.get("/loop/history?limit=1").json["iterations"]) == 1
+    assert site.get("/loop/history/3").status_code == 404
+    assert site.get("/loop/history/x").status_code == 404
+
+
+def test_observations_are_those_of_the_last_iteration_first_filtered_then_cut(site: Site) -> None:
+    assert site.get("/observations").json == {"observations": [], "total": 0, "filtered": 0}
+    site.lab.run()
+    cut = site.get("/observations?source=m&limit=1").json
+
+    assert [one["source"] for one in cut["observations"]] == ["memory"]
+    assert (cut["total"], cut["filtered"]) == (2, 1)
+    assert site.get("/observations?limit=1").json["filtered"] == 2
+
+
+def test_the_situation_is_not_found_before_the_first(site: Site) -> None:
+    assert site.get("/situation").status_code == 404
+    site.lab.run()
+    assert site.get("/situation").json["situation"]["assessments"][0]["findings"] == [
+        "the cpu is busy"
+    ]
+
+
+def test_observers_are_listed_with_their_health(site: Site) -> None:
+    assert site.get("/observers").json == {"observers": [{"id": "p:cpu", "failures": 0}]}
+    site.lab.run()
+    [cpu] = site.get("/observers").json["observers"]
+
+    assert cpu["lastSuccessAt"]
+
+
+# The deployment
+
+
+def test_agents_and_workers_are_listed(site: Site) -> None:
+    [agent] = site.get("/agents").json["agents"]
+    [worker] = site.get("/workers").json["workers"]
+
+    assert agent.items() >= {("id", "test"), ("phase", "idle"), ("workers", 1)}
+    assert worker["role"] == "worker"
+
+
+def test_a_bare_path_means_the_only_agent_or_is_not_clear(site: Site) -> None:
+    register(site, "second")
+    answer = site.get("/state")
+
+    assert answer.status_code == 404
+    assert answer.json["type"] == "/problems/no-default-agent"
+    assert answer.json["agents"] == ["second", "test"]
+    assert site.get("/agents/test/state").json["agent"]["id"] == "test"
+    unknown = site.get("/agents/nobody/state").json
+    assert unknown["type"] == "/problems/unknown-agent"
+    assert "second, test" in unknown["detail"]
+
+
+def test_freezing_one_agent_and_all_of_them(site: Site) -> None:
+    assert site.post("/freeze", {"reason": "x"}).json["frozen"] == "x (by alice)"
+    assert site.post("/freeze-all").json["frozen"] == "no reason given (by alice)"
+    assert site.get("/agents").json["frozen"]
+    assert site.post("/unfreeze").json["frozen"] == "no reason given (by alice)"
+    assert site.post("/unfreeze-all").json == {"success": True}
+    assert "frozen" not in site.get("/agents").json["agents"][0]
+
+
+def test_steering_is_audited_with_the_principal_and_the_key(site: Site) -> None:
+    site.post("/pause", {"reason": "x"})
+    [entry] = [
+        fields
+        for _, fields in site.store.client.xrange(site.lab.store.audit.open_stream)
+        if fields["kind"] == "agent.paused"
+    ]
+    [key] = site.store.access.all()
+
+    assert (entry["who"], entry["key"], entry["from"]) == ("alice", key.id, "127.0.0.1")
+
+
+def test_keys_are_made_listed_and_revoked(site: Site) -> None:
+    body = {"name": "ci", "principal": "bot", "scopes": ["read"], "expiresIn": 60}
+    made = site.post("/keys", body)
+    headers = {"Authorization": f"Bearer {made.json['key']}"}
+
+    assert made.status_code == 201
+    assert made.json["createdBy"] == "alice"
+    assert site.get("/state", headers=headers).status_code == 200
+    assert made.json["id"] in [key["id"] for key in site.get("/keys").json["keys"]]
+    assert "hash" not in site.get("/keys").text
+    assert site.open("DELETE", f"/keys/{made.json['id']}").json["success"]
+    assert site.get("/state", headers=headers).status_code == 401
+    assert site.open("DELETE", f"/keys/{made.json['id']}").status_code == 404
+
+
+# Events
+
+
+def lines(site: Site, number: int, **headers: str) -> list[str]:
+    """The first blocks of the event stream."""
+    answer = site.get("/events", headers=headers, buffered=False)
+    blocks: list[str] = []
+    for chunk in answer.response:
+        text = chunk.decode() if isinstance(chunk, bytes) else chunk
+        blocks += [block for block in text.split("\n\n") if block]
+        if len(blocks) >= number:
+            break
+    answer.close()
+    return blocks[:number]
+
+
+def test_events_go_on_after_the_last_one_that_was_received(site: Site) -> None:
+    site.lab.run()
+    all_events = site.lab.store.events.after("0-0")
+    first, *rest = all_events
+    found = lines(site, len(rest) + 1, **{"Last-Event-ID": first.id})
+
+    assert found[0] == "retry: 2000"
+    assert [block.splitlines()[0] for block in found[1:]] == [f"id: {one.id}" for one in rest]
+    assert found[1].splitlines()[1] == f"event: {rest[0].kind}"
+
+
+def test_a_client_that_was_away_too_long_is_told(site: Site) -> None:
+    site.lab.run()
+    kept = site.lab.store.events.after("0-0")[-1]
+    site.lab.client.xtrim(f"boyd:{{{site.lab.store.agent_id}}}:events", maxlen=1, approximate=False)
+
+    assert lines(site, 2, **{"Last-Event-ID": "1-1"})[1].startswith("event: missed")
+    assert kept.id in lines(site, 3, **{"Last-Event-ID": "1-1"})[2]
+
+
+@pytest.mark.parametrize("sent", ["x", "1", "1-", f"{2**64}-0", "-1-1", "+"])
+def test_an_id_that_is_none_is_refused(site: Site, sent: str) -> None:
+    assert site.get("/events", headers={"Last-Event-ID": sent}).status_code == 400
+
+
+def test_streams_are_limited_and_give_their_place_back(site: Site) -> None:
+    open_streams = [site.get("/events", buffered=False) for _ in range(8)]
+    refused = site.get("/events")
+    assert refused.status_code == 503
+    assert refused.headers["Retry-After"]
+    for stream in open_streams:
+        stream.close()
+    answer = site.get("/events", buffered=False)
+
+    assert answer.status_code == 200
+    answer.close()
+    for _ in range(20):
+        assert site.open("HEAD", "/events").status_code == 200
+
+
+def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -> None:
+    tail = site.services.tail
+    tail.start()
+    seen_before = tail.count
+    register(site, "second")
+    store = site.store.agent("second")
+    found = tail.until(
+        lambda: True if tail.count > seen_before else store.iterations.pause("x"), 15
+    )
+
+    assert found is True
+
+
+def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boyd_api.routes.events.HEARTBEAT", 0.01)
+    monkeypatch.setattr("boyd_api.routes.events.LOOK", 0.01)
+    stream = site.get("/events", buffered=False).response
+    assert [next(stream), next(stream), next(stream)] == [b"retry: 2000\n\n", b":\n\n", b":\n\n"]
+    [key] = site.store.access.all()
+    site.store.access.revoke(key.id, MAKER)
+
+    assert set(stream) <= {b":\n\n"}

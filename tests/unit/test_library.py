@@ -1,0 +1,106 @@
+"""The approval queue as a library: the functions of the seed's approval page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from boyd import ActionResult, Decision
+from boyd.approvals import (
+    enqueue_approval,
+    get_approval_queue,
+    purge_expired_approvals,
+    resolve_approval,
+)
+from boyd.models import Proposal
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, person
+
+
+def proposal(**params: Any) -> Proposal:
+    """A proposal of the action `p:do`."""
+    decision = Decision(action="p:do", params=params, rationale="because", confidence=0.9)
+    return Proposal(decision=decision, action_id="p:do", params=params, loop_iteration=1)
+
+
+def lab(recorder: Recorder | None = None, **settings: Any) -> Lab:
+    """An agent that can do one thing and does it when asked."""
+    action = (recorder or Recorder()).action()
+    return Lab(agent(chooses(choice("no-op")), action, **settings))
+
+
+def test_a_queue_that_nobody_used_is_empty() -> None:
+    queue = get_approval_queue(lab().store)
+
+    assert (queue.pending, queue.history) == ([], [])
+
+
+def test_what_is_enqueued_waits_and_an_equal_one_joins_it() -> None:
+    store = lab().store
+    first = enqueue_approval(store, proposal(size=1), ttl=60)
+    again = enqueue_approval(store, proposal(size=1), ttl=60)
+    other = enqueue_approval(store, proposal(size=2), ttl=None)
+
+    assert first.id == again.id
+    assert again.seen == 2
+    assert first.expires_at is not None
+    assert other.expires_at is None
+    assert [item.id for item in get_approval_queue(store).pending] == [first.id, other.id]
+
+
+def test_the_usual_time_to_live_is_that_of_the_agent() -> None:
+    here = lab(approvals={"ttl": 7})
+    item = enqueue_approval(here.store, proposal())
+
+    assert item.expires_at is not None
+    assert (item.expires_at - item.created_at).total_seconds() == 7
+
+
+def test_what_is_approved_is_executed_by_a_worker() -> None:
+    recorder = Recorder()
+    here = lab(recorder)
+    item = enqueue_approval(here.store, proposal(size=3))
+    resolved = resolve_approval(here.store, item.id, "approved", note="go", acted_by=person("ann"))
+    here.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
+    here.sweeper.sweep()
+    here.deliver()
+
+    assert resolved is not None
+    assert (resolved.status, resolved.note, resolved.acted_by) == ("approved", "go", "ann")
+    assert recorder.calls == [{"size": 3}]
+
+
+def test_what_the_caller_has_executed_is_not_executed_again() -> None:
+    recorder = Recorder()
+    here = lab(recorder)
+    item = enqueue_approval(here.store, proposal())
+    result = ActionResult(action="p:do", success=True, duration=1, output="by hand")
+    resolved = resolve_approval(here.store, item.id, "approved", result=result)
+    here.sweeper.sweep()
+    here.deliver()
+
+    assert resolved is not None
+    assert resolved.result == result
+    assert resolved.execution is not None
+    assert resolved.execution.state == "succeeded"
+    assert recorder.calls == []
+    assert here.client.zcard("boyd:{test}:due") == 0
+
+
+def test_what_is_not_pending_cannot_be_resolved() -> None:
+    store = lab().store
+    item = enqueue_approval(store, proposal())
+
+    assert resolve_approval(store, item.id, "denied") is not None
+    assert resolve_approval(store, item.id, "approved") is None
+    assert resolve_approval(store, "unknown", "denied") is None
+
+
+def test_purging_tells_what_expired() -> None:
+    here = lab()
+    item = enqueue_approval(here.store, proposal(), ttl=60)
+    here.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
+    expired = purge_expired_approvals(here.store)
+
+    assert [(one.id, one.status) for one in expired] == [(item.id, "expired")]
+    assert purge_expired_approvals(here.store) == []
+    assert get_approval_queue(here.store).pending == []
