@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from boyd import Agent, Observation, Plugin, SituationAssessment, orienter
+from boyd import Agent, Observation, Plugin, SituationAssessment, action, orienter
 from boyd.plugin import Observer
 
 
@@ -51,3 +51,28 @@ waiting100 = _agent("waiting100", Waiting, 100)
 waiting1000 = _agent("waiting1000", Waiting, 1000)
 crowd = [_agent(f"crowd{i}", Trivial, 10) for i in range(20)]
 globals().update({f"crowd{i}": agent for i, agent in enumerate(crowd)})
+
+
+class Kept(Plugin):
+    """An action that nobody takes."""
+
+    id = "kept"
+
+    @action(autonomy="approval-required")
+    def do(self) -> None:
+        """Do nothing."""
+
+
+def _kept(name: str) -> Agent:
+    """An agent that keeps a million of everything."""
+    return Agent(
+        name,
+        plugins=[Kept(), Many(Trivial, 1)],
+        approvals={"max_history": 10**6},
+        history={"max_count": 10**6},
+        runs={"max_finished": 10**6},
+    )
+
+
+kept_few = _kept("kept_few")
+kept_many = _kept("kept_many")

@@ -1,4 +1,4 @@
-"""`make bench`: prints S1, S2, S3 and S8 of the reliability page beside a bare Celery canvas.
+"""`make bench`: prints S1 to S5 and S8 of the reliability page, S1 beside a bare Celery canvas.
 
 Everything runs in one go on this machine, so that the ratios mean something; absolute times do not
 travel. Prints a table, and JSON with `--json FILE`.
@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import psutil
 import redis
 
+from benchmarks import kept, load
 from boyd.embedded.redis_server import find_program
 from harness import Deployment, free_port, wait_until
 
@@ -251,6 +252,30 @@ def monitored(url: str) -> Iterator[list[str]]:
     client.close()
 
 
+def s4(report: Report, url: str, folder: Path) -> None:
+    """What is kept costs nothing."""
+    with Deployment(url, folder) as deployment:
+        agents = ["benchmarks.agents:kept_few", "benchmarks.agents:kept_many"]
+        deployment.start("w", "worker", *repeated("--agent", agents))
+        for name, ratio in kept.measure(deployment).items():
+            met = ratio <= 1.2
+            report.add(f"S4 {name}, 100 000 kept to 10", ratio, "x", "<= 1.2", met)
+
+
+def s5(report: Report, url: str, folder: Path) -> None:
+    """The API under load; no worker takes anything meanwhile."""
+    with Deployment(url, folder) as deployment:
+        deployment.worker("w", "benchmarks.agents:kept_few")
+        deployment.stop("w")
+        found = load.measure(deployment, "kept_few")
+    rate = f"p99 at {load.RATE}/s"
+    report.add(f"S5 read, {rate}", found["read"], "ms", "< 10", found["read"] < 10)
+    report.add(f"S5 approve, {rate}", found["approve"], "ms", "< 20", found["approve"] < 20)
+    name = f"S5 {load.ITEMS} approved by {load.CALLERS}, failed"
+    report.add(name, found["failed"], "", "0", found["failed"] == 0)
+    report.add(f"S5 {load.ITEMS} approved by {load.CALLERS}", found["crowd"], "s", "", None)
+
+
 def s8(report: Report, folder: Path) -> None:
     """Start and idle."""
     began = time.perf_counter()
@@ -305,7 +330,7 @@ def repeated(option: str, values: Sequence[str]) -> list[str]:
 def main() -> None:
     """Measure what the arguments name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s8; default: all")
+    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s4 s5 s8; default: all")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     report = Report()
@@ -314,6 +339,8 @@ def main() -> None:
         "crowd": lambda url, folder: s1_crowd(report, url, folder),
         "s2": lambda url, folder: s2(report, url, folder),
         "s3": lambda url, folder: s3(report, url, folder),
+        "s4": lambda url, folder: s4(report, url, folder),
+        "s5": lambda url, folder: s5(report, url, folder),
         "s8": lambda _, folder: s8(report, folder),
     }
     with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:

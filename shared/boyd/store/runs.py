@@ -32,6 +32,8 @@ from boyd.store.scripts import Scripts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: Milliseconds that a callback is kept, as by the scripts that end a run.
+KEEP_CALLBACK = 2 * 86400 * 1000
 #: The most runs that one page looks at to find those that fit.
 SCANNED = 500
 
@@ -93,7 +95,7 @@ class Runs:
         ]
         args = [
             *(run_id, keys.prefix, *retention.of_runs(), *retention.of_items(), reason),
-            *actor_fields(actor),
+            *(actor.principal, *actor_fields(actor)),
         ]
         outcome, *rest = self._scripts.run("cancel_run", names, args)
         return Answered("resolved") if outcome == "cancelled" else Answered(outcome, rest[0])
@@ -130,9 +132,9 @@ class Runs:
         found: list[Run] = []
         looked_at = 0
         while True:
-            step = min(SCANNED - looked_at, max(limit, 100)) if filters else limit
-            with translated():
-                names = read_page(self._client, self._keys.runs, position, step)
+            # As many again as have been looked at: usually the first step has them all.
+            step = min(max(limit, looked_at), SCANNED - looked_at) if filters else limit
+            names = read_page(self._scripts, self._keys.runs, position, step)
             for run, place in zip(self._read_each([name for name, _ in names]), names, strict=True):
                 position = place
                 if run and all(getattr(run, name) == value for name, value in filters.items()):
@@ -156,7 +158,8 @@ class Runs:
         """Send a run's callback once more, from the beginning of the plan; False without one."""
         keys = self._keys
         name = f"callback:{run_id}"
-        return bool(self._scripts.run("redeliver", [keys.order(name), keys.due], [name]))
+        names = [keys.order(name), keys.due]
+        return bool(self._scripts.run("redeliver", names, [name, KEEP_CALLBACK]))
 
     def _read(self, ids: Sequence[str]) -> list[Run]:
         return [run for run in self._read_each(ids) if run is not None]

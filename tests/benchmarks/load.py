@@ -1,0 +1,123 @@
+"""S5: the API under a steady load, and 1 000 approvals resolved by 50 callers."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.kept import propose
+from harness import Deployment
+
+RATE = 200
+SECONDS = 10
+CONNECTIONS = 20
+CALLERS, ITEMS = 50, 1000
+
+#: A request: method and path.
+Asked = tuple[str, str]
+
+
+class Caller:
+    """One connection that is kept open."""
+
+    def __init__(self, url: str, headers: dict[str, str]) -> None:
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+        self._headers = headers
+
+    def ask(self, asked: Asked) -> int:
+        """The status that a request is answered with."""
+        method, path = asked
+        self._connection.request(method, path, headers=self._headers)
+        answer = self._connection.getresponse()
+        answer.read()
+        return answer.status
+
+
+@contextmanager
+def one_core(pid: int) -> Iterator[None]:
+    """Let a process, and all else, have a core each; as far as there are two."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        yield
+        return
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores[:1])
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores[1:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, ours)
+
+
+def steady(url: str, headers: dict[str, str], asked: Callable[[int], Asked]) -> list[float]:
+    """Milliseconds from when a request was due to its answer, at `RATE` requests a second."""
+    began = time.perf_counter() + 0.5
+    took: list[float] = []
+
+    def call(number: int) -> None:
+        caller = Caller(url, headers)
+        for turn in range(RATE * SECONDS // CONNECTIONS):
+            index = turn * CONNECTIONS + number
+            due = began + index / RATE
+            time.sleep(max(0.0, due - time.perf_counter()))
+            status = caller.ask(asked(index))
+            took.append((time.perf_counter() - due) * 1000)
+            if status >= 300:
+                raise RuntimeError(f"{asked(index)} was answered with {status}")
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        list(pool.map(call, range(CONNECTIONS)))
+    return took
+
+
+def p99(values: list[float]) -> float:
+    """The value that one in a hundred exceeds."""
+    return statistics.quantiles(values, n=100)[98]
+
+
+def measure(deployment: Deployment, agent_id: str) -> dict[str, float]:
+    """p99 of reading and of approving, and how many of the crowd's requests failed."""
+    limits = {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000"}
+    deployment.environment.update(limits)
+    url = deployment.api("api")
+    headers = deployment.key("bench", "admin")
+    store = deployment.agent(agent_id)
+    base = "/api/v0"
+    reads = (f"{base}/loop/status", f"{base}/approvals?limit=20", f"{base}/runs?limit=20")
+    with one_core(deployment.processes["api"].pid):
+        reading = steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
+        waiting = [propose(store) for _ in range(RATE * SECONDS)]
+        approve = f"{base}/approvals/{{}}/approve?wait=0"
+        approving = steady(url, headers, lambda n: ("POST", approve.format(waiting[n])))
+    failed, took = crowd(url, headers, [propose(store) for _ in range(ITEMS)])
+    return {
+        "read": p99(reading),
+        "approve": p99(approving),
+        "failed": failed,
+        "crowd": took,
+    }
+
+
+def crowd(url: str, headers: dict[str, str], items: list[str]) -> tuple[int, float]:
+    """How many answers were not a success when all callers approve at once, and the seconds."""
+    ready = threading.Barrier(CALLERS)
+    began = time.perf_counter()
+
+    def call(number: int) -> int:
+        caller = Caller(url, headers)
+        ready.wait()
+        asked = [f"/api/v0/approvals/{item}/approve?wait=0" for item in items[number::CALLERS]]
+        return sum(caller.ask(("POST", path)) != 202 for path in asked)
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        failed = sum(pool.map(call, range(CALLERS)))
+    return failed, time.perf_counter() - began
