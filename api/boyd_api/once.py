@@ -1,7 +1,9 @@
 """`Idempotency-Key`: a request that comes again is answered as the first time, and done once (H3).
 
-A request is taken before it is worked on, under a lease that outlasts the longest request.
-What came to nothing (5xx, 429) is let go and may be tried again. All other answers are kept.
+A request is taken before it is worked on, under a lease that is renewed meanwhile: if this process
+dies, the request may soon be tried again.
+What was refused or came to nothing is let go: it may be tried again, when things stand otherwise or
+with another body. Kept is the answer to what was done (2xx).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable
 
 from flask import Response, request
 
+from boyd.engine import Leases
 from boyd.errors import StoreError
 from boyd.models import Actor
 from boyd.store import Answers, StoredAnswer
@@ -24,6 +27,8 @@ log = logging.getLogger("boyd.api")
 HEADER = "Idempotency-Key"
 #: Seconds that a request may be worked on beyond the longest wait.
 GRACE = 30.0
+#: Seconds until a request is free again whose process has died.
+LEASE = 5.0
 
 _FORM = re.compile(r"[\x20-\x7e]{1,255}")
 _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
@@ -42,33 +47,43 @@ def shown_key() -> str | None:
 
 
 def derived_id(actor: Actor, key: str | None) -> str:
-    """An id for what the request creates: the same one whenever it comes with the same key."""
+    """An id for what the request creates: the same one whenever it comes with the same key.
+
+    Another body gives another id, for the same key may come with it after a refusal.
+    """
     if key is None:
         return str(uuid.uuid4())
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(("boyd", *_place(actor, key)))))
+    name = "\n".join(("boyd", *_place(actor, key), _asked()))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
 
 
 def once(
-    answers: Answers, actor: Actor, key: str, lease: float, work: Callable[[], tuple[Response, str]]
+    answers: Answers,
+    leases: Leases,
+    actor: Actor,
+    key: str,
+    limit: float,
+    work: Callable[[], tuple[Response, str]],
 ) -> Response:
     """The answer of *work*, or the one that the same request was given before.
 
-    *work* gives the answer, and the body to keep of it.
+    *work* gives the answer, and the body to keep of it, within *limit* seconds.
 
     Raises:
         Problem: another request carried the key, or the same one is being worked on.
     """
     digest = _digest(*_place(actor, key))
-    taken = answers.take(digest, _asked(), lease)
+    taken = answers.take(digest, _asked(), LEASE)
     if taken.answer is not None:
         return _again(taken.answer)
     if taken.outcome == "mismatch":
         raise Problem("idempotency-mismatch", f"another request carried the {HEADER} {key!r}")
     if taken.outcome == "in flight":
         raise Problem("idempotency-in-flight", headers=retry_after(1))
-    answer, kept = work()
+    with leases.hold(lambda: answers.renew(digest, taken.token, LEASE), limit):
+        answer, kept = work()
     try:
-        if answer.status_code >= 500 or answer.status_code == 429:
+        if answer.status_code >= 300:
             answers.release(digest, taken.token)
         else:
             headers = {

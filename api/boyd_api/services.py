@@ -11,11 +11,12 @@ from functools import cached_property
 
 from boyd.checks import broker_of
 from boyd.cli.options import with_redis
-from boyd.engine import Courier, Launcher
+from boyd.engine import Courier, Launcher, Leases
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
 from boyd.models import ApiKey
 from boyd.settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect
+from boyd_api import once
 from boyd_api.courier import BackgroundCourier
 from boyd_api.metrics import Metrics
 from boyd_api.problems import Problem
@@ -63,6 +64,7 @@ class Services:
         _check_open(settings)
         self.settings = settings
         self.stopping = threading.Event()
+        self.leases = Leases(once.LEASE / 4)
         self._open_store = open_store or self._connect
         self.courier = courier or BackgroundCourier(self._celery)
         half = max(1, settings.api.threads // 2)

@@ -115,8 +115,9 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     work = partial(_work, route, ask, parts)
     if key is None:
         return work()[0]
-    lease = services.settings.api.max_wait + once.GRACE
-    return once.once(services.store.answers, caller.actor, key, lease, work)
+    limit = services.settings.api.max_wait + once.GRACE
+    answers = services.store.answers
+    return once.once(answers, services.leases, caller.actor, key, limit, work)
 
 
 def _work(route: Route, ask: Ask, parts: Mapping[str, Any]) -> tuple[Response, str]:
@@ -130,7 +131,7 @@ def _work(route: Route, ask: Ask, parts: Mapping[str, Any]) -> tuple[Response, s
         return reply, "" if reply.is_streamed else reply.get_data(as_text=True)
     given = reply if isinstance(reply, Answer) else Answer(reply)
     text = _text(given.body, given.nulls)
-    answer = Response(text, given.status or next(iter(route.answers)), mimetype="application/json")
+    answer = Response(text, given.status or route.usual_status, mimetype="application/json")
     answer.headers.extend(given.headers)
     return answer, text if given.kept is None else _text(given.kept, given.nulls)
 

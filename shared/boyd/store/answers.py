@@ -60,6 +60,11 @@ class Answers:
             return Taken("stored", answer=stored)
         return Taken("mismatch")
 
+    def renew(self, digest: str, token: str, lease: float) -> bool:
+        """Go on working on a request; False when it has passed to another."""
+        args = [token, int(lease * 1000)]
+        return bool(self._scripts.run("renew_answer", [answer(digest)], args))
+
     def keep(self, digest: str, token: str, given: StoredAnswer, kept: float = KEPT) -> bool:
         """Keep the answer for *kept* seconds; False when the request has passed to another."""
         headers = json.dumps(dict(given.headers))

@@ -1,0 +1,47 @@
+"""`make chaos`: storms one after the other, with a report at the end.
+
+make chaos ARGS="--minutes 30 --seed 7 --report chaos.md"
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from faults.storm import Outcome, storm, table
+
+
+def main() -> None:
+    """Run storms until the time is up; the exit status is 1 when anything was not as promised."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long in all")
+    parser.add_argument("--each", type=float, default=120.0, help="seconds of one storm")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first storm")
+    parser.add_argument("--report", type=Path, help="also write the table to this file")
+    given = parser.parse_args()
+    for name in [name for name in os.environ if name.startswith("BOYD_")]:
+        del os.environ[name]
+    until = time.monotonic() + given.minutes * 60
+    outcomes: list[Outcome] = []
+    while time.monotonic() < until:
+        seed = given.seed + len(outcomes)
+        outcome = storm(seed, min(given.each, max(10.0, until - time.monotonic())))
+        outcomes.append(outcome)
+        said = f"{len(outcome.faults)} faults, {len(outcome.violations)} violations"
+        print(f"seed {seed}: {outcome.seconds:.0f} s, {said}, {outcome.counts}", flush=True)
+        for violation in outcome.violations:
+            print(f"  {violation}", flush=True)
+    report = table(outcomes)
+    print(f"\n{report}")
+    if given.report:
+        given.report.write_text(f"{report}\n")
+    sys.exit(any(outcome.violations for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Hurts the world, one fault after the other, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from dataclasses import dataclass
+
+import redis
+
+from faults.world import World
+
+#: Each fault and how often it comes, compared to the others.
+FAULTS = {
+    "kill worker": 5,
+    "stop worker": 4,
+    "kill beat": 2,
+    "stop beat": 2,
+    "kill api": 3,
+    "stop api": 1,
+    "pause redis": 2,
+    "kill redis": 1,
+    "drop connections": 2,
+    "lose messages": 3,
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was done, when (seconds since the epoch), and for how many seconds."""
+
+    kind: str
+    target: str
+    at: float
+    seconds: float
+
+
+class Injector:
+    """Injects faults in a thread until it is stopped."""
+
+    def __init__(self, world: World, seed: int, pause: float = 2.0) -> None:
+        self._world = world
+        self._dice = random.Random(f"{seed}/faults")
+        self._pause = pause
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.faults: list[Fault] = []
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the current fault, and heal everything."""
+        self._stopping.set()
+        self._thread.join(60)
+        self._world.heal()
+        if self.error:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(self._dice.uniform(0.3, 1.7) * self._pause):
+                [kind] = self._dice.choices(list(FAULTS), list(FAULTS.values()))
+                self._inject(kind, self._dice.uniform(0.3, 4.0))
+        except BaseException as error:  # noqa: BLE001 - told by `stop`
+            self.error = error
+
+    def _inject(self, kind: str, seconds: float) -> None:
+        verb, _, what = kind.partition(" ")
+        names = {"worker": World.workers, "beat": World.beats, "api": World.apis}.get(what)
+        target = self._dice.choice(names) if names else "redis"
+        began = time.time()
+        if verb == "kill" and names:
+            self._world.signal(target, signal.SIGKILL)
+            time.sleep(seconds / 4)
+            self._world.launch(target)
+        elif verb == "stop":
+            self._world.signal(target, signal.SIGSTOP)
+            time.sleep(seconds)
+            self._world.signal(target, signal.SIGCONT)
+        elif kind == "pause redis":
+            self._world.redis.signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            self._world.redis.signal(signal.SIGCONT)
+        elif kind == "kill redis":
+            self._world.redis.signal(signal.SIGKILL)
+            time.sleep(seconds / 4)
+            self._world.redis.start()
+        else:
+            self._hurt_broker(kind)
+        self.faults.append(Fault(kind, target, began, time.time() - began))
+
+    def _hurt_broker(self, kind: str) -> None:
+        with redis.Redis(port=self._world.redis.port, socket_timeout=5) as client:
+            if kind == "drop connections":
+                client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                return
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                for queue in client.scan_iter("boyd.*", count=1000, _type="list"):
+                    client.lpop(queue)

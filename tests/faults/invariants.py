@@ -1,0 +1,127 @@
+"""What must be true after any storm; each finding is a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from boyd.models import ActionResult, ApprovalItem, LoopResult
+from boyd.store import AgentStore
+from boyd.store.keys import Keys
+from faults.load import Acknowledged
+from faults.world import AGENTS, World
+
+#: What may lie in Redis for good, per agent; everything else has a time to live.
+BOUNDED = (
+    *("loop", "due", "events", "history", "intake", "iteration", "audit", "audit:head"),
+    *("runs", "runs:pending", "runs:finished", "observers:ran", "observers:health"),
+    *("approvals:pending", "approvals:history", "approvals:fingerprints", "audit:open"),
+)
+
+
+class Invariants:
+    """Compares what was done outside Redis with what Redis and the clients say."""
+
+    def __init__(self, world: World, acknowledged: Acknowledged) -> None:
+        self._world = world
+        self._said = acknowledged
+        self._store = world.deployment.store
+        self._effects = Counter(world.deployment.effects())
+
+    def check(self) -> list[str]:
+        """Everything that is not as promised."""
+        found = list(self._doubled())
+        for agent in AGENTS:
+            store = self._store.agent(agent)
+            found += self._iterations(agent, store)
+            found += self._unbounded(agent)
+            found += self._audit(store)
+        return [*found, *self._runs(), *self._calls(), *self._items()]
+
+    def _doubled(self) -> Iterator[str]:
+        """P1: nothing is done twice."""
+        for line, times in self._effects.items():
+            if times > 1:
+                yield f"P1: {line} was done {times} times"
+
+    def _iterations(self, agent: str, store: AgentStore) -> Iterator[str]:
+        """P2: every iteration that began has ended and is in history; its result is true."""
+        status = store.iterations.status()
+        if status.phase != "idle":
+            yield f"P2: {agent} #{status.iteration} is still in {status.phase}"
+        for number in range(1, status.iteration + 1):
+            result = store.iterations.past(number)
+            if result is None:
+                yield f"P2: {agent} #{number} is not in history"
+            else:
+                yield from self._acted(agent, result)
+
+    def _acted(self, agent: str, result: LoopResult) -> Iterator[str]:
+        line = f"loop:{agent}:{result.iteration}"
+        own = result.action_results[0] if result.action_results else None
+        yield from self._agrees(line, own)
+
+    def _agrees(self, line: str, result: ActionResult | None) -> Iterator[str]:
+        """What is said of an action is what it has done."""
+        times = self._effects[line]
+        if result is not None and result.unknown:
+            return  # that is what it says
+        if result is not None and result.success and times != 1:
+            yield f"P1: {line} is said to have succeeded and was done {times} times"
+        if (result is None or not result.success) and times:
+            why = result.error if result else "no result"
+            yield f"P1: {line} is said not to have been done ({why}), and was"
+
+    def _runs(self) -> Iterator[str]:
+        """P5, R2: every acknowledged run has ended."""
+        for agent, run_id in self._said.runs:
+            run = self._store.agent(agent).runs.get(run_id)
+            if run is None:
+                yield f"P5: run {run_id} of {agent} was acknowledged and is gone"
+            elif run.status not in ("completed", "failed"):
+                yield f"R2: run {run_id} of {agent} is {run.status}"
+
+    def _calls(self) -> Iterator[str]:
+        for agent, execution, number in self._said.calls:
+            call = self._store.agent(agent).calls.get(execution.removeprefix("call:"))
+            if call is None or call.execution is None:
+                yield f"P5: {execution} of {agent} was acknowledged and is gone"
+            elif call.execution.state in ("queued", "running"):
+                yield f"P3: {execution} of {agent} is {call.execution.state}"
+            else:
+                yield from self._agrees(f"call:{agent}:{number}", call.result)
+
+    def _items(self) -> Iterator[str]:
+        """P6, A6: every approval has one outcome, which is what its answerer was told."""
+        ends = {"approve": "approved", "deny": "denied", "withdraw": "withdrawn"}
+        for (agent, approval), number in self._said.items.items():
+            item = self._store.agent(agent).approvals.get(approval)
+            answer = self._said.answers.get((agent, approval))
+            if item is None:
+                yield f"P5: approval {approval} of {agent} was acknowledged and is gone"
+                continue
+            if answer and item.status != ends[answer]:
+                yield f"P6: {approval} is {item.status}, and {answer} was acknowledged"
+            if item.status == "approved" and item.result is None:
+                yield f"A6: {approval} of {agent} is approved and has no result"
+            yield from self._agrees(f"item:{agent}:{number}", item.result)
+
+    def _audit(self, store: AgentStore) -> Iterator[str]:
+        """A15: the chain fits."""
+        store.audit.seal()
+        verified = store.audit.verify()
+        if not verified.ok and verified.misfit:
+            yield f"A15: {verified.misfit.detail}"
+
+    def _unbounded(self, agent: str) -> Iterator[str]:
+        """P12: what lies in Redis has a time to live, or is one of few."""
+        client = self._store.client
+        prefix = Keys(agent).prefix
+        waiting = {f"approval:{item.id}" for item in self._pending(agent)}
+        for key in client.scan_iter(f"{prefix}*", count=1000):
+            name = key.removeprefix(prefix)
+            if name not in BOUNDED and name not in waiting and client.ttl(key) < 0:
+                yield f"P12: {key} has no time to live"
+
+    def _pending(self, agent: str) -> list[ApprovalItem]:
+        return list(self._store.agent(agent).approvals.page(500, history=False).pending)

@@ -1,0 +1,113 @@
+"""Clients that never give up: what was acknowledged to them must be true for ever."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import requests
+
+from faults.world import AGENTS, World
+
+#: Seconds between two orders of one client, on average.
+PAUSE = 0.15
+#: What happens to an approval that was asked for.
+ANSWERS = ("approve", "approve", "approve", "deny", "withdraw")
+
+
+@dataclass
+class Acknowledged:
+    """What the API has said yes to, by agent and id."""
+
+    runs: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[tuple[str, str, int]] = field(default_factory=list)
+    items: dict[tuple[str, str], int] = field(default_factory=dict)
+    answers: dict[tuple[str, str], str] = field(default_factory=dict)
+    refused: int = 0
+    repeated: int = 0
+
+
+class Load:
+    """Clients of each kind, in threads."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._seed = seed
+        self._stopping = threading.Event()
+        self._numbers = count(1)
+        self._asks = world.deployment.key("client", "admin")
+        self._answers = world.deployment.key("operator", "approvals", "read")
+        self.acknowledged = Acknowledged()
+        self._threads = [
+            threading.Thread(target=self._client, args=(kind, seed), daemon=True)
+            for seed, kind in enumerate((self._run, self._run, self._call, self._item, self._item))
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End, when what was begun has been acknowledged."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a client was never answered"
+
+    def _client(self, work: Any, number: int) -> None:
+        dice = random.Random(f"{self._seed}/{number}")
+        while not self._stopping.is_set():
+            work(dice, dice.choice(AGENTS))
+            time.sleep(dice.uniform(0, 2 * PAUSE))
+
+    def _run(self, dice: random.Random, agent: str) -> None:
+        priority = dice.choice(["low", "medium", "high", "critical"])
+        body = {"title": "storm", "description": "storm", "priority": priority}
+        said = self._post(dice, f"/agents/{agent}/runs", body, self._asks)
+        self.acknowledged.runs.append((agent, said.json()["id"]))
+
+    def _call(self, dice: random.Random, agent: str) -> None:
+        number = next(self._numbers)
+        path = f"/agents/{agent}/actions/storm:call?wait=0"
+        said = self._post(dice, path, {"params": {"number": number}}, self._asks)
+        self.acknowledged.calls.append((agent, said.json()["executionId"], number))
+
+    def _item(self, dice: random.Random, agent: str) -> None:
+        number = next(self._numbers)
+        path = f"/agents/{agent}/actions/storm:write?wait=20"
+        said = self._post(dice, path, {"params": {"number": number}}, self._asks).json()
+        if not said.get("queued"):
+            return  # it is told by the ledger how this ended
+        approval = said["approvalId"]
+        self.acknowledged.items[agent, approval] = number
+        answer = dice.choice(ANSWERS)
+        path = f"/agents/{agent}/approvals/{approval}/{answer}?wait=0"
+        answered = self._post(dice, path, None, self._answers)
+        if answered.ok:
+            self.acknowledged.answers[agent, approval] = answer
+        else:
+            self.acknowledged.refused += 1
+
+    def _post(
+        self, dice: random.Random, path: str, body: Any, headers: dict[str, str]
+    ) -> requests.Response:
+        """Post until somebody answers for good; the same request however often."""
+        key = {**headers, "Idempotency-Key": str(uuid.UUID(int=dice.getrandbits(128)))}
+        while True:
+            url = self._world.url(dice.choice(self._world.apis))
+            try:
+                said = requests.post(f"{url}/api/v0{path}", json=body, headers=key, timeout=30)
+                if said.ok or said.status_code == 404:
+                    return said
+                retry = said.status_code == 409 or said.status_code >= 500
+                assert retry, (said.status_code, said.text)
+            except requests.RequestException:
+                pass
+            self.acknowledged.repeated += 1
+            time.sleep(0.1)

@@ -1,0 +1,137 @@
+"""One storm: start the world, load it, hurt it, let it settle, and see what is true."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from boyd.models import Actor
+from faults.injector import Fault, Injector
+from faults.invariants import Invariants
+from faults.load import Load
+from faults.world import AGENTS, World
+from harness import wait_until
+
+#: Seconds that everything may take to come to rest once nothing hurts any more.
+SETTLE = 90.0
+
+
+@dataclass
+class Outcome:
+    """What a storm came to."""
+
+    seed: int
+    seconds: float
+    faults: list[Fault]
+    violations: list[str]
+    counts: dict[str, int]
+    recoveries: dict[str, list[float]] = field(default_factory=dict)
+
+
+def storm(seed: int, seconds: float, pause: float = 2.0) -> Outcome:
+    """Run one; the same seed gives the same faults in the same order."""
+    with tempfile.TemporaryDirectory(prefix="boyd-storm-") as folder:
+        world = World(Path(folder))
+        try:
+            return _storm(world, seed, seconds, pause)
+        finally:
+            world.end()
+
+
+def _storm(world: World, seed: int, seconds: float, pause: float) -> Outcome:
+    world.start()
+    load, injector = Load(world, seed), Injector(world, seed, pause)
+    load.start()
+    injector.start()
+    time.sleep(seconds)
+    injector.stop()
+    load.stop()
+    _settle(world)
+    said = load.acknowledged
+    iterations = sum(_counter(world, agent) for agent in AGENTS)
+    return Outcome(
+        seed=seed,
+        seconds=seconds,
+        faults=injector.faults,
+        violations=Invariants(world, said).check(),
+        counts={
+            "iterations": iterations,
+            "runs": len(said.runs),
+            "calls": len(said.calls),
+            "approvals": len(said.items),
+            "answers": len(said.answers),
+            "requests repeated": said.repeated,
+            "effects": len(world.deployment.effects()),
+        },
+        recoveries=_recoveries(world, injector.faults),
+    )
+
+
+def _settle(world: World) -> None:
+    """Let what was begun end: no more ticks, nothing in flight, nothing due."""
+    store = world.deployment.store
+    wait_until(lambda: all(_drained(world, agent) for agent in AGENTS), SETTLE)
+    for agent in AGENTS:
+        store.agent(agent).iterations.pause("the storm is over", Actor(principal="storm"))
+    wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), SETTLE)
+
+
+def _drained(world: World, agent: str) -> bool:
+    return world.deployment.agent(agent).iterations.status().pending_runs == 0
+
+
+def _rests(world: World, agent: str) -> bool:
+    store = world.deployment.agent(agent)
+    due = world.deployment.store.client.zrange(f"boyd:{{{agent}}}:due", 0, -1)
+    return store.iterations.status().phase == "idle" and not due
+
+
+def _counter(world: World, agent: str) -> int:
+    return world.deployment.agent(agent).iterations.status().iteration
+
+
+def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:
+    """By kind of fault: seconds from its beginning until every agent had completed an iteration.
+
+    Only an iteration that began after the fault counts.
+    """
+    completed = {agent: _completions(world, agent) for agent in AGENTS}
+    found: dict[str, list[float]] = defaultdict(list)
+    for fault in faults:
+        ends = [_first_after(completed[agent], fault.at) for agent in AGENTS]
+        found[fault.kind].append(max(ends) - fault.at)
+    return dict(found)
+
+
+def _completions(world: World, agent: str) -> list[tuple[float, float]]:
+    iterations = world.deployment.agent(agent).iterations
+    results = iterations.history(10**6)
+    times = [(r.started_at.timestamp(), r.ended_at.timestamp()) for r in results if r.success]
+    return sorted(times)
+
+
+def _first_after(completed: list[tuple[float, float]], at: float) -> float:
+    return next((ended for began, ended in completed if began > at), float("inf"))
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """What the storms came to, for people."""
+    lines = ["| fault | times | recovered after, median | worst |", "|---|---|---|---|"]
+    merged: dict[str, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        for kind, values in outcome.recoveries.items():
+            merged[kind] += values
+    for kind, values in sorted(merged.items()):
+        middle, worst = statistics.median(values), max(values)
+        lines.append(f"| {kind} | {len(values)} | {middle:.1f} s | {worst:.1f} s |")
+    totals: dict[str, int] = defaultdict(int)
+    for outcome in outcomes:
+        for name, number in outcome.counts.items():
+            totals[name] += number
+    lines += ["", ", ".join(f"{number} {name}" for name, number in totals.items())]
+    violations = [f"seed {o.seed}: {text}" for o in outcomes for text in o.violations]
+    return "\n".join([*lines, "", f"{len(violations)} violations", *violations])

@@ -1,0 +1,115 @@
+"""Everything that a deployment is made of, as processes that can be hurt and healed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import redis
+
+from boyd.embedded.redis_server import find_program
+from harness import Deployment, free_port, wait_until
+
+AGENTS = ("storm0", "storm1")
+
+
+class RedisProcess:
+    """A Redis that keeps every write, and comes back with all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
+        durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        with (self._folder / "redis.log").open("ab") as log:
+            command = [str(find_program()), *arguments, *durable]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(self._answers, 20)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal; it is gone afterwards if that kills."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        with redis.Redis(port=self.port, socket_timeout=1) as client:
+            try:
+                return bool(client.ping())
+            except redis.RedisError:
+                return False
+
+
+class World:
+    """Three workers, two beats and two API processes on one Redis."""
+
+    workers = ("w0", "w1", "w2")
+    beats = ("b0", "b1")
+    apis = ("a0", "a1")
+
+    def __init__(self, folder: Path) -> None:
+        self.redis = RedisProcess(folder)
+        self.deployment = Deployment(self.redis.url, folder)
+        self.deployment.environment.update(
+            {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000", "BOYD_LOG_LEVEL": "info"}
+        )
+        self.ports = {name: free_port() for name in self.apis}
+
+    def start(self) -> None:
+        """Start everything, and wait until it is there."""
+        for name in (*self.workers, *self.beats, *self.apis):
+            self.launch(name)
+        live = len(self.workers) + len(self.beats)
+        fleet = self.deployment.store.fleet
+        wait_until(lambda: len(fleet.workers()) == live, 60)
+
+    def launch(self, name: str) -> None:
+        """Start a process, or start it again."""
+        self.deployment.start(name, *self._arguments(name), ready=False)
+
+    def alive(self, name: str) -> bool:
+        """Whether a process runs."""
+        return self.deployment.processes[name].poll() is None
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a process and all that it started."""
+        if self.alive(name):
+            os.killpg(self.deployment.processes[name].pid, number)
+        if number == signal.SIGKILL:
+            self.deployment.processes[name].wait()
+
+    def heal(self) -> None:
+        """Let everything run again."""
+        self.redis.signal(signal.SIGCONT)
+        for name in (*self.workers, *self.beats, *self.apis):
+            self.signal(name, signal.SIGCONT)
+            if not self.alive(name):
+                self.launch(name)
+
+    def end(self) -> None:
+        """Kill everything."""
+        self.redis.signal(signal.SIGCONT)
+        self.deployment.__exit__()
+        self.redis.signal(signal.SIGKILL)
+
+    def url(self, name: str) -> str:
+        """Where an API process answers."""
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+    def _arguments(self, name: str) -> Sequence[str]:
+        agents = [part for agent in AGENTS for part in ("--agent", f"agents.storm:{agent}")]
+        if name in self.workers:
+            return ("worker", *agents, "--concurrency", "4")
+        if name in self.beats:
+            return ("beat", *agents)
+        return ("api", "--port", str(self.ports[name]))
