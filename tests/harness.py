@@ -55,6 +55,8 @@ class Deployment:
         self.effects_file.touch()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment: dict[str, str] = {}
+        #: What is put in front of each command.
+        self.prefix: list[str] = []
         self._client = connect(redis_url)
         self.store = Store(self._client, "deployment")
         self._app = make_app(redis_url)
@@ -82,7 +84,7 @@ class Deployment:
         }
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "boyd.cli", *arguments],
+                [*self.prefix, sys.executable, "-m", "boyd.cli", *arguments],
                 env=environment,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,46 @@
+"""An agent that looks at every host, and acts on the hosts that its queue names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from pydantic import JsonValue
+
+from boyd import Agent, Decision, Observation, Plugin, action, observer, strategy
+
+
+def _here() -> str:
+    return os.environ.get("BOYD_WORKER__HOST", "?")
+
+
+class Spread(Plugin):
+    """One observer for every host, and one action for the host `graz`."""
+
+    id = "spread"
+
+    @observer(scope="every_host")
+    def look(self) -> list[Observation]:
+        """Tell the host and its address."""
+        told = subprocess.run(
+            ["ip", "-4", "-o", "addr", "show", "scope", "global"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        address = told.split()[3].partition("/")[0] if told else "?"
+        data: dict[str, JsonValue] = {"host": _here(), "address": address}
+        return [Observation(source="look", type="state", data=data)]
+
+    @strategy()
+    def choose(self) -> Decision:
+        """Act always."""
+        return Decision(action="spread:act", rationale="always", confidence=1.0)
+
+    @action(queue="act.graz")
+    def act(self) -> str:
+        """Tell the host."""
+        return _here()
+
+
+spread = Agent("spread", plugins=[Spread()])
