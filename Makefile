@@ -8,7 +8,7 @@ PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench clean
+.PHONY: help up test check bench chaos clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -28,6 +28,9 @@ check: $(VENV)/.tests ## Lint, check format, types, dependencies between package
 
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
+
+chaos: $(VENV)/.tests ## Kill, stop and cut off processes under load for half an hour; ARGS="--minutes 5".
+	@exec $(VENV)/bin/python tests/faults/chaos.py $(ARGS)
 
 clean: ## Remove .venv and everything else that was made here.
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

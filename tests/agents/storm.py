@@ -86,6 +86,13 @@ class Storm(Plugin):
         """Leave a line for a client's call."""
         return _leave("call", ctx, params)
 
+    @action()
+    def slow(self, params: Numbered, ctx: Context) -> str:
+        """Leave a line, and take a while."""
+        _leave("slow", ctx, params)
+        time.sleep(3)
+        return "done slowly"
+
 
 def _leave(kind: str, ctx: Context, params: Numbered) -> str:
     with EFFECTS.open("a") as file:

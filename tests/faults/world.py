@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import redis
+import requests
 
 from boyd.embedded.redis_server import find_program
 from harness import Deployment, free_port, wait_until
@@ -72,6 +73,7 @@ class World:
         live = len(self.workers) + len(self.beats)
         fleet = self.deployment.store.fleet
         wait_until(lambda: len(fleet.workers()) == live, 60)
+        wait_until(lambda: all(self._ready(name) for name in self.apis), 60)
 
     def launch(self, name: str) -> None:
         """Start a process, or start it again."""
@@ -105,6 +107,12 @@ class World:
     def url(self, name: str) -> str:
         """Where an API process answers."""
         return f"http://127.0.0.1:{self.ports[name]}"
+
+    def _ready(self, name: str) -> bool:
+        try:
+            return requests.get(f"{self.url(name)}/readyz", timeout=5).ok
+        except requests.RequestException:
+            return False
 
     def _arguments(self, name: str) -> Sequence[str]:
         agents = [part for agent in AGENTS for part in ("--agent", f"agents.storm:{agent}")]

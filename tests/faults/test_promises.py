@@ -1,0 +1,147 @@
+"""Promises of the reliability page that a storm does not single out: P5, P8, P10, P12."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from boyd.models import Actor, RunRequest
+from faults.invariants import Invariants
+from faults.load import Acknowledged, Load
+from faults.world import AGENTS, World
+from harness import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+SOMEBODY = Actor(principal="somebody", person=True)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Everything, started."""
+    made = World(tmp_path)
+    made.start()
+    yield made
+    made.end()
+
+
+def ended(world: World, agent: str, run_id: str) -> bool:
+    """Whether a run has been looked into."""
+    run = world.deployment.agent(agent).runs.get(run_id)
+    return run is not None and run.status in ("completed", "failed")
+
+
+def progress(world: World) -> dict[str, int]:
+    """How many iterations each agent has begun."""
+    return {a: world.deployment.agent(a).iterations.status().iteration for a in AGENTS}
+
+
+def goes_on(world: World, timeout: float = 30.0) -> None:
+    """Wait until every agent has completed an iteration that began from now on."""
+    before = progress(world)
+
+    def further() -> bool:
+        iterations = {a: world.deployment.agent(a).iterations for a in AGENTS}
+        found = [iterations[a].past(before[a] + 1) for a in AGENTS]
+        return all(result is not None and result.success for result in found)
+
+    wait_until(further, timeout)
+
+
+def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(world: World) -> None:
+    headers = world.deployment.key("client", "admin")
+    base = f"{world.url('a0')}/api/v0/agents/storm0"
+    body = {"title": "remember", "description": "this"}
+    run = requests.post(f"{base}/runs", json=body, headers=headers, timeout=10).json()
+    asked = {"params": {"number": 7}}
+    taken = requests.post(
+        f"{base}/actions/storm:write", json=asked, headers=headers, timeout=20
+    ).json()
+    for name in (*World.apis, *World.workers, *World.beats):
+        world.signal(name, signal.SIGKILL)
+    world.redis.signal(signal.SIGKILL)
+    world.redis.start()
+    world.heal()
+    wait_until(lambda: ended(world, "storm0", run["id"]), 60)
+    item = world.deployment.agent("storm0").approvals.get(taken["approvalId"])
+
+    assert item is not None
+    assert item.status == "pending"
+
+
+def test_P8_everything_goes_on_after_redis_was_frozen_for_long(world: World) -> None:
+    """Longer than every time limit of a connection, and without a restart of anything."""
+    goes_on(world)
+    pids = {name: process.pid for name, process in world.deployment.processes.items()}
+    world.redis.signal(signal.SIGSTOP)
+    time.sleep(20)  # the fault itself
+    world.redis.signal(signal.SIGCONT)
+    goes_on(world, 60)
+
+    assert pids == {name: p.pid for name, p in world.deployment.processes.items() if not p.poll()}
+
+
+def test_P10_a_rolling_restart_under_load_loses_and_doubles_nothing(world: World) -> None:
+    load = Load(world, 5)
+    load.start()
+    codes = {}
+    for name in (*World.workers, *World.beats, *World.apis):
+        codes[name] = world.deployment.stop(name, 40)
+        world.launch(name)
+        goes_on(world)
+    load.stop()
+    wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), 60)
+
+    assert set(codes.values()) == {0}
+    assert load.acknowledged.runs
+    assert Invariants(world, load.acknowledged).check() == []
+
+
+def test_P10_a_worker_that_is_told_to_stop_ends_what_it_has_begun(world: World) -> None:
+    headers = world.deployment.key("client", "admin")
+    others = [name for name in World.workers if name != "w0"]
+    for name in others:
+        world.deployment.stop(name, 40)
+    url = f"{world.url('a0')}/api/v0/agents/storm0/actions/storm:slow?wait=30"
+    said: list[requests.Response] = []
+    asking = threading.Thread(
+        target=lambda: said.append(
+            requests.post(url, json={"params": {"number": 1}}, headers=headers, timeout=60)
+        )
+    )
+    asking.start()
+    wait_until(lambda: "slow:storm0:1" in world.deployment.effects())
+    code = world.deployment.stop("w0", 40)
+    asking.join()
+
+    assert code == 0
+    assert said[0].json()["result"]["output"] == "done slowly"
+
+
+def test_P12_memory_and_keys_stay_flat(world: World) -> None:
+    """What an agent keeps is capped; here each iteration is kept, so runs tell."""
+    store = world.deployment.agent("storm0")
+    launcher = world.deployment.launcher("storm0", "continuous")
+    retention = store.retention().patched({"runs_max_count": 5, "max_count": 5})
+    for number in range(30):
+        request = RunRequest(title=f"run {number}", description="x")
+        run = launcher.submit_run(request, SOMEBODY).run
+        store.runs.cancel(run.id, SOMEBODY, retention, "not wanted")
+    kept = store.runs.page(100).runs
+
+    assert len([run for run in kept if run.status == "cancelled"]) <= 6
+    assert Invariants(world, Acknowledged()).check() == []
+
+
+def _rests(world: World, agent: str) -> bool:
+    status = world.deployment.agent(agent).iterations.status()
+    if not status.paused:
+        world.deployment.agent(agent).iterations.pause("the load is over", SOMEBODY)
+    due = world.deployment.store.client.zcard(f"boyd:{{{agent}}}:due")
+    return status.phase == "idle" and not due
