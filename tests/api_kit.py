@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import fakeredis
 from flask import Flask
+from pydantic import BaseModel, Field
 
+from boyd import Agent, Decision, Perform, Plugin, action, endpoint
 from boyd.engine import UnitHint
-from boyd.models import Actor, Phase, Scope
+from boyd.models import (
+    ActionResult,
+    Actor,
+    ApprovalPolicy,
+    EndpointReply,
+    EndpointRequest,
+    Mode,
+    Phase,
+    Proposal,
+    Scope,
+)
 from boyd.settings import load_settings
-from boyd.store import Store
+from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app
 from boyd_api.services import Services
+from harness import wait_until
 from kit import Recorder, agent, choice, chooses, reads, seen, sees
 
 MAKER = Actor(principal="maker")
@@ -89,6 +103,27 @@ class Site:
         headers = {**self.admin, **more.pop("headers", {})}
         return self.client.open(f"/api/v0{path}", method=method, headers=headers, **more)
 
+    def while_it_waits(self, ask: Callable[[], Any]) -> Any:
+        """The answer of *ask*, to which workers come only when it has begun to wait."""
+        self.courier.held = True
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(ask)
+            wait_until(lambda: self.lab.courier.hints)
+            self.lab.deliver()
+            return asked.result(20)
+
+    def waiting(
+        self, text: str = "news", action: str = "desk:publish", ttl: float | None = 3600, **more: Any
+    ) -> str:
+        """A new pending approval of the agent `desk`; its id."""
+        params = {"text": text}
+        decision = Decision(action=action, params=params, rationale="test", confidence=1.0)
+        required = ApprovalPolicy(**more)
+        proposal = Proposal(
+            decision=decision, action_id=action, params=params, loop_iteration=1, required=required
+        )
+        return self.lab.store.approvals.enqueue(proposal, Retention(ttl=ttl))
+
 
 def make_lab(server: Any) -> Lab:
     """An agent that sees, understands and acts."""
@@ -99,3 +134,94 @@ def make_lab(server: Any) -> Lab:
         Recorder().action(),
     ]
     return Lab(agent(*parts), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+
+
+class Note(BaseModel):
+    """What to write."""
+
+    text: str = Field(min_length=1)
+
+
+class Desk(Plugin):
+    """Writes notes: into `done`, where tests see what has happened."""
+
+    id = "desk"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.done: list[str] = []
+
+    @action()
+    def write(self, params: Note) -> str:
+        """Write a note."""
+        self.done.append(f"write {params.text}")
+        return f"wrote {params.text}"
+
+    @write.dry_run
+    def would_write(self, params: Note) -> str:
+        """Tell what would be written."""
+        return f"would write {params.text}"
+
+    @write.rollback
+    def wipe(self, params: Note, result: ActionResult) -> str:
+        """Wipe the note away."""
+        self.done.append(f"wipe {params.text}")
+        return f"wiped {params.text}"
+
+    @action(autonomy="approval-required")
+    def publish(self, params: Note) -> str:
+        """Show a note to everybody."""
+        self.done.append(f"publish {params.text}")
+        return f"published {params.text}"
+
+    @action()
+    def tear(self) -> None:
+        """Fail."""
+        self.done.append("tear")
+        raise RuntimeError("the paper is too strong")
+
+    @action(queue="printer")
+    def print_it(self) -> None:
+        """Needs a worker that is not there."""
+
+    @endpoint("GET", "/")
+    def index(self, request: EndpointRequest) -> list[str]:
+        """List what was done."""
+        return self.done
+
+    @endpoint("GET", "/notes/{name}")
+    def note(self, request: EndpointRequest) -> dict[str, Any]:
+        """Show what was asked."""
+        return request.to_wire()
+
+    @endpoint("PUT", "/notes/{name}")
+    def replace(self, request: EndpointRequest) -> EndpointReply:
+        """Answer with a status of its own."""
+        self.done.append(f"replace {request.path['name']}")
+        return EndpointReply(status=201, body={"sent": request.body, "by": request.actor.principal})
+
+    @endpoint("DELETE", "/notes/{name}")
+    def remove(self, request: EndpointRequest) -> EndpointReply:
+        """Answer without a body."""
+        return EndpointReply(status=204)
+
+    @endpoint("PATCH", "/notes/{name}")
+    def change(self, request: EndpointRequest) -> None:
+        """Fail."""
+        raise RuntimeError("the paper is too strong")
+
+    @endpoint("POST", "/{verb}/{text}")
+    def perform(self, request: EndpointRequest) -> Perform:
+        """Have an action taken."""
+        return Perform(f"desk:{request.path['verb']}", {"text": request.path["text"]})
+
+    @endpoint("GET", "/printed", queue="printer")
+    def printed(self) -> None:
+        """Needs a worker that is not there."""
+
+
+def make_desk(server: Any, mode: Mode = "manual") -> tuple[Lab, Desk]:
+    """An agent that does what it is told, and its plugin."""
+    desk = Desk()
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    return Lab(Agent("desk", plugins=[desk], mode=mode), client=redis), desk

@@ -7,6 +7,7 @@ from typing import Any
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
 from boyd.models import Actor
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
+from boyd.testing import Lab
 
 
 def seen(source: str = "test", **fields: Any) -> Observation:
@@ -33,12 +34,16 @@ def fails(name: str = "fails", **settings: Any) -> Observer:
     return Observer(name=name, observe=observe, **settings)
 
 
+def assessed(*findings: str, confidence: float = 0.5, **fields: Any) -> SituationAssessment:
+    """What an orienter returns that has those findings."""
+    known = {"source": "p:o", "findings": list(findings), "confidence": confidence}
+    return SituationAssessment(**{**known, **fields})
+
+
 def reads(name: str, *findings: str, confidence: float = 0.5, **fields: Any) -> Orienter:
     """An orienter with those findings."""
-    assessment = SituationAssessment(
-        source=f"p:{name}", findings=list(findings), confidence=confidence, **fields
-    )
-    return Orienter(name=name, orient=lambda: assessment)
+    found = assessed(*findings, confidence=confidence, source=f"p:{name}", **fields)
+    return Orienter(name=name, orient=lambda: found)
 
 
 def chooses(decision: Any, name: str = "chooses", **settings: Any) -> Strategy:
@@ -82,3 +87,18 @@ def agent(*components: Component, **settings: Any) -> Agent:
 def person(name: str, *groups: str) -> Actor:
     """Somebody who asks or answers."""
     return Actor(principal=name, person=True, groups=list(groups))
+
+
+def machine(name: str) -> Actor:
+    """A program that asks or answers."""
+    return Actor(principal=name)
+
+
+def overdue(lab: Lab, name: str) -> None:
+    """Let the moment pass for which an order waits, and the sweeper and workers find that out."""
+    key = f"boyd:{{{lab.agent.id}}}:{name}"
+    if lab.client.hexists(key, "executionNotBefore"):
+        lab.client.hset(key, "executionNotBefore", 1)
+    lab.client.zadd(f"boyd:{{{lab.agent.id}}}:due", {name: 1})
+    lab.sweeper.sweep()
+    lab.deliver()

@@ -6,6 +6,7 @@ from flask import Flask
 
 from boyd.settings import Settings
 from boyd_api.routes import ALL
+from boyd_api.routing import Rest
 from boyd_api.services import Services
 from boyd_api.serving import bind
 
@@ -25,6 +26,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.config["MAX_FORM_MEMORY_SIZE"] = _FORM_MEMORY
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.url_map.merge_slashes = False
+    app.url_map.converters["rest"] = Rest
     app.extensions["boyd"] = services
     bind(app, services, ALL)
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -63,11 +64,18 @@ def _check_open(services: Services) -> None:
     """
     if not services.settings.api.allow_unauthenticated:
         raise _unauthenticated(f"no key was sent; {_HOW}")
-    if not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+    if not is_loopback(_host(f"//{request.host}")):
         raise Problem("forbidden", f"without a key, {request.host!r} cannot be the host")
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.host:
+    if origin is not None and origin.partition("://")[2] != request.host:
         raise Problem("forbidden", f"without a key, {origin!r} cannot be the origin")
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _admission(services: Services, text: str | None) -> Admission:
@@ -84,7 +92,7 @@ def _admission(services: Services, text: str | None) -> Admission:
     g.limits = {
         "RateLimit-Limit": str(limits.burst),
         "RateLimit-Remaining": str(admission.remaining),
-        "RateLimit-Reset": f"{admission.whole:.0f}",
+        "RateLimit-Reset": str(math.ceil(admission.whole)),
     }
     if admission.refused == "too-many":
         wait = retry_after(admission.wait)

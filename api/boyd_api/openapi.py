@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flask_openapi3.models.info import Info
+from flask_openapi3.models.media_type import MediaType
+from flask_openapi3.models.request_body import RequestBody
+from flask_openapi3.models.schema import Schema
 from flask_openapi3.models.tag import Tag
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, Field, create_model
@@ -54,7 +57,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _add(api: OpenAPI, route: Route, operation_id: str, rule: str) -> None:
     declare = getattr(api, route.method.lower())(
-        rule,
+        _PARTS.sub(r"<\1>", rule),
         endpoint=operation_id,
         operation_id=operation_id,
         tags=[Tag(name=route.noun)],
@@ -66,6 +69,9 @@ def _add(api: OpenAPI, route: Route, operation_id: str, rule: str) -> None:
     operation = getattr(api.paths[_PARTS.sub(r"{\1}", rule)], route.method.lower())
     if route.body_optional:
         operation.requestBody.required = False
+    if route.consumes:
+        content = {kind: MediaType(schema=Schema()) for kind in route.consumes}
+        operation.requestBody = RequestBody(content=content, required=False)
 
 
 def _description(route: Route) -> str:

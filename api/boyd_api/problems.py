@@ -238,8 +238,10 @@ class Problem(Exception):
             detail: what is wrong this time.
             errors: what is wrong with each field.
             headers: further headers of the answer.
-            more: further fields of the answer, as on the wire.
+            more: further fields of the answer, as on the wire; none of those that all have, such as
+                `status`, which is that of HTTP.
         """
+        assert not set(more) & set(ProblemDocument.model_fields), more
         self.kind = KINDS[name]
         super().__init__(detail or self.kind.explanation)
         self.errors = list(errors)
@@ -248,13 +250,17 @@ class Problem(Exception):
 
     @property
     def document(self) -> ProblemDocument:
-        """The body of the answer."""
+        """The body of the answer to the request that is being served."""
+        return self.told(g.get("request_id", "-"))
+
+    def told(self, request_id: str) -> ProblemDocument:
+        """The body of the answer to that request."""
         return ProblemDocument(
             type=f"/problems/{self.kind.name}",
             title=self.kind.title,
             status=self.kind.status,
             detail=str(self),
-            instance=g.get("request_id", "-"),
+            instance=request_id,
             error=str(self),
             errors=self.errors or None,
             **self.more,

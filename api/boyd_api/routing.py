@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from flask import Response
+from werkzeug.routing import BaseConverter
 
 from boyd.models import Model, Scope
 
@@ -31,10 +32,21 @@ BASE = "/api/v0"
 #: with what the key may see. `deployment`: all agents, so a key that is limited to some is refused.
 Reach = Literal["agent", "visible", "deployment"]
 
+#: The status of an answer, or all those that are not named.
+Status = int | Literal["default"]
+
 View = Callable[..., Any]
 _V = TypeVar("_V", bound=View)
 
 _PART = re.compile(r"<(?:\w+(?:\([^)]*\))?:)?(\w+)>")
+
+
+class Rest(BaseConverter):
+    """All of a path from there on, slashes included, or nothing."""
+
+    regex = ".*"
+    weight = 200
+    part_isolating = False
 
 
 @dataclass(frozen=True)
@@ -77,13 +89,14 @@ class Route:
     noun: str
     scope: Scope | None
     reach: Reach
-    answers: Mapping[int, type[Model] | Media]
+    answers: Mapping[Status, type[Model] | Media]
     problems: Sequence[str]
     idempotent: bool
     headers: Mapping[str, str]
     body: type[Model] | None
     body_optional: bool
     query: type[Model] | None
+    consumes: Sequence[str]
 
     @property
     def rules(self) -> dict[str, str]:
@@ -92,6 +105,11 @@ class Route:
             scoped = f"{self.base}/agents/<agentId>{self.path}"
             return {self.name: self.base + self.path, f"{self.name}_of_agent": scoped}
         return {self.name: self.base + self.path}
+
+    @property
+    def usual_status(self) -> int:
+        """What it answers with when nothing is said: the first status that is declared."""
+        return next(status for status in self.answers if isinstance(status, int))
 
     @property
     def parts(self) -> list[str]:
@@ -110,6 +128,8 @@ class Route:
             found += ["not-found"]
         if self.body:
             found += ["malformed-json", "unsupported-media-type", "too-large", "invalid-request"]
+        if self.consumes:
+            found += ["too-large"]
         if self.query:
             found += ["invalid-request"]
         if self.idempotent:
@@ -144,23 +164,25 @@ class Routes:
         path: str,
         *,
         scope: Scope | None,
-        answers: Mapping[int, type[Model] | Media],
+        answers: Mapping[Status, type[Model] | Media],
         reach: Reach = "agent",
         problems: Sequence[str] = (),
         idempotent: bool = False,
         headers: Mapping[str, str] | None = None,
+        consumes: Sequence[str] = (),
     ) -> Callable[[_V], _V]:
         """Declare a route.
 
         Args:
             method: of HTTP.
-            path: below the base, with `<name>` or `<int:name>` parts.
+            path: below the base, with `<name>`, `<int:name>` or `<rest:name>` parts.
             scope: what a key needs; None: anybody may ask, without a key.
             answers: the models that it answers with, by status; the first is the usual one.
             reach: whom it concerns.
             problems: those that it raises itself, besides what follows from the rest.
             idempotent: whether it honours `Idempotency-Key`.
             headers: further headers of the request that it reads, with what they mean.
+            consumes: the media types of a body that it reads itself; it may be absent.
         """
 
         def declare(view: _V) -> _V:
@@ -184,6 +206,7 @@ class Routes:
                     body=body,
                     body_optional=optional,
                     query=query,
+                    consumes=tuple(consumes),
                 )
             )
             return view

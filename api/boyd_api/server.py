@@ -6,18 +6,23 @@ import signal
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 import waitress
 from flask import Flask
 from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
 
 from boyd.settings import ApiSettings
+from boyd_api.problems import MEDIA_TYPE, Problem
 
 #: Seconds that requests in flight have to end after SIGTERM.
 DRAIN = 15.0
-#: How many bytes a body may have beyond our own limit, so that we can say what is wrong with it.
+#: How many bytes a body may have beyond our own limit, to be refused with the connection kept.
 _MARGIN = 1_048_576
 _MAX_HEADERS = 32_768
 _CONNECTIONS = 1000
@@ -25,6 +30,29 @@ _CONNECTIONS = 1000
 _IDLE = 60
 #: Seconds between two looks at the signals, at most.
 _LOOK = 1.0
+
+#: What waitress refuses by itself, as a problem; the rest is a bad request, or our fault.
+_REFUSALS = {413: "too-large", 431: "too-large"}
+
+
+class _Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no annotations
+    """Answers, in the form of all errors, what does not get as far as the application (H1)."""
+
+    def execute(self) -> None:
+        """Write the answer, and close the connection: what follows cannot be told apart."""
+        error = self.request.error
+        name = "internal" if error.code == 500 else _REFUSALS.get(error.code, "bad-request")
+        problem = Problem(name, error.body if name == "bad-request" else None)
+        body = problem.told(uuid.uuid4().hex).to_json().encode()
+        self.status = f"{problem.kind.status} {HTTPStatus(problem.kind.status).phrase}"
+        self.response_headers += [("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-store")]
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    error_task_class = _Refusal
 
 
 class Server:
@@ -49,6 +77,7 @@ class Server:
             clear_untrusted_proxy_headers=True,
             ident=None,
         )
+        self._server.channel_class = _Channel
 
     def stop(self) -> None:
         """Take no more connections, and end when the requests in flight have been answered."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from boyd.errors import ConfigError
-from boyd.models import ApprovalPolicy, Budget, Decision, Level, Mode, explain
+from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode, explain
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
 from boyd.toml import read_toml
@@ -28,16 +28,20 @@ class _Settings(BaseModel):
 
 
 class PolicyRule(_Settings):
-    """What it takes to approve some actions; `actions` are patterns, no `risk` means any (A11)."""
+    """What it takes to approve some actions (A11).
+
+    `actions` are patterns of ids. `risk` is that of the action or of the decision, whichever is
+    higher; none means any.
+    """
 
     actions: list[str] = ["*"]
     risk: list[Level] = []
     required: ApprovalPolicy
 
-    def fits(self, action: str, risks: set[Level]) -> bool:
-        """Whether the rule is for that action with any of those risks."""
+    def fits(self, action: str, risk: Level) -> bool:
+        """Whether the rule is for that action with that risk."""
         named = any(fnmatchcase(action, pattern) for pattern in self.actions)
-        return named and (not self.risk or not risks.isdisjoint(self.risk))
+        return named and (not self.risk or risk in self.risk)
 
 
 class ApprovalSettings(_Settings):
@@ -150,8 +154,9 @@ class Agent:
     def policy(self, action: Action, decision: Decision) -> ApprovalPolicy:
         """What it takes to approve *decision* (A11); `human-only` always takes a person."""
         settings = self.settings.approvals
-        risks: set[Level] = {action.risk, decision.risk}
-        rules = (rule.required for rule in settings.policies if rule.fits(action.id, risks))
+        # A strategy that says nothing about the risk does not make it low.
+        risk = max(action.risk, decision.risk, key=LEVELS.index)
+        rules = (rule.required for rule in settings.policies if rule.fits(action.id, risk))
         required = next(rules, settings.required)
         if action.autonomy.mode == "human-only":
             return required.patched({"person": True})

@@ -400,13 +400,17 @@ def _approvals(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
 
 def _held(vitals: Vitals) -> Iterator[Finding]:
     if vitals.frozen is not None:
-        yield warning("freeze", f"acting is frozen everywhere: {vitals.frozen}", "boyd unfreeze")
+        yield warning(
+            "freeze", f"acting is frozen everywhere: {vitals.frozen}", "boyd unfreeze --all"
+        )
     for agent in vitals.agents:
         name = agent.entry.id
         if agent.frozen is not None:
-            yield warning(_subject(agent), f"frozen: {agent.frozen}", f"boyd unfreeze {name}")
+            yield warning(
+                _subject(agent), f"frozen: {agent.frozen}", f"boyd unfreeze --agent {name}"
+            )
         if agent.paused is not None:
-            yield warning(_subject(agent), f"paused: {agent.paused}", f"boyd resume {name}")
+            yield warning(_subject(agent), f"paused: {agent.paused}", f"boyd resume --agent {name}")
 
 
 # Words

@@ -8,7 +8,9 @@
     │   └── PayloadTooLarge    a value is larger than Redis should hold
     ├── BadCursor           a page was asked for with a cursor that is none
     ├── UnknownAgent        no such agent in this deployment
-    └── AgentPaused         the agent does not take triggers now
+    ├── AgentPaused         the agent does not take triggers now
+    ├── ApiUnavailable      to a client: the HTTP API did not answer
+    └── ApiProblem          to a client: the HTTP API refused a request; carries its answer
 
     Veto        raised by a hook to stop an action: an intent, not an error
     Overrun     a time limit passed; a BaseException, so that plugin code cannot swallow it
@@ -17,6 +19,9 @@ The docstring of an error is its default message.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class BoydError(Exception):
@@ -60,6 +65,30 @@ class UnknownAgent(BoydError):
 
 class AgentPaused(BoydError):
     """The agent is paused; resume it first."""
+
+
+class ApiUnavailable(BoydError):
+    """The API did not answer."""
+
+
+class ApiProblem(BoydError):
+    """The API refused a request; `str()` of it is the detail.
+
+    Attributes:
+        name: the last part of the problem's type, as in `not-found`; stable.
+        status: of HTTP.
+        detail: what is wrong this time.
+        document: the whole answer.
+    """
+
+    def __init__(
+        self, name: str, status: int, detail: str, document: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.name = name
+        self.status = status
+        self.detail = detail
+        self.document = dict(document or {})
 
 
 class Veto(Exception):

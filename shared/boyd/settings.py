@@ -38,6 +38,8 @@ from boyd.toml import read_toml
 PREFIX = "BOYD_"
 #: Read when it lies in the working directory and no other file is named.
 DEFAULT_FILE = "boyd.toml"
+#: Variables that are no settings: where the settings are, and the API that commands ask.
+OTHER_VARIABLES = ("BOYD_CONFIG", "BOYD_URL", "BOYD_API_KEY", "BOYD_PROFILE")
 
 
 class _Group(BaseModel):
@@ -254,7 +256,7 @@ def _read_secret_files() -> None:
 
 
 def _check_environment() -> None:
-    known = [*environment_names(), "BOYD_CONFIG"]
+    known = [*environment_names(), *OTHER_VARIABLES]
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, 1)

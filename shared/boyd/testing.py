@@ -27,6 +27,7 @@ from boyd.engine import (
     UnitHint,
     orders_of,
 )
+from boyd.engine.engine import Post
 from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
 from boyd.queues import DEFAULT, of_host
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
@@ -73,6 +74,7 @@ class Lab:
         client: Any = None,
         queues: Sequence[str] = (),
         hosts: Sequence[str] = ("here",),
+        post: Post | None = None,
     ) -> None:
         """Build the lab and let the plugins prepare.
 
@@ -81,6 +83,7 @@ class Lab:
             client: a Redis client with decoded replies; a new `fakeredis` when absent.
             queues: queues that the imaginary workers consume besides the usual ones.
             hosts: where they run; one worker on each.
+            post: sends the callbacks of runs; the usual way when absent.
         """
         self.agent = agent
         client = client or fakeredis.FakeRedis(decode_responses=True)
@@ -95,9 +98,8 @@ class Lab:
         self.store: AgentStore = whole.agent(agent.id)
         self.courier = HandCourier()
         self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
-        self.engine = Engine(
-            agent, self.store, self.fleet, self.courier, self.leases, EngineSettings(_WORKER)
-        )
+        settings = EngineSettings(_WORKER, post=post) if post else EngineSettings(_WORKER)
+        self.engine = Engine(agent, self.store, self.fleet, self.courier, self.leases, settings)
         self.orders = orders_of(self.engine)
         self.resolver = Resolver(self.store, self.courier, self.engine.retention)
         self.sweeper = Sweeper(self.engine, self.orders, whole.timing.patience)

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
-from boyd import Agent, Observation, Plugin, SituationAssessment, action, orienter
+from pydantic import JsonValue
+
+from boyd import (
+    Agent,
+    Context,
+    Decision,
+    Observation,
+    Plugin,
+    Situation,
+    SituationAssessment,
+    action,
+    orienter,
+    strategy,
+)
 from boyd.plugin import Observer
 
 
@@ -76,3 +91,41 @@ def _kept(name: str) -> Agent:
 
 kept_few = _kept("kept_few")
 kept_many = _kept("kept_many")
+
+
+class Woken(Plugin):
+    """Proposes an action for every event from outside."""
+
+    id = "woken"
+
+    @strategy()
+    def choose(self, situation: Situation, ctx: Context) -> Decision:
+        """Ask for something that was not asked for before."""
+        params: dict[str, JsonValue] = {"number": ctx.iteration}
+        return Decision(action="woken:do", params=params, rationale="woken", confidence=1.0)
+
+    @action(autonomy="approval-required")
+    def do(self) -> None:
+        """Do nothing."""
+
+
+class Acting(Plugin):
+    """Acts in every iteration, and leaves the time."""
+
+    id = "acting"
+
+    @strategy()
+    def choose(self) -> Decision:
+        """Act always."""
+        return Decision(action="acting:do", rationale="always", confidence=1.0)
+
+    @action()
+    def do(self) -> None:
+        """Leave a line."""
+        with Path(os.environ["EFFECTS"]).open("a") as file:
+            file.write(f"{time.time()}\n")
+
+
+woken = Agent("woken", mode="event-driven", plugins=[Woken()])
+acting = Agent("acting", plugins=[Acting()])
+waiting320 = Agent("waiting320", plugins=[Many(Waiting, 320)])

@@ -32,10 +32,10 @@ class Caller:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
         self._headers = headers
 
-    def ask(self, asked: Asked) -> int:
+    def ask(self, asked: Asked, body: str | None = None) -> int:
         """The status that a request is answered with."""
         method, path = asked
-        self._connection.request(method, path, headers=self._headers)
+        self._connection.request(method, path, body, headers=self._headers)
         answer = self._connection.getresponse()
         answer.read()
         return answer.status

@@ -1,4 +1,4 @@
-"""`make bench`: prints S1 to S5 and S8 of the reliability page, S1 beside a bare Celery canvas.
+"""`make bench`: prints S1 to S8 of the reliability page, S1 beside a bare Celery canvas.
 
 Everything runs in one go on this machine, so that the ratios mean something; absolute times do not
 travel. Prints a table, and JSON with `--json FILE`.
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import psutil
 import redis
 
-from benchmarks import kept, load
+from benchmarks import kept, load, scaling, wake
 from boyd.embedded.redis_server import find_program
 from harness import Deployment, free_port, wait_until
 
@@ -276,6 +276,29 @@ def s5(report: Report, url: str, folder: Path) -> None:
     report.add(f"S5 {load.ITEMS} approved by {load.CALLERS}", found["crowd"], "s", "", None)
 
 
+def s6(report: Report, url: str, folder: Path) -> None:
+    """Quick to propose, quick to stop."""
+    with Deployment(url, folder) as deployment:
+        agents = ["benchmarks.agents:woken", "benchmarks.agents:acting"]
+        deployment.start("w", "worker", *repeated("--agent", agents))
+        took = wake.proposals(deployment, "woken")
+        report.add("S6 webhook to proposed action, p50", took, "ms", "< 50", took < 50)
+        took = wake.freezing(deployment, "acting")
+        report.add("S6 freeze to the last action", took, "s", "< 1", took < 1)
+
+
+def s7(report: Report, url: str, folder: Path) -> None:
+    """More workers."""
+    with Deployment(url, folder) as deployment:
+        found = scaling.measure(deployment, "benchmarks.agents:waiting320", "waiting320")
+    for workers, rate in found.items():
+        name = f"S7 waiting observers, {workers} workers"
+        report.add(name, rate, "1/s", "", None)
+        if workers > 1:
+            gain = rate / found[1] / workers
+            report.add(f"{name}, to linear", gain, "x", ">= 0.9", gain >= 0.9)
+
+
 def s8(report: Report, folder: Path) -> None:
     """Start and idle."""
     began = time.perf_counter()
@@ -330,7 +353,7 @@ def repeated(option: str, values: Sequence[str]) -> list[str]:
 def main() -> None:
     """Measure what the arguments name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s4 s5 s8; default: all")
+    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8; default: all")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     report = Report()
@@ -341,6 +364,8 @@ def main() -> None:
         "s3": lambda url, folder: s3(report, url, folder),
         "s4": lambda url, folder: s4(report, url, folder),
         "s5": lambda url, folder: s5(report, url, folder),
+        "s6": lambda url, folder: s6(report, url, folder),
+        "s7": lambda url, folder: s7(report, url, folder),
         "s8": lambda _, folder: s8(report, folder),
     }
     with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:

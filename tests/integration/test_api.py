@@ -201,7 +201,7 @@ class Database:
     def start(self) -> None:
         """Start it on what it has saved."""
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "yes"]
-        program = find_program()
+        program = str(find_program())
         log = os.open(self.folder / "redis.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.pid = os.posix_spawn(
             program,

@@ -1,105 +1,368 @@
-"""`boyd approvals` as an operator uses it, on a real Redis with a real worker."""
+"""`boyd approvals` as somebody uses it who has to decide."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from boyd.models import ApprovalItem
-from harness import Deployment
+from api_kit import InlineCourier
+from boyd.cli import answering
+from boyd.models import ActionResult, ApprovalItem, Autonomy, Decision
+from boyd.plugin import Strategy
+from boyd.store import Store
+from cli_kit import Cli, beside, lab_of, new_key, said, serving
+from harness import wait_until
+from kit import Recorder, person
 
 pytestmark = pytest.mark.real
 
+GATED = Autonomy(mode="approval-required")
 
-class Operator:
-    """Somebody at a terminal."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._url = deployment.redis_url
+class Desk:
+    """An agent whose actions wait, and `ann`, who may approve them."""
 
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Give a command of `boyd approvals`."""
-        command = [sys.executable, "-m", "boyd.cli", "approvals", *arguments]
-        return subprocess.run(
-            [*command, "--redis-url", self._url], capture_output=True, text=True, check=False
+    def __init__(self, redis_url: str, store: Store, folder: Path, **required: Any) -> None:
+        self._redis_url = redis_url
+        self.recorder = Recorder("all tidy")
+        self.room = "attic"
+        self.lab = lab_of(
+            store,
+            Strategy(name="chooses", decide=self.decide),
+            self.recorder.action(autonomy=GATED, risk="high"),
+            approvals={"required": required},
         )
+        self.courier = InlineCourier(self.lab)
+        self.cli = Cli(folder, BOYD_API_KEY=self.key("ann"))
+
+    def decide(self) -> Decision:
+        """Tidy the room."""
+        return Decision(
+            action="p:do", params={"room": self.room}, rationale="it is a mess", confidence=0.75
+        )
+
+    def key(self, principal: str) -> str:
+        """A key of a person."""
+        return new_key(self._redis_url, principal, "read", "approvals", person=True)
+
+    def propose(self, room: str = "attic") -> ApprovalItem:
+        """Let an iteration propose to tidy a room."""
+        self.room = room
+        self.lab.run()
+        [item] = [i for i in self.pending if i.params == {"room": room}]
+        return item
+
+    @property
+    def pending(self) -> list[ApprovalItem]:
+        """What waits."""
+        return self.lab.store.approvals.page(50).pending
+
+    def now(self, item: ApprovalItem) -> ApprovalItem:
+        """The item as it is now."""
+        found = self.lab.store.approvals.get(item.id)
+        assert found is not None
+        return found
 
 
 @pytest.fixture
-def operator(deployment: Deployment) -> Operator:
-    """An operator of a deployment in which one action waits for approval."""
-    deployment.worker("w", "agents.traced:careful")
-    propose(deployment)
-    return Operator(deployment)
+def desk(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Desk]:
+    """A desk on which nothing lies."""
+    with at(Desk(redis_url, store, tmp_path), redis_url) as made:
+        yield made
 
 
-def propose(deployment: Deployment) -> ApprovalItem:
-    """Let an iteration propose its action."""
-    begun = deployment.launcher("careful").trigger("test")
-    deployment.ended("careful", begun.iteration)
-    return waiting(deployment)[-1]
+@pytest.fixture
+def strict(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Desk]:
+    """A desk where it takes two people, and each has to say why."""
+    required = {"min_approvals": 2, "require_note": True}
+    with at(Desk(redis_url, store, tmp_path, **required), redis_url) as made:
+        yield made
 
 
-def waiting(deployment: Deployment) -> list[ApprovalItem]:
-    """What waits."""
-    return deployment.agent("careful").approvals.page(50).pending
+@contextmanager
+def at(desk: Desk, redis_url: str) -> Iterator[Desk]:
+    """A desk with an API before it."""
+    with serving(redis_url, courier=desk.courier) as api:
+        desk.cli.environment["BOYD_URL"] = api.url
+        yield desk
 
 
-def test_the_list_says_what_waits_and_why(deployment: Deployment, operator: Operator) -> None:
-    [item] = waiting(deployment)
-    text = operator("list").stdout
-    shown: Any = json.loads(operator("list", "-o", "json").stdout)
-
-    assert item.id[:8] in text
-    assert "traced:act" in text
-    assert "always" in text
-    assert [item.id] == [entry["id"] for entry in shown["pending"]]
+# Looking
 
 
-def test_an_item_is_shown_with_its_params_in_full(operator: Operator, deployment: Any) -> None:
-    [item] = waiting(deployment)
-    text = operator("show", item.id[:8]).stdout
+def test_the_list_says_all_that_is_needed_to_decide_what_to_look_at(desk: Desk) -> None:
+    item = desk.propose()
+    desk.propose()
+    header, line = desk.cli("approvals", "list").splitlines()
+    columns = ["ID", "ACTION", "RISK", "WHY", "ASKED BY", "SEEN", "APPROVALS", "TIME LEFT"]
+    assert re.split(r"  +", header) == columns
+    shown = re.split(r"  +", line)
+    assert shown[:-1] == [item.id[:8], "p:do", "high", "it is a mess", "the agent", "2x", "0/1"]
+    assert re.fullmatch(r"59 min \d+ s", shown[-1])
 
-    assert '"n": 1' in text
-    assert "the action is approval-required" in text
+
+def test_an_empty_list_says_so(desk: Desk) -> None:
+    assert desk.cli("approvals", "list") == "Nothing waits.\n"
+    assert desk.cli.json("approvals", "list") == {"pending": [], "history": []}
 
 
-def test_approving_executes_and_shows_the_result(operator: Operator, deployment: Any) -> None:
-    [item] = waiting(deployment)
-    done = operator("approve", item.id[:8], "--note", "checked")
-    now = deployment.agent("careful").approvals.get(item.id)
+def test_what_was_resolved_is_listed_when_it_is_asked_for(desk: Desk) -> None:
+    desk.cli("approvals", "deny", desk.propose().id, "--note", "leave it")
+    assert desk.cli("approvals", "list") == "Nothing waits.\n"
+    assert "denied by ann" in desk.cli("approvals", "list", "--all")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "traced:act is approved" in done.stdout
-    assert (now.status, now.note) == ("approved", "checked")
-    assert now.acted_by.startswith("cli:")
-    assert [line.split(":")[0] for line in deployment.effects()][-1:] == ["act"]
+
+def test_an_item_is_shown_in_full(strict: Desk) -> None:
+    item = strict.propose()
+    strict.lab.resolver.approve(item.id, person("bob"), "fine")
+    shown = strict.cli("approvals", "show", item.id[:6])
+    for name, text in {
+        "why": "it is a mess",
+        "risk": "high",
+        "confidence": "0.75",
+        "digest": item.fingerprint,
+        "policy": "2 approvals, by anybody, not by who asked for it, with a note",
+        "approved by": "bob just now: fine",
+    }.items():
+        assert re.search(rf"{name} +{re.escape(text)}", shown), name
+    assert '"room": "attic"' in shown
+    assert strict.cli.json("approvals", "show", item.id)["id"] == item.id
+    assert "room: attic" in strict.cli("approvals", "show", item.id, "-o", "yaml")
+
+
+def test_what_became_of_an_item_is_shown(desk: Desk) -> None:
+    item = desk.propose()
+    desk.cli("approvals", "approve", item.id, "--note", "go")
+    shown = desk.cli("approvals", "show", item.id)
+    assert re.search(r"ended +approved by ann .*, p:do ok", shown)
+    assert re.search(r"note +go", shown)
+    assert "p:do ok: all tidy" in shown
+
+
+def test_an_id_that_fits_nothing_or_too_much_is_said(desk: Desk) -> None:
+    desk.propose()
+    desk.propose("cellar")
+    assert "no approval 'zzz'" in desk.cli("approvals", "approve", "zzz", status=4)
+    assert "fits 2 approvals" in desk.cli("approvals", "deny", "", status=1)
+    unknown = "01234567-0123-0123-0123-0123456789ab"
+    assert unknown in desk.cli("approvals", "show", unknown, status=4)
+
+
+# Answering
+
+
+def test_approving_executes_and_tells_the_result(desk: Desk) -> None:
+    item = desk.propose()
+    told = desk.cli("approvals", "approve", item.id[:8], "--note", "checked")
+    assert re.fullmatch(r"p:do is approved\np:do ok\n  output  all tidy\n", told)
+    now = desk.now(item)
+    assert (now.status, now.note, now.acted_by) == ("approved", "checked", "ann")
+    assert desk.recorder.calls == [{"room": "attic"}]
+
+
+def test_the_answer_can_be_read_by_programs(desk: Desk) -> None:
+    found = desk.cli.json("approvals", "approve", desk.propose().id)
+    assert (found["success"], found["approval"]["result"]["output"]) == (True, "all tidy")
+
+
+def test_an_action_that_fails_fails_the_command(desk: Desk) -> None:
+    desk.recorder._error = RuntimeError("the door is locked")
+    told = desk.cli("approvals", "approve", desk.propose().id, status=1)
+    assert "p:do failed: RuntimeError: the door is locked" in told
 
 
 @pytest.mark.parametrize(("command", "status"), [("deny", "denied"), ("withdraw", "withdrawn")])
-def test_denying_and_withdrawing_execute_nothing(
-    operator: Operator, deployment: Deployment, command: str, status: str
+def test_denying_and_withdrawing_execute_nothing(desk: Desk, command: str, status: str) -> None:
+    item = desk.propose()
+    assert desk.cli("approvals", command, item.id, "--note", "no") == f"p:do is {status}\n"
+    late = desk.cli("approvals", "approve", item.id, status=5)
+    assert f"it is resolved already: {status} by ann just now with the note 'no'" in late
+    assert desk.recorder.calls == []
+
+
+def test_whoever_was_quicker_is_named_with_what_came_of_it(desk: Desk) -> None:
+    item = desk.propose()
+    desk.cli("approvals", "approve", item.id, BOYD_API_KEY=desk.key("bob"))
+    late = desk.cli("approvals", "approve", item.id, status=5)
+    assert re.search(r"resolved already: approved by bob (just now|\d s ago), p:do ok", late)
+
+
+def test_an_item_that_has_expired_says_so(redis_url: str, store: Store, tmp_path: Path) -> None:
+    with at(Desk(redis_url, store, tmp_path), redis_url) as desk:
+        item = desk.propose()
+        store.client.zadd(f"{desk.lab.store._keys.approvals_pending}", {item.id: 1})
+        late = desk.cli("approvals", "approve", item.id, status=5)
+    assert "it expired" in late
+    assert "nothing was executed" in late
+
+
+def test_several_are_answered_one_by_one(desk: Desk) -> None:
+    rooms = ["attic", "cellar", "den"]
+    one, two, three = [desk.propose(room) for room in rooms]
+    desk.cli("approvals", "deny", two.id)
+    ids = [item.id for item in (one, two, three)]
+    told = desk.cli("approvals", "approve", *ids, status=5)
+    assert f"{one.id[:8]} p:do ok" in told
+    assert f"boyd: {two.id[:8]} it is resolved already: denied by ann" in told
+    assert f"{three.id[:8]} p:do ok" in told
+    assert desk.recorder.calls == [{"room": "attic"}, {"room": "den"}]
+
+
+def test_nothing_is_answered_when_one_id_is_mistaken(desk: Desk) -> None:
+    item = desk.propose()
+    desk.cli("approvals", "deny", item.id[:8], "zzz", status=4)
+    assert desk.now(item).status == "pending"
+
+
+def test_a_result_that_takes_longer_is_not_waited_for(desk: Desk) -> None:
+    desk.courier.held = True
+    first, second = desk.propose(), desk.propose("cellar")
+    told = desk.cli("approvals", "approve", first.id, "--wait", "0.1", status=124)
+    assert "p:do is approved and has not ended: waits for a worker" in told
+    assert desk.cli("approvals", "approve", second.id, "--wait", "0") == "p:do is approved\n"
+
+
+def test_it_takes_as_many_people_as_the_policy_says(strict: Desk) -> None:
+    item = strict.propose()
+    assert "wants a note" in strict.cli("approvals", "approve", item.id, status=1)
+    first = strict.cli("approvals", "approve", item.id, "--note", "ok")
+    assert "p:do has 1 of 2 approvals, and waits for 1 more approval" in first
+    again = strict.cli("approvals", "approve", item.id, "--note", "ok", status=5)
+    assert "you have approved it" in again
+    bob = strict.key("bob")
+    second = strict.cli("approvals", "approve", item.id, "--note", "me too", BOYD_API_KEY=bob)
+    assert "p:do ok" in second
+
+
+def test_a_key_without_the_scope_may_look_and_not_answer(desk: Desk, redis_url: str) -> None:
+    item = desk.propose()
+    reader = new_key(redis_url, "eve", "read")
+    assert item.id[:8] in desk.cli("approvals", "list", BOYD_API_KEY=reader)
+    told = desk.cli("approvals", "approve", item.id, status=3, BOYD_API_KEY=reader)
+    assert "lacks the scope 'approvals'" in told
+    assert desk.now(item).status == "pending"
+
+
+# What is approved is what was shown
+
+
+def test_being_proposed_again_meanwhile_does_not_matter(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [item] = waiting(deployment)
-    done = operator(command, item.id, "--note", "no")
-    late = operator("approve", item.id)
-
-    assert done.returncode == 0
-    assert late.returncode == 5
-    assert f"it is {status} by cli:" in late.stderr
-    assert not [line for line in deployment.effects() if line.startswith("act:")]
+    item = desk.propose()
+    monkeypatch.setattr(answering, "_found", lambda *_: [item])
+    desk.propose()
+    assert "p:do ok" in desk.cli("approvals", "approve", item.id)
 
 
-def test_an_id_that_fits_nothing_or_too_much_is_said(
-    operator: Operator, deployment: Deployment
+def test_another_proposal_than_was_shown_is_not_approved(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    propose(deployment)
-    unknown, several = operator("approve", "zzz"), operator("deny", "")
+    item = desk.propose()
+    other = item.patched({"params": {"room": "office"}, "version": 0})
+    monkeypatch.setattr(answering, "_found", lambda *_: [other])
+    told = desk.cli("approvals", "approve", item.id, status=5)
+    assert "it has changed since it was looked at" in told
+    assert desk.recorder.calls == []
 
-    assert (unknown.returncode, several.returncode) == (4, 1)
-    assert "no approval 'zzz'" in unknown.stderr
-    assert "fits 2 approvals" in several.stderr
+
+# On a terminal
+
+
+def test_on_a_terminal_it_is_shown_and_asked_about(desk: Desk) -> None:
+    item = desk.propose()
+    with desk.cli.terminal("approvals", "approve", item.id[:6]) as terminal:
+        shown = terminal.says("Approve? [y/N]")
+        assert '"room": "attic"' in shown
+        terminal.type("y\n")
+        assert "p:do ok" in terminal.rest()
+        assert terminal.process.wait(10) == 0
+
+
+def test_whoever_does_not_say_yes_has_approved_nothing(desk: Desk) -> None:
+    item = desk.propose()
+    with desk.cli.terminal("approvals", "approve", item.id) as terminal:
+        terminal.says("Approve? [y/N]")
+        terminal.type("\n")
+        assert "is not approved; it still waits" in terminal.rest()
+        assert terminal.process.wait(10) == 1
+    assert desk.now(item).status == "pending"
+
+
+def test_somebody_quicker_is_told_of_while_the_question_stands(desk: Desk) -> None:
+    item = desk.propose()
+    with desk.cli.terminal("approvals", "approve", item.id) as terminal:
+        terminal.says("Approve? [y/N]")
+        desk.lab.resolver.deny(item.id, person("bob"), "not today")
+        terminal.type("y\n")
+        assert "denied by bob" in terminal.rest()
+        assert terminal.process.wait(10) == 5
+
+
+def test_a_spinner_tells_how_far_it_is(desk: Desk) -> None:
+    desk.courier.held = True
+    item = desk.propose()
+    with desk.cli.terminal("approvals", "approve", item.id, "--yes") as terminal:
+        terminal.says("p:do waits for a worker")
+        desk.lab.deliver()
+        assert "p:do ok" in terminal.rest()
+
+
+def test_the_list_is_drawn_anew_on_a_terminal_when_something_changes(desk: Desk) -> None:
+    with desk.cli.terminal("approvals", "list", "--watch") as terminal:
+        terminal.says("Nothing waits.")
+        item = desk.propose()
+        terminal.says(item.id[:8])
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.rest()
+        assert terminal.process.wait(10) == 0
+
+
+def test_watching_into_a_pipe_prints_each_state_of_the_list(desk: Desk) -> None:
+    with desk.cli.running("approvals", "list", "--watch", "-o", "json") as watch:
+        assert json.loads(said(watch.stdout, "pending")[0])["pending"] == []
+        item = desk.propose()
+        [shown] = json.loads(said(watch.stdout, item.id)[-1])["pending"]
+        assert shown["params"] == {"room": "attic"}
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_action(desk: Desk) -> None:
+    desk.courier.held = True
+    item = desk.propose()
+    with desk.cli.terminal("approvals", "approve", item.id, "--yes") as terminal:
+        terminal.says("p:do waits for a worker")
+        terminal.process.send_signal(signal.SIGINT)
+        assert "It goes on without this command." in terminal.rest()
+        assert terminal.process.wait(10) == 130
+    desk.lab.deliver()
+    assert desk.now(item).result is not None
+
+
+def test_a_preview_is_shown(redis_url: str, store: Store, tmp_path: Path) -> None:
+    with at(Desk(redis_url, store, tmp_path), redis_url) as desk:
+        item = desk.propose()
+        preview = ActionResult(action="p:do", success=True, duration=1.0, output={"moves": 3})
+        key = f"{desk.lab.store._keys.prefix}approval:{item.id}"
+        store.client.hset(key, "preview", preview.to_json())
+        shown = desk.cli("approvals", "show", item.id)
+    assert "preview (what its dry run says)" in shown
+    assert '"moves": 3' in shown
+
+
+def test_the_result_is_waited_for(desk: Desk) -> None:
+    desk.courier.held = True
+    item = desk.propose()
+
+    def work() -> None:
+        wait_until(lambda: desk.now(item).status == "approved")
+        desk.lab.deliver()
+
+    with beside(work):
+        assert "p:do ok" in desk.cli("approvals", "approve", item.id)

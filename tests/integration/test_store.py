@@ -9,11 +9,20 @@ from typing import Any
 
 import pytest
 
+from boyd import Agent
 from boyd.errors import StoreError
-from boyd.models import ActionResult, Autonomy, Budget, RunRequest
+from boyd.models import (
+    ActionResult,
+    Autonomy,
+    Budget,
+    CallRequest,
+    Delivery,
+    RunRequest,
+    utc_now,
+)
 from boyd.store import Slot, Store, connect
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person, seen, sees
+from kit import Recorder, agent, choice, chooses, overdue, person, plugin, seen, sees
 
 pytestmark = pytest.mark.real
 
@@ -161,6 +170,44 @@ def test_nothing_stays_without_a_bound(redis_url: str) -> None:
         name = key.removeprefix("boyd:{test}:")
         waits = name.removeprefix("approval:") in pending or _waits(client, key)
         assert name in bounded or client.ttl(key) > 0 or waits, name
+    client.close()
+
+
+def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url: str) -> None:
+    """P12: notices, callbacks, joined proposals, watched items and calls."""
+    client = connect(redis_url)
+    full = {"now": True}
+    strategy = chooses(choice(), applicable_when=lambda: full["now"], withdraw_when_clear=True)
+    gated = Recorder().action(autonomy=Autonomy(mode="approval-required"), dry_run=lambda: "x")
+    parts = plugin(sees("o", seen()), strategy, gated, on_approval=lambda: None)
+    keep = {"max_history": 3}
+    made = Agent("test", plugins=[parts], approvals=keep, runs={"max_finished": 3})
+    lab = Lab(made, client=client, post=lambda *_: Delivery(at=utc_now(), ok=False, duration=1))
+    call = CallRequest(kind="execute", action="p:do", actor=person("ann"))
+    for number in range(8):
+        full["now"] = True
+        lab.run()
+        lab.launcher.call(call, None)
+        lab.submit("look", callback_url="https://example.com/")
+        lab.deliver()
+        [item] = lab.store.approvals.page(5).pending
+        if number % 2:
+            lab.resolver.approve(item.id, person("bob"))
+            lab.deliver()
+        full["now"] = False
+        lab.run()
+    for name in client.zrange("boyd:{test}:due", 0, -1):
+        for _ in range(12):
+            overdue(lab, name)
+    bounded = {"loop", "events", "history", "runs", "runs:finished", "approvals:history"}
+    kept = {key.removeprefix("boyd:{test}:") for key in client.scan_iter("boyd:{test}:*")}
+    endless = {name for name in kept if client.ttl("boyd:{test}:" + name) == -1}
+
+    assert lab.store.approvals.page(5).pending == []
+    assert endless <= {*bounded, "audit:open"}
+    assert not [name for name in kept if name.startswith("notice:")]
+    assert "approvals:clearing" not in kept
+    assert sum(name.startswith("run:") for name in kept) == 3
     client.close()
 
 

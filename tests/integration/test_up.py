@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shutil
@@ -115,13 +116,34 @@ def test_it_shows_iterations_and_others_can_look_in(up: Up) -> None:
     up.says("small #3")
     status = up.command("status")
     history = up.command("history", "--limit", "2")
-    url = next(line.split()[1] for line in up.output.read_text().splitlines() if "api " in line)
-    with urlopen(f"{url}/healthz") as answer:
+    with urlopen(f"{told(up, 'API')}/healthz") as answer:
         health = json.load(answer)
 
     assert "continuous" in json.dumps(status)
-    assert len(history) == 2
+    assert len(history["iterations"]) == 2
     assert health["status"] == "ok"
+
+
+def told(up: Up, name: str) -> str:
+    """What it has said about something when it started."""
+    lines = up.output.read_text().splitlines()
+    return next(line.split(maxsplit=1)[1] for line in lines if line.startswith(f"  {name} "))
+
+
+def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
+    path = up.state / "key"
+    text = path.read_text().strip()
+    assert str(path) in told(up, "key")
+    assert text not in up.output.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+    shown = subprocess.run(
+        ["/bin/sh", "-c", told(up, "try")], capture_output=True, text=True, check=False
+    )
+    [key] = up.command("keys", "list")
+    assert key["id"] == text.split("_")[1]
+    assert (key["principal"], key["person"]) == (getpass.getuser(), True)
+    if shutil.which("curl"):
+        assert json.loads(shown.stdout)["agent"]["id"] == "small"
 
 
 def test_ctrl_c_stops_everything(up: Up) -> None:
@@ -157,9 +179,24 @@ def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) ->
         first.says("small #2")
     with Up(tmp_path, agent) as second:
         second.says("small #3")
-        numbers = [entry["iteration"] for entry in second.command("history")]
+        found = second.command("history", "--limit", "500")["iterations"]
+        numbers = [entry["iteration"] for entry in found]
+        keys = second.command("keys", "list")
 
     assert {1, 2, 3} <= set(numbers)
+    assert len(keys) == 1
+
+
+def test_a_key_that_redis_has_lost_is_made_anew(tmp_path: Path, agent: str) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "key").write_text(f"boyd_{'a' * 12}_{'b' * 43}")
+    with Up(tmp_path, agent, "--show-key") as running:
+        running.says("small #1")
+        text = (state / "key").read_text().strip()
+        assert told(running, "key") == text
+        assert "b" * 43 not in text
+        assert running.command("agents")["agents"][0]["id"] == "small"
 
 
 def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> None:

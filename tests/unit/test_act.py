@@ -444,3 +444,10 @@ def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
     reply = lab.store.ledger.claim(execution_id, "token", "p:do", {}, "", idempotent, None)
     assert reply.outcome == "claimed"
     lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)
+
+
+def test_P11_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded() -> None:
+    result = result_of(lab_for(Recorder(output="x" * 2_000_000).action()).run())
+
+    assert result.success
+    assert "left out: 2000" in str(result.output)

@@ -297,6 +297,7 @@ def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     lab.deliver()
 
     assert [execution.state for execution in seen] == ["queued"]
+    lab.client.hset(key(item), "executionNotBefore", 1)
     lab.orders.execute(name(item), 2)
     done = now(lab, item)
     assert done.result is not None

@@ -30,7 +30,11 @@ from boyd.testing import Lab
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(ROOT / "examples").rglob("*.md")]
-COMMON = {"--config", "--redis-url", "--log-level"}
+LOCAL = {"--config", "--redis-url", "--log-level"}
+REMOTE = {"--config", "--url", "--key", "--profile"}
+COMMON = {*LOCAL, *REMOTE, "--redis"}
+#: Commands that need no settings.
+WITHOUT_SETTINGS = {"init", "completion"}
 #: Defaults that differ from machine to machine; the docs say it in words.
 OF_THE_MACHINE = {"state_dir", "worker.host"}
 #: Options whose default is said better in words.
@@ -131,7 +135,7 @@ def test_every_decorator_is_shown_with_every_setting() -> None:
     import boyd as public
 
     text = page("plugins.md")
-    for name in ("observer", "orienter", "strategy", "action"):
+    for name in ("observer", "orienter", "strategy", "action", "endpoint"):
         decorator: Callable[..., Any] = getattr(public, name)
         shown_call = re.search(rf"^@{name}\(.*?\)\n(?:def|@)", text, re.MULTILINE | re.DOTALL)
         assert shown_call, name
@@ -140,10 +144,10 @@ def test_every_decorator_is_shown_with_every_setting() -> None:
 
 
 def test_what_components_are_offered_is_told() -> None:
-    from boyd import Action, Observer, Orienter, Strategy
+    from boyd import Action, Endpoint, Observer, Orienter, Strategy
 
     text = section(page("plugins.md"), "## What every function may take")
-    for kind in (Observer, Orienter, Strategy, Action):
+    for kind in (Observer, Orienter, Strategy, Action, Endpoint):
         for function, offered in kind.functions.items():
             arguments = ", ".join(f"`{name}`" for name in offered)
             assert f"| {arguments} |" in text, f"{kind.__name__}.{function}"
@@ -195,7 +199,8 @@ def test_each_kind_of_restart_is_told_with_its_options(kind: type[BaseModel]) ->
 
 def test_every_component_of_a_built_in_plugin_is_named() -> None:
     needs: dict[str, dict[str, Any]] = {
-        "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]}
+        "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
+        "notifier": {"url": "http://a"},
     }
     for name in BUILT_IN:
         if name == "example":
@@ -225,7 +230,7 @@ def agent_settings(model: type[BaseModel] = AgentFile, prefix: str = "") -> Iter
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from agent_settings(kind, f"{name}.")
+            yield from agent_settings(kind, f"{prefix}{name}.")
         else:
             yield prefix + name
 
@@ -264,10 +269,13 @@ def test_every_command_has_a_section_with_its_arguments_and_options(name: str) -
     assert set(told) <= set(options(command))
 
 
-def test_the_common_options_are_those_of_all_commands_but_init() -> None:
+def test_the_common_options_are_those_of_all_commands_that_have_settings() -> None:
     text = section(page("cli.md"), "## Common options")
     for name, command in COMMANDS.items():
-        assert (set(options(command)) >= COMMON) == (name != "init")
+        given = set(options(command))
+        kinds = [given >= LOCAL, given >= REMOTE]
+        assert sum(kinds) == (name not in WITHOUT_SETTINGS), name
+        assert ("--redis" in given) == (kinds[1] and "--redis-url" in given), name
 
     assert all(f"`{option}" in text for option in COMMON)
 
@@ -276,7 +284,7 @@ def test_every_exit_code_is_told() -> None:
     from boyd.cli import output
 
     told = section(page("cli.md"), "## Exit codes")
-    for code in (0, output.FAILED, 2, output.NOT_FOUND, output.CONFLICT, output.TIMED_OUT, 130):
+    for code in (0, output.FAILED, 2, output.DENIED, output.NOT_FOUND, output.CONFLICT, 124, 130):
         assert re.search(rf"^\| {code} \|", told, re.MULTILINE), code
 
 
@@ -303,7 +311,7 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None
 
 
 def complete() -> Iterator[Any]:
-    for path in (ROOT / "README.md", DOCS / "plugins.md"):
+    for path in (ROOT / "README.md", DOCS / "plugins.md", DOCS / "approvals.md"):
         for number, code in enumerate(blocks(path.read_text("utf-8"), "python", "complete"), 1):
             yield pytest.param(code, id=f"{path.stem}-{number}")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from flask import request
 
 from boyd.intake import BadIntake, IntakeRequest, parse
+from boyd.intake.cloudevents import BATCH, STRUCTURED
+from boyd.intake.request import NotJson
 from boyd.models import Model
 from boyd_api.problems import Problem, retry_after
 from boyd_api.routing import Answer, Routes
@@ -24,8 +26,9 @@ class Accepted(Model):
     "/intake/<format>",
     scope="trigger",
     answers={202: Accepted},
-    problems=["invalid-request", "too-large"],
+    problems=["malformed-json", "invalid-request"],
     idempotent=True,
+    consumes=["application/json", STRUCTURED, BATCH, "*/*"],
 )
 def take(ask: Ask, format: str) -> Answer:
     """Hand over what another system tells: `alertmanager`, `cloudevents`, `json`, or your own.
@@ -38,6 +41,8 @@ def take(ask: Ask, format: str) -> Answer:
         observations = parse(format, sent)
     except LookupError as error:
         raise not_found(str(error)) from None
+    except NotJson as error:
+        raise Problem("malformed-json", str(error)) from None
     except BadIntake as error:
         raise Problem("invalid-request", str(error)) from None
     begun = ask.agent.launcher.intake(observations) if observations else 0

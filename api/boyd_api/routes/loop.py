@@ -83,9 +83,10 @@ class IterationList(Model):
 
 
 class HistoryQuery(Model):
-    """How much of the past."""
+    """How much of the past; `cursor` is a `nextCursor`: the last iteration that was shown."""
 
     limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,15}$")
 
 
 @routes.post(
@@ -151,8 +152,12 @@ def status(ask: Ask) -> Answer:
 @routes.get("/loop/history", scope="read", answers={200: IterationList})
 def history(ask: Ask, query: HistoryQuery) -> IterationList:
     """List past iterations, newest first."""
-    found = ask.agent.store.iterations.history(query.limit)
-    return IterationList(iterations=[_summary(result) for result in found])
+    before = int(query.cursor) if query.cursor else None
+    # One more tells whether there are more; the newest may be in flight, and is not shown then.
+    found = ask.agent.store.iterations.history(query.limit + 2, before)
+    shown = [_summary(result) for result in found[: query.limit]]
+    more = len(found) > query.limit
+    return IterationList(iterations=shown, next_cursor=str(shown[-1].iteration) if more else None)
 
 
 def _summary(result: LoopResult) -> IterationSummary:

@@ -10,41 +10,48 @@ from boyd.models import CallRequest, EndpointInfo, EndpointReply, EndpointReques
 from boyd_api import parsing
 from boyd_api.problems import Problem
 from boyd_api.routes.actions import finished, ordered
-from boyd_api.routing import Media, Routes
+from boyd_api.routing import Media, Routes, Status
 from boyd_api.serving import Ask, not_found
 
 routes = Routes("plugins")
 
-_ANSWER = {200: Media("application/json", "What the endpoint answers.")}
-_PATH = "/plugins/<plugin>/<path:path>"
-_PROBLEMS = ["no-worker", "timeout", "malformed-json", "unsupported-media-type", "too-large"]
+_JSON = "application/json"
+_ANSWERS: dict[Status, Media] = {
+    200: Media(_JSON, "What the endpoint answers."),
+    "default": Media(_JSON, "The same, with the status that the endpoint chose."),
+}
+_PATH = "/plugins/<plugin>/<rest:path>"
+_PROBLEMS = ["no-worker", "timeout"]
+_SENT = {"problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type"], "consumes": [_JSON]}
+#: Answers of these statuses have no body.
+_EMPTY = (204, 205, 304)
 
 
-@routes.get(_PATH, scope="read", answers=_ANSWER, problems=_PROBLEMS)
+@routes.get(_PATH, scope="read", answers=_ANSWERS, problems=_PROBLEMS)
 def read(ask: Ask, plugin: str, path: str) -> Response:
     """Read from a plugin's endpoint."""
     return _answer(ask, plugin, path)
 
 
-@routes.post(_PATH, scope="actions", answers=_ANSWER, problems=_PROBLEMS, idempotent=True)
+@routes.post(_PATH, scope="actions", answers=_ANSWERS, idempotent=True, **_SENT)
 def post(ask: Ask, plugin: str, path: str) -> Response:
     """Post to a plugin's endpoint."""
     return _answer(ask, plugin, path)
 
 
-@routes.add("PUT", _PATH, scope="actions", answers=_ANSWER, problems=_PROBLEMS, idempotent=True)
+@routes.add("PUT", _PATH, scope="actions", answers=_ANSWERS, idempotent=True, **_SENT)
 def put(ask: Ask, plugin: str, path: str) -> Response:
     """Put to a plugin's endpoint."""
     return _answer(ask, plugin, path)
 
 
-@routes.add("PATCH", _PATH, scope="actions", answers=_ANSWER, problems=_PROBLEMS, idempotent=True)
+@routes.add("PATCH", _PATH, scope="actions", answers=_ANSWERS, idempotent=True, **_SENT)
 def patch(ask: Ask, plugin: str, path: str) -> Response:
     """Patch through a plugin's endpoint."""
     return _answer(ask, plugin, path)
 
 
-@routes.delete(_PATH, scope="actions", answers=_ANSWER, problems=_PROBLEMS, idempotent=True)
+@routes.delete(_PATH, scope="actions", answers=_ANSWERS, idempotent=True, **_SENT)
 def delete(ask: Ask, plugin: str, path: str) -> Response:
     """Delete through a plugin's endpoint."""
     return _answer(ask, plugin, path)
@@ -52,12 +59,12 @@ def delete(ask: Ask, plugin: str, path: str) -> Response:
 
 def _answer(ask: Ask, plugin: str, path: str) -> Response:
     endpoint, values = _find(ask, plugin, f"/{path}")
-    body = request.get_data()
+    body = b"" if endpoint.method == "GET" else request.get_data()
     order = CallRequest(
         kind="endpoint",
         action=endpoint.id,
         endpoint=EndpointRequest(
-            method=request.method,
+            method=endpoint.method,
             path=values,
             query=request.args.to_dict(),
             body=parsing.read_json(body) if body else None,
@@ -72,19 +79,22 @@ def _answer(ask: Ask, plugin: str, path: str) -> Response:
     reply = call.reply or EndpointReply(
         status=500, body={"error": call.result.error if call.result else "no answer"}
     )
-    return Response(json.dumps(reply.body), reply.status, mimetype="application/json")
+    text = "" if reply.status in _EMPTY else json.dumps(reply.body)
+    return Response(text, reply.status, mimetype=_JSON)
 
 
 def _find(ask: Ask, plugin: str, path: str) -> tuple[EndpointInfo, dict[str, str]]:
+    method = "GET" if request.method == "HEAD" else request.method
     allowed = []
     for endpoint in ask.agent.entry.catalog.endpoints:
         values = endpoint.match(path) if endpoint.plugin == plugin else None
         if values is None:
             continue
-        if endpoint.method == request.method:
+        if endpoint.method == method:
             return endpoint, values
         allowed.append(endpoint.method)
     if allowed:
-        headers = {"Allow": ", ".join(sorted(allowed))}
-        raise Problem("method-not-allowed", f"{path} has no {request.method}", headers=headers)
+        allowed += ["HEAD"] if "GET" in allowed else []
+        headers = {"Allow": ", ".join(sorted(set(allowed)))}
+        raise Problem("method-not-allowed", f"{path} has no {method}", headers=headers)
     raise not_found(f"plugin {plugin!r} has no endpoint {path}")

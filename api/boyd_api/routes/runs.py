@@ -101,7 +101,7 @@ def cancel(ask: Ask, id: str, body: CancelRequest | None) -> RunCancelled:
     if said.now == "unknown":
         raise not_found(f"no run {id!r}")
     if said.outcome == "over":
-        raise Problem("finished", f"the run is {said.now}", status=said.now)
+        raise Problem("finished", f"the run is {said.now}", state=said.now)
     run = runs.get(id)
     if run is None:
         raise not_found(f"no run {id!r}")

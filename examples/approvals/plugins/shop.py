@@ -20,7 +20,7 @@ from boyd import (
     orienter,
     strategy,
 )
-from boyd.models import ActionResult, ApprovalItem, Model
+from boyd.models import ActionResult, ApprovalItem, Model, Severity
 
 FIRST, CURRENT = "1.9", "2.0"
 SERVERS = ("a", "b")
@@ -54,7 +54,7 @@ class Shop(Plugin):
     def errors(self, ctx: Context) -> list[Observation]:
         """How many requests fail, in percent."""
         percent = ctx.state.get("errors", 0)
-        severity = "error" if percent > self.options.limit else "info"
+        severity: Severity = "error" if percent > self.options.limit else "info"
         data = {"percent": percent, "version": ctx.state.get("version", CURRENT)}
         return [Observation(source="shop/errors", type="metric", severity=severity, data=data)]
 

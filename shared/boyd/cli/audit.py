@@ -8,11 +8,9 @@ from typing import Any
 import click
 
 from boyd.cli import output
-from boyd.cli.options import choose_agent, open_store, settings_options
-from boyd.errors import ConfigError
+from boyd.cli.options import Access, access_options, choose_agent, open_store
+from boyd.cli.trails import DirectTrail, RemoteTrail, Trail
 from boyd.models import AuditEntry, AuditHead, Verification
-from boyd.settings import Settings
-from boyd.store import Audit, Store
 
 #: Seconds to wait for the next entry, at most, before sealing what nobody else has sealed.
 _BLOCK = 1.0
@@ -23,7 +21,9 @@ agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.optio
     "--agent", help="Whose; needed when there are several agents."
 )
 deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--deployment", is_flag=True, help="That of the deployment: keys, freezing everywhere."
+    "--deployment",
+    is_flag=True,
+    help="That of the deployment, on Redis: keys, freezing everywhere.",
 )
 
 
@@ -49,35 +49,25 @@ def audit() -> None:
 @deployment_option
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option(
-    "-o",
-    "--output",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print it; json is one entry a line.",
-)
-@settings_options
+@output.lines_option
+@access_options
 def show(
-    settings: Settings, agent: str | None, deployment: bool, limit: int, follow: bool, form: str
+    access: Access, agent: str | None, deployment: bool, limit: int, follow: bool, form: str
 ) -> None:
     """Show the last changes, the newest at the end."""
-    chain = _chain(settings, agent, deployment)
-    chain.seal()
-    entries = chain.page(limit).entries[::-1]
+    _, trail = _trail(access, agent, deployment)
+    entries = trail.newest(limit)
     if not entries and not follow and form == "table":
         output.say("Nothing has been changed yet.")
     _print(entries, form)
     if follow:
-        _follow(chain, entries[-1].seq if entries else 0, form)
+        _follow(trail, entries[-1].seq if entries else 0, form)
 
 
-def _follow(chain: Audit, last: int, form: str) -> None:
+def _follow(trail: Trail, last: int, form: str) -> None:
     try:
         while True:
-            chain.seal()
-            entries = chain.wait(last, _BLOCK)
+            entries = trail.after(last, _BLOCK)
             _print(entries, form)
             last = entries[-1].seq if entries else last
     except KeyboardInterrupt:
@@ -86,9 +76,7 @@ def _follow(chain: Audit, last: int, form: str) -> None:
 
 def _print(entries: list[AuditEntry], form: str) -> None:
     for entry in entries:
-        if form == "json":
-            output.print_json_line(entry)
-        else:
+        if not output.print_item(form, entry):
             output.say(_line(entry))
 
 
@@ -120,9 +108,9 @@ def _what(entry: AuditEntry) -> Iterator[str]:
 @head_option("--expect", "expect", "A head that was noted; it must still be in the chain.")
 @head_option("--from", "begin", "A head that is trusted; only what follows is checked.")
 @output.output_option
-@settings_options
+@access_options
 def verify(
-    settings: Settings,
+    access: Access,
     agent: str | None,
     deployment: bool,
     everything: bool,
@@ -138,22 +126,15 @@ def verify(
     if everything and (agent or deployment or expect or begin):
         raise click.UsageError("--all takes no other chain and no head")
     if everything:
-        chains = _chains(open_store(settings))
+        trails = _trails(access)
     else:
-        chains = dict([_named(settings, agent, deployment)])
-    found = {name: _verified(chain, expect, begin) for name, chain in chains.items()}
-    if form == "json":
-        output.print_json(found)
-    else:
+        trails = dict([_trail(access, agent, deployment, directly=begin is not None)])
+    found = {name: trail.verify(expect, begin) for name, trail in trails.items()}
+    if not output.print_data(form, found):
         for name, result in found.items():
             _say(name, result)
     if not all(result.ok for result in found.values()):
         raise click.exceptions.Exit(output.FAILED)
-
-
-def _verified(chain: Audit, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
-    chain.seal()
-    return chain.verify(expect, begin)
 
 
 def _say(name: str, result: Verification) -> None:
@@ -174,29 +155,33 @@ def _say(name: str, result: Verification) -> None:
 @agent_option
 @deployment_option
 @click.option("--since", type=click.DateTime(), help="Leave out what is older (local time).")
-@settings_options
-def export(settings: Settings, agent: str | None, deployment: bool, since: Any) -> None:
+@access_options
+def export(access: Access, agent: str | None, deployment: bool, since: Any) -> None:
     """Print every entry as a line of JSON, the oldest first."""
-    chain = _chain(settings, agent, deployment)
-    chain.seal()
-    for line in chain.export(since.astimezone() if since else None):
+    _, trail = _trail(access, agent, deployment)
+    for line in trail.export(since.astimezone() if since else None):
         output.say(line)
 
 
-def _chain(settings: Settings, agent: str | None, deployment: bool) -> Audit:
-    return _named(settings, agent, deployment)[1]
-
-
-def _named(settings: Settings, agent: str | None, deployment: bool) -> tuple[str, Audit]:
+def _trail(
+    access: Access, agent: str | None, deployment: bool, *, directly: bool = False
+) -> tuple[str, Trail]:
+    """A chain and its name: over the API, unless only Redis has what is asked for."""
     if agent and deployment:
-        raise ConfigError("--agent and --deployment name different chains; give one")
-    store = open_store(settings)
+        raise click.UsageError("--agent and --deployment name different chains; give one")
+    api = None if deployment or directly else access.api(agent)
+    if api is not None:
+        return api.agent_id, RemoteTrail(api)
+    store = open_store(access.settings)
     if deployment:
-        return EVERYWHERE, store.audit
-    entry, one = choose_agent(store, settings, agent)
-    return entry.id, one.audit
+        return EVERYWHERE, DirectTrail(store.audit)
+    entry, one = choose_agent(store, access.settings, agent)
+    return entry.id, DirectTrail(one.audit)
 
 
-def _chains(store: Store) -> dict[str, Audit]:
-    agents = {name: store.agent(name).audit for name in store.fleet.agents()}
-    return {EVERYWHERE: store.audit, **agents}
+def _trails(access: Access) -> dict[str, Trail]:
+    store = open_store(access.settings)
+    agents: dict[str, Trail] = {
+        name: DirectTrail(store.agent(name).audit) for name in store.fleet.agents()
+    }
+    return {EVERYWHERE: DirectTrail(store.audit), **agents}

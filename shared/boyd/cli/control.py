@@ -1,242 +1,147 @@
-"""`boyd agents`, `trigger`, `pause`, `resume`, `freeze`, `unfreeze`: list agents, steer them."""
+"""`boyd agents`, `trigger`, `pause`, `resume`: list agents, start iterations, steer them."""
 
 from __future__ import annotations
 
-import getpass
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import click
 
 from boyd.cli import output
-from boyd.cli.options import choose_agent, open_store, settings_options, with_redis
-from boyd.cli.status import BLOCK, Follower, mode_text, waiting_text
-from boyd.errors import UnknownAgent
-from boyd.models import Actor, LoopResult, LoopStatus
-from boyd.settings import Settings
-from boyd.store import AgentEntry, AgentStore, Begun, Store, reason_text
+from boyd.cli.answers import AgentList, AgentState, Steered, Triggered
+from boyd.cli.connection import Api
+from boyd.cli.options import agents_api_options, api_options
+from boyd.cli.status import mode_text, waiting_text
+from boyd.cli.waiting import Waiting
+from boyd.errors import ApiProblem
+from boyd.models import LoopResult, LoopStatus
 
-if TYPE_CHECKING:
-    from boyd.engine import Launcher
-
-reason_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--reason", help="Why; shown to everybody who looks."
-)
-
-
-@click.command()
-@output.output_option
-@settings_options
-def agents(settings: Settings, form: str) -> None:
-    """List the agents."""
-    store = open_store(settings)
-    known = list(store.fleet.agents().values())
-    states = [store.agent(entry.id).iterations.status() for entry in known]
-    live = store.fleet.workers()
-    serving = {
-        entry.id: sum(w.role == "worker" and entry.id in w.agents for w in live) for entry in known
-    }
-    frozen = store.fleet.frozen()
-    if form == "json":
-        rows = [
-            {**entry.to_wire(), "status": state, "workers": serving[entry.id]}
-            for entry, state in zip(known, states, strict=True)
-        ]
-        output.print_json({"frozen": frozen, "agents": rows})
-        return
-    if frozen is not None:
-        output.say(f"Acting is frozen everywhere: {frozen}\n")
-    if not known:
-        output.say("No agent has been started against this Redis yet.")
-        return
-    header = ["agent", "phase", "iteration", "mode", "waiting", "workers", "plugins"]
-    pairs = zip(known, states, strict=True)
-    output.print_table(header, [_row(entry, state, serving[entry.id]) for entry, state in pairs])
-
-
-def _row(entry: AgentEntry, state: LoopStatus, workers: int) -> list[str]:
-    held = [
-        "paused" if state.paused is not None else "",
-        "frozen" if state.frozen is not None else "",
-    ]
-    return [
-        entry.id,
-        ", ".join(filter(None, [*held, state.phase])),
-        str(state.iteration),
-        mode_text(entry),
-        waiting_text(state) or "nothing",
-        str(workers),
-        ", ".join(entry.plugins),
-    ]
-
-
-@click.command()
-@click.argument("agent", required=False)
-@click.option("--wait", is_flag=True, help="Wait for its end; exit status 1 when it failed.")
-@click.option(
+timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     help="Wait at most that many seconds; exit status 124 when it takes longer.",
 )
+
+
+@click.command()
 @output.output_option
-@settings_options
-def trigger(
-    settings: Settings, agent: str | None, wait: bool, timeout: float | None, form: str
-) -> None:
+@agents_api_options
+def agents(api: Api, form: str) -> None:
+    """List the agents."""
+    found = api.deployment.get("/agents", AgentList)
+    if output.print_data(form, found):
+        return
+    if found.frozen is not None:
+        output.say(f"Acting is frozen everywhere: {found.frozen}\n")
+    if not found.agents:
+        output.say("No agent has been started yet, or the key may see none.")
+        return
+    header = ["agent", "phase", "iteration", "mode", "waiting", "workers", "plugins"]
+    output.print_table(header, map(_row, found.agents))
+
+
+def _row(agent: AgentState) -> list[str]:
+    held = [
+        "paused" if agent.paused is not None else "",
+        "frozen" if agent.frozen is not None else "",
+    ]
+    return [
+        agent.id,
+        ", ".join(filter(None, [*held, agent.phase])),
+        str(agent.iteration),
+        mode_text(agent),
+        waiting_text(agent) or "nothing",
+        str(agent.workers),
+        ", ".join(agent.plugins),
+    ]
+
+
+@click.command()
+@click.option("--wait/--no-wait", help="Wait for its end; exit status 1 when it failed.")
+@timeout_option
+@click.option("--context", help="A text that is answered back, and kept nowhere.")
+@output.output_option
+@api_options
+def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, form: str) -> None:
     """Start an iteration now.
 
-    If one is in flight, join that.
+    If one is in flight, join that. --timeout waits, too.
     """
-    whole = open_store(settings)
-    entry, store = choose_agent(whole, settings, agent)
-    follower = Follower(settings, [entry.id])
-    begun = _launcher(settings, entry, store).trigger(who())
-    _warn_without_workers(whole, entry.id)
+    begun = api.agent.post("/loop/trigger", Triggered, {"async": True, "context": context})
+    _warn_without_workers(api)
     if not wait and timeout is None:
-        _show_begun(entry.id, begun, form)
+        if not output.print_data(form, begun):
+            output.say(_begun_line(api, begun))
         return
-    if form == "table":
-        output.note(_begun_line(entry.id, begun))
-    try:
-        result = _await(follower, entry.id, begun.iteration, timeout)
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(output.INTERRUPTED) from None
-    if form == "json":
-        output.print_json(result)
-    else:
+    output.note(_begun_line(api, begun))
+    result = _await(api, begun.iteration, timeout)
+    if not output.print_data(form, result):
         output.say(output.iteration_line(result, output.width()))
     if not result.success:
         raise click.exceptions.Exit(output.FAILED)
 
 
-def _launcher(settings: Settings, entry: AgentEntry, store: AgentStore) -> Launcher:
-    # Celery takes a while to import, and only these commands send messages.
-    from boyd.broker import CeleryCourier, make_app
-    from boyd.engine import Launcher
-
-    settings = with_redis(settings)
-    app = make_app(settings.broker_url or settings.redis_url or "")
-    return Launcher(store, CeleryCourier(app), entry.mode)
+def _begun_line(api: Api, begun: Triggered) -> str:
+    return f"{_name(api)}#{begun.iteration}: {begun.message}"
 
 
-def _warn_without_workers(store: Store, agent_id: str) -> None:
-    live = store.fleet.workers()
-    if not any(w.role == "worker" and agent_id in w.agents for w in live):
-        output.note(f"no live worker runs {agent_id}: the iteration goes on when one is started")
+def _name(api: Api) -> str:
+    """The agent's id and a space; nothing when the key may not read it."""
+    try:
+        return f"{api.agent_id} "
+    except ApiProblem:
+        return ""
 
 
-def _show_begun(agent_id: str, begun: Begun, form: str) -> None:
-    if form == "json":
-        output.print_json(
-            {"agentId": agent_id, "iteration": begun.iteration, "outcome": begun.outcome}
+def _warn_without_workers(api: Api) -> None:
+    try:
+        known = api.deployment.get("/agents", AgentList).agents
+        idle = any(one.id == api.agent_id and not one.workers for one in known)
+    except ApiProblem:  # a key that may trigger need not be one that may look
+        return
+    if idle:
+        output.note(
+            f"no live worker runs {api.agent_id}: the iteration goes on when one is started"
         )
-    else:
-        output.say(_begun_line(agent_id, begun))
 
 
-def _begun_line(agent_id: str, begun: Begun) -> str:
-    what = "has begun" if begun.new else "was in flight already: joined"
-    return f"{agent_id} #{begun.iteration} {what}"
-
-
-def _await(follower: Follower, agent_id: str, iteration: int, timeout: float | None) -> LoopResult:
+def _await(api: Api, iteration: int, timeout: float | None) -> LoopResult:
     """The result of the iteration, once it is over."""
-    deadline = time.monotonic() + timeout if timeout is not None else float("inf")
-    while (result := follower.result(agent_id, iteration)) is None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            reason = f"{agent_id} #{iteration} was not over after {output.seconds(timeout or 0)}"
-            output.stop(output.TIMED_OUT, reason)
-        follower.wait(min(BLOCK, left))
-    return result
+    with Waiting(timeout) as waiting:
+        while True:
+            try:
+                return api.agent.get(f"/loop/history/{iteration}", LoopResult)
+            except ApiProblem as problem:
+                if problem.status != 404:
+                    raise
+            if waiting.is_over:
+                what = f"{_name(api)}#{iteration} was not over"
+                output.stop(output.TIMED_OUT, f"{what} after {output.seconds(timeout or 0)}")
+            waiting.pause(lambda: _doing(api, iteration))
+
+
+def _doing(api: Api, iteration: int) -> str:
+    status = api.agent.get("/loop/status", LoopStatus)
+    where = f" on {status.worker}" if status.worker else ", waits for a worker"
+    return f"{status.agent_id} #{iteration}: {status.phase}{where}"
 
 
 @click.command()
-@click.argument("agent", required=False)
-@reason_option
-@settings_options
-def pause(settings: Settings, agent: str | None, reason: str | None) -> None:
+@click.option("--reason", help="Why; shown to everybody who looks.")
+@api_options
+def pause(api: Api, reason: str | None) -> None:
     """Keep an agent from starting iterations.
 
     It ignores ticks and refuses triggers; an iteration in flight goes on to its end.
     """
-    _, store = choose_agent(open_store(settings), settings, agent)
-    store.iterations.pause(reason_text(who(), reason), actor())
-    output.say(f"{store.agent_id} is paused. `boyd resume {store.agent_id}` lets it go on.")
+    name = api.agent.post("/pause", Steered, {"reason": reason}).agent_id
+    output.say(f"{name} is paused. `boyd resume --agent {name}` lets it go on.")
 
 
 @click.command()
-@click.argument("agent", required=False)
-@settings_options
-def resume(settings: Settings, agent: str | None) -> None:
+@api_options
+def resume(api: Api) -> None:
     """Let a paused agent go on.
 
     Work that has arrived meanwhile starts an iteration.
     """
-    entry, store = choose_agent(open_store(settings), settings, agent)
-    was_paused = store.iterations.status().paused is not None
-    _launcher(settings, entry, store).resume(actor())
-    output.say(f"{entry.id} goes on." if was_paused else f"{entry.id} was not paused.")
-
-
-@click.command()
-@click.argument("agents", nargs=-1, metavar="[AGENT]...")
-@reason_option
-@settings_options
-def freeze(settings: Settings, agents: tuple[str, ...], reason: str | None) -> None:
-    """Stop all acting, or that of some agents.
-
-    Observing, orienting and deciding go on.
-    """
-    store = open_store(settings)
-    _check_known(store, agents)
-    store.fleet.freeze(reason_text(who(), reason), agents, actor())
-    whose = f"Acting of {', '.join(agents)} is frozen" if agents else "Acting is frozen everywhere"
-    undo = " ".join(["boyd unfreeze", *agents])
-    output.say(f"{whose}. `{undo}` lets it go on.")
-
-
-@click.command()
-@click.argument("agents", nargs=-1, metavar="[AGENT]...")
-@settings_options
-def unfreeze(settings: Settings, agents: tuple[str, ...]) -> None:
-    """Let acting go on.
-
-    Without AGENT, this lifts the freeze of everywhere; agents that were frozen by name stay so.
-    """
-    store = open_store(settings)
-    _check_known(store, agents)
-    store.fleet.unfreeze(agents, actor())
-    output.say(f"{', '.join(agents)} may act again." if agents else "The freeze is lifted.")
-    _tell_what_stays(store)
-
-
-def _check_known(store: Store, agents: tuple[str, ...]) -> None:
-    known = store.fleet.agents()
-    for name in agents:
-        if name not in known:
-            raise UnknownAgent(f"no agent {name!r}; there are: {', '.join(known) or 'none'}")
-
-
-def _tell_what_stays(store: Store) -> None:
-    everywhere = store.fleet.frozen()
-    if everywhere is not None:
-        output.say(f"Acting is still frozen everywhere: {everywhere}")
-    for name in store.fleet.agents():
-        own = store.agent(name).iterations.status().frozen
-        if own is not None:
-            output.say(f"{name} is still frozen: {own}")
-
-
-def actor() -> Actor:
-    """Who gives the command, as the audit names them."""
-    return Actor(principal="-".join(who().split()), person=True)
-
-
-def who() -> str:
-    """Who gives the command, as the record names it."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # no name for this user id, as in many containers
-        return "cli:unknown"
+    output.say(f"{api.agent.post('/resume', Steered).agent_id} goes on.")

@@ -32,9 +32,7 @@ def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
     plugins need. The exit status is 1 when something has to be done.
     """
     findings = _findings(with_redis(with_agents(settings, agents)))
-    if form == "json":
-        output.print_json({"findings": findings})
-    else:
+    if not output.print_data(form, {"findings": findings}):
         _show(findings)
     if any(finding.level == "error" for finding in findings):
         raise click.exceptions.Exit(output.FAILED)

@@ -9,84 +9,86 @@ from typing import get_args
 import click
 
 from boyd.cli import output
-from boyd.cli.options import choose_agent, open_store, settings_options
+from boyd.cli.answers import IterationList, IterationSummary
+from boyd.cli.connection import Api
+from boyd.cli.options import api_options
+from boyd.errors import ApiProblem
 from boyd.models import (
+    NO_OP,
     SEVERITIES,
     Decision,
     DecisionTrace,
     LoopResult,
+    LoopStatus,
     Phase,
     Problem,
     Refusal,
     Situation,
 )
-from boyd.settings import Settings
-from boyd.store import AgentStore
+
+#: The most that one request may ask for.
+_MOST = 500
 
 
 @click.command()
-@click.argument("agent", required=False)
 @click.argument("iteration", required=False, type=click.IntRange(1))
-@click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, _MOST), default=20, show_default=True)
 @output.output_option
-@settings_options
-def history(
-    settings: Settings, agent: str | None, iteration: int | None, limit: int, form: str
-) -> None:
+@api_options
+def history(api: Api, iteration: int | None, limit: int, form: str) -> None:
     """Show past iterations, newest first.
 
-    With ITERATION, show everything of that one. With only one agent its name can be left out:
-    `boyd history 12`.
+    With ITERATION, show everything of that one.
     """
-    if iteration is None and agent is not None and agent.isdecimal():
-        agent, iteration = _told_apart(settings, agent)
-    _, store = choose_agent(open_store(settings), settings, agent)
     if iteration is None:
-        _list(store, limit, form)
+        _list(api, limit, form)
     else:
-        _one(store, iteration, form)
+        _one(api, iteration, form)
 
 
-def _told_apart(settings: Settings, word: str) -> tuple[str | None, int | None]:
-    """A number alone is an iteration, unless an agent has that name."""
-    is_agent = word in open_store(settings).fleet.agents()
-    return (word, None) if is_agent else (None, int(word))
+def _list(api: Api, limit: int, form: str) -> None:
+    # The newest may be in flight, and is left out then.
+    found = api.agent.get("/loop/history", IterationList, limit=min(limit + 1, _MOST))
+    shown = found.patched({"iterations": found.iterations[:limit], "next_cursor": None})
+    if output.print_data(form, shown):
+        return
+    if not shown.iterations:
+        output.say("There are no past iterations.")
+        return
+    header = ["#", "ended", "outcome", "took", "seen", "trigger", "situation", "action"]
+    output.print_table(header, map(_row, shown.iterations))
 
 
-def _list(store: AgentStore, limit: int, form: str) -> None:
-    results = store.iterations.history(limit + 1)[:limit]  # the newest may be in flight
-    if form == "json":
-        output.print_json(results)
-    elif not results:
-        output.say(f"{store.agent_id} has no past iterations.")
-    else:
-        header = ["#", "ended", "outcome", "took", "seen", "trigger", "situation", "action"]
-        output.print_table(header, map(_row, results))
-
-
-def _row(result: LoopResult) -> list[str]:
+def _row(result: IterationSummary) -> list[str]:
     return [
         str(result.iteration),
         output.date(result.ended_at),
         "ok" if result.success else "failed",
         output.duration(result.duration),
-        str(len(result.observations)),
+        str(result.observations),
         result.trigger,
-        output.cut(result.situation.summary, 60) if result.situation else "",
-        output.outcome(result),
+        output.cut(result.situation or "", 60),
+        _action(result),
     ]
 
 
-def _one(store: AgentStore, iteration: int, form: str) -> None:
-    result = store.iterations.past(iteration)
-    if result is None:
-        running = store.iterations.status()
+def _action(result: IterationSummary) -> str:
+    if not result.success:
+        return output.cut(output.one_line(result.error or "no reason given"), 60)
+    return result.decision or NO_OP
+
+
+def _one(api: Api, iteration: int, form: str) -> None:
+    try:
+        result = api.agent.get(f"/loop/history/{iteration}", LoopResult)
+    except ApiProblem as problem:
+        if problem.name != "not-found":
+            raise
+        running = api.agent.get("/loop/status", LoopStatus)
         if running.iteration == iteration and running.phase != "idle":
             output.stop(output.NOT_FOUND, f"iteration {iteration} is not over: {running.phase}")
-        output.stop(output.NOT_FOUND, f"no iteration {iteration} of {store.agent_id} is kept")
-    if form == "json":
-        output.print_json(result)
-    else:
+        output.stop(output.NOT_FOUND, f"no iteration {iteration} of {running.agent_id} is kept")
+    if not output.print_data(form, result):
         _show(result)
 
 

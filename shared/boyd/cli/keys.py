@@ -1,37 +1,24 @@
-"""`boyd keys`: make, list and revoke the keys of the HTTP API, directly on Redis.
+"""`boyd keys`: make, list and revoke the keys of the HTTP API, over it or directly on Redis.
 
 Whoever can reach Redis may do that; so the first key comes to be.
 """
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import click
 from pydantic import ValidationError
 
 from boyd.cli import output
-from boyd.cli.control import actor
-from boyd.cli.options import open_store, settings_options
-from boyd.models import SCOPES, ApiKey, Scope, explain, utc_now
-
-if TYPE_CHECKING:
-    from boyd.settings import Settings
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d{1,6})([smhdw])")
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A time such as `90d` in seconds."""
-    if value is None:
-        return None
-    match = _DURATION.fullmatch(value)
-    if match is None or int(match[1]) == 0:
-        wanted = "write a number and s, m, h, d or w, as in 90d"
-        raise click.BadParameter(f"{value!r} is no time; {wanted}", ctx, param)
-    return float(match[1]) * _UNITS[match[2]]
+from boyd.cli.answers import KeyInfo, KeyList, NewKey, Revoked
+from boyd.cli.connection import Api
+from boyd.cli.durations import duration_option
+from boyd.cli.ids import the_one
+from boyd.cli.options import Access, access_options, open_store
+from boyd.cli.whoami import actor
+from boyd.models import SCOPES, Scope, explain, utc_now
 
 
 @click.group()
@@ -53,10 +40,11 @@ def keys() -> None:
 )
 @click.option("--group", "groups", multiple=True, help="A group of the principal.")
 @click.option("--agent", "agents", multiple=True, help="An agent that it may see; none: all.")
-@click.option("--expires", callback=_seconds, metavar="TIME", help="Good for so long, as in 90d.")
-@settings_options
+@duration_option("--expires", "Good for so long, as in 90d.")
+@output.output_option
+@access_options
 def create(
-    settings: Settings,
+    access: Access,
     name: str,
     principal: str,
     person: bool,
@@ -64,34 +52,47 @@ def create(
     groups: tuple[str, ...],
     agents: tuple[str, ...],
     expires: float | None,
+    form: str,
 ) -> None:
     """Make a key, and print it, once."""
-    store = open_store(settings)
+    wanted = {
+        "name": name,
+        "principal": principal,
+        "person": person,
+        "scopes": list(scopes),
+        "groups": list(groups),
+        "agents": list(agents),
+    }
+    api = access.api()
+    made = _made_over(api, wanted, expires) if api else _made_in(access, wanted, expires)
+    if made.key is None:
+        reason = f"key {made.id} was made, and its text was lost on the way: revoke it"
+        output.stop(output.FAILED, reason)
+    if not output.print_data(form, made):
+        output.note(f"key {made.id} for {principal}: keep it, it is not shown again")
+        output.say(made.key)
+
+
+def _made_over(api: Api, wanted: dict[str, Any], expires: float | None) -> NewKey:
+    return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
+
+
+def _made_in(access: Access, wanted: dict[str, Any], expires: float | None) -> NewKey:
+    store = open_store(access.settings)
     try:
-        key, text = store.access.create(
-            name,
-            principal,
-            scopes,
-            by=actor(),
-            person=person,
-            groups=groups,
-            agents=agents,
-            expires_in=expires,
-        )
+        key, text = store.access.create(**wanted, by=actor(), expires_in=expires)
     except ValidationError as error:
         raise click.UsageError(explain(error)) from None
-    output.note(f"key {key.id} for {principal}: keep it, it is not shown again")
-    output.say(text or "")
+    return NewKey(**key.model_dump(exclude={"hash"}), key=text)
 
 
 @keys.command("list")
 @output.output_option
-@settings_options
-def list_keys(settings: Settings, form: str) -> None:
+@access_options
+def list_keys(access: Access, form: str) -> None:
     """List the keys, without what would let anybody use them."""
-    found = open_store(settings).access.all()
-    if form == "json":
-        output.print_json([key.public() for key in found])
+    found = _all(access, access.api())
+    if output.print_data(form, found):
         return
     if not found:
         output.say("There is no key: the API lets nobody in. `boyd keys create` makes one.")
@@ -100,7 +101,14 @@ def list_keys(settings: Settings, form: str) -> None:
     output.print_table(header, map(_row, found))
 
 
-def _row(key: ApiKey) -> list[str]:
+def _all(access: Access, api: Api | None) -> Sequence[KeyInfo]:
+    if api is not None:
+        return api.deployment.get("/keys", KeyList).keys
+    found = open_store(access.settings).access.all()
+    return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in found]
+
+
+def _row(key: KeyInfo) -> list[str]:
     return [
         key.id,
         key.name,
@@ -113,7 +121,7 @@ def _row(key: ApiKey) -> list[str]:
     ]
 
 
-def _expiry(key: ApiKey) -> str:
+def _expiry(key: KeyInfo) -> str:
     if key.expires_at is None:
         return "never"
     return "expired" if key.expires_at <= utc_now() else output.date(key.expires_at)
@@ -121,9 +129,16 @@ def _expiry(key: ApiKey) -> str:
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
-@settings_options
-def revoke(settings: Settings, key_id: str) -> None:
-    """Make a key useless at once."""
-    if not open_store(settings).access.revoke(key_id, actor()):
+@access_options
+def revoke(access: Access, key_id: str) -> None:
+    """Make a key useless at once.
+
+    Any beginning of its id will do that fits one key only.
+    """
+    api = access.api()
+    found = the_one("key", key_id, [key.id for key in _all(access, api)])
+    if api is not None:
+        api.deployment.delete(f"/keys/{found}", Revoked)
+    elif not open_store(access.settings).access.revoke(found, actor()):
         output.stop(output.NOT_FOUND, f"no key {key_id!r}")
-    output.say(f"key {key_id} is revoked")
+    output.say(f"key {found} is revoked")

@@ -28,7 +28,7 @@ _States = Callable[[str], State]
 @click.command()
 @click.argument("agent")
 @click.argument("observer")
-@output.output_option
+@output.lines_option
 @settings_options
 def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
     """Run one observer, here and now.
@@ -143,9 +143,9 @@ class _DictState:
 
 
 def _show(observations: Sequence[Observation], form: str) -> None:
-    if form == "json":
+    if form != "table":
         for observation in observations:
-            output.print_json_line(observation)
+            output.print_item(form, observation)
         return
     if not observations:
         output.say("It saw nothing.")

@@ -1,19 +1,23 @@
-"""Options that commands share, and what they lead to: settings, and a store to look into."""
+"""Options that commands share, and what they lead to: settings, an API to ask, a store."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from boyd.cli.connection import Api, Flags, find_api, open_api
 from boyd.embedded.runtime import read_runtime
 from boyd.errors import ConfigError, UnknownAgent
 from boyd.settings import Settings, load_settings
-from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, translated
+
+if TYPE_CHECKING:
+    from boyd.store import AgentEntry, AgentStore, Store
 
 _Command = Callable[..., Any]
 
@@ -21,8 +25,8 @@ _Command = Callable[..., Any]
 def settings_options(command: _Command) -> _Command:
     """Give *command* the options `--config`, `--redis-url`, `--log-level`, and its settings."""
 
-    @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML).")
-    @click.option("--redis-url", help="The Redis that holds the state.")
+    @_config
+    @_redis_url
     @click.option(
         "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What to log."
     )
@@ -31,12 +35,143 @@ def settings_options(command: _Command) -> _Command:
         *args: Any, config: Path | None, redis_url: str | None, log_level: str | None, **more: Any
     ) -> Any:
         given = {"redis_url": redis_url, "log_level": log_level}
-        flags = {key: value for key, value in given.items() if value is not None}
-        if config is not None:
-            os.environ["BOYD_CONFIG"] = str(config.resolve())  # for the processes that we start
-        return command(*args, settings=load_settings(flags, config), **more)
+        return command(*args, settings=_load(given, config), **more)
 
     return wrapped
+
+
+def api_options(command: _Command) -> _Command:
+    """Give *command* what says which API and agent are meant, and that API, as `api`."""
+
+    @click.option("--agent", help="Which agent; needed when there are several.")
+    @deployment_api_options
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, api: Callable[[str | None], Api], agent: str | None, **more: Any
+    ) -> Any:
+        return command(*args, api=api(agent), **more)
+
+    return wrapped
+
+
+def agents_api_options(command: _Command) -> _Command:
+    """Give *command* what says which API is meant, and that API, as `api`."""
+
+    @deployment_api_options
+    @functools.wraps(command)
+    def wrapped(*args: Any, api: Callable[[str | None], Api], **more: Any) -> Any:
+        return command(*args, api=api(None), **more)
+
+    return wrapped
+
+
+def deployment_api_options(command: _Command) -> _Command:
+    """The same, where `api` is a function that opens the API for an agent."""
+
+    @_config
+    @_url
+    @_key
+    @_profile
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        config: Path | None,
+        url: str | None,
+        key: str | None,
+        profile: str | None,
+        **more: Any,
+    ) -> Any:
+        settings = _load({}, config)
+
+        def opened(agent: str | None) -> Api:
+            return open_api(settings, Flags(url, key, profile, agent))
+
+        return command(*args, api=opened, **more)
+
+    return wrapped
+
+
+@dataclass(frozen=True)
+class Access:
+    """The two ways to the state: over the API, and directly on Redis.
+
+    Attributes:
+        settings: of the process.
+        flags: what the command line says about the API.
+        direct: whether the command line asks for Redis.
+    """
+
+    settings: Settings
+    flags: Flags
+    direct: bool
+
+    def api(self, agent: str | None = None, *, running: bool = False) -> Api | None:
+        """The API, when the way leads over it: not without a key, unless it was asked for.
+
+        With *running*, a `boyd up` that runs here is reason enough.
+        """
+        if self.direct:
+            return None
+        flags = Flags(self.flags.url, self.flags.key, self.flags.profile, agent)
+        api = find_api(self.settings, flags, running=running)
+        asked = running or flags.url or flags.profile
+        return api if api is not None and (api.has_key or asked) else None
+
+
+def access_options(command: _Command) -> _Command:
+    """Give *command* what says which API is meant, or Redis instead, as `access`."""
+
+    @_config
+    @_url
+    @_key
+    @_profile
+    @click.option("--redis", "direct", is_flag=True, help="Not over the API: directly on Redis.")
+    @_redis_url
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        config: Path | None,
+        url: str | None,
+        key: str | None,
+        profile: str | None,
+        direct: bool,
+        redis_url: str | None,
+        **more: Any,
+    ) -> Any:
+        settings = _load({"redis_url": redis_url}, config)
+        access = Access(settings, Flags(url, key, profile), direct or redis_url is not None)
+        return command(*args, access=access, **more)
+
+    return wrapped
+
+
+def _load(given: dict[str, str | None], config: Path | None) -> Settings:
+    flags = {key: value for key, value in given.items() if value is not None}
+    if config is not None:
+        os.environ["BOYD_CONFIG"] = str(config.resolve())  # for the processes that we start
+    return load_settings(flags, config)
+
+
+def _config(command: _Command) -> _Command:
+    path = click.Path(path_type=Path)
+    return click.option("--config", type=path, help="Settings file (TOML).")(command)
+
+
+def _redis_url(command: _Command) -> _Command:
+    return click.option("--redis-url", help="The Redis that holds the state.")(command)
+
+
+def _url(command: _Command) -> _Command:
+    return click.option("--url", help="Where the API is.")(command)
+
+
+def _key(command: _Command) -> _Command:
+    help_ = "The key for it. `ps` shows it to everybody here: BOYD_API_KEY_FILE does not."
+    return click.option("--key", help=help_)(command)
+
+
+def _profile(command: _Command) -> _Command:
+    return click.option("--profile", help="Take URL and key from that profile.")(command)
 
 
 def agents_option(command: _Command) -> _Command:
@@ -79,6 +214,8 @@ def open_store(settings: Settings) -> Store:
         ConfigError: no Redis is known.
         StoreUnavailable: it does not answer.
     """
+    from boyd.store import Sealing, Store, connect, translated
+
     redis_url = with_redis(settings).redis_url
     assert redis_url is not None
     sealing = Sealing.of(settings.audit_key, settings.audit_keep)

@@ -1,4 +1,4 @@
-"""What the commands print: lines, tables and JSON; colour only on a terminal.
+"""What the commands print: lines, tables, JSON and YAML; colour only on a terminal.
 
 What agents see and say comes from outside, so texts are cleaned of control characters before they
 reach a terminal.
@@ -16,17 +16,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from boyd.errors import ApiProblem
 from boyd.models import ActionResult, LoopResult, Model
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 #: Exit statuses besides 0 (ok) and 2 (wrong usage, by click).
 FAILED = 1
+DENIED = 3
 NOT_FOUND = 4
 CONFLICT = 5
 TIMED_OUT = 124
 INTERRUPTED = 130
+
+#: How data can be printed.
+FORMS = ("table", "json", "yaml")
+
+#: Problems of the API that are told by their name, and the others by the status of HTTP.
+_OF_NAME = {"not-pending": CONFLICT, "timeout": TIMED_OUT}
+_OF_STATUS = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT, 412: CONFLICT}
 
 #: How wide a line is that is not cut to a terminal, and the least a summary gets of it.
 LINE = 120
@@ -163,21 +173,44 @@ def one_line(text: str) -> str:
 
 
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give *command* the option `-o table|json`, as `form`."""
+    """Give *command* the option `-o table|json|yaml`, as `form`."""
     return click.option(
         "-o",
         "--output",
         "form",
-        type=click.Choice(["table", "json"]),
+        type=click.Choice(FORMS),
         default="table",
         show_default=True,
         help="How to print it.",
     )(command)
 
 
+def lines_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where there may be no end of it; `print_item` prints one of what comes."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(FORMS),
+        default="table",
+        show_default=True,
+        help="How to print it; json is one object a line.",
+    )(command)
+
+
+def status_of(problem: ApiProblem) -> int:
+    """The exit status that *problem* ends a command with."""
+    return _OF_NAME.get(problem.name) or _OF_STATUS.get(problem.status, FAILED)
+
+
 def is_terminal() -> bool:
     """Whether a person reads what is printed."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def can_ask() -> bool:
+    """Whether a person reads what is printed, and can answer."""
+    return is_terminal() and sys.stdin.isatty()
 
 
 def width() -> int:
@@ -206,6 +239,31 @@ def stop(status: int, message: str) -> NoReturn:
     """End the command with one line and a status."""
     note(f"boyd: {message}")
     raise click.exceptions.Exit(status)
+
+
+def print_data(form: str, value: object) -> bool:
+    """Print *value*, which may hold models, as one document; False when a table is wanted."""
+    if form == "json":
+        print_json(value)
+    elif form == "yaml":
+        click.echo(_yaml(value), nl=False)
+    return form != "table"
+
+
+def print_item(form: str, value: object) -> bool:
+    """Print *value* as one of many documents; False when lines for people are wanted."""
+    if form == "json":
+        print_json_line(value)
+    elif form == "yaml":
+        click.echo(f"---\n{_yaml(value)}", nl=False)
+    return form != "table"
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(_wire(value), sort_keys=False, allow_unicode=True, width=LINE)
+    return text
 
 
 def print_json(value: object) -> None:
@@ -254,6 +312,12 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _print_fitted(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> None:
     from rich.padding import Padding
+
+    console().print(Padding(fitted(header, rows), (0, 0, 0, indent)))
+
+
+def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table that rich fits to the terminal."""
     from rich.table import Table
     from rich.text import Text
 
@@ -261,8 +325,9 @@ def _print_fitted(header: Sequence[str], rows: Sequence[Sequence[str]], indent: 
     for name in header:
         table.add_column(name.upper(), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
-    console().print(Padding(table, (0, 0, 0, indent)))
+        cells = map(one_line, row)
+        table.add_row(*(Text(cell, style=_colour(cell)) for cell in cells))
+    return table
 
 
 def _colour(cell: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,58 +12,63 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
-from boyd.cli.options import choose_agent, open_store, settings_options, with_redis
-from boyd.errors import StoreError, UnknownAgent
-from boyd.models import Event, LoopResult, LoopStatus, ObserverHealth, from_ms
-from boyd.settings import Settings
-from boyd.store import AgentEntry, Events, Store, WorkerInfo, connect, translated
+from boyd.cli.answers import (
+    AgentList,
+    AgentState,
+    ObserverList,
+    ObserverState,
+    State,
+    Worker,
+    WorkerList,
+)
+from boyd.cli.connection import Api
+from boyd.cli.follow import Follower, event_line
+from boyd.cli.options import deployment_api_options
+from boyd.errors import UnknownAgent
+from boyd.models import Event, LoopResult, LoopStatus
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-#: Seconds that one read of the event stream waits, and that the connection bears beyond that.
-BLOCK = 5.0
-_GRACE = 5.0
-#: Seconds between two tries while Redis is away.
-_PAUSE = 1.0
-_SHORT_ID = 6
 #: How far the texts of an agent are from the left.
 _INDENT = 13
 
 
 @click.command()
-@click.argument("agent", required=False)
+@click.option("--agent", help="Only that agent.")
 @click.option("--watch", is_flag=True, help="Go on, and show what happens until Ctrl-C.")
 @output.output_option
-@settings_options
-def status(settings: Settings, agent: str | None, watch: bool, form: str) -> None:
+@deployment_api_options
+def status(api: Callable[[str | None], Api], agent: str | None, watch: bool, form: str) -> None:
     """Show what agents are doing now.
 
-    Of AGENT, or of every agent: the phase, what waits, how the observers do, which workers live.
+    The phase, what waits, how the observers do, which workers live.
     """
-    store = open_store(settings)
-    chosen = _chosen(store, settings, agent)
+    opened = api(agent)
+    known = opened.deployment.get("/agents", AgentList)
+    chosen = _chosen(known.agents, opened.agent.agent)
     if watch:
-        _watch(settings, chosen, form)
+        _watch(opened, [one.id for one in chosen], form)
     else:
-        _show(_look(store, chosen), form)
+        _show(_look(opened, [one.id for one in chosen]), form)
 
 
-def _chosen(store: Store, settings: Settings, name: str | None) -> list[AgentEntry]:
-    if name or settings.agent:
-        return [choose_agent(store, settings, name)[0]]
-    known = list(store.fleet.agents().values())
+def _chosen(known: list[AgentState], name: str | None) -> list[AgentState]:
+    chosen = [one for one in known if name in (None, one.id)]
     if not known:
-        raise UnknownAgent("no agent has been started against this Redis yet")
-    return known
+        raise UnknownAgent("no agent has been started yet, or the key may see none")
+    if not chosen:
+        names = ", ".join(one.id for one in known)
+        raise UnknownAgent(f"no agent {name!r}; there are: {names}")
+    return chosen
 
 
 @dataclass(frozen=True)
 class _Agent:
-    entry: AgentEntry
+    entry: AgentState
     status: LoopStatus
-    health: dict[str, ObserverHealth]
+    observers: list[ObserverState]
     last: LoopResult | None
 
 
@@ -72,37 +77,29 @@ class _Everything:
     now: datetime
     frozen: str | None
     agents: list[_Agent]
-    workers: list[WorkerInfo]
+    workers: list[Worker]
 
 
-def server_now(store: Store) -> datetime:
-    """The time by the Redis server's clock, which all that is stored was written by."""
-    with translated():
-        whole, micros = store.client.time()
-    return from_ms(whole * 1000 + micros / 1000)
+def _look(api: Api, ids: list[str]) -> _Everything:
+    known = api.deployment.get("/agents", AgentList)
+    workers = api.deployment.get("/workers", WorkerList).workers
+    agents = [_look_at(api, entry) for entry in known.agents if entry.id in ids]
+    serving = [worker for worker in workers if set(ids).intersection(worker.agents)]
+    return _Everything(api.deployment.now(), known.frozen, agents, serving)
 
 
-def _look(store: Store, chosen: list[AgentEntry]) -> _Everything:
-    ids = {entry.id for entry in chosen}
-    workers = [worker for worker in store.fleet.workers() if ids.intersection(worker.agents)]
-    agents = [_look_at(store, entry) for entry in chosen]
-    return _Everything(server_now(store), store.fleet.frozen(), agents, workers)
-
-
-def _look_at(store: Store, entry: AgentEntry) -> _Agent:
-    iterations = store.agent(entry.id).iterations
-    last = iterations.history(1) or iterations.history(2)  # the newest may be in flight
+def _look_at(api: Api, entry: AgentState) -> _Agent:
+    client = api.deployment.of(entry.id)
     return _Agent(
         entry,
-        iterations.status(),
-        iterations.health(entry.catalog.observers),
-        last[0] if last else None,
+        client.get("/loop/status", LoopStatus),
+        client.get("/observers", ObserverList).observers,
+        client.get("/state", State).history.last_loop,
     )
 
 
 def _show(seen: _Everything, form: str) -> None:
-    if form == "json":
-        output.print_json(_document(seen))
+    if output.print_data(form, _document(seen)):
         return
     if seen.frozen is not None:
         output.say(f"Acting is frozen everywhere: {seen.frozen}\n")
@@ -119,7 +116,7 @@ def _document(seen: _Everything) -> dict[str, Any]:
             "name": agent.entry.name,
             "mode": agent.entry.mode,
             "loopInterval": agent.entry.loop_interval,
-            "observers": {name: agent.health.get(name) for name in agent.entry.catalog.observers},
+            "observers": {one.id: one for one in agent.observers},
         }
         for agent in seen.agents
     ]
@@ -158,13 +155,13 @@ def _doing(state: LoopStatus) -> str:
     return f"{state.phase}{waits}"
 
 
-def mode_text(entry: AgentEntry) -> str:
+def mode_text(entry: AgentState) -> str:
     """An agent's mode, with the interval where it has one."""
     every = f", every {output.seconds(entry.loop_interval)}" if entry.mode == "continuous" else ""
     return f"{entry.mode}{every}"
 
 
-def waiting_text(state: LoopStatus) -> str:
+def waiting_text(state: LoopStatus | AgentState) -> str:
     """What waits for the agent and for people; empty when nothing does."""
     parts = [
         output.count(state.pending_runs, "run") if state.pending_runs else "",
@@ -179,25 +176,28 @@ def _since(agent: _Agent, now: datetime) -> str:
 
 
 def _show_observers(agent: _Agent, now: datetime) -> None:
-    if not agent.entry.catalog.observers:
+    if not agent.observers:
         return
     output.say()
-    rows = [
-        _observer_row(name, agent.health.get(name) or ObserverHealth(), now)
-        for name in agent.entry.catalog.observers
-    ]
+    rows = [_observer_row(observer, now) for observer in agent.observers]
     header = ["observer", "health", "last success", "last error"]
     output.print_table(header, rows, indent=2)
 
 
-def _observer_row(name: str, health: ObserverHealth, now: datetime) -> list[str]:
-    never = health.last_success_at is None and not health.failures
+def _observer_row(observer: ObserverState, now: datetime) -> list[str]:
+    return [observer.id, *observer_cells(observer, now)]
+
+
+def observer_cells(observer: ObserverState, now: datetime) -> list[str]:
+    """How an observer does: its state, the last success, the last error."""
+    never = observer.last_success_at is None and not observer.failures
     state = "not run yet" if never else "ok"
-    if health.failures:
-        state = f"failed {health.failures} in a row"
-    if health.backoff_until and health.backoff_until > now:
-        state += f", backs off {output.seconds(int((health.backoff_until - now).total_seconds()))}"
-    return [name, state, output.age(health.last_success_at, now), health.last_error or ""]
+    if observer.failures:
+        state = f"failed {observer.failures} in a row"
+    if observer.backoff_until and observer.backoff_until > now:
+        left = int((observer.backoff_until - now).total_seconds())
+        state += f", backs off {output.seconds(left)}"
+    return [state, output.age(observer.last_success_at, now), observer.last_error or ""]
 
 
 def _show_workers(seen: _Everything) -> None:
@@ -214,58 +214,23 @@ def _show_workers(seen: _Everything) -> None:
     output.print_table(["role", "name", "started", "agents", "queues", "health"], rows)
 
 
-class Follower:
-    """Reads the events of agents from now on; Redis may go away for a while and come back."""
-
-    def __init__(self, settings: Settings, agent_ids: list[str]) -> None:
-        """Connect, with a time limit above that of a read, and take the position to go on from."""
-        redis_url = with_redis(settings).redis_url
-        assert redis_url is not None
-        self.store = Store(connect(redis_url, timeout=BLOCK + _GRACE))
-        self._events: Events = self.store.events(agent_ids)
-        self._away = False
-        self._events.wait(0)
-
-    def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
-        """What has happened since the last call; nothing while Redis is away, said once."""
-        try:
-            found = self._events.wait(0 if self._away else seconds)
-        except StoreError as error:
-            if not self._away:
-                output.note(f"{error}; waiting for it to come back")
-            self._away = True
-            time.sleep(min(_PAUSE, seconds))
-            return []
-        if self._away:
-            output.note("Redis answers again")
-        self._away = False
-        return found
-
-    def result(self, agent_id: str, iteration: int) -> LoopResult | None:
-        """A past iteration; None when there is no such one, or Redis is away."""
-        try:
-            return self.store.agent(agent_id).iterations.past(iteration)
-        except StoreError:
-            return None
-
-
-def _watch(settings: Settings, chosen: list[AgentEntry], form: str) -> None:
-    follower = Follower(settings, [entry.id for entry in chosen])
+def _watch(api: Api, ids: list[str], form: str) -> None:
+    follower = Follower(api.deployment, ids)
     try:
-        if form == "json":
-            _watch_json(follower)
+        if form != "table":
+            _watch_items(follower, form)
         else:
-            _show(_look(follower.store, chosen), form)
+            _show(_look(api, ids), form)
             show = _watch_live if output.is_terminal() else _watch_lines
             show(follower)
     except KeyboardInterrupt:
         return
 
 
-def _watch_json(follower: Follower) -> None:
+def _watch_items(follower: Follower, form: str) -> None:
     while True:
         for agent_id, event in follower.wait():
-            output.print_json_line({"agentId": agent_id, **event.to_wire()})
+            output.print_item(form, {"agentId": agent_id, **event.to_wire()})
 
 
 def _watch_lines(follower: Follower) -> None:
@@ -273,32 +238,6 @@ def _watch_lines(follower: Follower) -> None:
     while True:
         for agent_id, event in follower.wait():
             output.say(event_line(follower, agent_id, event))
-
-
-def event_line(follower: Follower, agent_id: str, event: Event, width: int = output.LINE) -> str:
-    """An event as one line; the end of an iteration with what it came to."""
-    data = event.data
-    if event.kind in ("iteration.completed", "iteration.failed"):
-        result = follower.result(agent_id, _number(event))
-        if result is not None:
-            return output.iteration_line(result, width)
-    where = f"{output.clock(event.at)}  {agent_id}"
-    if event.kind == "phase":
-        return f"{where} #{_number(event)}  {data.get('phase')}"
-    if event.kind == "iteration.started":
-        return f"{where} #{_number(event)}  started by {data.get('trigger')}"
-    return output.one_line(f"{where}  {_plain(event)}")
-
-
-def _number(event: Event) -> int:
-    return int(str(event.data.get("iteration", 0)))
-
-
-def _plain(event: Event) -> str:
-    noun, _, what = event.kind.partition(".")
-    own = str(event.data.get(noun, ""))[:_SHORT_ID]
-    others = [f"{key} {str(event.data[key])[:40]}" for key in event.data if key != noun]
-    return " ".join(filter(None, [noun, own, what, *others]))
 
 
 def _watch_live(follower: Follower) -> None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from boyd.agent import load_agents
 from boyd.cli.options import settings_options, with_agents
 from boyd.cli.output import iteration_line
+from boyd.cli.whoami import actor, user
 from boyd.embedded.child import Child
-from boyd.embedded.files import private_folder
+from boyd.embedded.files import private_folder, write_private
 from boyd.embedded.lock import state_lock
 from boyd.embedded.logs import log_path
 from boyd.embedded.redis_server import redis_server
-from boyd.embedded.runtime import Runtime, published
+from boyd.embedded.runtime import Runtime, key_file, published, read_key
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import ConfigError, StoreError
+from boyd.models import SCOPES
 from boyd.settings import ApiSettings, Settings
 from boyd.store import Store, connect, masked, translated
 from boyd.version import VERSION
@@ -34,12 +38,13 @@ LOOK = 0.5
 
 @click.command()
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--show-key", is_flag=True, help="Print the key for the API, not only where it is.")
 @settings_options
-def up(settings: Settings, agents: tuple[str, ...]) -> None:
+def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     """Run agents on this machine: Redis, workers, beat and API, until Ctrl-C.
 
     AGENT is an agent file or module:agent. With BOYD_REDIS_URL that server is used instead of an
-    embedded one. Data and logs are in the state folder (BOYD_STATE_DIR).
+    embedded one. Data, logs and your key for the API are in the state folder (BOYD_STATE_DIR).
     """
     settings = with_agents(settings, agents or _agent_here(settings))
     names = list(load_agents(settings.agents))
@@ -51,7 +56,7 @@ def up(settings: Settings, agents: tuple[str, ...]) -> None:
         _redis(settings, supervisor) as url,
     ):
         if url is not None:
-            _run(settings, supervisor, url, names)
+            _run(settings, supervisor, url, names, show_key)
 
 
 def _agent_here(settings: Settings) -> tuple[str, ...]:
@@ -89,18 +94,25 @@ def _redis(settings: Settings, supervisor: Supervisor) -> Iterator[str | None]:
         yield server.url if server.start(supervisor) else None
 
 
-def _run(settings: Settings, supervisor: Supervisor, url: str, agents: list[str]) -> None:
+def _run(
+    settings: Settings, supervisor: Supervisor, url: str, agents: list[str], show_key: bool
+) -> None:
     store = Store(connect(url))
     watch = _Watch(store, agents)
-    api_url = f"http://{settings.api.host}:{settings.api.port}"
+    api_url = _reached(settings.api)
+    key = _own_key(store, settings.state_dir)
     workers, others = _children(settings, url)
     for child in workers:
         supervisor.start(child)
     _greet(settings, url, api_url, agents)
+    _tell_key(settings.state_dir, api_url, key if show_key else None)
     if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
         return
+    watch.look()
     for child in others:
         supervisor.start(child)
+    if not supervisor.wait_until("api", lambda: _answers(api_url), START):
+        return
     with published(settings.state_dir, Runtime(redis_url=url, api_url=api_url)):
         supervisor.run(watch.look, every=LOOK)
     _say("stopping")
@@ -134,12 +146,40 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
     return children[:2], children[2:]
 
 
+def _reached(api: ApiSettings) -> str:
+    """The URL under which this machine reaches the API."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{api.port}"
+
+
+def _own_key(store: Store, state: Path) -> str:
+    """The key of whoever starts this: that of the last start, unless Redis has lost it."""
+    known = read_key(state)
+    if known is not None and store.access.admit(known, rate=100, burst=100).key is not None:
+        return known
+    by = actor()
+    _, text = store.access.create("boyd up", user(), SCOPES, by=by, person=True)
+    assert text is not None, "a key with a new id has a text"
+    write_private(key_file(state), text + "\n")
+    return text
+
+
 def _workers_ready(store: Store) -> bool:
     try:
         served = {queue for worker in store.fleet.workers() for queue in worker.queues}
     except StoreError:
         return False
     return {"loop", "observe", "act"} <= served
+
+
+def _answers(api_url: str) -> bool:
+    parts = urlsplit(api_url)
+    assert parts.hostname is not None
+    try:
+        with socket.create_connection((parts.hostname, parts.port or 80), timeout=1.0):
+            return True
+    except OSError:
+        return False
 
 
 class _Watch:
@@ -173,8 +213,15 @@ def _greet(settings: Settings, url: str, api_url: str, agents: list[str]) -> Non
     _say(f"boyd {VERSION}")
     _say(f"  redis   {masked(url)}{kept}")
     _say(f"  agents  {', '.join(agents)}")
-    _say(f"  api     {api_url}")
     _say(f"  logs    {settings.state_dir / 'logs'}")
+    _say(f"  API     {api_url}")
+
+
+def _tell_key(state: Path, api_url: str, key: str | None) -> None:
+    path = key_file(state)
+    _say(f"  key     {key or f'in {path}, yours alone; boyd finds it by itself'}")
+    told = f'curl --oauth2-bearer "$(cat {shlex.quote(str(path))})" {api_url}/api/v0/state'
+    _say(f"  try     {told}")
     _say("Ctrl-C stops everything. In another terminal: boyd status --watch")
 
 

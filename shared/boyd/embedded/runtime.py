@@ -15,6 +15,8 @@ from boyd.errors import ConfigError
 from boyd.models.base import Model, Timestamp, utc_now
 
 RUNTIME_FILE = "runtime.json"
+#: Holds the key of whoever started `boyd up`; it is kept for the next start.
+KEY_FILE = "key"
 
 
 class Runtime(Model):
@@ -55,6 +57,19 @@ def read_runtime(state: Path) -> Runtime | None:
     except OSError as error:
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
     return runtime if runtime.pid == holder and _alive(runtime.pid) else None
+
+
+def key_file(state: Path) -> Path:
+    """The file with the key for the API of the `boyd up` of that folder."""
+    return state / KEY_FILE
+
+
+def read_key(state: Path) -> str | None:
+    """That key, if there is one that we may read."""
+    try:
+        return key_file(state).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _alive(pid: int) -> bool:

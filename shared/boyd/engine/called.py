@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from boyd.engine.approved import lost, rollback_id, state_of
 from boyd.engine.engine import Engine
@@ -21,12 +21,11 @@ from boyd.models import (
     EndpointReply,
     JsonObject,
     Situation,
+    explain,
 )
 from boyd.plugin import Perform
 from boyd.store import Fence, StuckOrder, read_call
 from boyd.store.calls import KEEP
-
-_json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
 #: What hooks are shown when no iteration has made a situation yet.
 NOTHING_SEEN = Situation(summary="No situation yet", priority="low", confidence=0.0)
@@ -44,7 +43,10 @@ class Called:
         """Seconds one call may take."""
         endpoint = self._engine.agent.host.endpoints.get(fields.get("action", ""))
         if endpoint is not None:
-            return self._engine.settings.phase_limit + endpoint.timeout
+            # It may ask for any action.
+            actions = self._engine.agent.host.actions.values()
+            longest = max((action.timeout for action in actions), default=0.0)
+            return self._engine.settings.phase_limit + endpoint.timeout + longest
         return self._engine.action_limit(fields.get("action"))
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
@@ -88,6 +90,7 @@ class Called:
             requested_by=(call.actor.principal,),
             by=call.actor.principal,
             undoes=call.undoes,
+            origin=f"call:{call.id}",
         )
         return act.act(ctx, request, ledger, self._engine.waiting)
 
@@ -97,6 +100,8 @@ class Called:
             entry = ledger.get(call.undoes)
             if entry is None:
                 return act.failed(action, f"No execution {call.undoes!r} is known")
+            if call.undoes.startswith(rollback_id("")):
+                return act.failed(action, "A roll-back cannot be rolled back")
             action, params = entry.action, entry.params
         known = self._engine.agent.host.actions.get(action)
         if known is None:
@@ -125,17 +130,18 @@ class Called:
         except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - an answer, never a crash
             return _replied(502, f"endpoint {endpoint.id} failed: {describe(error)}")
         if isinstance(answer, Perform):
+            if endpoint.method == "GET":
+                return _replied(502, f"endpoint {endpoint.id} may not act: who reads may not")
             return self._perform(call, answer, fence, retry)
         return _reply(answer, endpoint.id)
 
     def _perform(self, call: Call, wanted: Perform, fence: Fence, retry: bool) -> Done:
+        changes = {"action": wanted.action, "params": wanted.params, "rationale": wanted.rationale}
         try:
-            params = _json.validate_python(dict(wanted.params))
-        except ValidationError:
-            return _replied(502, f"endpoint {call.action} asks for params that are not JSON")
-        order = call.patched(
-            {"action": wanted.action, "params": params, "rationale": wanted.rationale}
-        )
+            order = call.patched(changes)
+        except ValidationError as error:
+            why = f"endpoint {call.action} asks for what cannot be done: {explain(error)}"
+            return _replied(502, why)
         result = self._act(order, fence, retry)
         if result.error == act.APPROVAL_REQUIRED and result.metrics:
             body: JsonObject = {"success": False, "queued": True, **result.metrics}

@@ -379,18 +379,29 @@ class Engine:
         failed = {problem.id for problem in result.observer_errors}
         saw = {record.observers[index] for index in record.seen} - failed
         asked = complete.waiting_for(result)
-        if asked and result.trace.chosen in flagged:
+        # What a run or an event from outside said is not said again while it lasts.
+        lasting = not record.runs and not record.intake
+        if asked and result.trace.chosen in flagged and lasting:
             self.store.approvals.watch(asked, result.trace.chosen, sorted(saw))
         watched = self.store.approvals.watched()
         gone = [
             name
             for name, (strategy, observers) in watched.items()
-            if name != asked and complete.cleared(strategy, observers, saw, result)
+            if name != asked
+            and complete.cleared(strategy, observers, saw, result)
+            and not self._called_for(name)
         ]
         self._withdraw(gone, result)
         over = set(watched) - self.store.approvals.pending_of(list(watched)) if watched else set()
         if over:
             self.store.approvals.unwatch(sorted(over))
+
+    def _called_for(self, approval_id: str) -> bool:
+        """Whether somebody besides the loop and its runs has asked for an item, too."""
+        item = self.store.approvals.get(approval_id)
+        if item is None:
+            return False
+        return not set(item.requested_by) <= set(self.store.runs.requesters(item.run_ids))
 
     def _withdraw(self, approval_ids: list[str], result: LoopResult) -> None:
         actor = Actor(principal=f"agent:{self.agent.id}")

@@ -7,7 +7,7 @@ from datetime import datetime
 from boyd.engine.engine import Engine
 from boyd.engine.orders import Done, Fields, Later
 from boyd.loop.context import HOOK_TIMEOUT, PhaseContext
-from boyd.models import ApprovalItem, utc_now
+from boyd.models import ApprovalItem, from_ms
 from boyd.store import Fence, StuckOrder
 
 _OVER = Done("succeeded", 0.0)
@@ -33,12 +33,13 @@ class Notices:
         item = self._engine.store.approvals.get(id)
         if item is None:
             return _OVER
+        now = from_ms(float(fields["executionStartedAt"]))
         if stage == "expired":
-            return self._expired(item)
+            return self._expired(item, now)
         if item.status != "pending":
             return _OVER
         self._tell(item, stage)
-        return _next(item, stage)
+        return _next(item, stage, now)
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
         """Go without it."""
@@ -48,9 +49,9 @@ class Notices:
         """Go without it: its notifiers took their workers down."""
         return _OVER
 
-    def _expired(self, item: ApprovalItem) -> Done | Later:
+    def _expired(self, item: ApprovalItem, now: datetime) -> Done | Later:
         if item.status == "pending" and item.expires_at is not None:
-            return Later(max(0.1, _until(item.expires_at)))
+            return Later(max(0.1, _between(now, item.expires_at)))
         if item.status == "expired":
             self._tell(item, "expired")
         return _OVER
@@ -60,14 +61,15 @@ class Notices:
         ctx.run_hooks("on_approval", approval=item, stage=stage)
 
 
-def _next(item: ApprovalItem, stage: str) -> Done | Later:
+def _next(item: ApprovalItem, stage: str, now: datetime) -> Done | Later:
+    """When the next stage is due; *now* is on the clock of the Redis server, as deadlines are."""
     if item.expires_at is None:
         return _OVER
     if stage == "created":
         half = item.created_at + (item.expires_at - item.created_at) / 2
-        return Later(_until(half), {"stage": "half-time"})
-    return Later(_until(item.expires_at), {"stage": "expired"})
+        return Later(_between(now, half), {"stage": "half-time"})
+    return Later(_between(now, item.expires_at), {"stage": "expired"})
 
 
-def _until(moment: datetime) -> float:
-    return max(0.0, (moment - utc_now()).total_seconds())
+def _between(now: datetime, moment: datetime) -> float:
+    return max(0.0, (moment - now).total_seconds())

@@ -107,7 +107,9 @@ class Orders:
     def retry(self, name: str, proof: str) -> None:
         """Look after an order that has passed its deadline; *proof* is the sweeper's."""
         kind, _, id = name.partition(":")
-        job = self._jobs[kind]
+        job = self._jobs.get(kind)
+        if job is None:
+            return  # of a later release: a worker of that one looks after it
         stuck = self._orders.retry(name, proof, job.patient)
         if stuck is None:
             return

@@ -35,6 +35,10 @@ class BadIntake(ValueError):
         return cls(f"{where}: {text}" if where else text)
 
 
+class NotJson(BadIntake):
+    """The body is not JSON at all."""
+
+
 @dataclass(frozen=True)
 class IntakeRequest:
     """A request.
@@ -64,12 +68,13 @@ def read_json(body: bytes | str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        BadIntake: it is not JSON in UTF-8, or nests deeper than `MAX_DEPTH`.
+        NotJson: it is not JSON in UTF-8.
+        BadIntake: it nests deeper than `MAX_DEPTH`.
     """
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise BadIntake(f"not JSON: {error}") from None
+        raise NotJson(f"not JSON: {error}") from None
     if _is_deeper(value, MAX_DEPTH):
         raise BadIntake(f"JSON that nests deeper than {MAX_DEPTH} levels")
     return value

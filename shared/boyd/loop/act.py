@@ -27,6 +27,8 @@ from boyd.plugin import Action
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
 APPROVAL_REQUIRED = "Approval required"
+#: The most characters of a result, as JSON, that are kept (P11).
+MAX_RESULT = 1_000_000
 CANCELLED = "Cancelled: the runs that it was for were cancelled"
 
 
@@ -103,7 +105,8 @@ class Request:
     passed the gate. `retry` tells that an earlier attempt may have left a trace in the ledger.
     `asked_by` names the plugin whose hook asked for an approval, if one did; `requested_by` the
     principals who want the action, `by` whoever the audit is to name. With `undoes` it is not
-    executed but rolls that earlier execution back.
+    executed but rolls that earlier execution back: one execution, whoever asks for it, so what
+    asks has an `origin` of its own that a proposal is known by.
     """
 
     execution_id: str
@@ -116,6 +119,12 @@ class Request:
     requested_by: tuple[str, ...] = ()
     by: str = ""
     undoes: str | None = None
+    origin: str = ""
+
+    @property
+    def proposer(self) -> str:
+        """What a proposal is known by, however often the request is repeated."""
+        return self.origin or self.execution_id
 
 
 def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approvals) -> ActionResult:
@@ -132,6 +141,8 @@ def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approval
             return failed(action.id, "The action has no rollback")
         if undone is None or undone.state != "succeeded":
             return failed(action.id, f"Only a success can be rolled back: {_state(undone)}")
+        if undone.action != action.id:
+            return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
     reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
         return _queue(ctx, action, request, approvals, reason)
@@ -145,7 +156,7 @@ def _earlier(
     found = ledger.find(request.execution_id)
     if found or request.approved:
         return found
-    approval_id = approvals.proposed(request.execution_id)
+    approval_id = approvals.proposed(request.proposer)
     return _waits(action, approval_id) if approval_id else None
 
 
@@ -306,7 +317,7 @@ def _queue(
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
         preview = _timed(action, lambda: _called(ctx, action, "dry_run", params))
         proposal = proposal.patched({"preview": preview})
-    approval_id = approvals.propose(proposal, request.execution_id)
+    approval_id = approvals.propose(proposal, request.proposer)
     return _waits(action, approval_id) if approval_id else failed(action.id, CANCELLED)
 
 
@@ -348,13 +359,17 @@ def _result(action: Action, found: Any, duration: float) -> ActionResult:
             ours = found.error == APPROVAL_REQUIRED
             error = f"The action says: {found.error}" if ours else found.error
             name = action.title if found.action == action.title else action.id
-            return found.patched({"action": name, "duration": duration, "error": error})
-        result = ActionResult(action=action.id, success=True, output=found, duration=duration)
-        result.to_json()
+            result = found.patched({"action": name, "duration": duration, "error": error})
+        else:
+            result = ActionResult(action=action.id, success=True, output=found, duration=duration)
+        size = len(result.to_json())
     except ValueError as error:
         why = explain(error) if isinstance(error, ValidationError) else describe(error)
         return failed(action.id, f"it ran, but its output is not JSON: {why}", duration)
-    return result
+    if size <= MAX_RESULT:
+        return result
+    left_out = f"left out: {size} characters are more than the {MAX_RESULT} that are kept"
+    return result.patched({"output": left_out, "side_effects": None, "metrics": None})
 
 
 def _plain(params: Any) -> JsonObject:

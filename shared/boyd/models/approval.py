@@ -96,8 +96,9 @@ class ApprovalItem(Proposal):
 
     `fingerprint` is the digest of action id and canonical params: it finds the pending item of the
     same proposal (A9) and is what the approver approves (A12). `seen` counts the proposals,
-    `version` every change. `acted_by` is the authenticated principal that resolved it, and
-    `claimed_by` who the caller said to act for, if that is somebody else (A8).
+    `version` what happened to the item besides: votes, its end, its execution. `acted_by` is the
+    authenticated principal that resolved it, and `claimed_by` whom the caller said to act for, if
+    that is somebody else (A8).
     """
 
     id: str

@@ -188,7 +188,7 @@ class Endpoint(Component):
     """Answers HTTP requests at `/plugins/<plugin><path>`, on a worker.
 
     It returns what JSON can hold, an `EndpointReply`, or `Perform` to have an action taken through
-    the one path that executes actions (L31).
+    the one path that executes actions (L31); not with GET, which takes no more than reading.
 
     Attributes:
         method: GET, POST, PUT, PATCH or DELETE; GET needs the scope `read`, others `actions`.

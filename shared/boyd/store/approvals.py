@@ -33,6 +33,8 @@ Answer = Literal["approved", "denied", "withdrawn"]
 
 #: How many items the script `purge` moves at once.
 PURGED_AT_ONCE = 100
+#: Seconds before its deadline in which an item may be gone before somebody joins it.
+SOON = 5.0
 #: Seconds that it is remembered which situation asked for an item.
 WATCHED = 30 * 86400
 
@@ -120,10 +122,15 @@ class Approvals:
         return found
 
     def waits(self, proposal: Proposal) -> bool:
-        """Whether the same proposal is pending already."""
+        """Whether the same proposal is pending already, and will not expire at once."""
+        keys = self._keys
         with translated():
-            key = self._keys.approvals_fingerprints
-            return bool(self._client.hexists(key, fingerprint(proposal)))
+            found = self._client.hget(keys.approvals_fingerprints, fingerprint(proposal))
+            if found is None:
+                return False
+            deadline = self._client.zscore(keys.approvals_pending, found)
+            seconds, micros = self._client.time()
+        return deadline is not None and seconds + micros / 1e6 + SOON < deadline / 1000
 
     def resolve(
         self,
@@ -177,11 +184,8 @@ class Approvals:
         """
         keys = self._keys
         waiting, resolved = load_cursor(cursor, 2)
-        with translated():
-            pending = read_page(self._client, keys.approvals_pending, waiting, limit, False)
-            past = (
-                read_page(self._client, keys.approvals_history, resolved, limit) if history else []
-            )
+        pending = read_page(self._scripts, keys.approvals_pending, waiting, limit, False)
+        past = read_page(self._scripts, keys.approvals_history, resolved, limit) if history else []
         more = len(pending) == limit or len(past) == limit
         positions = (pending[-1] if pending else waiting, past[-1] if past else resolved)
         found = self._read([name for name, _ in pending])

@@ -5,42 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from boyd.errors import BadCursor
-from boyd.store.client import Client
+from boyd.store.scripts import Scripts
 
 #: Where a page begins: the member and score of the last one seen; empty at the beginning.
 Position = tuple[str, float] | None
 
 
 def read_page(
-    client: Client, key: str, position: Position, limit: int, newest_first: bool = True
+    scripts: Scripts, key: str, position: Position, limit: int, newest_first: bool = True
 ) -> list[tuple[str, float]]:
-    """Up to *limit* members with their scores, after *position*."""
-    start = 0
-    if position is not None:
-        member, score = position
-        rank = (client.zrevrank if newest_first else client.zrank)(key, member)
-        if rank is None:
-            return _beyond(client, key, score, limit, newest_first)
-        start = rank + 1
-    read = client.zrevrange if newest_first else client.zrange
-    found: list[tuple[str, float]] = read(key, start, start + limit - 1, withscores=True)
-    return found
-
-
-def _beyond(
-    client: Client, key: str, score: float, limit: int, newest_first: bool
-) -> list[tuple[str, float]]:
-    """What follows a member that has left the index meanwhile."""
-    read = client.zrevrangebyscore if newest_first else client.zrangebyscore
-    end = "-inf" if newest_first else "+inf"
-    found: list[tuple[str, float]] = read(
-        key, f"({score!r}", end, start=0, num=limit, withscores=True
-    )
-    return found
+    """Up to *limit* members with their scores, after *position*, wherever it is by now."""
+    member, score = position or ("", 0.0)
+    flat = scripts.run("page", [key], [member, repr(score), limit, int(newest_first)])
+    return [(name, float(text)) for name, text in zip(flat[::2], flat[1::2], strict=True)]
 
 
 def dump_cursor(*positions: Position) -> str:
@@ -63,7 +45,7 @@ def load_cursor(text: str | None, count: int) -> Sequence[Position]:
         positions = [_position(item) for item in found]
         if len(positions) != count:
             raise ValueError
-    except (ValueError, TypeError, binascii.Error, RecursionError):
+    except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
         raise BadCursor(f"cursor {text[:40]!r} is none that was given out") from None
     return positions
 
@@ -72,6 +54,9 @@ def _position(item: Any) -> Position:
     if item is None:
         return None
     member, score = item
-    if not isinstance(member, str) or isinstance(score, bool):
+    if not isinstance(member, str) or not member or isinstance(score, bool):
+        raise ValueError
+    member.encode()  # half of a surrogate pair is nothing that Redis can be asked for
+    if math.isnan(float(score)):
         raise ValueError
     return member, float(score)

@@ -197,7 +197,14 @@ def test_without_authentication_a_key_that_is_shown_still_has_to_be_good(open_si
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}]
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "[::1"},
+        {"Origin": "http://[::1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ],
 )
 def test_without_authentication_no_web_page_can_ask_through_a_browser(
     open_site: Site, headers: dict[str, str]

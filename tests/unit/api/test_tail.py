@@ -133,7 +133,7 @@ class Recording:
 
 def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
     slow = Recording()
-    courier = BackgroundCourier(lambda: slow)  # type: ignore[arg-type, return-value]  # a stand-in
+    courier = BackgroundCourier(lambda: slow)
     began = time.monotonic()
     courier.send("bad", 1, 1, "start")
     courier.order("a", "call:1", 1, None)
@@ -149,7 +149,7 @@ def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
 
 def test_messages_that_a_dead_broker_cannot_take_are_dropped() -> None:
     slow = Recording()
-    courier = BackgroundCourier(lambda: slow)  # type: ignore[arg-type, return-value]  # a stand-in
+    courier = BackgroundCourier(lambda: slow)
     for number in range(WAITING + 10):
         courier.order("a", f"call:{number}", 1, None)
     slow.go_on.set()

@@ -1,5 +1,5 @@
 -- Cancel a run that has not ended (R2, R4). What was to be done only for cancelled runs is not done any more: the
--- action of its iteration, unless it has been started, and the approval that it waits for.
+-- action of its iteration or its approval, unless it has been started, and the approval that it waits for.
 -- KEYS[1] run        hash
 -- KEYS[2] runs       zset: all runs by creation
 -- KEYS[3] waiting    zset: pending runs by urgency
@@ -18,9 +18,10 @@
 -- ARGV[5] keep age   of resolved items, ms
 -- ARGV[6] keep count of resolved items
 -- ARGV[7] reason
--- ARGV[8...] field, value, ... of the actor for the audit
+-- ARGV[8] principal  who cancels
+-- ARGV[9...] field, value, ... of the actor for the audit
 -- Returns {'cancelled'}, or {'over', its status or 'unknown'}
--- Events  run.cancelled, approval.withdrawn
+-- Events  run.cancelled, approval.withdrawn, approval.expired
 -- @include common
 -- @include audit
 -- @include place_order
@@ -32,12 +33,13 @@ if have[1] ~= 'pending' and have[1] ~= 'investigating' then
 end
 local runs = {ARGV[2], KEYS[2], KEYS[4], KEYS[7], KEYS[8], ARGV[3], tonumber(ARGV[4])}
 redis.call('ZREM', KEYS[3], ARGV[1])
-end_run(runs, KEYS[6], ARGV[1], have[1], 'cancelled', 'reason', ARGV[7], unpack(ARGV, 8))
+end_run(runs, KEYS[6], ARGV[1], have[1], 'cancelled', 'reason', ARGV[7], unpack(ARGV, 9))
 
 -- all_cancelled(ids): whether nobody waits for any of these runs any more.
 local function all_cancelled(ids)
   for id in string.gmatch(ids or '', '%S+') do
-    if redis.call('HGET', ARGV[2] .. 'run:' .. id, 'status') ~= 'cancelled' then
+    local status = redis.call('HGET', ARGV[2] .. 'run:' .. id, 'status')
+    if status and status ~= 'cancelled' then
       return false
     end
   end
@@ -47,12 +49,21 @@ local current = redis.call('HMGET', KEYS[5], 'iteration', 'runs')
 if current[1] and current[1] == have[2] and all_cancelled(current[2]) then
   redis.call('HSET', KEYS[5], 'cancelled', 1)
 end
-if have[3] and redis.call('ZSCORE', KEYS[9], have[3]) then
-  local item = redis.call('HMGET', ARGV[2] .. 'approval:' .. have[3], 'own', 'runIds')
-  if not item[1] and all_cancelled(item[2]) then
-    redis.call('HSET', ARGV[2] .. 'approval:' .. have[3], 'note', ARGV[7])
-    settle_approval({KEYS[9], KEYS[10], KEYS[11], KEYS[6], ARGV[5], tonumber(ARGV[6])}, runs, have[3], 'withdrawn',
-      unpack(ARGV, 8))
+local key = ARGV[2] .. 'approval:' .. (have[3] or '')
+local item = redis.call('HMGET', key, 'own', 'runIds', 'executionState')
+if not item[2] or item[1] or not all_cancelled(item[2]) then
+  return {'cancelled'}
+end
+local deadline = redis.call('ZSCORE', KEYS[9], have[3])
+if deadline then
+  local approvals = {KEYS[9], KEYS[10], KEYS[11], KEYS[6], ARGV[5], tonumber(ARGV[6])}
+  if now_ms() >= tonumber(deadline) then
+    settle_approval(approvals, runs, have[3], 'expired', 'who', 'clock')
+  else
+    redis.call('HSET', key, 'note', ARGV[7], 'actedBy', ARGV[8])
+    settle_approval(approvals, runs, have[3], 'withdrawn', unpack(ARGV, 9))
   end
+elseif item[3] == 'queued' or item[3] == 'running' then
+  redis.call('HSET', key, 'cancelled', 1)
 end
 return {'cancelled'}

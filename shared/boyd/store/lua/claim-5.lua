@@ -40,14 +40,16 @@ end
 if state == 'running' and now < tonumber(lease_until) then
   return {'running', worker, lease_until - now}
 end
-if state and ARGV[4] ~= '1' then
+local cancelled = ARGV[8] ~= '' and redis.call('HGET', KEYS[4], 'cancelled')
+local frozen = redis.call('HMGET', KEYS[3], 'frozen', 'frozenEverywhere')
+-- What was started before and may not run again now is not told as if it had never been started.
+if state and (ARGV[4] ~= '1' or cancelled or frozen[1] or frozen[2]) then
   redis.call('HSET', KEYS[1], 'state', 'unknown')
   return {'unknown', worker}
 end
-if ARGV[8] ~= '' and redis.call('HGET', KEYS[4], 'cancelled') then
+if cancelled then
   return {'cancelled'}
 end
-local frozen = redis.call('HMGET', KEYS[3], 'frozen', 'frozenEverywhere')
 if frozen[1] or frozen[2] then
   return {'frozen', frozen[1] or frozen[2]}
 end

@@ -1,4 +1,4 @@
--- Enter an order: is it queued under this attempt?
+-- Enter an order: is it queued under this attempt, and not put off until later?
 -- KEYS[1] order      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] name       `approval:…`, `call:…`, `callback:…` or `notice:…`
@@ -7,11 +7,13 @@
 -- ARGV[4] lease      ms
 -- Returns {'ok', order} or {'stale'}
 -- @include common
-local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt')
-if have[1] ~= 'queued' or have[2] ~= ARGV[2] then
+local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt', 'executionNotBefore')
+local now = now_ms()
+-- A message that comes twice does not begin what was put off.
+if have[1] ~= 'queued' or have[2] ~= ARGV[2] or (have[3] and now < tonumber(have[3])) then
   return {'stale'}
 end
-local now = now_ms()
+redis.call('HDEL', KEYS[1], 'executionNotBefore')
 redis.call('HSET', KEYS[1], 'executionState', 'running', 'executionBy', ARGV[3], 'executionStartedAt', now)
 redis.call('ZADD', KEYS[2], now + ARGV[4], ARGV[1])
 return {'ok', redis.call('HGETALL', KEYS[1])}

@@ -35,7 +35,9 @@ redis.call('HSET', KEYS[1], 'entered', ARGV[3], 'phaseAt', now)
 redis.call('ZADD', KEYS[2], now + ARGV[4], 'phase')
 local runs = {}
 for id in string.gmatch(ids, '%S+') do
-  if redis.call('HGET', ARGV[5] .. id, 'status') ~= 'cancelled' then
+  local status = redis.call('HGET', ARGV[5] .. id, 'status')
+  -- A cancelled one may have been forgotten since an attempt before this one claimed it.
+  if status and status ~= 'cancelled' then
     runs[#runs + 1] = redis.call('HGETALL', ARGV[5] .. id)
   end
 end

@@ -46,9 +46,15 @@ for i = 17, #ARGV, 4 do
   local run = ARGV[10] .. 'run:' .. ARGV[i]
   if ARGV[i + 1] ~= '' then
     settle_run(runs, KEYS[4], ARGV[i], ARGV[i + 1], 'result', ARGV[i + 2], 'iteration', ARGV[1])
-  elseif redis.call('HGET', run, 'status') == 'investigating' then
-    redis.call('HSET', run, 'approvalId', ARGV[i + 3], 'result', ARGV[i + 2])
-    emit(KEYS[4], 'run.waiting', 'run', ARGV[i], 'approval', ARGV[i + 3])
+  else
+    local state = redis.call('HMGET', run, 'status', 'result')
+    if state[1] == 'investigating' then
+      redis.call('HSET', run, 'approvalId', ARGV[i + 3], 'result', ARGV[i + 2])
+      emit(KEYS[4], 'run.waiting', 'run', ARGV[i], 'approval', ARGV[i + 3])
+    elseif state[1] == 'failed' and not state[2] then
+      -- Whoever denied the approval was quicker than the iteration; what it found is kept.
+      settle_run(runs, KEYS[4], ARGV[i], 'failed', 'result', ARGV[i + 2])
+    end
   end
 end
 local now = now_ms()

@@ -52,7 +52,10 @@ local function joined(list, more)
 end
 local function wait_with(id)
   for run in string.gmatch(ARGV[10], '%S+') do
-    redis.call('HSET', ARGV[4] .. 'run:' .. run, 'approvalId', id)
+    -- One that was forgotten meanwhile would come back as a hash with nothing else in it, for ever.
+    if redis.call('EXISTS', ARGV[4] .. 'run:' .. run) == 1 then
+      redis.call('HSET', ARGV[4] .. 'run:' .. run, 'approvalId', id)
+    end
   end
 end
 local now = now_ms()
@@ -62,7 +65,6 @@ if deadline and now < tonumber(deadline) then
   local item = ARGV[4] .. 'approval:' .. found
   local have = redis.call('HMGET', item, 'runIds', 'requestedBy')
   redis.call('HINCRBY', item, 'seen', 1)
-  redis.call('HINCRBY', item, 'version', 1)
   redis.call('HSET', item, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', joined(have[1], ARGV[10]),
     'requestedBy', joined(have[2], ARGV[11]))
   if ARGV[10] == '' then
@@ -70,9 +72,9 @@ if deadline and now < tonumber(deadline) then
   end
   wait_with(found)
   emit(KEYS[5], 'approval.seen', 'approval', found)
-  -- Proposed again by the same execution it is the same item, whatever has become of it.
+  -- Proposed again by the same execution it is the same item, whatever has become of it; no attempt comes an hour late.
   redis.call('HSET', KEYS[1], 'sameAs', found)
-  redis.call('PEXPIRE', KEYS[1], 86400000)
+  redis.call('PEXPIRE', KEYS[1], 3600000)
   return found
 end
 if deadline then

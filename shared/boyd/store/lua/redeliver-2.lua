@@ -2,15 +2,18 @@
 -- KEYS[1] callback   hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] name       `callback:…`
+-- ARGV[2] keep       ms that it can be looked up; longer than the plan
 -- Returns 1, or 0 when there is none
 -- @include common
-local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt')
-if not have[1] then
+local state = redis.call('HGET', KEYS[1], 'executionState')
+if not state then
   return 0
 end
-if have[1] ~= 'running' then
-  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'executionAttempt', have[2] + 1, 'executionResends', 0,
+if state ~= 'running' then
+  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0,
     'queuedAt', now_ms(), 'tries', 0)
+  redis.call('HDEL', KEYS[1], 'executionNotBefore')
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   redis.call('ZADD', KEYS[2], now_ms(), ARGV[1])
 end
 return 1

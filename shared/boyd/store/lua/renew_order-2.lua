@@ -13,13 +13,16 @@
 if not executes(KEYS[1], ARGV[2], ARGV[3]) then
   return 0
 end
-local at = now_ms() + ARGV[4]
+local now = now_ms()
+local at = now + ARGV[4]
 if ARGV[5] == '1' then
-  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'queuedAt', at, 'executionResends', 0)
+  redis.call('HSET', KEYS[1], 'executionState', 'queued', 'queuedAt', at, 'executionNotBefore', at,
+    'executionResends', 0)
   redis.call('HDEL', KEYS[1], 'executionStartedAt')
 end
 if #ARGV > 5 then
   redis.call('HSET', KEYS[1], unpack(ARGV, 6))
 end
-redis.call('ZADD', KEYS[2], at, ARGV[1])
+-- No deadline is ten minutes ahead: sweepers take what is for a sign that the clock has stepped back.
+redis.call('ZADD', KEYS[2], math.min(at, now + 540000), ARGV[1])
 return 1

@@ -11,13 +11,18 @@
 if tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0) ~= tonumber(ARGV[5]) then
   return {'none'}
 end
-local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt', 'queue', 'executionBy', 'queuedAt')
+local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt', 'queue', 'executionBy', 'queuedAt',
+  'executionNotBefore')
 local state, attempt, queue, by = have[1], tonumber(have[2]), have[3] or '', have[4] or ''
 if state ~= 'queued' and state ~= 'running' then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return {'none'}
 end
 local now = now_ms()
+if state == 'queued' and have[6] and now < tonumber(have[6]) then
+  redis.call('ZADD', KEYS[2], math.min(have[6], now + 540000), ARGV[1])
+  return {'none'}
+end
 local waited = state == 'queued' and ARGV[4] ~= '' and now - have[5] > tonumber(ARGV[4])
 if waited or (state == 'running' and attempt >= tonumber(ARGV[3])) then
   -- A new attempt shuts out whoever had it, or gets its message now, before anybody says how it ended.

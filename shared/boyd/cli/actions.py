@@ -1,0 +1,220 @@
+"""`boyd actions list|run|dry-run|rollback`: have an action taken, tried out or undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+import click
+
+from boyd.cli import output, pages
+from boyd.cli.answers import ActionList, Execution, Taken
+from boyd.cli.connection import Api
+from boyd.cli.ids import short, the_one
+from boyd.cli.options import api_options
+from boyd.cli.values import object_option, pairs_option
+from boyd.cli.waiting import Waiting
+from boyd.models import ActionInfo, ActionResult
+
+_Command = Callable[..., None]
+
+wait_option: Callable[[_Command], _Command] = click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the result; 0: do not wait.",
+)
+rationale_option: Callable[[_Command], _Command] = click.option(
+    "--rationale", help="Why; for the audit, and for whoever has to approve it."
+)
+approval_option: Callable[[_Command], _Command] = click.option(
+    "--require-approval", is_flag=True, help="Ask a person in any case."
+)
+
+
+@click.group()
+def actions() -> None:
+    """See what an agent can do, and have it done, tried out or undone."""
+
+
+@actions.command("list")
+@output.output_option
+@api_options
+def list_(api: Api, form: str) -> None:
+    """List the actions of an agent with their parameters."""
+    found = api.agent.get("/actions", ActionList).actions
+    if output.print_data(form, found):
+        return
+    if not found:
+        output.say("The agent has no actions.")
+        return
+    header = ["action", "risk", "autonomy", "dry run", "rollback", "params", "description"]
+    output.print_table(header, map(_row, found))
+
+
+def _row(action: ActionInfo) -> list[str]:
+    return [
+        action.id,
+        action.risk,
+        action.autonomy.mode,
+        "yes" if action.dry_run else "no",
+        "yes" if action.rollback else "no",
+        _params(action),
+        action.description,
+    ]
+
+
+def _params(action: ActionInfo) -> str:
+    """The names of the parameters; those that may be left out in brackets."""
+    if action.params is None:
+        return "any"
+    known, required = action.params.get("properties"), action.params.get("required")
+    names = known if isinstance(known, dict) else {}
+    needed = required if isinstance(required, list) else []
+    return ", ".join(name if name in needed else f"[{name}]" for name in names)
+
+
+def _params_options(command: _Command) -> _Command:
+    one = pairs_option("-p", "--param", help_="A parameter; its value is JSON, or else text.")
+    whole = object_option("--params", "params", "All of them; `-`: standard input.")
+    made: _Command = one(whole(command))
+    return made
+
+
+@actions.command()
+@click.argument("action")
+@_params_options
+@rationale_option
+@approval_option
+@wait_option
+@output.output_option
+@api_options
+def run(
+    api: Api,
+    action: str,
+    param: dict[str, Any],
+    params: dict[str, Any],
+    rationale: str | None,
+    require_approval: bool,
+    wait: float,
+    form: str,
+) -> None:
+    """Have an action taken, through the same gate as the loop's.
+
+    Exit status 124: it has not ended, or it waits for an approval.
+    """
+    body = {
+        "params": {**params, **param},
+        "rationale": rationale,
+        "requiresApproval": require_approval,
+    }
+    _order(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+
+
+@actions.command("dry-run")
+@click.argument("action")
+@_params_options
+@wait_option
+@output.output_option
+@api_options
+def dry_run(
+    api: Api, action: str, param: dict[str, Any], params: dict[str, Any], wait: float, form: str
+) -> None:
+    """Tell what an action would do, without doing it."""
+    path = f"/actions/{quote(action, safe=':')}/dry-run"
+    _order(api, path, {"params": {**params, **param}}, wait, form)
+
+
+@actions.command()
+@click.argument("execution")
+@rationale_option
+@approval_option
+@wait_option
+@output.output_option
+@api_options
+def rollback(
+    api: Api,
+    execution: str,
+    rationale: str | None,
+    require_approval: bool,
+    wait: float,
+    form: str,
+) -> None:
+    """Undo a successful execution, once.
+
+    EXECUTION is `loop:12` for what iteration 12 did, `approval:` and an approval's id, or `call:`
+    and the id that `boyd actions run` has told.
+    """
+    body = {"rationale": rationale, "requiresApproval": require_approval}
+    path = f"/executions/{quote(_whole(api, execution), safe=':')}/rollback"
+    _order(api, path, body, wait, form)
+
+
+def _whole(api: Api, execution: str) -> str:
+    """The execution with the whole id of its approval."""
+    kind, _, beginning = execution.partition(":")
+    if kind != "approval" or not beginning:
+        return execution
+    known = (
+        item.id
+        for page in pages.approvals(api, history=True)
+        for item in (*page.pending, *page.history)
+    )
+    return f"approval:{the_one('approval', beginning, known)}"
+
+
+def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) -> None:
+    """Have it done and show what came of it; ends the command unless it succeeded."""
+    taken = api.agent.post(path, Taken, body, wait=0)
+    if wait and taken.result is None and not taken.queued:
+        taken = _await(api, taken, wait)
+    shown = output.print_data(form, taken)
+    if taken.result is None:
+        _tell_what_waits(taken)
+    if not shown:
+        show_result(taken.result)
+        output.print_pairs([("execution", taken.execution_id)])
+    if not taken.result.success:
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _await(api: Api, taken: Taken, seconds: float) -> Taken:
+    with Waiting(seconds) as waiting:
+        while True:
+            path = f"/executions/{quote(taken.execution_id, safe=':')}"
+            now = api.agent.get(path, Execution)
+            if now.result is not None:
+                return _ended(taken, now.result)
+            if waiting.is_over:
+                return taken
+            waiting.pause(f"{now.action} {now.state}{f' on {now.worker}' if now.worker else ''}")
+
+
+def _ended(taken: Taken, result: ActionResult) -> Taken:
+    approval = (result.metrics or {}).get("approvalId")
+    if approval and not result.success:
+        return taken.patched({"queued": True, "approval_id": str(approval)})
+    return taken.patched({"queued": None, "result": result, "success": result.success})
+
+
+def _tell_what_waits(taken: Taken) -> NoReturn:
+    if taken.approval_id:
+        name = short(taken.approval_id)
+        text = f"it waits for approval {name}; see `boyd approvals show {name}`"
+    else:
+        text = f"it has not ended; {taken.execution_id} goes on without this command"
+    output.stop(output.TIMED_OUT, text)
+
+
+def show_result(result: ActionResult) -> None:
+    """Print what an action came to."""
+    output.say(output.action_outcome(result))
+    output.print_pairs(
+        [
+            ("took", output.duration(result.duration)),
+            ("output", "" if result.output is None else str(result.output)),
+            ("effects", ", ".join(result.side_effects or [])),
+        ]
+    )

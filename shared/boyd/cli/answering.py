@@ -1,0 +1,196 @@
+"""Gives answers to approvals, and says truthfully what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from boyd.cli import approval_view, output, pages
+from boyd.cli.answers import Resolved
+from boyd.cli.connection import Api
+from boyd.cli.ids import short, the_one
+from boyd.cli.waiting import Waiting
+from boyd.errors import ApiProblem, ApiUnavailable
+from boyd.models import ApprovalItem
+
+#: Characters of a whole id.
+_WHOLE = 36
+#: How often an answer is given again because the item was only proposed once more meanwhile.
+_TRIES = 10
+#: What may change without making it another proposal.
+_PASSING = {
+    *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
+    "approvals",
+}
+
+
+@dataclass
+class _Outcome:
+    """What came of one answer: an exit status, the item as far as it is known, what went wrong."""
+
+    item: ApprovalItem
+    status: int = 0
+    said: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """As it is printed."""
+        problem = {"problem": self.said} if self.said else {}
+        return {"id": self.item.id, "success": not self.status, **problem, "approval": self.item}
+
+
+def find(api: Api, beginning: str) -> ApprovalItem:
+    """The item whose id begins like that; ends the command when there is none, or several."""
+    if len(beginning) == _WHOLE:
+        return api.agent.get(f"/approvals/{beginning}", ApprovalItem)
+    known = {item.id: item for item in _all(api)}
+    return known[the_one("approval", beginning, known)]
+
+
+def _all(api: Api) -> Iterator[ApprovalItem]:
+    for page in pages.approvals(api, history=True):
+        yield from page.pending
+        yield from page.history
+
+
+def approve(
+    api: Api, beginnings: Sequence[str], note: str | None, *, ask: bool, wait: float, form: str
+) -> None:
+    """Approve each, then wait for the results; ends the command unless all went well."""
+    outcomes = []
+    for item in _found(api, beginnings):
+        shown = _asked(api, item) if ask else item
+        outcome = _answered(api, "approve", shown, note, ask)
+        if form == "table":
+            _say_answer(api, outcome, len(beginnings) > 1)
+        outcomes.append(outcome)
+    if wait:
+        with Waiting(wait) as waiting:
+            for outcome in outcomes:
+                _await(api, outcome, waiting)
+    _finish(outcomes, form, len(beginnings) > 1)
+
+
+def refuse(api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str) -> None:
+    """Deny or withdraw each; ends the command unless all went well."""
+    outcomes = [_answered(api, verb, item, note, ask=False) for item in _found(api, beginnings)]
+    if form == "table":
+        for outcome in outcomes:
+            _say_answer(api, outcome, len(beginnings) > 1)
+    _finish(outcomes, form, len(beginnings) > 1)
+
+
+def _found(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
+    """All of them, so that nothing is answered when one is mistaken."""
+    if all(len(one) == _WHOLE for one in beginnings):
+        found = [find(api, one) for one in beginnings]
+    else:
+        known = {item.id: item for item in _all(api)}
+        found = [known[the_one("approval", one, known)] for one in beginnings]
+    return list({item.id: item for item in found}.values())
+
+
+def _asked(api: Api, item: ApprovalItem) -> ApprovalItem:
+    """Show it, and go on when it is wanted; ends the command when it is not."""
+    if item.status != "pending":
+        return item
+    approval_view.show(item, api.agent.now())
+    if not click.confirm("Approve?"):
+        output.stop(output.FAILED, f"{short(item.id)} is not approved; it still waits")
+    return item
+
+
+def _answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> _Outcome:
+    """Give the answer to what *item* was when it was shown."""
+    path = f"/approvals/{item.id}/{verb}"
+    query = {"wait": 0} if verb == "approve" else {}
+    now = item
+    for _ in range(_TRIES):
+        try:
+            body = {"note": note}
+            done = api.agent.post(path, Resolved, body, if_match=now.version, **query)
+            return _Outcome(done.approval)
+        except ApiProblem as problem:
+            if problem.name != "changed":
+                return _refused(api, item, problem)
+        now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        if now.status == "pending" and not _is_same(now, item):
+            if not ask:
+                return _Outcome(now, output.CONFLICT, "it has changed since it was looked at")
+            output.note("It has changed meanwhile:")
+            item = _asked(api, now)
+    return _Outcome(now, output.CONFLICT, "it changes all the time: try again")
+
+
+def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
+    """Whether whoever was shown the one would be approving the other."""
+    return one.model_dump(exclude=_PASSING) == other.model_dump(exclude=_PASSING)
+
+
+def _refused(api: Api, item: ApprovalItem, problem: ApiProblem) -> _Outcome:
+    """What it is instead: somebody else, or the time, was first; or we may not."""
+    status = output.status_of(problem)
+    known = problem.document.get("approval")
+    if isinstance(known, dict):
+        item = ApprovalItem.model_validate(known, strict=False, extra="ignore")
+    if problem.name == "not-pending" and item.status != "pending":
+        return _Outcome(item, status, approval_view.refusal(item, api.agent.now()))
+    return _Outcome(item, status, output.one_line(problem.detail))
+
+
+def _say_answer(api: Api, outcome: _Outcome, several: bool) -> None:
+    item = outcome.item
+    which = f"{short(item.id)} " if several else ""
+    if outcome.said:
+        return  # told at the end, on standard error
+    if item.status != "pending":
+        output.say(f"{which}{item.action_id} is {item.status}")
+        return
+    have, need = len(item.approvals), item.required.min_approvals
+    left = approval_view.time_left(item, api.agent.now())
+    output.say(
+        f"{which}{item.action_id} has {have} of {need} approvals, and waits for"
+        f" {output.count(need - have, 'more approval')}; time left: {left}"
+    )
+
+
+def _await(api: Api, outcome: _Outcome, waiting: Waiting) -> None:
+    """Wait until the action has ended, if it is this answer that has set it going."""
+    item = outcome.item
+    while not outcome.said and item.status == "approved" and item.result is None:
+        if waiting.is_over:
+            outcome.status = output.TIMED_OUT
+            what = f"{item.action_id} is approved and has not ended: {approval_view.progress(item)}"
+            outcome.said = f"{what}; see `boyd approvals show {short(item.id)}`"
+            return
+        waiting.pause(f"{item.action_id} {approval_view.progress(item)}")
+        try:
+            item = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        except ApiUnavailable:  # it is approved, and goes on; the API may come back
+            continue
+        outcome.item = item
+
+
+def _finish(outcomes: Sequence[_Outcome], form: str, several: bool) -> None:
+    for outcome in outcomes:
+        result = outcome.item.result
+        which = f"{short(outcome.item.id)} " if several else ""
+        if outcome.said:
+            output.note(f"boyd: {which}{outcome.said}")
+        elif result is not None:
+            outcome.status = 0 if result.success else output.FAILED
+            if form == "table":
+                output.say(f"{which}{output.action_outcome(result)}")
+                output.print_pairs([("output", _text(result.output))])
+    wires = [outcome.to_wire() for outcome in outcomes]
+    output.print_data(form, wires if several else wires[0])
+    statuses = {outcome.status for outcome in outcomes}
+    if statuses != {0}:
+        wrong = statuses - {0}
+        raise click.exceptions.Exit(wrong.pop() if len(wrong) == 1 else output.FAILED)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,150 @@
+"""How approvals look: as a row, in full, and in the words that say what has become of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from boyd.cli import output
+from boyd.cli.ids import short
+from boyd.models import ApprovalItem, ApprovalPolicy
+
+HEADER = ("id", "action", "risk", "why", "asked by", "seen", "approvals", "time left")
+
+
+def row(item: ApprovalItem, now: datetime) -> list[str]:
+    """An item that waits, as a row below `HEADER`."""
+    return [
+        short(item.id),
+        item.action_id,
+        item.risk or "",
+        item.decision.rationale,
+        ", ".join(item.requested_by) or "the agent",
+        f"{item.seen}x",
+        f"{len(item.approvals)}/{item.required.min_approvals}",
+        time_left(item, now),
+    ]
+
+
+def resolved_row(item: ApprovalItem, now: datetime) -> list[str]:
+    """An item that was resolved, as a row with its end in the last column."""
+    return [*row(item, now)[:-1], ended(item, now)]
+
+
+def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
+    """The rows of those that wait, and below them of those that were resolved."""
+    return (row(i, now) if i.status == "pending" else resolved_row(i, now) for i in items)
+
+
+def time_left(item: ApprovalItem, now: datetime) -> str:
+    """How long it may still be approved."""
+    if item.expires_at is None:
+        return "no limit"
+    left = (item.expires_at - now).total_seconds()
+    return output.seconds(int(left)) if left >= 1 else "none"
+
+
+def ended(item: ApprovalItem, now: datetime) -> str:
+    """What has become of a resolved item: who, when, and what came of it."""
+    by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
+    claimed = f" for {item.claimed_by}" if item.claimed_by else ""
+    text = f"{item.status}{by}{claimed} {output.age(item.updated_at, now)}"
+    return ", ".join(filter(None, [text, _came_of(item)]))
+
+
+def _came_of(item: ApprovalItem) -> str:
+    if item.result is not None:
+        return output.action_outcome(item.result)
+    if item.execution is None:
+        return ""
+    return progress(item)
+
+
+def progress(item: ApprovalItem) -> str:
+    """How far the execution is."""
+    execution = item.execution
+    if execution is None or execution.state == "queued":
+        return "waits for a worker"
+    where = f" on {execution.worker}" if execution.worker else ""
+    return f"{execution.state}{where}"
+
+
+def refusal(item: ApprovalItem, now: datetime) -> str:
+    """Why an item takes no answer any more, in a sentence."""
+    if item.status == "expired":
+        return f"it expired {output.age(item.updated_at, now)}: nothing was executed"
+    note = f" with the note {output.one_line(item.note)!r}" if item.note else ""
+    return f"it is resolved already: {ended(item, now)}{note}"
+
+
+def show(item: ApprovalItem, now: datetime) -> None:
+    """Print everything about an item."""
+    what = f"undo of {item.undoes}, " if item.undoes else ""
+    state = "waits" if item.status == "pending" else ended(item, now)
+    output.say(output.one_line(f"{what}{item.action_name or item.action_id}: {state}"))
+    output.print_pairs([*_what(item), *_circumstances(item, now), *_answers(item, now)])
+    output.say("  params")
+    output.print_json(item.params)
+    if item.preview is not None:
+        _show_preview(item)
+    if item.result is not None:
+        output.say(f"  result     {output.one_line(_result(item))}")
+
+
+def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
+    yield "id", item.id
+    yield "action", item.action_id
+    yield "why", item.decision.rationale
+    yield "because", item.reason or ""
+    yield "situation", item.situation_summary or ""
+    yield "risk", item.risk or ""
+    yield "confidence", "" if item.confidence is None else f"{item.confidence:g}"
+    yield "impact", item.decision.estimated_impact or ""
+
+
+def _circumstances(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
+    yield "asked by", ", ".join(item.requested_by) or "the agent"
+    yield "runs", ", ".join(item.run_ids)
+    yield "proposed", f"{output.age(item.created_at, now)}, seen {item.seen}x"
+    yield "time left", time_left(item, now) if item.status == "pending" else ""
+    yield "queue", item.queue or ""
+    yield "digest", item.fingerprint
+    yield "policy", policy_text(item.required)
+
+
+def _answers(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
+    for vote in item.approvals:
+        claimed = f" for {vote.claims}" if vote.claims else ""
+        note = f": {vote.note}" if vote.note else ""
+        yield "approved by", f"{vote.by}{claimed} {output.age(vote.at, now)}{note}"
+    if item.status != "pending":
+        yield "ended", ended(item, now)
+    yield "note", item.note or ""
+
+
+def policy_text(policy: ApprovalPolicy) -> str:
+    """What it takes to approve, in words."""
+    who = "a person" if policy.person else "anybody"
+    among = [f"of group {name}" for name in policy.groups] + policy.principals
+    parts = [
+        f"{policy.min_approvals} approvals" if policy.min_approvals > 1 else "one approval",
+        f"by {who}" + (f" ({' or '.join(among)})" if among else ""),
+        "" if policy.allow_requester else "not by who asked for it",
+        "with a note" if policy.require_note else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _show_preview(item: ApprovalItem) -> None:
+    assert item.preview is not None
+    output.say("  preview (what its dry run says)")
+    if item.preview.success:
+        output.print_json(item.preview.output)
+    else:
+        output.say(f"  {output.one_line(output.action_outcome(item.preview))}")
+
+
+def _result(item: ApprovalItem) -> str:
+    assert item.result is not None
+    said = "" if item.result.output is None else f": {item.result.output}"
+    return f"{output.action_outcome(item.result)}{said}"

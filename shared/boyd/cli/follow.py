@@ -1,0 +1,162 @@
+"""Follows what happens to agents, over the API, which may go away for a while and come back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from boyd.cli import output
+from boyd.errors import ApiProblem, ApiUnavailable, BoydError
+from boyd.models import Event, LoopResult
+
+if TYPE_CHECKING:
+    from boyd.client import Client
+
+#: Seconds that one wait for events takes at most, so that Ctrl-C is noticed.
+BLOCK = 5.0
+#: Seconds between two tries while the API is away.
+_PAUSE = 1.0
+#: Seconds for the streams to open.
+_OPEN = 10.0
+_SHORT_ID = 6
+#: What makes a stream be given up at once.
+_FINAL = (401, 403, 404)
+
+_Told = tuple[str, Event | BoydError | None]
+
+
+class Follower:
+    """The events of agents from now on, of each over a stream of its own."""
+
+    def __init__(self, client: Client, agent_ids: Sequence[str]) -> None:
+        """Open the streams; what happens after this is not missed.
+
+        Raises:
+            ApiProblem: one was refused.
+        """
+        self.client = client
+        self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        self._away: set[str] = set()
+        opened = [threading.Event() for _ in agent_ids]
+        for agent_id, event in zip(agent_ids, opened, strict=True):
+            stream = _Stream(client.of(agent_id), agent_id, self._told, event)
+            threading.Thread(target=stream.follow, daemon=True).start()
+        until = time.monotonic() + _OPEN
+        for event in opened:
+            event.wait(max(0.0, until - time.monotonic()))
+
+    def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
+        """What has happened since the last call, as (agent id, event); waits for the first.
+
+        Raises:
+            ApiProblem: an agent cannot be followed any more.
+        """
+        found = []
+        try:
+            told = self._told.get(timeout=seconds)
+            while True:
+                found += self._taken(*told)
+                told = self._told.get_nowait()
+        except queue.Empty:
+            return found
+
+    def _taken(self, agent_id: str, said: Event | BoydError | None) -> list[tuple[str, Event]]:
+        if isinstance(said, Event):
+            return [(agent_id, said)]
+        if isinstance(said, ApiProblem) and said.status in _FINAL:
+            raise said
+        if said is not None:
+            if not self._away:
+                output.note(f"{output.one_line(str(said))}; waiting for it to come back")
+            self._away.add(agent_id)
+        elif agent_id in self._away:
+            self._away.remove(agent_id)
+            if not self._away:
+                output.note("the API answers again")
+        return []
+
+    def result(self, agent_id: str, iteration: int) -> LoopResult | None:
+        """A past iteration; None when there is no such one, or the API is away."""
+        try:
+            return self.client.of(agent_id).get(f"/loop/history/{iteration}", LoopResult)
+        except BoydError:
+            return None
+
+
+class _Stream:
+    """Reads one stream, and opens it again where it broke off."""
+
+    def __init__(
+        self,
+        client: Client,
+        agent_id: str,
+        told: queue.SimpleQueue[_Told],
+        opened: threading.Event,
+    ) -> None:
+        self._client = client
+        self._agent_id = agent_id
+        self._told = told
+        self._opened = opened
+        self._last: str | None = None
+
+    def follow(self) -> None:
+        """Tell what happens, until the process ends or the API wants no more of us."""
+        while True:
+            try:
+                self._read()
+            except BoydError as error:
+                self._told.put((self._agent_id, error))
+                if isinstance(error, ApiProblem) and error.status in _FINAL:
+                    return
+            finally:
+                self._opened.set()
+            time.sleep(_PAUSE)
+
+    def _read(self) -> None:
+        events = self._client.events(self._last)
+        self._opened.set()
+        self._told.put((self._agent_id, None))
+        try:
+            for event in events:
+                self._last = event.id or self._last
+                self._told.put((self._agent_id, event))
+        finally:
+            # Nothing has happened before this moment that was not told.
+            self._last = self._last or f"{int(self._client.now().timestamp() * 1000) - 2000}-0"
+        raise ApiUnavailable(f"the API at {self._client.url} has ended the stream of events")
+
+
+def event_line(follower: Follower, agent_id: str, event: Event, width: int = output.LINE) -> str:
+    """An event as one line; the end of an iteration with what it came to."""
+    if event.kind in ("iteration.completed", "iteration.failed"):
+        result = follower.result(agent_id, _number(event))
+        if result is not None:
+            return output.iteration_line(result, width)
+    return plain_line(agent_id, event)
+
+
+def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
+    """An event as one line, by what it says itself; *moment* is when, if not the time of day."""
+    data = event.data
+    where = f"{moment or output.clock(event.at)}  {agent_id}"
+    if event.kind == "phase":
+        return f"{where} #{_number(event)}  {data.get('phase')}"
+    if event.kind == "iteration.started":
+        return f"{where} #{_number(event)}  started by {data.get('trigger')}"
+    if event.kind == "missed":
+        return f"{where}  some events were missed: they are kept no longer"
+    return output.one_line(f"{where}  {_words(event.kind, data)}")
+
+
+def _number(event: Event) -> int:
+    return int(str(event.data.get("iteration", 0)))
+
+
+def _words(kind: str, data: Mapping[str, object]) -> str:
+    noun, _, what = kind.partition(".")
+    own = str(data.get(noun, ""))[:_SHORT_ID]
+    others = [f"{key} {str(data[key])[:40]}" for key in data if key != noun]
+    return " ".join(filter(None, [noun, own, what, *others]))

@@ -1,0 +1,161 @@
+"""`boyd freeze`, `boyd unfreeze`: stop all acting; also when the API is down (L34)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from boyd.cli import output
+from boyd.cli.answers import AgentList, Steered, SteeredAll
+from boyd.cli.options import Access, access_options, choose_agent, open_store, with_redis
+from boyd.cli.whoami import actor
+from boyd.errors import ApiProblem, ApiUnavailable, BoydError, ConfigError
+
+if TYPE_CHECKING:
+    from boyd.cli.connection import Api
+    from boyd.store import Store
+
+#: What stays frozen, by agent; an empty name: everywhere.
+_Stays = dict[str, str]
+
+
+@click.command()
+@click.option("--agent", help="Which agent; needed when there are several.")
+@click.option("--all", "everywhere", is_flag=True, help="All agents, those to come too.")
+@click.option("--reason", help="Why; shown to everybody who looks.")
+@access_options
+def freeze(access: Access, agent: str | None, everywhere: bool, reason: str | None) -> None:
+    """Stop the acting of an agent, or of all.
+
+    Observing, orienting and deciding go on. Goes to Redis directly when the API does not answer.
+    """
+    _check(agent, everywhere)
+    name = _either(
+        access,
+        agent,
+        lambda api: _freeze_over(api, everywhere, reason),
+        lambda store: _freeze_in(access, store, agent, everywhere, reason),
+    )
+    undo = "--all" if everywhere else f"--agent {name}"
+    whose = "Acting is frozen everywhere" if everywhere else f"Acting of {name} is frozen"
+    output.say(f"{whose}. `boyd unfreeze {undo}` lets it go on.")
+
+
+@click.command()
+@click.option("--agent", help="Which agent; needed when there are several.")
+@click.option("--all", "everywhere", is_flag=True, help="Lift the freeze of everywhere.")
+@access_options
+def unfreeze(access: Access, agent: str | None, everywhere: bool) -> None:
+    """Let an agent act again.
+
+    --all lifts the freeze of everywhere; agents that were frozen by name stay so.
+    """
+    _check(agent, everywhere)
+    name, stays = _either(
+        access,
+        agent,
+        lambda api: _unfreeze_over(api, everywhere),
+        lambda store: _unfreeze_in(access, store, agent, everywhere),
+    )
+    output.say(_lifted(name, held=bool({"", name}.intersection(stays))))
+    for who, why in stays.items():
+        whose = f"{who} is" if who else "Acting is"
+        where = "" if who else " everywhere"
+        undo = f"--agent {who}" if who else "--all"
+        output.say(f"{whose} still frozen{where}: {why}. `boyd unfreeze {undo}` lifts that.")
+
+
+def _lifted(name: str, held: bool) -> str:
+    if not name:
+        return "The freeze of everywhere is lifted."
+    return f"The freeze of {name} is lifted." if held else f"{name} may act again."
+
+
+def _check(agent: str | None, everywhere: bool) -> None:
+    if agent and everywhere:
+        raise click.UsageError("--agent names one, --all means every one; give one of them")
+
+
+def _either(
+    access: Access,
+    agent: str | None,
+    over: Callable[[Api], Any],
+    directly: Callable[[Store], Any],
+) -> Any:
+    """Do it over the API; where there is none, or it is of no use now, directly on Redis.
+
+    What the API forbids stays forbidden.
+    """
+    try:
+        api = access.api(agent, running=True)
+        if api is not None:
+            return over(api)
+    except (ApiUnavailable, ApiProblem) as error:
+        if isinstance(error, ApiProblem) and error.status < 500:
+            raise
+        _fall_back(access, error)
+    return directly(open_store(access.settings))
+
+
+def _fall_back(access: Access, error: BoydError) -> None:
+    try:
+        with_redis(access.settings)
+    except ConfigError:
+        raise error from None
+    output.note(f"{output.one_line(str(error).partition(';')[0])}: this goes to Redis directly")
+
+
+def _freeze_over(api: Api, everywhere: bool, reason: str | None) -> str:
+    body = {"reason": reason}
+    if everywhere:
+        api.deployment.post("/freeze-all", SteeredAll, body)
+        return ""
+    return api.agent.post("/freeze", Steered, body).agent_id
+
+
+def _freeze_in(
+    access: Access, store: Store, agent: str | None, everywhere: bool, reason: str | None
+) -> str:
+    from boyd.store import reason_text
+
+    who = actor()
+    text = reason_text(who.principal, reason)
+    if everywhere:
+        store.fleet.freeze(text, actor=who)
+        return ""
+    entry, _ = choose_agent(store, access.settings, agent)
+    store.fleet.freeze(text, [entry.id], who)
+    return entry.id
+
+
+def _unfreeze_over(api: Api, everywhere: bool) -> tuple[str, _Stays]:
+    if everywhere:
+        api.deployment.post("/unfreeze-all", SteeredAll)
+        return "", _staying(api)
+    name = api.agent.post("/unfreeze", Steered).agent_id
+    return name, _staying(api)
+
+
+def _staying(api: Api) -> _Stays:
+    try:
+        known = api.deployment.get("/agents", AgentList)
+    except ApiProblem:  # it is lifted, and this key may not look
+        return {}
+    own = {one.id: one.frozen for one in known.agents if one.frozen and one.frozen != known.frozen}
+    return {**({"": known.frozen} if known.frozen else {}), **own}
+
+
+def _unfreeze_in(
+    access: Access, store: Store, agent: str | None, everywhere: bool
+) -> tuple[str, _Stays]:
+    entry = None if everywhere else choose_agent(store, access.settings, agent)[0]
+    store.fleet.unfreeze([entry.id] if entry else [], actor())
+    frozen = store.fleet.frozen()
+    stays = {"": frozen} if frozen is not None else {}
+    for name in store.fleet.agents():
+        own = store.agent(name).iterations.status().frozen
+        if own is not None and own != frozen:
+            stays[name] = own
+    return entry.id if entry else "", stays

@@ -1,0 +1,61 @@
+"""Waits for what the API has begun: a spinner on a terminal, silence elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from boyd.cli import output
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+#: Seconds between two looks: the first, and the longest.
+_FIRST = 0.05
+_LONGEST = 0.5
+
+
+class Waiting:
+    """Some time to wait; Ctrl-C ends the command with its own status, and nothing else."""
+
+    def __init__(self, seconds: float | None) -> None:
+        """Begin to wait for so long; None: as long as it takes."""
+        self._began = time.monotonic()
+        self._until = float("inf") if seconds is None else self._began + seconds
+        self._pause = _FIRST
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        if output.is_terminal():
+            self._status = output.console().status("")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+        if kind is KeyboardInterrupt:
+            output.note("It goes on without this command.")
+            raise click.exceptions.Exit(output.INTERRUPTED) from None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has passed."""
+        return time.monotonic() >= self._until
+
+    def pause(self, doing: Callable[[], str] | str) -> None:
+        """Let some time pass; *doing* says what is waited for, where anybody reads it."""
+        if self._status is not None:
+            from rich.text import Text
+
+            took = output.seconds(int(time.monotonic() - self._began))
+            text = doing if isinstance(doing, str) else doing()
+            self._status.update(Text(f"{output.one_line(text)}  {took}"))
+        time.sleep(max(0.0, min(self._pause, self._until - time.monotonic())))
+        self._pause = min(_LONGEST, self._pause * 1.5)

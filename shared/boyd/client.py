@@ -1,0 +1,385 @@
+"""A client of the HTTP API.
+
+    api = Client("https://boyd.example", key).of("office")
+    run = api.post("/runs", Run, {"title": "look", "description": "please"})
+
+Answers are read into models; what the API refuses is raised as `ApiProblem`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import requests
+from pydantic import ValidationError
+from requests.auth import AuthBase
+from urllib3.exceptions import NewConnectionError, ReadTimeoutError
+
+from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
+from boyd.models import Event, Model, explain, utc_now
+from boyd.version import VERSION
+
+_M = TypeVar("_M", bound=Model)
+
+BASE = "/api/v0"
+#: Seconds to connect, and to wait for an answer beyond what the request itself waits for.
+CONNECT = 5.0
+TIMEOUT = 30.0
+#: Seconds of silence after which an event stream counts as broken; it lives every 15 s.
+SILENCE = 45.0
+#: How often a dropped connection is tried again, and after how many seconds.
+RETRIES = 2
+PAUSE = 0.3
+#: Seconds that a clock may differ before it is corrected; the header `Date` has whole seconds.
+_EXACT = 2.0
+
+
+class _Bearer(AuthBase):
+    """Sends the key, and keeps requests from taking another one out of `~/.netrc`."""
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._key:
+            request.headers["Authorization"] = f"Bearer {self._key}"
+        return request
+
+
+class Client:
+    """A connection to the API of a deployment, or to one agent in it.
+
+    Attributes:
+        url: where the API is.
+        agent: the agent that paths mean; None: the deployment, or its default agent.
+    """
+
+    def __init__(self, url: str, key: str | None = None, agent: str | None = None) -> None:
+        """Connect to nothing yet.
+
+        Raises:
+            ConfigError: the URL is none.
+        """
+        self.url = checked_url(url)
+        self.agent = agent
+        self._skew = timedelta()
+        self._session = requests.Session()
+        self._session.auth = _Bearer(key)
+        self._session.headers["User-Agent"] = f"boyd/{VERSION}"
+        self._proxies = _proxies(self.url)
+
+    def of(self, agent: str | None) -> Self:
+        """The same for one agent; None: for the default agent, and the deployment."""
+        other = copy(self)
+        other.agent = agent
+        return other
+
+    def close(self) -> None:
+        """Let all connections go, also those of what `of` gave."""
+        self._session.close()
+
+    def now(self) -> datetime:
+        """The time by the API's clock, as far as its last answer told."""
+        return utc_now() + self._skew
+
+    def get(self, path: str, kind: type[_M], **query: object) -> _M:
+        """GET *path* below the base.
+
+        Raises:
+            ApiProblem: it was refused, or the answer is not such a model.
+            ApiUnavailable: nobody answered.
+        """
+        return self._read(self._send("GET", path, query=query), kind)
+
+    def post(
+        self,
+        path: str,
+        kind: type[_M],
+        body: Mapping[str, object] | None = None,
+        *,
+        if_match: int | None = None,
+        **query: object,
+    ) -> _M:
+        """POST *body* to *path*, once, however often the connection drops.
+
+        Args:
+            path: below the base.
+            kind: of the answer.
+            body: an object of JSON; fields that are None are left out.
+            if_match: the version that the approval must have.
+            query: of the URL.
+
+        Raises:
+            ApiProblem: it was refused, or the answer is not such a model.
+            ApiUnavailable: nobody answered.
+        """
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        if if_match is not None:
+            headers["If-Match"] = f'"{if_match}"'
+        given = {name: value for name, value in (body or {}).items() if value is not None}
+        return self._read(self._send("POST", path, query=query, body=given, headers=headers), kind)
+
+    def delete(self, path: str, kind: type[_M]) -> _M:
+        """DELETE *path*; not repeated, for a repetition would find nothing to delete.
+
+        Raises:
+            ApiProblem: it was refused, or the answer is not such a model.
+            ApiUnavailable: nobody answered.
+        """
+        return self._read(self._send("DELETE", path), kind)
+
+    def lines(self, path: str, **query: object) -> Iterator[str]:
+        """The lines of an answer, as they come."""
+        answer = self._send("GET", path, query=query, stream=True)
+        return (line.decode() for line in self._lines(answer))
+
+    def events(self, last_id: str | None = None, until_quiet: float | None = None) -> Events:
+        """The agent's events after *last_id*, or from now on; the stream is open when this returns.
+
+        Args:
+            last_id: the id of an event. An event `missed` comes first when some after it are gone.
+            until_quiet: end after so many seconds of silence, instead of waiting for more.
+
+        Raises:
+            ApiProblem: it was refused.
+            ApiUnavailable: nobody answered; also while reading, when the stream breaks.
+        """
+        headers = {"Accept": "text/event-stream"}
+        if last_id is not None:
+            headers["Last-Event-ID"] = last_id
+        silence = until_quiet or SILENCE
+        answer = self._send("GET", "/events", headers=headers, stream=True, silence=silence)
+        return Events(self, answer, ends=until_quiet is not None)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> requests.Response:
+        """The answer that is not a problem; tries again what may be tried again."""
+        address = self.url + self._path(path)
+        wanted = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        until = time.monotonic() + TIMEOUT
+        dropped = 0
+        while True:
+            try:
+                answer = self._once(method, address, wanted, headers or {}, **more)
+            except requests.RequestException as error:
+                dropped += 1
+                if method == "DELETE" or dropped > RETRIES or not _was_dropped(error):
+                    raise self.unavailable(error) from None
+                pause = PAUSE
+            else:
+                pause = _later(answer)
+                if not pause or time.monotonic() + pause > until:
+                    return self._checked(answer)
+            time.sleep(pause)
+
+    def _once(
+        self,
+        method: str,
+        address: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: Mapping[str, object] | None = None,
+        stream: bool = False,
+        silence: float = TIMEOUT,
+    ) -> requests.Response:
+        return self._session.request(
+            method,
+            address,
+            params=query,
+            json=body,
+            headers=headers,
+            timeout=(CONNECT, silence),
+            stream=stream,
+            allow_redirects=False,
+            proxies=self._proxies,
+        )
+
+    def _path(self, path: str) -> str:
+        agent = f"/agents/{quote(self.agent, safe='')}" if self.agent else ""
+        return f"{BASE}{agent}{path}"
+
+    def _checked(self, answer: requests.Response) -> requests.Response:
+        self._learn_time(answer.headers.get("Date"))
+        if 200 <= answer.status_code < 300:
+            return answer
+        if 300 <= answer.status_code < 400:
+            where = answer.headers.get("Location", "elsewhere")
+            detail = f"{self.url} sends us to {where}; give the URL of the API itself"
+            raise ApiProblem("redirected", answer.status_code, detail)
+        raise self._problem(answer)
+
+    def _problem(self, answer: requests.Response) -> ApiProblem:
+        try:
+            document = answer.json()
+            name = str(document["type"]).rpartition("/")[2]
+            return ApiProblem(name, answer.status_code, str(document["detail"]), document)
+        except (requests.RequestException, ValueError, KeyError, TypeError):
+            said = f"{answer.status_code} {answer.reason}"
+            detail = f"{self.url} answers {said}, and not as Boyd's API does"
+            return ApiProblem("unexpected", answer.status_code, detail)
+
+    def _read(self, answer: requests.Response, kind: type[_M]) -> _M:
+        try:
+            return kind.from_json(answer.content)
+        except ValidationError as error:
+            detail = f"{self.url} does not answer as Boyd {VERSION} does: {explain(error)}"
+            raise ApiProblem("unexpected", answer.status_code, detail[:500]) from None
+        except requests.RequestException as error:
+            raise self.unavailable(error) from None
+
+    def _lines(self, answer: requests.Response) -> Iterator[bytes]:
+        # Of a chunked answer each chunk is there at once; of another one nobody knows how much is.
+        size = 65_536 if answer.headers.get("Transfer-Encoding") == "chunked" else 1
+        try:
+            yield from answer.iter_lines(chunk_size=size)
+        except requests.RequestException as error:
+            raise self.unavailable(error) from error
+
+    def _learn_time(self, date: str | None) -> None:
+        try:
+            skew = parsedate_to_datetime(date or "") - datetime.now(UTC)
+        except (ValueError, TypeError):
+            return
+        self._skew = skew if abs(skew.total_seconds()) > _EXACT else timedelta()
+
+    def unavailable(self, error: requests.RequestException) -> ApiUnavailable:
+        """What to raise when *error* has kept the API from answering."""
+        return ApiUnavailable(
+            f"the API at {self.url} does not answer: {_reason(error)}; start it with `boyd up` or"
+            " `boyd api`, or name another with --url or BOYD_URL"
+        )
+
+
+class Events(Iterator[Event]):
+    """Events as they come; ends when the API ends the stream."""
+
+    def __init__(self, client: Client, answer: requests.Response, ends: bool) -> None:
+        self._answer = answer
+        self._events = _parsed(client._lines(answer))  # noqa: SLF001  # the other half of it
+        self._ends = ends
+
+    def __next__(self) -> Event:
+        try:
+            return next(self._events)
+        except ApiUnavailable as error:
+            if self._ends and _is_silence(error.__cause__):
+                raise StopIteration from None
+            raise
+
+    def close(self) -> None:
+        """Let the stream go."""
+        self._answer.close()
+
+
+def _parsed(lines: Iterator[bytes]) -> Iterator[Event]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.decode().partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif "data" in fields:
+            yield _event(fields)
+            fields = {}
+        else:
+            fields = {}
+
+
+def _event(fields: Mapping[str, str]) -> Event:
+    if fields.get("event") == "missed":
+        return Event(id="", kind="missed", at=utc_now(), data={})
+    return Event.from_json(fields["data"])
+
+
+def checked_url(text: str) -> str:
+    """The URL of an API without what does not belong to it.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    parts = urlsplit(text.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise ConfigError(f"{text!r} is not the URL of an API, such as http://127.0.0.1:8700")
+    if parts.query or parts.fragment:
+        raise ConfigError(f"the URL of an API has no query: {text!r}")
+    return parts.geturl().rstrip("/").removesuffix(BASE)
+
+
+def _proxies(url: str) -> dict[str, str]:
+    """No proxy for this machine, whatever the environment says."""
+    host = urlsplit(url).hostname or ""
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    return {"no_proxy": host} if here else {}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _later(answer: requests.Response) -> float:
+    """Seconds after which the same request may be answered otherwise; 0: never."""
+    if answer.status_code == 409 and b"/problems/idempotency-in-flight" not in answer.content:
+        return 0.0
+    if answer.status_code not in (409, 429):
+        return 0.0
+    try:
+        return max(0.1, float(answer.headers.get("Retry-After", "1")))
+    except ValueError:
+        return 1.0
+
+
+def _was_dropped(error: requests.RequestException) -> bool:
+    """Whether the connection was there and broke: not refused, not silent, not distrusted."""
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return True
+    others = (requests.exceptions.SSLError, requests.exceptions.ProxyError, requests.Timeout)
+    if not isinstance(error, requests.ConnectionError) or isinstance(error, others):
+        return False
+    return not isinstance(_cause(error), NewConnectionError)
+
+
+def _is_silence(error: BaseException | None) -> bool:
+    cause = error.args[0] if error is not None and error.args else None
+    return isinstance(error, requests.Timeout) or isinstance(cause, ReadTimeoutError)
+
+
+def _cause(error: requests.RequestException) -> object:
+    inner = error.args[0] if error.args else error
+    return getattr(inner, "reason", None) or inner
+
+
+def _reason(error: requests.RequestException) -> str:
+    """Why, in a few words."""
+    if isinstance(error, requests.ConnectTimeout):
+        return "it cannot be reached"
+    if isinstance(error, requests.Timeout):
+        return "it takes too long"
+    text = str(_cause(error))
+    for sign, meaning in (
+        ("Connection refused", "connection refused"),
+        ("Name or service not known", "no such host"),
+        ("Failed to resolve", "no such host"),
+        ("CERTIFICATE_VERIFY_FAILED", "its certificate cannot be verified"),
+    ):
+        if sign in text:
+            return meaning
+    return "the connection broke" if _was_dropped(error) else text[:200]

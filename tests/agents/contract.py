@@ -1,0 +1,87 @@
+"""An agent with one of everything that the API shows, for tests of its contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from boyd import (
+    Agent,
+    Context,
+    Decision,
+    Observation,
+    Perform,
+    Plugin,
+    action,
+    endpoint,
+    observer,
+    strategy,
+)
+from boyd.models import EndpointRequest
+
+
+class Note(BaseModel):
+    """What to write."""
+
+    text: str = Field(min_length=1)
+
+
+class Contract(Plugin):
+    """Writes notes, some only when a person allows it."""
+
+    id = "contract"
+
+    @observer()
+    def look(self) -> list[Observation]:
+        """See one thing."""
+        return [Observation(source="desk", type="state", data={"notes": 1})]
+
+    @strategy()
+    def choose(self, ctx: Context) -> Decision:
+        """Write a note in each iteration."""
+        params = {"text": f"iteration {ctx.iteration}"}
+        return Decision(action="contract:write", params=params, rationale="always", confidence=1.0)
+
+    @action()
+    def write(self, params: Note) -> str:
+        """Write a note."""
+        return f"wrote {params.text}"
+
+    @write.dry_run
+    def would_write(self, params: Note) -> str:
+        """Tell what would be written."""
+        return f"would write {params.text}"
+
+    @write.rollback
+    def wipe(self, params: Note, result: Any) -> str:
+        """Wipe the note away."""
+        return f"wiped {params.text}"
+
+    @action(autonomy="approval-required", risk="high")
+    def publish(self, params: Note) -> str:
+        """Show a note to everybody."""
+        return f"published {params.text}"
+
+    @action()
+    def tear(self) -> None:
+        """Fail."""
+        raise RuntimeError("the paper is too strong")
+
+    @endpoint("GET", "/notes/{name}")
+    def note(self, request: EndpointRequest) -> dict[str, str]:
+        """Show a note."""
+        return {"name": request.path["name"]}
+
+    @endpoint("POST", "/notes/{name}")
+    def add(self, request: EndpointRequest) -> Perform:
+        """Write a note, through the action."""
+        return Perform("contract:write", {"text": request.path["name"]})
+
+    @endpoint("PUT", "/notes/{name}")
+    def replace(self, request: EndpointRequest) -> Any:
+        """Tell what was sent."""
+        return {"sent": request.body}
+
+
+agent = Agent("contract", plugins=[Contract()])

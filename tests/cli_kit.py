@@ -1,0 +1,262 @@
+"""`boyd` as somebody uses it: commands in this process and as processes, and an API to ask."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from boyd import Agent
+from boyd.cli import boyd
+from boyd.cli.output import status_of
+from boyd.engine import Courier
+from boyd.errors import ApiProblem
+from boyd.models import Actor, Delivery, Scope, utc_now
+from boyd.settings import load_settings
+from boyd.store import AgentEntry, Store, connect
+from boyd.testing import Lab
+from boyd_api import services as of_api
+from boyd_api.app import create_app
+from boyd_api.server import Server
+from boyd_api.services import Services
+from harness import wait_until
+from kit import agent
+
+#: Seconds that a process may take to say what it is expected to say.
+PATIENCE = 30.0
+MAKER = Actor(principal="maker")
+
+
+class Cli:
+    """Runs `boyd` in this process, and as one of its own."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.environment = {
+            "BOYD_STATE_DIR": str(folder / "state"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            **environment,
+        }
+
+    def __call__(self, *arguments: str, status: int = 0, **more: str) -> str:
+        """What a command prints; it must end with *status*."""
+        result = self.result(*arguments, **more)
+        found = result.exit_code
+        if isinstance(result.exception, ApiProblem):
+            found = status_of(result.exception)
+        assert found == status, (result.output, result.exception)
+        problem = f"boyd: {result.exception}" if isinstance(result.exception, ApiProblem) else ""
+        return result.output + problem
+
+    def result(self, *arguments: str, stdin: str | None = None, **more: str) -> Result:
+        """How a command ended."""
+        environment = {**self.environment, **more}
+        return CliRunner().invoke(boyd, arguments, env=environment, input=stdin)
+
+    def json(self, *arguments: str, status: int = 0) -> Any:
+        """The JSON document that a command prints."""
+        result = self.result(*arguments, "-o", "json")
+        assert result.exit_code == status, (result.output, result.exception)
+        return json.loads(result.stdout)
+
+    def process(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """A command that ran as a process of its own."""
+        return subprocess.run(
+            self.argv(arguments),
+            env={**os.environ, **self.environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that runs as a process of its own, until the block ends."""
+        with subprocess.Popen(
+            self.argv(arguments),
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @contextmanager
+    def terminal(self, *arguments: str, **more: str) -> Iterator[Terminal]:
+        """A command on a terminal, until the block ends."""
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, **self.environment, "TERM": "xterm", "COLUMNS": "100", **more}
+        with subprocess.Popen(
+            self.argv(arguments), env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        ) as process:
+            os.close(theirs)
+            try:
+                yield Terminal(ours, process)
+            finally:
+                process.kill()
+                os.close(ours)
+
+    def on_terminal(self, *arguments: str, **more: str) -> str:
+        """What a command prints on a terminal."""
+        with self.terminal(*arguments, **more) as terminal:
+            return terminal.rest()
+
+    @staticmethod
+    def argv(arguments: Sequence[str]) -> list[str]:
+        """How to start a command."""
+        return [sys.executable, "-m", "boyd.cli", *arguments]
+
+
+class Terminal:
+    """A command on a terminal."""
+
+    def __init__(self, ours: int, process: subprocess.Popen[bytes]) -> None:
+        self._ours = ours
+        self.process = process
+        self.text = ""
+
+    def says(self, text: str) -> str:
+        """Read until it has printed *text*; all that it has printed."""
+        while text not in self.text:
+            chunk = self._read()
+            assert chunk, f"ended before {text!r}: {self.text}"
+            self.text += chunk
+        return self.text
+
+    def type(self, text: str) -> None:
+        """Type something."""
+        os.write(self._ours, text.encode())
+
+    def rest(self) -> str:
+        """Read to the end; all that it has printed."""
+        while chunk := self._read():
+            self.text += chunk
+        return self.text
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._ours, 4096).decode()
+        except OSError:  # the other side is closed
+            return ""
+
+
+class Served:
+    """An API in this process."""
+
+    def __init__(self, redis_url: str, port: int, courier: Courier | None) -> None:
+        settings = load_settings({"redis_url": redis_url, "api": {"threads": 12}})
+        self._services = Services(settings, courier=courier)
+        listening = socket.create_server(("127.0.0.1", port))
+        self.port: int = listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._server = Server(create_app(settings, self._services), listening, settings.api)
+        self._thread = threading.Thread(target=self._server.run, args=[self._services.stop])
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._server.stop()
+        self._thread.join()
+
+
+@contextmanager
+def serving(redis_url: str, port: int = 0, courier: Courier | None = None) -> Iterator[Served]:
+    """An API until the block ends; it knows at once what has changed in Redis."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_api, "_FRESH", 0.0)
+        served = Served(redis_url, port, courier)
+        try:
+            yield served
+        finally:
+            served.stop()
+
+
+def new_key(redis_url: str, principal: str, *scopes: Scope, **more: Any) -> str:
+    """The text of a new key."""
+    client = connect(redis_url)
+    name = more.pop("name", "test")
+    _, text = Store(client).access.create(name, principal, scopes, by=MAKER, **more)
+    client.close()
+    assert text is not None
+    return text
+
+
+def said(stream: IO[str] | None, text: str) -> list[str]:
+    """The lines that come until one has *text* in it, which must be soon."""
+    assert stream is not None
+    lines: list[str] = []
+
+    def read() -> None:
+        for line in stream:
+            lines.append(line.rstrip())
+            if text in line:
+                return
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(PATIENCE)
+    assert lines, f"nothing was said; expected {text!r}"
+    assert text in lines[-1], lines
+    return lines
+
+
+def announced(store: Store, made: Agent) -> None:
+    """Announce an agent as its workers do."""
+    store.fleet.register(
+        AgentEntry(
+            id=made.id,
+            name=made.info.name,
+            mode=made.settings.mode,
+            loop_interval=made.settings.loop_interval,
+            plugins=list(made.host.plugins),
+            fingerprint=made.fingerprint,
+            catalog=made.host.catalog,
+        )
+    )
+
+
+def lab_of(store: Store, *parts: Any, **settings: Any) -> Lab:
+    """An agent `test` of *parts* with an imaginary worker, announced."""
+    made = agent(*parts, **settings)
+    announced(store, made)
+    return Lab(made, client=store.client, post=received)
+
+
+def received(*_: object) -> Delivery:
+    """Receive a callback, without a network."""
+    return Delivery(at=utc_now(), ok=True, status=204, duration=1.0)
+
+
+@contextmanager
+def working(lab: Lab) -> Iterator[None]:
+    """A worker that takes the first iteration that somebody else begins."""
+
+    def work() -> None:
+        record = wait_until(lab.store.iterations.current)
+        lab.courier.send(lab.agent.id, record.iteration, 1, "start")
+        lab.deliver()
+
+    with beside(work):
+        yield
+
+
+@contextmanager
+def beside(work: Callable[[], object]) -> Iterator[None]:
+    """Do *work* in another thread while the block runs."""
+    worker = threading.Thread(target=work)
+    worker.start()
+    yield
+    worker.join()

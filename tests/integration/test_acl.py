@@ -1,0 +1,220 @@
+"""Every process as a user of Redis that may do what it needs and nothing else (deploy/redis)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import requests
+from click.testing import CliRunner
+from redis.exceptions import NoPermissionError
+
+from boyd.cli import boyd
+from boyd.embedded.redis_server import find_program
+from boyd.models import ApprovalItem
+from boyd.store import connect
+from harness import Deployment, free_port, wait_until
+
+pytestmark = pytest.mark.real
+
+REDIS = Path(__file__).parents[2] / "deploy" / "redis"
+ROLES = ("admin", "api", "worker", "beat", "metrics")
+
+
+class Guarded:
+    """A Redis with the users of `deploy/redis/users.acl`, and their secrets as they are deployed.
+
+    Attributes:
+        urls: the URL of each user that has one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        address = f"redis://127.0.0.1:{port}/0"
+        secrets = folder / "secrets"
+        subprocess.run([REDIS / "make-secrets", address, secrets], check=True, capture_output=True)
+        self.urls = {role: (secrets / f"redis-url-{role}").read_text().strip() for role in ROLES}
+        self.probe = (secrets / "redis-password-probe").read_text().strip()
+        self.port = port
+        acl = str(secrets / "users.acl")
+        argv = [str(find_program()), "--port", str(port), "--bind", "127.0.0.1", "--aclfile", acl]
+        with (folder / "redis.log").open("w") as log:
+            self._process = subprocess.Popen([*argv, "--dir", str(folder)], stdout=log)
+        self.admin = connect(self.urls["admin"])
+        wait_until(self._answers, 10)
+
+    def refused(self) -> list[str]:
+        """What was refused to whom, in the words of `ACL LOG`.
+
+        Without what redis-py tells of itself when it connects: it goes on when that is refused, and
+        no rule allows it that both Redis 6.2 and 7.0 understand.
+        """
+        return [
+            f"{entry['username']}: {entry['reason']} {entry['object']} ({entry['context']})"
+            for entry in self.admin.acl_log(count=100)
+            if not entry["object"].startswith("client")
+        ]
+
+    def end(self) -> None:
+        """Stop it."""
+        self.admin.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.admin.ping())
+        except redis.ConnectionError:
+            return False
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
+    """A Redis with users; `redis_server` is asked for to skip where there is none."""
+    made = Guarded(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
+    """Two agents with every process there is, each as its user."""
+    with Deployment(guarded.urls["admin"], tmp_path) as made:
+        agents = ["--agent", "agents.traced:careful", "--agent", "agents.traced:ticking"]
+        act = ["--queues", "act", "--pool", "prefork", "--concurrency", "1"]
+        made.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
+        made.environment["BOYD_AUDIT_KEY"] = "for the tests only"
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        made.start("worker", "worker", *agents, "--queues", "loop,observe,host,callback")
+        made.start("act", "worker", *agents, *act)
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
+        made.start("beat", "beat", *agents)
+        yield made
+
+
+class Client:
+    """Asks the API about one agent."""
+
+    def __init__(self, running: Deployment, url: str) -> None:
+        running.environment["BOYD_REDIS_URL"] = url
+        self.base = running.api("api")
+        self.headers = {name: running.key(name, "admin") for name in ("ann", "bob")}
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, expect: int = 200, by: str = "ann"
+    ) -> Any:
+        url, headers = f"{self.base}{path}", self.headers[by]
+        got = requests.request(method, url, json=body, headers=headers, timeout=20)
+        assert got.status_code == expect, (path, got.text)
+        return got.json() if got.headers["Content-Type"].startswith("application/") else got.text
+
+
+def waiting(running: Deployment) -> list[ApprovalItem]:
+    return running.agent("careful").approvals.page(50).pending
+
+
+def test_every_process_works_as_its_user_and_is_refused_nothing(
+    guarded: Guarded, running: Deployment
+) -> None:
+    ask = Client(running, guarded.urls["api"])
+    api = "/api/v0/agents/careful"
+    wait_until(lambda: running.agent("ticking").iterations.past(2))
+    ask("POST", "/api/v0/agents/ticking/pause", {"reason": "enough"})
+
+    # A run that leads to an approval, which is approved and executed by another process.
+    run = {"title": "t", "description": "d", "callbackUrl": "http://127.0.0.1:9/"}
+    made = ask("POST", f"{api}/runs", run, 201)
+    [item] = wait_until(lambda: waiting(running))
+    done = ask("POST", f"{api}/approvals/{item.id}/approve?wait=15", {}, by="bob")
+    assert done["success"], done
+    wait_until(lambda: ask("GET", f"{api}/runs/{made['id']}")["status"] == "completed")
+    wait_until(lambda: ask("GET", f"{api}/runs/{made['id']}/callback")["attempts"] >= 1)
+
+    # Everything else that the API does.
+    assert ask("POST", f"{api}/loop/trigger", {})["success"]
+    [item] = wait_until(lambda: waiting(running))
+    ask("POST", f"{api}/approvals/deny", {"ids": [item.id], "note": "no"}, by="bob")
+    ask("POST", f"{api}/intake/json", {"source": "s", "type": "event", "data": {}}, 202)
+    ask("POST", f"{api}/actions/traced:act/dry-run", {})
+    for path in ("state", "loop/status", "loop/history", "observations", "situation", "observers"):
+        ask("GET", f"{api}/{path}")
+    for path in ("actions", "approvals?includeHistory=true", "runs", "audit", "audit/verify"):
+        ask("GET", f"{api}/{path}")
+    for change in ("pause", "resume", "freeze", "unfreeze"):
+        ask("POST", f"{api}/{change}", {})
+    for change in ("freeze-all", "unfreeze-all"):
+        ask("POST", f"/api/v0/{change}", {})
+    for path in ("/api/v0/agents", "/api/v0/workers", "/api/v0/keys", "/metrics", "/readyz"):
+        ask("GET", path)
+    key = ask("POST", "/api/v0/keys", {"name": "n", "principal": "p", "scopes": ["read"]}, 201)
+    ask("DELETE", f"/api/v0/keys/{key['id']}")
+    for name in ("worker", "act", "beat", "api"):
+        assert running.stop(name) == 0, running.log(name)
+
+    assert guarded.refused() == []
+
+
+def command(url: str, *arguments: str) -> Any:
+    """Run a command as the user of *url*; its answer as JSON."""
+    known = {"BOYD_REDIS_URL": url}
+    result = CliRunner().invoke(boyd, [*arguments, "-o", "json"], env=known)
+    assert result.exit_code in (0, 1), result.output
+    return json.loads(result.stdout)
+
+
+def test_the_first_key_and_the_doctor_need_no_more(guarded: Guarded) -> None:
+    key = ("keys", "create", "ann", "--principal", "ann", "--person", "--scope", "admin")
+
+    assert command(guarded.urls["api"], *key)["key"].startswith("boyd_")
+    found = command(guarded.urls["metrics"], "doctor")["findings"]
+    assert {"persistence", "eviction"} <= {finding["subject"] for finding in found}
+    assert guarded.refused() == []
+
+
+#: What only the administrator of Redis may do.
+OF_ADMIN = (
+    "FLUSHALL", "KEYS *", "CONFIG SET maxmemory 1", "ACL LIST", "MONITOR", "SHUTDOWN",
+    "CLIENT LIST", "PUBLISH a b", "GET other", "SCRIPT FLUSH", "DEBUG SLEEP 0",
+)  # fmt: skip
+#: The keys of the HTTP API, and its answers, concern the API alone.
+OF_API = ("HGETALL boyd:{*}:keys", "HSET boyd:{*}:keys a b", "GET boyd:{*}:answer:a")
+#: Only a worker takes messages.
+OF_WORKER = ("BRPOP boyd.act.a 1", "RPOP boyd.act.a")
+WRITES = ("HSET boyd:{a}:loop a b", "EVAL return 0", "LPUSH boyd.act.a b")
+
+
+@pytest.mark.parametrize(
+    ("role", "forbidden"),
+    [
+        ("api", OF_ADMIN + OF_WORKER),
+        ("worker", OF_ADMIN + OF_API),
+        ("beat", OF_ADMIN + OF_API + OF_WORKER),
+        ("metrics", OF_ADMIN + OF_API + OF_WORKER + WRITES),
+    ],
+)
+def test_no_user_may_do_more(guarded: Guarded, role: str, forbidden: tuple[str, ...]) -> None:
+    client = connect(guarded.urls[role])
+    for words in forbidden:
+        with pytest.raises(NoPermissionError):
+            client.execute_command(*words.split())
+    client.close()
+
+
+def test_the_probe_may_ask_whether_redis_answers_and_nobody_may_do_without_a_user(
+    guarded: Guarded,
+) -> None:
+    probe = redis.Redis(port=guarded.port, username="probe", password=guarded.probe)
+    nobody = redis.Redis(port=guarded.port)
+
+    assert probe.execute_command("PING")
+    with pytest.raises(NoPermissionError):
+        probe.info()
+    with pytest.raises(redis.AuthenticationError):
+        nobody.execute_command("PING")
+    probe.close()
+    nobody.close()

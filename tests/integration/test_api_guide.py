@@ -1,0 +1,192 @@
+"""The examples of docs/api.md, one after the other, against real processes; and its tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd_api.problems import KINDS
+from boyd_api.routes import ALL
+from harness import Deployment, wait_until
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+AGENT = ROOT / "examples" / "approvals" / "agent.toml"
+#: Where the guide says that the API is.
+SITE = "http://127.0.0.1:8700"
+
+_TYPED = re.compile(r"^```sh\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_ANSWER = re.compile(r"\n```(json|http|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def examples() -> list[tuple[str, str | None, str]]:
+    """What is typed, and the language and text of the answer that the guide shows, if it does."""
+    return [
+        (typed[1], answer[1] if answer else None, answer[2] if answer else "")
+        for typed in _TYPED.finditer(TEXT)
+        for answer in [_ANSWER.match(TEXT, typed.end())]
+    ]
+
+
+class Shell:
+    """One bash in which the examples follow each other, as they do for a reader."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._errors = (folder / "shell.errors").open("w+")
+        self._process = subprocess.Popen(
+            ["bash"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment,
+            text=True,
+        )
+
+    def run(self, typed: str) -> str:
+        """What the commands print; fails when the last one does."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{typed}\nprintf '\\n<end %d>\\n' $?\n")
+        self._process.stdin.flush()
+        lines: list[str] = []
+        for line in self._process.stdout:
+            if line.startswith("<end "):
+                assert line == "<end 0>\n", f"{typed}\n{''.join(lines)}\n{self._said()}"
+                return "".join(lines)
+            lines.append(line)
+        raise AssertionError(f"bash has ended: {self._said()}")
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-2000:]
+
+
+@pytest.fixture
+def shell(deployment: Deployment, tmp_path: Path) -> Iterator[tuple[Shell, str]]:
+    """A shell as a reader has it, and where the API is."""
+    deployment.worker("worker", str(AGENT))
+    deployment.start("api", "api", "--port", "0", ready=False)
+    found = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    boyd = programs / "boyd"
+    boyd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m boyd.cli "$@"\n')
+    boyd.chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "BOYD_REDIS_URL": deployment.redis_url}
+    made = Shell(tmp_path, environment)
+    yield made, found[1]
+    made.close()
+
+
+def parsed(shown: str) -> Any:
+    """JSON as the guide writes it: … for any value, {…} for any object, [1, …] for more."""
+    return json.loads(re.sub(r'"[^"]*"|\{…\}|…', _plain, shown))
+
+
+def _plain(match: re.Match[str]) -> str:
+    return {"{…}": "{}", "…": '"…"'}.get(match[0], match[0])
+
+
+def fits(shown: Any, real: Any, where: str = "answer") -> None:
+    """Check that what is shown is there; there may be more."""
+    if shown == "…":
+        return
+    if isinstance(shown, dict):
+        assert isinstance(real, dict), where
+        for name, value in shown.items():
+            assert name in real, f"{where}: no {name!r} in {json.dumps(real)[:2000]}"
+            fits(value, real[name], f"{where}.{name}")
+    elif isinstance(shown, list):
+        assert isinstance(real, list), where
+        wanted = [item for item in shown if item != "…"]
+        open_ended = len(wanted) < len(shown)
+        assert len(real) >= len(wanted) if open_ended else len(real) == len(wanted), (where, real)
+        for number, item in enumerate(wanted):
+            fits(item, real[number], f"{where}[{number}]")
+    elif isinstance(shown, str):
+        assert isinstance(real, str), (where, real)
+        assert _like(shown, real), f"{where}: {real!r} is not {shown!r}"
+    else:
+        assert shown == real, f"{where}: {real!r} is not {shown!r}"
+
+
+def _like(shown: str, real: str) -> bool:
+    pattern = ".*".join(map(re.escape, shown.split("…")))
+    return re.fullmatch(pattern, real, re.DOTALL) is not None
+
+
+def fits_http(shown: str, real: str) -> None:
+    """Check the status, those headers that are shown, and the body."""
+    (status, *headers), body = _parts(shown)
+    (real_status, *real_headers), real_body = _parts(real)
+    assert real_status.strip() == status, real
+    there = dict(_header(line) for line in real_headers)
+    for name, value in map(_header, headers):
+        assert _like(value, there.get(name, "")), f"{name}: {there.get(name)!r} is not {value!r}"
+    fits(parsed(body), json.loads(real_body))
+
+
+def _parts(text: str) -> tuple[list[str], str]:
+    head, _, body = text.replace("\r\n", "\n").partition("\n\n")
+    return head.splitlines(), body
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.lower(), value.strip()
+
+
+@pytest.mark.real
+def test_every_example_of_the_guide_is_answered_as_it_says(shell: tuple[Shell, str]) -> None:
+    typing, site = shell
+    for typed, language, shown in examples():
+        said = typing.run(typed.replace(SITE, site)).strip()
+        try:
+            if language == "json":
+                fits(parsed(shown), json.loads(said))
+            elif language == "http":
+                fits_http(shown, said)
+            elif language == "text":
+                assert _like(shown.strip(), said)
+        except (AssertionError, ValueError) as error:
+            raise AssertionError(f"{typed}\nshows\n{said[:3000]}\n{error}") from None
+
+
+def test_the_guide_has_an_example_of_every_kind() -> None:
+    typed = "\n".join(example[0] for example in examples())
+
+    for noun in ("runs", "approvals", "actions", "executions", "events", "intake", "plugins"):
+        assert f"$BOYD_URL/api/v0/{noun}" in typed, noun
+
+
+def test_every_problem_is_told_with_its_status() -> None:
+    told = dict(re.findall(r"^\| `([\w-]+)` \| (\d+) \|", TEXT, re.MULTILINE))
+
+    assert {name: str(kind.status) for name, kind in KINDS.items()} == told
+
+
+def test_every_route_is_told_with_its_scope_and_its_answers() -> None:
+    told = re.findall(r"^\| `([A-Z]+ /\S*)`( ●)? \| (\w+) \| ([\d, ]*\d)", TEXT, re.MULTILINE)
+    real = []
+    for route in ALL:
+        path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", route.path).removeprefix("/api/v0")
+        mark = " ●" if route.reach == "agent" else ""
+        answers = ", ".join(str(status) for status in route.answers if status != "default")
+        real.append((f"{route.method} {path}", mark, route.scope or "none", answers))
+
+    assert sorted(told) == sorted(real)

@@ -1,0 +1,348 @@
+"""`boyd runs`, `actions`, `events`, `observers`, `keys` and `audit` over the API."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from api_kit import InlineCourier
+from boyd.models import Autonomy, ExecutionEntry
+from boyd.plugin import Action
+from boyd.store import Store
+from boyd.testing import Lab
+from cli_kit import Cli, beside, lab_of, new_key, said, serving
+from harness import wait_until
+from kit import Recorder, fails, reads, seen, sees
+
+pytestmark = pytest.mark.real
+
+UNKNOWN = "01234567-0123-0123-0123-0123456789ab"
+
+
+class Place:
+    """An agent with an imaginary worker, an API before it, and `ann`, who may do all."""
+
+    def __init__(self, redis_url: str, store: Store, folder: Path) -> None:
+        self.redis_url = redis_url
+        self.recorder = Recorder({"moved": 2})
+        self.lab = lab_of(
+            store,
+            sees("eye", seen()),
+            fails(),
+            reads("mind", "all is well"),
+            self.recorder.action(risk="high"),
+            Action(name="gated", execute=lambda: "ok", autonomy=Autonomy(mode="human-only")),
+            Action(
+                name="careful",
+                execute=lambda: "ok",
+                dry_run=lambda: "would do it",
+                rollback=lambda: "as it was",
+            ),
+        )
+        self.courier = InlineCourier(self.lab)
+        key = new_key(redis_url, "ann", "admin", person=True)
+        self.cli = Cli(folder, BOYD_API_KEY=key)
+
+    def reader(self) -> str:
+        """The key of somebody who may only look."""
+        return new_key(self.redis_url, "eve", "read")
+
+
+@pytest.fixture
+def place(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Place]:
+    """A place to work at."""
+    made = Place(redis_url, store, tmp_path)
+    with serving(redis_url, courier=made.courier) as api:
+        made.cli.environment["BOYD_URL"] = api.url
+        yield made
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    """The commands."""
+    return place.cli
+
+
+@pytest.fixture
+def lab(place: Place) -> Lab:
+    """The agent."""
+    return place.lab
+
+
+# Runs
+
+
+def test_a_run_is_submitted_and_its_id_printed(cli: Cli, lab: Lab, place: Place) -> None:
+    place.courier.held = True
+    run_id = cli("runs", "submit", "look", "--priority", "high", "--context", '{"host": "a"}')
+    run = lab.store.runs.get(run_id.strip())
+    assert run is not None
+    assert (run.title, run.description, run.priority) == ("look", "look", "high")
+    assert (run.context, run.source, run.requested_by) == ({"host": "a"}, "cli", ["ann"])
+
+
+def test_a_description_can_come_from_a_pipe(cli: Cli, lab: Lab, place: Place) -> None:
+    place.courier.held = True
+    made = cli.result("runs", "submit", "look", "--description", "-", "--kind", "x", stdin="long")
+    run = lab.store.runs.get(made.stdout.strip())
+    assert run is not None
+    assert (run.description, run.kind) == ("long", "x")
+
+
+def test_a_run_that_is_waited_for_shows_its_result(cli: Cli) -> None:
+    ended = cli.result("runs", "submit", "look", "--wait")
+    assert ended.exit_code == 0
+    assert "look: completed" in ended.stdout
+    assert re.search(r"finding +all is well", ended.stdout)
+
+
+def test_runs_are_listed_and_found_by_the_beginning_of_their_ids(cli: Cli, place: Place) -> None:
+    assert cli("runs", "list") == "There are no such runs.\n"
+    run_id = cli("runs", "submit", "look").strip()
+    assert re.search(rf"{run_id[:8]} +completed +medium .* cli +ann +look", cli("runs", "list"))
+    assert "no such runs" in cli("runs", "list", "--status", "pending", "--source", "cli")
+    assert re.search(r"asked by +ann", cli("runs", "show", run_id[:6]))
+    assert cli.json("runs", "show", run_id)["id"] == run_id
+    assert "no run 'zzz'" in cli("runs", "show", "zzz", status=4)
+    assert "no run" in cli("runs", "show", UNKNOWN, status=4)
+
+
+def test_a_run_is_cancelled_once(cli: Cli, place: Place) -> None:
+    place.courier.held = True
+    run_id = cli("runs", "submit", "look").strip()
+    assert cli("runs", "cancel", run_id[:8], "--reason", "why") == (
+        f"run {run_id[:8]} is cancelled\n"
+    )
+    assert "the run is cancelled" in cli("runs", "cancel", run_id, status=5)
+    assert "cancelled by ann: why" in cli("runs", "wait", run_id, status=1)
+
+
+def test_waiting_for_a_run_ends_with_it(cli: Cli, lab: Lab, place: Place) -> None:
+    place.courier.held = True
+    run_id = cli("runs", "submit", "look").strip()
+    assert "is pending after 0.1 s" in cli("runs", "wait", run_id, "--timeout", "0.1", status=124)
+    with cli.running("runs", "wait", run_id, "-o", "json") as waiting:
+        lab.deliver()
+        assert '"completed"' in said(waiting.stdout, '"status"')[-1]
+        assert waiting.wait(10) == 0
+
+
+def test_a_callback_is_shown_and_sent_again(cli: Cli) -> None:
+    run_id = cli("runs", "submit", "look", "--callback-url", "https://8.8.8.8/x").strip()
+    shown = cli("runs", "show", run_id)
+    assert "https://8.8.8.8/x: queued, 0 attempts" in shown
+    assert "is sent again" in cli("runs", "redeliver", run_id)
+    bare = cli("runs", "submit", "look").strip()
+    assert "has no callback" in cli("runs", "redeliver", bare, status=4)
+
+
+def test_what_a_run_may_not_have_is_said(cli: Cli) -> None:
+    assert "callbackUrl" in cli("runs", "submit", "look", "--callback-url", "ftp://x", status=1)
+    cli("runs", "submit", "look", "--context", "[]", status=2)
+    cli("runs", "submit", "look", "--context", "{", status=2)
+
+
+# Actions
+
+
+def test_actions_are_listed(cli: Cli) -> None:
+    shown = cli("actions", "list")
+    assert re.search(r"p:do +high +auto +no +no +any", shown)
+    assert re.search(r"p:careful .* yes +yes", shown)
+    assert len(cli.json("actions", "list")) == 3
+
+
+def test_an_action_is_taken_with_its_parameters(cli: Cli, place: Place) -> None:
+    arguments = ["-p", "room=attic", "-p", "deep=true", "--params", '{"n": 1, "deep": false}']
+    told = cli("actions", "run", "p:do", *arguments, "--rationale", "a mess")
+    assert place.recorder.calls == [{"n": 1, "deep": True, "room": "attic"}]
+    assert re.search(r"p:do ok\n +took .*\n +output +{'moved': 2}", told)
+    assert "execution  call:" in told
+    cli("actions", "run", "p:do", "-p", "room", status=2)
+
+
+def test_an_action_that_fails_fails_the_command(cli: Cli, place: Place) -> None:
+    place.recorder._error = RuntimeError("boom")
+    assert "p:do failed: RuntimeError: boom" in cli("actions", "run", "p:do", status=1)
+    assert "has no action 'p:no'" in cli("actions", "run", "p:no", status=4)
+    cli("actions", "run", "p:do", status=3, BOYD_API_KEY=place.reader())
+
+
+def test_an_action_that_needs_a_person_says_what_it_waits_for(cli: Cli, lab: Lab) -> None:
+    told = cli("actions", "run", "p:do", "--require-approval", status=124)
+    [item] = lab.store.approvals.page(5).pending
+    assert f"it waits for approval {item.id[:8]}" in told
+    assert item.requested_by == ["ann"]
+
+
+def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Place) -> None:
+    place.courier.held = True
+    told = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
+    assert re.search(r"it has not ended; call:[\w-]+ goes on", told)
+    assert "it has not ended" in cli("actions", "run", "p:do", "--wait", "0", status=124)
+
+
+def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
+    assert "would do it" in cli("actions", "dry-run", "p:careful")
+    told = cli.json("actions", "run", "p:careful")
+    assert told["success"]
+    assert isinstance(lab.store.ledger.get(told["executionId"]), ExecutionEntry)
+    assert "as it was" in cli("actions", "rollback", told["executionId"], "--rationale", "no")
+    assert "no execution" in cli("actions", "rollback", "loop:99", status=4)
+
+
+# Events and observers
+
+
+def test_events_of_the_past_are_shown_and_the_command_ends(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    lines = cli("events").splitlines()
+    assert "test #1  started by test" in lines[0]
+    assert "iteration 1 completed" in lines[-1]
+    shown = list(yaml.safe_load_all(cli("events", "--since", "1m", "-o", "yaml")))
+    assert (shown[0]["agentId"], shown[0]["kind"]) == ("test", "iteration.started")
+    cli("events", "--since", "soon", status=2)
+
+
+def test_events_are_followed_from_the_past_on(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    with cli.running("events", "--since", "1h", "--follow", "-o", "json") as following:
+        said(following.stdout, '"iteration.completed"')
+        lab.run()
+        lines = said(following.stdout, '"iteration.completed"')
+        assert json.loads(lines[0])["data"]["iteration"] == "2"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(10) == 130
+
+
+def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    shown = cli("observers")
+    assert re.search(r"p:eye +ok +(just now|\d s ago)", shown)
+    assert re.search(r"p:fails +failed 1 in a row +never +RuntimeError: boom", shown)
+    assert yaml.safe_load(cli("observers", "-o", "yaml"))["observers"][0]["id"] == "p:eye"
+
+
+# Keys and the audit trail
+
+
+def test_keys_are_made_listed_and_revoked_over_the_api(cli: Cli, redis_url: str) -> None:
+    made = cli.json("keys", "create", "ci", "--principal", "ci", "--scope", "read")
+    assert made["createdBy"] == "ann"
+    assert "test: idle" in cli("status", BOYD_API_KEY=made["key"])
+    assert re.search(r"ci +ci +read", cli("keys", "list"))
+    assert cli("keys", "revoke", made["id"][:8]) == f"key {made['id']} is revoked\n"
+    assert "revoked" in cli("status", BOYD_API_KEY=made["key"], status=3)
+    assert "no key" in cli("keys", "revoke", "zzz", status=4)
+
+
+def test_keys_are_made_directly_on_redis_when_it_is_asked_for(cli: Cli, redis_url: str) -> None:
+    arguments = ["keys", "create", "ci", "--principal", "ci", "--scope", "read", "-o", "json"]
+    for how in (["--redis"], []):
+        environment = {"BOYD_REDIS_URL": redis_url} if how else {}
+        made = json.loads(cli.result(*arguments, *how, **environment).stdout)
+        assert made["createdBy"].startswith("cli:" if how else "ann")
+    assert "cli:" in cli("keys", "list", "--redis-url", redis_url, "-o", "yaml")
+
+
+def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -> None:
+    cli("pause", "--reason", "holidays")
+    cli("resume")
+    first, second = cli("audit", "show").splitlines()
+    assert "ann from 127.0.0.1  agent.paused" in first
+    assert "agent.resumed" in second
+    assert "agent.resumed" in cli("audit", "show", "--limit", "1", "-o", "json")
+    told = cli("audit", "verify")
+    assert told.startswith("ok    test  2 entries fit")
+    head = told.split()[-1]
+    assert cli("audit", "verify", "--expect", head).startswith("ok")
+    cli("audit", "verify", "--expect", f"9:{'0' * 64}", status=1)
+    lines = [json.loads(line)["kind"] for line in cli("audit", "export").splitlines()]
+    assert lines == ["agent.paused", "agent.resumed"]
+    assert cli("audit", "export", "--since", "2999-01-01") == ""
+
+
+def test_the_audit_trail_is_followed_over_the_api(cli: Cli) -> None:
+    cli("pause")
+    with cli.running("audit", "show", "--follow") as following:
+        said(following.stdout, "agent.paused")
+        cli("resume")
+        said(following.stdout, "agent.resumed")
+
+
+def test_the_trail_of_the_deployment_is_read_on_redis(cli: Cli, redis_url: str) -> None:
+    assert "no Redis" in str(cli.result("audit", "show", "--deployment").exception)
+    assert "key.created" in cli("audit", "show", "--deployment", BOYD_REDIS_URL=redis_url)
+
+
+# Whoever may not, and what is not there
+
+
+def test_a_key_that_is_none_is_refused_with_a_status_of_its_own(cli: Cli) -> None:
+    wrong = cli.process("status", BOYD_API_KEY="boyd_none")
+    assert wrong.returncode == 3
+    assert wrong.stderr.startswith("boyd: the key is not known, or was revoked; give one by --key")
+    del cli.environment["BOYD_API_KEY"]
+    none = cli.process("runs", "list")
+    assert (none.returncode, none.stdout) == (3, "")
+    assert "no key was sent" in none.stderr
+
+
+def test_several_agents_have_to_be_told_apart(cli: Cli, store: Store) -> None:
+    entry = store.fleet.agents()["test"]
+    store.fleet.register(entry.patched({"id": "other"}))
+    assert "name one of the agents: other, test" in cli("pause", status=4)
+    assert "other is paused" in cli("pause", "--agent", "other")
+    assert "test is paused" in cli("pause", BOYD_AGENT="test")
+    assert "test is frozen" in cli("freeze", BOYD_AGENT="test")
+    assert {one["id"] for one in cli.json("agents")["agents"]} == {"other", "test"}
+
+
+# Shells
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete_commands(cli: Cli, shell: str) -> None:
+    assert "_BOYD_COMPLETE" in cli("completion", shell)
+
+
+def test_completion_knows_commands_and_options(cli: Cli) -> None:
+    environment = {"_BOYD_COMPLETE": "bash_complete", "COMP_WORDS": "boyd appr", "COMP_CWORD": "1"}
+    assert cli.process(**environment).stdout == "plain,approvals\n"
+    environment |= {"COMP_WORDS": "boyd approvals list --wa", "COMP_CWORD": "3"}
+    assert cli.process(**environment).stdout == "plain,--watch\n"
+
+
+def test_looking_at_the_version_loads_nothing_heavy(cli: Cli) -> None:
+    code = "import sys, boyd.cli.group as g; g.boyd(['--version'], standalone_mode=False);"
+    code += "print(sorted({'requests', 'redis', 'celery', 'rich', 'yaml'} & set(sys.modules)))"
+    told = subprocess.run(
+        [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert told.endswith("[]\n")
+
+
+def test_a_run_ends_while_a_terminal_shows_that_it_is_waited_for(
+    cli: Cli, lab: Lab, place: Place
+) -> None:
+    place.courier.held = True
+
+    def work() -> None:
+        wait_until(lambda: lab.courier.hints)
+        lab.deliver()
+
+    with beside(work), cli.terminal("runs", "submit", "look", "--wait") as terminal:
+        assert "look: completed" in terminal.rest()
+        assert terminal.process.wait(10) == 0
+
+
+def test_choices_are_made_before_anything_is_asked(cli: Cli) -> None:
+    cli("runs", "list", "--status", "nope", status=2)
+    cli("completion", "csh", status=2)

@@ -1,0 +1,156 @@
+"""What the OpenAPI document promises is kept, whatever is sent: schemathesis over a running API (H5).
+
+It finds no 500, no status and no shape that is not documented, and no way past the keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from harness import Deployment, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+SEED = "20260105"
+#: Endless, or what would stop the agent that is tested, or take the key away that tests it.
+EXCLUDED = r"/events$|/(pause|freeze|freeze-all)$|/keys/"
+SUBMITTED = {"title": "Look", "description": "closely", "callbackUrl": "http://127.0.0.1:9/"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running API; *key* is that of whoever has made what there is."""
+
+    url: str
+    key: dict[str, str]
+    deployment: Deployment
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer to a request that has to succeed."""
+        answer = requests.request(
+            method, f"{self.url}/api/v0{path}", json=body, headers=self.key, timeout=30
+        )
+        assert answer.ok, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def site(deployment: Deployment) -> Site:
+    """An API with one worker."""
+    deployment.environment |= {
+        "BOYD_API__RATE": "100000",
+        "BOYD_API__BURST": "1000000",
+        "BOYD_API__MAX_WAIT": "1",
+        "BOYD_CALLBACKS__ALLOW_PRIVATE": "true",
+    }
+    deployment.worker("worker", "agents.contract:agent")
+    url = deployment.api("api")
+    return Site(url, deployment.key("tester", "admin"), deployment)
+
+
+def published(site: Site, number: int) -> str:
+    """A new pending approval."""
+    body = {"params": {"text": f"number {number}"}, "rationale": "news"}
+    found: str = site.ask("POST", "/actions/contract:publish", body)["approvalId"]
+    return found
+
+
+def known(site: Site) -> dict[str, Sequence[str]]:
+    """Make something of everything: ids by the path in which they stand."""
+    answerer = site.deployment.key("answerer", "approvals")
+    approvals = [published(site, number) for number in range(30)]
+    for id, verb in zip(approvals, ("approve", "deny", "withdraw"), strict=False):
+        where = f"{site.url}/api/v0/approvals/{id}/{verb}"
+        assert requests.post(where, headers=answerer, timeout=30).ok
+    runs = [site.ask("POST", "/runs", SUBMITTED)["id"] for _ in range(5)]
+    wait_until(lambda: site.ask("GET", f"/runs/{runs[-1]}")["status"] == "completed")
+    calls = [
+        site.ask("POST", f"/actions/contract:{name}", {"params": {"text": "x"}})["executionId"]
+        for name in ("write", "write", "write", "tear")
+    ]
+    return {
+        "approvals": approvals,
+        "runs": runs,
+        "executions": [*calls, f"approval:{approvals[0]}", "loop:1"],
+        "actions": ["contract:write", "contract:publish", "contract:tear"],
+        "plugins": ["notes/today"],
+        "intake": ["json", "cloudevents", "alertmanager"],
+        "problems": ["not-found"],
+    }
+
+
+#: The parameter that the ids stand for.
+PARAMETERS = {"plugins": "path", "intake": "format", "problems": "name"}
+#: `Allow` of these also tells GET and HEAD: they fit the path of an approval that nobody has.
+BULK = """
+[[operations]]
+include-path-regex = '/approvals/(approve|deny|withdraw)$'
+checks = { allow_header_conformance = { enabled = false } }
+"""
+
+
+def configuration(ids: dict[str, Sequence[str]]) -> str:
+    """Most requests name something that exists, so that more is reached than refusals."""
+    lines = [
+        *("[dictionaries.contract]", 'values = ["contract"]'),
+        "[parameters]",
+        '"path.agentId" = { dictionary = "contract", probability = 0.8 }',
+        '"path.plugin" = { dictionary = "contract", probability = 0.8 }',
+    ]
+    for noun, values in ids.items():
+        name = PARAMETERS.get(noun, "id")
+        lines += [
+            *(f"[dictionaries.{noun}]", f"values = {json.dumps(values)}"),
+            "[[operations]]",
+            f"include-path-regex = '/{noun}/.*\\{{{name}\\}}'",
+            f'parameters = {{ "path.{name}" = {{ dictionary = "{noun}", probability = 0.8 }} }}',
+        ]
+    return "\n".join([*lines, BULK])
+
+
+def schemathesis(site: Site, folder: Path, *options: str) -> str:
+    """Run it over the whole document; what it says, which has to be that it found nothing."""
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "st.toml")),
+        *("run", f"{site.url}/openapi.json", "--exclude-path-regex", EXCLUDED),
+        *("--seed", SEED, "--request-timeout", "10", "--suppress-health-check", "all"),
+        *("--continue-on-failure", "--no-color", *options),
+    ]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 0, re.sub(r"(?m)^\s*[.✅❌🚫⏭]+.*$\n", "", done.stdout) + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def folder(site: Site, tmp_path: Path) -> Path:
+    """Where schemathesis works, with its configuration."""
+    (tmp_path / "st.toml").write_text(configuration(known(site)))
+    return tmp_path
+
+
+def test_who_may_everything_gets_what_is_documented(site: Site, folder: Path) -> None:
+    [(name, value)] = site.key.items()
+    schemathesis(site, folder, "--header", f"{name}: {value}", "--max-examples", "10")
+
+    assert site.ask("GET", "/state")["agent"]["id"] == "contract"
+    assert site.ask("GET", "/audit/verify")["ok"]
+
+
+def test_who_shows_no_key_gets_nothing(site: Site, folder: Path) -> None:
+    before = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"]
+    schemathesis(site, folder, "--max-examples", "3", "--phases", "examples,fuzzing")
+
+    assert site.ask("GET", "/audit?limit=1")["entries"][0]["seq"] == before, "nothing was changed"

@@ -1,0 +1,347 @@
+"""`/runs`: submit, list, show, cancel, and what a callback has come to (R1 to R6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from api_kit import Site, make_desk
+from boyd.models import RunRequest
+from boyd.testing import TESTER
+
+BODY = {"title": "Checkout fails", "description": "Since noon."}
+WHOLE = {
+    **BODY,
+    "priority": "high",
+    "context": {"ticket": {"id": 7}},
+    "source": "pager",
+    "callbackUrl": "https://192.0.2.7/hook",
+    "kind": "incident",
+}
+KEY = {"Idempotency-Key": "once"}
+
+
+@pytest.fixture
+def idle(desk: Site) -> Site:
+    """A site whose workers do nothing until they are told to."""
+    desk.courier.held = True
+    return desk
+
+
+def submitted(site: Site, number: int, **more: Any) -> str:
+    """The id of a new run."""
+    found: str = site.post("/runs", {**BODY, "title": f"{number}", **more}).json["id"]
+    return found
+
+
+# Submit
+
+
+def test_a_run_is_created_pending_and_its_place_is_told_r1(idle: Site) -> None:
+    answer = idle.post("/runs", BODY)
+
+    assert answer.status_code == 201
+    assert set(answer.json) == {"id", "status", "createdAt"}
+    assert answer.json["status"] == "pending"
+    assert answer.headers["Location"] == f"/api/v0/agents/desk/runs/{answer.json['id']}"
+    there = idle.client.get(answer.headers["Location"], headers=idle.admin).json
+    assert there.items() >= {("priority", "medium"), ("source", "api"), ("id", answer.json["id"])}
+    assert there["context"] == {}
+    assert there["requestedBy"] == ["alice"]
+
+
+def test_everything_that_was_sent_is_kept_r1(server: Any) -> None:
+    lab, _ = make_desk(server)
+    site = Site(lab, server)
+    body = {**WHOLE, "callbackUrl": "https://8.8.8.8/hook"}
+    id = site.post("/runs", body).json["id"]
+
+    assert site.get(f"/runs/{id}").json.items() >= body.items()
+
+
+@pytest.mark.parametrize(("mode", "started"), [("manual", 1), ("event-driven", 1)])
+def test_a_run_starts_an_iteration_r1(server: Any, mode: Any, started: int) -> None:
+    lab, _ = make_desk(server, mode)
+    site = Site(lab, server)
+    id = site.post("/runs", BODY).json["id"]
+
+    assert site.get("/loop/status").json["iteration"] == started
+    run = site.get(f"/runs/{id}").json
+    assert run["status"] == "completed"
+    assert set(run["result"]) >= {
+        *("summary", "findings", "actionsPerformed", "loopIterations", "duration")
+    }
+
+
+def test_in_continuous_mode_a_run_waits_for_the_next_iteration_r1(server: Any) -> None:
+    lab, _ = make_desk(server, "continuous")
+    site = Site(lab, server)
+    id = site.post("/runs", BODY).json["id"]
+
+    assert site.get("/loop/status").json["iteration"] == 0
+    assert site.get(f"/runs/{id}").json["status"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({}, ["/title", "/description"]),
+        ({"title": "", "description": ""}, ["/title", "/description"]),
+        ({**BODY, "title": 1, "priority": "urgent"}, ["/title", "/priority"]),
+        ({**BODY, "context": []}, ["/context"]),
+        ({**BODY, "source": 1, "kind": ""}, ["/source", "/kind"]),
+        ({**BODY, "callbackUrl": "example.com"}, ["/callbackUrl"]),
+        ({**BODY, "callbackUrl": "ftp://example.com/"}, ["/callbackUrl"]),
+        ({**BODY, "callbackUrl": "http://[::1/"}, ["/callbackUrl"]),
+        ({**BODY, "callbackUrl": ""}, ["/callbackUrl"]),
+        ({**BODY, "callback_url": "https://example.com/"}, ["/callback_url"]),
+        ({**BODY, "title": "x" * 501}, ["/title"]),
+        ([BODY], [""]),
+    ],
+)
+def test_each_field_that_does_not_fit_is_named_and_nothing_is_stored_r1(
+    desk: Site, body: Any, pointers: list[str]
+) -> None:
+    answer = desk.post("/runs", data=json.dumps(body), content_type="application/json")
+
+    assert answer.status_code == 422
+    assert sorted(e["pointer"] for e in answer.json["errors"]) == sorted(pointers)
+    assert desk.get("/runs").json["runs"] == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1/", "http://10.1.2.3/", "http://169.254.169.254/", "http://[::1]/"),
+        *("http://[::ffff:127.0.0.1]/", "http://localhost/", "http://0/", "http://user@[fd00::1]/"),
+    ],
+)
+def test_a_callback_to_a_private_address_is_refused_r5(desk: Site, url: str) -> None:
+    answer = desk.post("/runs", {**BODY, "callbackUrl": url})
+
+    assert answer.status_code == 422
+    assert answer.json["type"] == "/problems/invalid-request"
+    assert [error["pointer"] for error in answer.json["errors"]] == ["/callbackUrl"]
+    assert desk.get("/runs").json["runs"] == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"title": NaN}', b"\xff"])
+def test_malformed_json_submits_nothing_h1(desk: Site, body: bytes) -> None:
+    answer = desk.post("/runs", data=body, content_type="application/json")
+
+    assert answer.status_code == 400
+    assert desk.get("/runs").json["runs"] == []
+    assert desk.get("/loop/status").json["iteration"] == 0
+
+
+def test_what_nests_as_deep_as_is_read_can_be_shown_again(desk: Site) -> None:
+    for depth in range(90, 210, 10):
+        body = b'{"title": "x", "description": "y", "context": {"x": %s1%s}}'
+        sent = body % (b"[" * depth, b"]" * depth)
+        answer = desk.post("/runs", data=sent, content_type="application/json")
+        assert answer.status_code in (201, 400, 422), depth
+        assert desk.get("/runs").status_code == 200, depth
+
+    assert answer.status_code in (400, 422), "it ends somewhere"
+
+
+def test_the_same_run_submitted_again_is_the_same_h3(desk: Site) -> None:
+    first = desk.post("/runs", BODY, headers=KEY)
+    again = desk.post("/runs", BODY, headers=KEY)
+    other = desk.post("/runs", {**BODY, "title": "Another"}, headers=KEY)
+
+    assert (again.status_code, again.json) == (201, first.json)
+    assert again.headers["Location"] == first.headers["Location"]
+    assert other.status_code == 422
+    assert other.json["type"] == "/problems/idempotency-mismatch"
+    assert len(desk.get("/runs").json["runs"]) == 1
+    assert desk.get("/loop/status").json["iteration"] == 1
+
+
+def test_an_answer_that_was_lost_with_its_process_is_found_again_by_the_key_h3(
+    desk: Site,
+) -> None:
+    first = desk.post("/runs", BODY, headers=KEY).json
+    desk.lab.client.delete(*desk.lab.client.keys("*answer*"))
+
+    assert desk.post("/runs", BODY, headers=KEY).json["id"] == first["id"]
+    assert len(desk.get("/runs").json["runs"]) == 1
+
+
+def test_a_key_without_the_scope_submits_nothing_h2(desk: Site) -> None:
+    reader = desk.key("read", "trigger", "actions", "approvals")
+
+    assert desk.post("/runs", BODY, headers=reader).status_code == 403
+    assert desk.get("/runs", headers=reader).json["runs"] == []
+
+
+# List
+
+
+def test_runs_are_listed_newest_first_page_by_page_r6(idle: Site) -> None:
+    ids = [submitted(idle, number) for number in range(5)]
+    found, cursor = [], ""
+    while cursor is not None:
+        page = idle.get("/runs", query_string={"limit": 2, "cursor": cursor}).json
+        assert page["total"] == len(page["runs"]) <= 2
+        found += [run["id"] for run in page["runs"]]
+        cursor = page.get("nextCursor")
+
+    assert found == ids[::-1]
+
+
+def test_a_page_goes_on_although_newer_runs_have_come_r6(idle: Site) -> None:
+    ids = [submitted(idle, number) for number in range(3)]
+    page = idle.get("/runs?limit=1").json
+    submitted(idle, 9)
+    following = idle.get("/runs", query_string={"cursor": page["nextCursor"]}).json
+
+    assert [run["id"] for run in following["runs"]] == ids[1::-1]
+
+
+def test_runs_are_filtered_r6(idle: Site) -> None:
+    wanted = submitted(idle, 1, priority="high", source="pager")
+    submitted(idle, 2, priority="high")
+    submitted(idle, 3, source="pager")
+    cancelled = submitted(idle, 4)
+    idle.post(f"/runs/{cancelled}/cancel")
+
+    def ids(query: str) -> list[str]:
+        return [run["id"] for run in idle.get(f"/runs?{query}").json["runs"]]
+
+    assert ids("priority=high&source=pager") == [wanted]
+    assert ids("status=cancelled") == [cancelled]
+    assert len(ids("status=pending")) == 3
+    assert ids("source=PAGER") == []
+
+
+@pytest.mark.parametrize(
+    "query", ["status=done", "priority=urgent", "limit=0", "limit=501", "cursor=x", "page=2"]
+)
+def test_a_filter_that_does_not_fit_is_refused(desk: Site, query: str) -> None:
+    answer = desk.get(f"/runs?{query}")
+
+    assert answer.status_code == 422
+    assert answer.json["type"] == "/problems/invalid-request"
+
+
+# Show and cancel
+
+
+@pytest.mark.parametrize("id", ["unknown", "%20", "%0a", "*", "a:b", "%C3%A9", "cancel"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", ""), ("POST", "/cancel"), ("GET", "/callback"), ("POST", "/callback/redeliver")],
+)
+def test_an_unknown_run_is_not_found_whatever_its_name(
+    desk: Site, id: str, method: str, path: str
+) -> None:
+    answer = desk.open(method, f"/runs/{id}{path}")
+
+    assert answer.status_code == 404
+    assert answer.json["type"] == "/problems/not-found"
+
+
+def test_a_run_that_has_not_ended_is_cancelled_r2(idle: Site) -> None:
+    id = submitted(idle, 1)
+    answer = idle.post(f"/runs/{id}/cancel", {"reason": "a mistake"})
+    run = idle.get(f"/runs/{id}").json
+
+    assert answer.status_code == 200
+    assert set(answer.json) == {"id", "status", "updatedAt"}
+    assert answer.json["status"] == run["status"] == "cancelled"
+    assert "completedAt" in run
+    assert run["reason"] == "cancelled by alice: a mistake"
+    idle.lab.deliver()
+    assert idle.get(f"/runs/{id}").json["status"] == "cancelled"
+
+
+def test_a_run_that_is_being_looked_into_is_cancelled_too_r4(idle: Site) -> None:
+    id = submitted(idle, 1)
+    idle.lab.deliver(lambda: idle.get(f"/runs/{id}").json["status"] == "investigating")
+
+    assert idle.post(f"/runs/{id}/cancel").status_code == 200
+    idle.lab.deliver()
+    assert idle.get(f"/runs/{id}").json["status"] == "cancelled"
+
+
+def test_what_only_a_cancelled_run_asked_for_is_withdrawn_r4(desk: Site) -> None:
+    desk.courier.held = True
+    id = submitted(desk, 1)
+    approval = desk.waiting()
+    desk.lab.deliver()
+
+    assert desk.post(f"/runs/{id}/cancel").status_code == 409, "it has ended"
+    assert desk.get(f"/approvals/{approval}").json["status"] == "pending", "it is another's"
+
+
+@pytest.mark.parametrize("ended", ["completed", "cancelled"])
+def test_a_finished_run_refuses_r2(desk: Site, ended: str) -> None:
+    desk.courier.held = ended == "cancelled"
+    id = submitted(desk, 1)
+    if ended == "cancelled":
+        desk.post(f"/runs/{id}/cancel")
+    answer = desk.post(f"/runs/{id}/cancel")
+
+    assert answer.status_code == 409
+    assert answer.json["type"] == "/problems/finished"
+    assert answer.json["status"] == 409
+    assert answer.json["state"] == ended
+    assert desk.get(f"/runs/{id}").json["status"] == ended
+
+
+def test_cancelling_again_under_the_same_key_is_answered_as_before_h3(idle: Site) -> None:
+    id = submitted(idle, 1)
+    first = idle.post(f"/runs/{id}/cancel", headers=KEY)
+
+    assert idle.post(f"/runs/{id}/cancel", headers=KEY).json == first.json
+    assert idle.post(f"/runs/{id}/cancel").status_code == 409
+
+
+@pytest.mark.parametrize("body", [{"reason": 1}, {"why": "x"}, {"reason": "x" * 1001}])
+def test_a_reason_that_does_not_fit_cancels_nothing(idle: Site, body: Any) -> None:
+    id = submitted(idle, 1)
+
+    assert idle.post(f"/runs/{id}/cancel", body).status_code == 422
+    assert idle.get(f"/runs/{id}").json["status"] == "pending"
+
+
+# Callbacks
+
+
+def with_callback(site: Site) -> str:
+    """A run that asked for a callback; past the check of its address."""
+    request = RunRequest(title="x", description="y", callback_url="https://192.0.2.7/hook")
+    return site.lab.launcher.submit_run(request, TESTER).run.id
+
+
+def test_a_callback_is_shown_and_sent_again_r5(idle: Site) -> None:
+    id = with_callback(idle)
+    before = idle.get(f"/runs/{id}/callback")
+    idle.post(f"/runs/{id}/cancel")
+    answer = idle.get(f"/runs/{id}/callback")
+    again = idle.post(f"/runs/{id}/callback/redeliver")
+
+    assert before.status_code == 404, "it has not ended"
+    assert answer.status_code == 200
+    assert answer.json["runId"] == id
+    assert answer.json["url"] == "https://192.0.2.7/hook"
+    assert (answer.json["state"], answer.json["deliveries"]) == ("queued", [])
+    assert again.status_code == 202
+    assert again.json == {"success": True, "id": id}
+
+
+def test_a_run_without_a_callback_has_none_to_show_or_send_r5(desk: Site) -> None:
+    id = submitted(desk, 1)
+
+    assert desk.get(f"/runs/{id}/callback").status_code == 404
+    assert desk.post(f"/runs/{id}/callback/redeliver").status_code == 404
+
+
+def test_a_key_for_reading_does_not_send_again_h2(desk: Site) -> None:
+    reader = desk.key("read")
+
+    assert desk.post("/runs/x/callback/redeliver", headers=reader).status_code == 403
+    assert desk.post("/runs/x/cancel", headers=reader).status_code == 403

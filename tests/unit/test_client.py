@@ -1,0 +1,254 @@
+"""The client of the API: what it sends, what it tries again, and what it makes of answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from boyd import client as module
+from boyd.client import Client
+from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
+from boyd.models import Model, utc_now
+
+AGAIN = '{"type": "/problems/%s", "title": "t", "status": %d, "detail": "so it is", "more": 1}'
+
+
+class Said(Model):
+    """An answer."""
+
+    word: str
+
+
+class Server(ThreadingHTTPServer):
+    """Gives the answers that it is told to, and remembers the requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[tuple[int, dict[str, str], bytes] | None] = []
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+
+    def will(self, status: int = 200, body: str = '{"word": "yes"}', **headers: str) -> None:
+        """Answer so, after what it will answer before."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answers.append((status, named, body.encode()))
+
+    def will_drop(self) -> None:
+        """Drop the connection instead of an answer."""
+        self.answers.append(None)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as its server is told to."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append((self.command, self.path, headers, body))
+        given = self.server.answers.pop(0)
+        if given is None:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            return
+        status, more, text = given
+        self.send_response_only(status)
+        for name, value in {"Content-Length": str(len(text)), **more}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = do_DELETE = answer  # noqa: N815  # so they have to be called
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that says what it is told to say."""
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of it."""
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    made = Client(server.url, "boyd_key")
+    yield made
+    made.close()
+
+
+def test_a_request_carries_the_key_and_names_the_agent(server: Server, client: Client) -> None:
+    server.will()
+    assert client.of("a/b").get("/runs", Said, limit=3, all=True, cursor=None).word == "yes"
+    [(method, path, headers, _)] = server.requests
+    assert (method, path) == ("GET", "/api/v0/agents/a%2Fb/runs?limit=3&all=true")
+    assert headers["authorization"] == "Bearer boyd_key"
+
+
+def test_a_netrc_does_not_take_the_place_of_the_key(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password other\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    for key in ("boyd_key", None):
+        client = Client(server.url, key)
+        server.will()
+        client.get("/state", Said)
+        client.close()
+    assert [one[2].get("authorization") for one in server.requests] == ["Bearer boyd_key", None]
+
+
+def test_a_post_that_is_dropped_is_sent_again_as_the_same(server: Server, client: Client) -> None:
+    server.will_drop()
+    server.will_drop()
+    server.will()
+    client.post("/runs", Said, {"title": "x", "kind": None}, if_match=7, wait=0)
+    keys = {headers["idempotency-key"] for _, _, headers, _ in server.requests}
+    assert (len(server.requests), len(keys)) == (3, 1)
+    _, path, headers, body = server.requests[0]
+    assert (path, body, headers["if-match"]) == ("/api/v0/runs?wait=0", b'{"title": "x"}', '"7"')
+
+
+def test_it_is_not_sent_for_ever(server: Server, client: Client) -> None:
+    for _ in range(3):
+        server.will_drop()
+    with pytest.raises(ApiUnavailable, match="the connection broke; start it with"):
+        client.get("/state", Said)
+    assert server.answers == []
+
+
+def test_a_delete_is_not_repeated(server: Server, client: Client) -> None:
+    server.will_drop()
+    with pytest.raises(ApiUnavailable):
+        client.delete("/keys/1", Said)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("name", "status"), [("idempotency-in-flight", 409), ("too-many", 429)])
+def test_what_may_be_answered_soon_is_asked_again(
+    server: Server, client: Client, name: str, status: int
+) -> None:
+    server.will(status, AGAIN % (name, status), Retry_After="0.1")
+    server.will()
+    assert client.post("/runs", Said).word == "yes"
+    assert server.requests[0][2]["idempotency-key"] == server.requests[1][2]["idempotency-key"]
+
+
+def test_what_is_far_away_is_not_waited_for(server: Server, client: Client) -> None:
+    server.will(429, AGAIN % ("too-many-requests", 429), Retry_After="3600")
+    with pytest.raises(ApiProblem):
+        client.get("/state", Said)
+
+
+def test_a_problem_is_raised_with_all_that_it_says(server: Server, client: Client) -> None:
+    server.will(409, AGAIN % ("finished", 409))
+    with pytest.raises(ApiProblem, match="so it is") as caught:
+        client.post("/runs/1/cancel", Said)
+    problem = caught.value
+    assert (problem.name, problem.status, problem.detail) == ("finished", 409, "so it is")
+    assert problem.document["more"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (502, "<html>", "answers 502 Bad Gateway, and not as Boyd's API does"),
+        (404, '{"detail": "x"}', "answers 404 Not Found, and not as"),
+        (200, '{"words": 1}', "does not answer as Boyd .* does: word: Field required"),
+        (200, "hello", "does not answer as Boyd"),
+        (301, "", "sends us to /elsewhere"),
+    ],
+)
+def test_what_is_no_api_is_told_so(
+    server: Server, client: Client, status: int, body: str, said: str
+) -> None:
+    server.will(status, body, Location="/elsewhere")
+    with pytest.raises(ApiProblem, match=said):
+        client.get("/state", Said)
+
+
+def test_an_api_that_is_not_there_is_named_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    said = rf"the API at http://127.0.0.1:{port} does not answer: connection refused; start it"
+    with pytest.raises(ApiUnavailable, match=said):
+        Client(f"http://127.0.0.1:{port}").get("/state", Said)
+
+
+def test_silence_ends(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(module, "CONNECT", 0.1)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ApiUnavailable, match="it takes too long"):
+            Client(url).events(until_quiet=0.1)
+
+
+def test_the_time_of_the_api_is_known(server: Server, client: Client) -> None:
+    assert (client.now() - utc_now()).total_seconds() == pytest.approx(0, abs=1)
+    server.will(Date="Fri, 01 Mar 2199 09:00:00 GMT")
+    client.get("/state", Said)
+    assert client.now().year == 2199
+
+
+EVENTS = """retry: 2000
+
+event: missed
+data: {}
+
+:
+
+id: 1-0
+event: phase
+data: {"id": "1-0", "kind": "phase", "at": "2026-03-01T09:00:00Z", "data": {"phase": "act"}}
+
+id: 2-0
+event: half
+"""
+
+
+def test_events_are_read_until_the_stream_ends(server: Server, client: Client) -> None:
+    server.will(body=EVENTS)
+    events = list(client.of("a").events("0-1"))
+    assert [event.kind for event in events] == ["missed", "phase"]
+    assert events[1].data == {"phase": "act"}
+    assert server.requests[0][2]["last-event-id"] == "0-1"
+
+
+def test_events_end_with_silence_where_only_the_past_is_wanted(
+    server: Server, client: Client
+) -> None:
+    server.will(body=EVENTS, Content_Length="9999")
+    assert len(list(client.events("0-1", until_quiet=0.2))) == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["boyd", "ftp://boyd", "http://", "http://me:secret@boyd", "http://boyd/?a=1"]
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        Client(url)
+
+
+def test_the_base_may_be_part_of_the_url() -> None:
+    assert Client("https://boyd.example/x/api/v0/").url == "https://boyd.example/x"

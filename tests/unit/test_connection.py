@@ -1,0 +1,159 @@
+"""Where the URL and the key of the API come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boyd.cli import connection
+from boyd.cli.connection import Api, Flags, find_api, open_api
+from boyd.embedded.runtime import Runtime, key_file
+from boyd.errors import ConfigError
+from boyd.settings import load_settings
+
+#: What was opened: URL, key and agent.
+Opened = list[tuple[str, str | None, str | None]]
+
+PROFILES = """
+[default]
+url = "https://default.example"
+key = "key of default"
+agent = "office"
+
+[work]
+url = "https://work.example/"
+key_file = "work.key"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without anything in it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("BOYD_STATE_DIR", str(tmp_path / "state"))
+    (tmp_path / "boyd").mkdir()
+    (tmp_path / "state").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def profiles(home: Path) -> Path:
+    """The file with the profiles."""
+    path = home / "boyd" / "profiles.toml"
+    path.write_text(PROFILES)
+    (home / "boyd" / "work.key").write_text("key of work\n")
+    for file in (path, home / "boyd" / "work.key"):
+        file.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def running(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A `boyd up` that runs here; the URL of its API."""
+    url = "http://127.0.0.1:8700"
+    runtime = Runtime(redis_url="redis://x", api_url=url)
+    monkeypatch.setattr(connection, "read_runtime", lambda _: runtime)
+    key_file(home / "state").write_text("key of up\n")
+    return url
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """What was opened: URL, key and agent."""
+    found: Opened = []
+    begin = Api.__init__
+
+    def noted(self: Api, url: str, key: str | None, agent: str | None) -> None:
+        found.append((url, key, agent))
+        begin(self, url, key, agent)
+
+    monkeypatch.setattr(Api, "__init__", noted)
+    return found
+
+
+def test_what_runs_here_is_asked_when_nothing_else_is_said(running: str, opened: Opened) -> None:
+    open_api(load_settings(), Flags())
+    assert opened == [(running, "key of up", None)]
+
+
+def test_a_profile_is_asked_before_that(running: str, profiles: Path, opened: Opened) -> None:
+    open_api(load_settings(), Flags())
+    open_api(load_settings(), Flags(profile="work", agent="lab"))
+    assert opened == [
+        ("https://default.example", "key of default", "office"),
+        ("https://work.example/", "key of work", "lab"),
+    ]
+
+
+def test_the_environment_is_believed_before_profiles(
+    profiles: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOYD_PROFILE", "work")
+    open_api(load_settings(), Flags())
+    monkeypatch.setenv("BOYD_URL", "https://env.example")
+    monkeypatch.setenv("BOYD_API_KEY", "key of env")
+    monkeypatch.setenv("BOYD_AGENT", "lab")
+    open_api(load_settings(), Flags())
+    open_api(load_settings(), Flags(url="https://flag.example", key="key of flag"))
+    open_api(load_settings(), Flags(profile="work"))
+    assert opened == [
+        ("https://work.example/", "key of work", None),
+        ("https://env.example", "key of env", "lab"),
+        ("https://flag.example", "key of flag", "lab"),
+        ("https://work.example/", "key of work", "lab"),
+    ]
+
+
+def test_a_key_can_be_in_a_file_that_the_environment_names(
+    home: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "key").write_text("key of file\n")
+    monkeypatch.setenv("BOYD_API_KEY", "")
+    monkeypatch.delenv("BOYD_API_KEY")
+    monkeypatch.setenv("BOYD_API_KEY_FILE", str(home / "key"))
+    open_api(load_settings(), Flags(url="https://flag.example"))
+    assert opened == [("https://flag.example", "key of file", None)]
+
+
+def test_a_key_is_shown_to_nobody_but_the_api_that_it_came_with(
+    running: str, profiles: Path, opened: Opened
+) -> None:
+    open_api(load_settings(), Flags(url="https://elsewhere.example"))
+    open_api(load_settings(), Flags(url="https://default.example/"))
+    open_api(load_settings(), Flags(url=running))
+    assert [key for _, key, _ in opened] == [None, "key of default", "key of up"]
+
+
+def test_nothing_said_is_an_error_that_says_what_to_do(home: Path) -> None:
+    assert find_api(load_settings(), Flags()) is None
+    with pytest.raises(ConfigError) as caught:
+        open_api(load_settings(), Flags())
+    for way in ("--url", "BOYD_URL", "profiles.toml", "boyd up"):
+        assert way in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["profiles.toml", "work.key"])
+def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> None:
+    path = profiles.parent / name
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+        open_api(load_settings(), Flags(profile="work"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[other]\nurl = 'http://x'", "has no profile 'work'; it has: other"),
+        ("[work]\nkey = 'x'", "profile 'work': url: Field required"),
+        ("[work]\nurl = 'http://x'\nkye = 'x'", "profile 'work': kye: Extra inputs"),
+        ("[work]\nurl = 'http://x'\nkey = 'x'\nkey_file = 'y'", "not both"),
+        ("[work]\nurl = 'http://x'\nkey_file = 'none'", "cannot be read"),
+        ("work = 1", "profile 'work'"),
+        ("[work", "not valid TOML"),
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_told_so(profiles: Path, text: str, said: str) -> None:
+    profiles.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        open_api(load_settings(), Flags(profile="work"))

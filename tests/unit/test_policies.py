@@ -1,0 +1,334 @@
+"""What it takes to approve: A3, A8 and A11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd.models import (
+    Actor,
+    ApprovalItem,
+    ApprovalPolicy,
+    Autonomy,
+    CallRequest,
+    Decision,
+    Proposal,
+    RunRequest,
+)
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, machine, person
+
+GATED = Autonomy(mode="approval-required")
+
+
+def lab_with(recorder: Recorder | None = None, mode: Any = GATED, **required: Any) -> Lab:
+    """A lab whose agent has proposed its action under that policy."""
+    action = (recorder or Recorder()).action(autonomy=mode)
+    lab = Lab(agent(chooses(choice()), action, approvals={"required": required}))
+    lab.run()
+    return lab
+
+
+def pending(lab: Lab) -> ApprovalItem:
+    """The only item that waits."""
+    [item] = lab.store.approvals.page(50).pending
+    return item
+
+
+def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
+    """The item as it is now."""
+    found = lab.store.approvals.get(item.id)
+    assert found is not None
+    return found
+
+
+def approves(lab: Lab, *actors: Actor, note: str | None = None) -> list[str]:
+    """What comes of it when they approve the item that waits, one after the other."""
+    item = pending(lab)
+    outcomes = [lab.resolver.approve(item.id, actor, note).outcome for actor in actors]
+    lab.deliver()
+    return list(outcomes)
+
+
+def call(lab: Lab, who: str, **fields: Any) -> str:
+    """Have an action executed on behalf of *who*; the call's id."""
+    request = CallRequest(kind="execute", action="p:do", actor=person(who), **fields)
+    call_id = lab.launcher.call(request, None)
+    lab.deliver()
+    return call_id
+
+
+def test_A11_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder, min_approvals=3)
+    item = pending(lab)
+    found = []
+    for name in ("ann", "bob", "eve", "joe"):
+        found.append(lab.resolver.approve(item.id, person(name), f"{name} agrees"))
+        lab.deliver()
+    done = now(lab, item)
+
+    assert [f.outcome for f in found] == ["counted", "counted", "approved", "not-pending"]
+    assert [f.item.status for f in found if f.item] == ["pending", "pending", *["approved"] * 2]
+    assert [(vote.by, vote.note) for vote in done.approvals] == [
+        ("ann", "ann agrees"),
+        ("bob", "bob agrees"),
+        ("eve", "eve agrees"),
+    ]
+    assert done.acted_by == "eve"
+    assert len(recorder.calls) == 1
+
+
+def test_A11_two_approvals_by_one_principal_count_once() -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder, min_approvals=2)
+    twice = [person("ann"), Actor(principal="ann", key="another", claims="bob")]
+
+    assert approves(lab, *twice) == ["counted", "already-approved"]
+    assert (len(pending(lab).approvals), recorder.calls) == (1, [])
+
+
+def test_A11_who_counted_may_still_deny() -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder, min_approvals=2)
+    approves(lab, person("ann"))
+    item = pending(lab)
+
+    assert lab.resolver.deny(item.id, person("ann"), "on second thought").outcome == "denied"
+    assert lab.resolver.approve(item.id, person("bob")).outcome == "not-pending"
+    lab.deliver()
+    assert recorder.calls == []
+
+
+def test_A11_who_calls_for_an_action_may_not_approve_it() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(recorder.action(autonomy=GATED)))
+    call(lab, "ann")
+
+    assert pending(lab).requested_by == ["ann"]
+    assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
+    assert len(recorder.calls) == 1
+
+
+def test_A11_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None:
+    lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)))
+    lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann"))
+    lab.deliver()
+
+    assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
+
+
+@pytest.mark.parametrize("joins", ["call", "run"])
+def test_A11_who_joins_an_item_by_asking_for_the_same_may_not_approve_it(joins: str) -> None:
+    lab = lab_with()
+    if joins == "call":
+        call(lab, "ann")
+    else:
+        lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann"))
+        lab.deliver()
+
+    assert pending(lab).seen == 2
+    assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
+
+
+def test_A11_the_requester_may_approve_where_the_policy_says_so() -> None:
+    settings = {"required": {"allow_requester": True}}
+    lab = Lab(agent(Recorder().action(autonomy=GATED), approvals=settings))
+    call(lab, "ann")
+
+    assert approves(lab, person("ann")) == ["approved"]
+
+
+def test_A11_a_requester_may_deny_and_withdraw() -> None:
+    lab = Lab(agent(Recorder().action(autonomy=GATED)))
+    outcomes = []
+    for resolve in (lab.resolver.deny, lab.resolver.withdraw):
+        call(lab, "ann")
+        outcomes.append(resolve(pending(lab).id, person("ann"), "no").outcome)
+
+    assert outcomes == ["denied", "withdrawn"]
+
+
+@pytest.mark.parametrize(
+    ("required", "actor", "outcome"),
+    [
+        ({"groups": ["ops"]}, person("ann", "dev", "ops"), "approved"),
+        ({"groups": ["ops"]}, person("ann", "dev"), "not-an-approver"),
+        ({"groups": ["ops"]}, person("ops"), "not-an-approver"),
+        ({"principals": ["ann"]}, person("ann"), "approved"),
+        ({"principals": ["ann"]}, person("bob"), "not-an-approver"),
+        ({"principals": ["ann"], "groups": ["ops"]}, person("bob", "ops"), "approved"),
+        ({"principals": ["ann"], "groups": ["ops"]}, person("bob"), "not-an-approver"),
+        ({"person": True}, machine("ann"), "not-an-approver"),
+        ({"person": True, "groups": ["ops"]}, machine("ann"), "not-an-approver"),
+        ({}, machine("ci"), "approved"),
+    ],
+)
+def test_A11_the_policy_says_who_may_approve(
+    required: dict[str, Any], actor: Actor, outcome: str
+) -> None:
+    assert approves(lab_with(**required), actor) == [outcome]
+
+
+def test_A11_human_only_takes_a_person_whatever_the_policy_says() -> None:
+    lab = lab_with(mode=Autonomy(mode="human-only"), groups=["ops"])
+    robot = Actor(principal="bot", groups=["ops"], claims="ann")
+
+    assert approves(lab, robot, person("ann", "ops")) == ["not-an-approver", "approved"]
+
+
+@pytest.mark.parametrize("note", [None, "", "  \n"])
+def test_A11_where_a_note_is_required_there_is_no_answer_without_one(note: str | None) -> None:
+    lab = lab_with(require_note=True)
+    item = pending(lab)
+
+    assert lab.resolver.approve(item.id, person("ann"), note).outcome == "note-required"
+    assert lab.resolver.deny(item.id, person("ann"), note).outcome == "note-required"
+    assert pending(lab) == item
+    assert lab.resolver.approve(item.id, person("ann"), "CHG-1").outcome == "approved"
+
+
+def test_A11_the_first_policy_that_fits_applies() -> None:
+    policies = [
+        {"actions": ["q:*"], "required": {"min_approvals": 9}},
+        {"actions": ["p:*"], "risk": ["critical"], "required": {"min_approvals": 3}},
+        {"actions": ["p:d?"], "required": {"min_approvals": 2}},
+        {"required": {"min_approvals": 8}},
+    ]
+    made = agent(Recorder().action(), approvals={"policies": policies})
+    other = Recorder().action("other").bind("p")
+    do = made.host.actions["p:do"]
+
+    assert made.policy(do, choice()).min_approvals == 2
+    assert made.policy(do, choice(risk="critical")).min_approvals == 3
+    assert made.policy(other, choice("p:other")).min_approvals == 8
+
+
+@pytest.mark.parametrize(("action", "decision"), [("critical", "low"), ("low", "critical")])
+def test_A11_of_two_risks_the_higher_one_finds_the_policy(action: Any, decision: Any) -> None:
+    """A strategy that says nothing about the risk means low: that must not weaken the policy."""
+    policies = [
+        {"risk": ["low", "medium"], "required": {"min_approvals": 1}},
+        {"risk": ["high", "critical"], "required": {"min_approvals": 2}},
+    ]
+    made = agent(Recorder().action(risk=action), approvals={"policies": policies})
+
+    assert made.policy(made.host.actions["p:do"], choice(risk=decision)).min_approvals == 2
+
+
+def test_A11_without_a_fitting_policy_the_agents_own_applies() -> None:
+    made = agent(
+        Recorder().action(),
+        approvals={
+            "required": {"min_approvals": 4},
+            "policies": [{"actions": ["x:*"], "required": {}}],
+        },
+    )
+
+    assert made.policy(made.host.actions["p:do"], choice()).min_approvals == 4
+
+
+def test_A11_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
+    lab = lab_with(min_approvals=2)
+    lax = Lab(agent(Recorder().action(autonomy=GATED)), client=lab.client)
+    item = pending(lax)
+
+    assert item.required.min_approvals == 2
+    assert lax.resolver.approve(item.id, person("ann")).outcome == "counted"
+
+
+def test_A11_an_answer_to_another_version_of_the_item_is_refused() -> None:
+    lab = lab_with(min_approvals=2)
+    item = pending(lab)
+    lab.run()
+    resolver, eve = lab.resolver, person("eve")
+    late = [
+        resolver.approve(item.id, eve, version=item.version),
+        resolver.deny(item.id, eve, version=item.version),
+        resolver.withdraw(item.id, eve, version=item.version),
+    ]
+    current = now(lab, item).version
+    counted = resolver.approve(item.id, eve, version=current)
+
+    assert [found.outcome for found in late] == ["changed"] * 3
+    assert counted.outcome == "counted"
+    assert counted.item is not None
+    assert counted.item.version == current + 1
+    assert resolver.approve(item.id, person("bob"), version=current).outcome == "changed"
+    assert pending(lab).seen == 2
+
+
+def test_A11_a_refused_answer_leaves_the_item_as_it_is() -> None:
+    lab = lab_with(groups=["ops"], min_approvals=2)
+    approves(lab, person("ann", "ops"))
+    item = pending(lab)
+
+    assert approves(lab, person("ann", "ops"), person("bob")) == [
+        "already-approved",
+        "not-an-approver",
+    ]
+    assert pending(lab) == item
+
+
+@pytest.mark.parametrize("answer", ["approve", "deny", "withdraw"])
+def test_A8_what_the_caller_claims_is_kept_beside_the_principal(answer: str) -> None:
+    lab = lab_with()
+    item = pending(lab)
+    getattr(lab.resolver, answer)(item.id, Actor(principal="gateway", claims="ann"), "why")
+    done = now(lab, item)
+
+    assert (done.acted_by, done.claimed_by, done.note) == ("gateway", "ann", "why")
+
+
+def test_A8_every_vote_keeps_its_claim_and_key() -> None:
+    lab = lab_with(min_approvals=2)
+    approves(lab, Actor(principal="gateway", key="k1", claims="ann"))
+    [vote] = pending(lab).approvals
+
+    assert (vote.by, vote.key, vote.claims) == ("gateway", "k1", "ann")
+
+
+def test_A8_a_claim_to_be_the_requester_or_somebody_else_changes_nothing() -> None:
+    lab = Lab(agent(Recorder().action(autonomy=GATED)))
+    call(lab, "ann")
+
+    assert approves(lab, Actor(principal="ann", claims="bob")) == ["requester"]
+
+
+def test_A3_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
+    lab = lab_with()
+    item = pending(lab)
+    lab.resolver.deny(item.id, person("ann"), "no")
+    late = lab.resolver.approve(item.id, person("bob"))
+
+    assert late.outcome == "not-pending"
+    assert late.item is not None
+    assert (late.item.status, late.item.acted_by, late.item.note) == ("denied", "ann", "no")
+
+
+def test_A11_an_expired_item_takes_no_vote() -> None:
+    lab = lab_with(min_approvals=2)
+    item = pending(lab)
+    lab.resolver.approve(item.id, person("ann"))
+    lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
+    late = lab.resolver.approve(item.id, person("bob"))
+
+    assert late.outcome == "not-pending"
+    assert late.item is not None
+    assert (late.item.status, [vote.by for vote in late.item.approvals]) == ("expired", ["ann"])
+
+
+def test_A11_items_put_in_from_outside_have_their_own_policy() -> None:
+    lab = Lab(agent(Recorder().action()))
+    decision = Decision(action="p:do", rationale="x", confidence=1.0)
+    proposal = Proposal(
+        decision=decision,
+        action_id="p:do",
+        params={},
+        loop_iteration=0,
+        required=ApprovalPolicy(principals=["ann"]),
+    )
+    lab.store.approvals.enqueue(proposal, lab.engine.retention)
+
+    assert approves(lab, person("bob"), person("ann")) == ["not-an-approver", "approved"]

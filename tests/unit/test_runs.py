@@ -1,0 +1,507 @@
+"""Runs: submitted once, cancelled, listed and pruned: R2 to R6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from boyd.errors import BadCursor
+from boyd.models import ApprovalItem, Autonomy, CallRequest, Run, RunPage, RunRequest
+from boyd.plugin import Action, Orienter
+from boyd.store.runs import SCANNED
+from boyd.testing import TESTER, Lab
+from kit import (
+    Recorder,
+    agent,
+    assessed,
+    choice,
+    chooses,
+    overdue,
+    person,
+    reads,
+    seen,
+    sees,
+)
+
+GATED = Autonomy(mode="approval-required")
+
+
+def acting(recorder: Recorder, **settings: Any) -> Lab:
+    """A lab whose agent always decides for its action."""
+    return Lab(agent(reads("o", "a fault"), chooses(choice()), recorder.action(**settings)))
+
+
+def now(lab: Lab, run_id: str) -> Run:
+    """The run as it is now."""
+    found = lab.store.runs.get(run_id)
+    assert found is not None
+    return found
+
+
+def cancel(lab: Lab, run_id: str) -> tuple[str, str]:
+    """Cancel a run; what came of it."""
+    said = lab.store.runs.cancel(run_id, TESTER, lab.engine.retention, "changed my mind")
+    return said.outcome, said.now
+
+
+def waiting(lab: Lab, *titles: str) -> list[str]:
+    """Runs that wait for the same approval."""
+    ids = []
+    for title in titles:
+        ids.append(lab.submit(title).run.id)
+        lab.deliver()
+    return ids
+
+
+def pending(lab: Lab) -> list[ApprovalItem]:
+    """What waits for a person."""
+    return lab.store.approvals.page(50).pending
+
+
+def pages(lab: Lab, limit: int, **filters: Any) -> Iterator[RunPage]:
+    """Page after page."""
+    cursor = None
+    while True:
+        page = lab.store.runs.page(limit, cursor, **filters)
+        yield page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def titles(found: Iterator[RunPage]) -> list[str]:
+    """The titles on those pages."""
+    return [run.title for page in found for run in page.runs]
+
+
+def ended(lab: Lab, *names: str, **fields: Any) -> list[str]:
+    """Runs that were looked into and have ended."""
+    ids = [lab.submit(name, **fields).run.id for name in names]
+    lab.deliver()
+    return ids
+
+
+def test_R1_a_run_that_is_submitted_again_under_its_id_is_the_same_run() -> None:
+    lab = Lab(agent())
+    request = RunRequest(title="look", description="x")
+    first = lab.launcher.submit_run(request, TESTER, "one")
+    other = RunRequest(title="another", description="y")
+    second = lab.launcher.submit_run(other, person("ann"), "one")
+    lab.deliver()
+    third = lab.launcher.submit_run(request, TESTER, "one")
+
+    assert [s.new for s in (first, second, third)] == [True, False, False]
+    assert [s.iteration for s in (first, second, third)] == [1, 0, 0]
+    assert (second.run, third.run.status) == (first.run, "completed")
+    assert titles(pages(lab, 10)) == ["look"]
+    assert lab.store.iterations.status().iteration == 1
+
+
+def test_R1_a_run_names_who_submitted_it() -> None:
+    lab = Lab(agent())
+    run = lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann")).run
+
+    assert run.requested_by == ["ann"]
+
+
+def test_R2_a_pending_run_that_is_cancelled_is_never_looked_into() -> None:
+    lab = Lab(agent(mode="continuous"))
+    run_id = lab.submit("look").run.id
+    assert cancel(lab, run_id) == ("resolved", "")
+    result = lab.run()
+    run = now(lab, run_id)
+
+    assert (run.status, run.reason, run.result) == ("cancelled", "changed my mind", None)
+    assert run.completed_at is not None
+    assert (result.runs, result.observations) == ([], [])
+
+
+def test_R2_a_finished_or_unknown_run_cannot_be_cancelled() -> None:
+    lab = Lab(agent())
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+    before = now(lab, run_id)
+
+    assert cancel(lab, run_id) == ("over", "completed")
+    assert now(lab, run_id) == before
+    assert cancel(lab, "never") == ("over", "unknown")
+    assert lab.store.runs.get("never") is None
+
+
+def test_R2_a_run_is_cancelled_once() -> None:
+    lab = Lab(agent(mode="continuous"))
+    run_id = lab.submit("look").run.id
+
+    assert [cancel(lab, run_id) for _ in range(2)] == [("resolved", ""), ("over", "cancelled")]
+
+
+@pytest.mark.parametrize("phase", ["start", "orient", "act", "complete"])
+def test_R4_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
+    recorder = Recorder()
+    lab = acting(recorder)
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == phase)
+    assert cancel(lab, run_id)[0] == "resolved"
+    lab.deliver()
+    run = now(lab, run_id)
+
+    assert (run.status, run.reason) == ("cancelled", "changed my mind")
+    assert lab.store.iterations.status().phase == "idle"
+
+
+def test_R4_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
+    recorder = Recorder()
+    lab = acting(recorder)
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    cancel(lab, run_id)
+    lab.deliver()
+    past = lab.store.iterations.past(1)
+
+    assert recorder.calls == []
+    assert past is not None
+    assert [r.error for r in past.action_results] == [
+        "Cancelled: the runs that it was for were cancelled"
+    ]
+
+
+def test_R4_an_action_that_another_run_wants_too_is_executed() -> None:
+    recorder = Recorder()
+    lab = acting(recorder)
+    one, two = (lab.submit(title).run.id for title in ("one", "two"))
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    cancel(lab, one)
+    lab.deliver()
+
+    assert len(recorder.calls) == 1
+    assert [now(lab, run_id).status for run_id in (one, two)] == ["cancelled", "completed"]
+
+
+def test_R4_cancelling_while_the_action_runs_does_not_interrupt_it() -> None:
+    lab: Lab
+    run_id = ""
+    done = []
+
+    def execute() -> str:
+        done.append(cancel(lab, run_id))
+        return "done"
+
+    lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+    past = lab.store.iterations.past(1)
+
+    assert done == [("resolved", "")]
+    assert past is not None
+    assert [r.success for r in past.action_results] == [True]
+    assert now(lab, run_id).status == "cancelled"
+
+
+def test_R4_a_later_iteration_acts_again() -> None:
+    recorder = Recorder()
+    lab = acting(recorder)
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    cancel(lab, run_id)
+    lab.deliver()
+    lab.run()
+
+    assert len(recorder.calls) == 1
+
+
+def test_R4_nothing_is_proposed_for_runs_that_were_cancelled() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    cancel(lab, run_id)
+    lab.deliver()
+
+    assert pending(lab) == []
+
+
+def test_R4_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    [run_id] = waiting(lab, "look")
+    [item] = pending(lab)
+    assert cancel(lab, run_id) == ("resolved", "")
+    gone = lab.store.approvals.get(item.id)
+
+    assert gone is not None
+    assert (gone.status, gone.note, gone.acted_by) == ("withdrawn", "changed my mind", "tester")
+    assert now(lab, run_id).status == "cancelled"
+    assert lab.resolver.approve(item.id, person("ann")).outcome == "not-pending"
+
+
+def test_R4_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    one, two = waiting(lab, "one", "two")
+    cancel(lab, one)
+    assert len(pending(lab)) == 1
+    assert now(lab, two).status == "investigating"
+    cancel(lab, two)
+
+    assert pending(lab) == []
+
+
+def test_R4_the_approval_goes_with_its_last_run_although_the_others_are_forgotten() -> None:
+    made = agent(chooses(choice()), Recorder().action(autonomy=GATED), runs={"max_finished": 1})
+    lab = Lab(made)
+    one, two, other = waiting(lab, "one", "two", "other")
+    lab.client.hset(f"boyd:{{test}}:run:{one}", "createdAt", 1)
+    cancel(lab, one)
+    lab.client.zadd("boyd:{test}:runs:finished", {one: 1})
+    cancel(lab, other)
+    assert lab.store.runs.get(one) is None
+    cancel(lab, two)
+
+    assert pending(lab) == []
+
+
+@pytest.mark.parametrize("other", ["iteration", "call"])
+@pytest.mark.parametrize("first", [True, False])
+def test_R4_an_approval_that_was_asked_for_otherwise_too_stays(other: str, first: bool) -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+
+    def ask() -> None:
+        if other == "iteration":
+            lab.run()
+        else:
+            request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
+            lab.launcher.call(request, None)
+            lab.deliver()
+
+    if first:
+        ask()
+    [run_id] = waiting(lab, "look")
+    if not first:
+        ask()
+    cancel(lab, run_id)
+
+    assert len(pending(lab)) == 1
+
+
+def test_R4_what_was_approved_and_not_yet_executed_is_stopped() -> None:
+    recorder = Recorder()
+    lab = acting(recorder, autonomy=GATED)
+    [run_id] = waiting(lab, "look")
+    [item] = pending(lab)
+    lab.resolver.approve(item.id, person("ann"))
+    cancel(lab, run_id)
+    lab.deliver()
+    done = lab.store.approvals.get(item.id)
+
+    assert recorder.calls == []
+    assert done is not None
+    assert done.result is not None
+    assert (done.status, done.result.error) == (
+        "approved",
+        "Cancelled: the runs that it was for were cancelled",
+    )
+    assert now(lab, run_id).status == "cancelled"
+
+
+def test_R4_what_was_approved_for_another_run_too_is_executed() -> None:
+    recorder = Recorder()
+    lab = acting(recorder, autonomy=GATED)
+    one, two = waiting(lab, "one", "two")
+    lab.resolver.approve(pending(lab)[0].id, person("ann"))
+    cancel(lab, one)
+    lab.deliver()
+
+    assert len(recorder.calls) == 1
+    assert [now(lab, run_id).status for run_id in (one, two)] == ["cancelled", "completed"]
+
+
+def test_R4_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    [run_id] = waiting(lab, "look")
+    [item] = pending(lab)
+    lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
+    cancel(lab, run_id)
+    gone = lab.store.approvals.get(item.id)
+
+    assert gone is not None
+    assert (gone.status, gone.acted_by) == ("expired", None)
+
+
+@pytest.mark.parametrize("answer", ["deny", "withdraw"])
+def test_L35_a_run_fails_with_the_approval_that_it_waits_for(answer: str) -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    [run_id] = waiting(lab, "look")
+    getattr(lab.resolver, answer)(pending(lab)[0].id, person("ann"), "no")
+    run = now(lab, run_id)
+    status = {"deny": "denied", "withdraw": "withdrawn"}[answer]
+
+    assert (run.status, run.reason) == ("failed", f"the approval was {status}")
+    assert run.result is not None
+    assert run.result.findings == ["a fault"]
+
+
+def test_R3_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    lab.resolver.deny(pending(lab)[0].id, person("ann"))
+    lab.deliver()
+    run = now(lab, run_id)
+
+    assert (run.status, run.reason) == ("failed", "the approval was denied")
+    assert run.result is not None
+    assert run.result.findings == ["a fault"]
+
+
+def test_L35_a_run_fails_with_an_approval_that_expires() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    [run_id] = waiting(lab, "look")
+    lab.client.zadd("boyd:{test}:approvals:pending", {pending(lab)[0].id: 1})
+    expired = lab.engine.purge_approvals()
+    run = now(lab, run_id)
+
+    assert [item.status for item in expired] == ["expired"]
+    assert (run.status, run.reason) == ("failed", "the approval was expired")
+
+
+def test_R3_each_run_gets_only_what_its_own_iteration_found() -> None:
+    words = {"now": "the first fault"}
+    orienter = Orienter(name="o", orient=lambda: assessed(words["now"]))
+    lab = Lab(agent(orienter))
+    [one] = ended(lab, "one")
+    words["now"] = "the second fault"
+    [two] = ended(lab, "two")
+    results = [now(lab, run_id).result for run_id in (one, two)]
+
+    assert [r.findings for r in results if r] == [["the first fault"], ["the second fault"]]
+    assert [now(lab, run_id).iteration for run_id in (one, two)] == [1, 2]
+
+
+def test_R6_pages_hold_every_run_once_newest_first() -> None:
+    lab = Lab(agent(mode="continuous"))
+    for number in range(7):
+        lab.submit(f"run {number}")
+    ids = lab.client.zrange("boyd:{test}:runs", 0, -1)
+    by_id = {run_id: now(lab, run_id).title for run_id in ids}
+    for place, run_id in enumerate(ids):
+        lab.client.zadd("boyd:{test}:runs", {run_id: place})
+    found = titles(pages(lab, 3))
+
+    assert found == [by_id[run_id] for run_id in reversed(ids)]
+    assert [len(page.runs) for page in pages(lab, 3)] == [3, 3, 1]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_R6_runs_of_the_same_millisecond_are_listed_once(limit: int) -> None:
+    lab = Lab(agent(mode="continuous"))
+    for number in range(7):
+        lab.submit(f"run {number}")
+    for run_id in lab.client.zrange("boyd:{test}:runs", 0, -1):
+        lab.client.zadd("boyd:{test}:runs", {run_id: 1})
+
+    assert sorted(titles(pages(lab, limit))) == [f"run {number}" for number in range(7)]
+
+
+def test_R6_a_run_that_is_forgotten_between_two_pages_hides_no_other() -> None:
+    lab = Lab(agent(mode="continuous"))
+    for number in range(9):
+        lab.submit(f"run {number}")
+    for run_id in lab.client.zrange("boyd:{test}:runs", 0, -1):
+        lab.client.zadd("boyd:{test}:runs", {run_id: 1})
+    first = lab.store.runs.page(3)
+    for run in first.runs:
+        lab.client.zrem("boyd:{test}:runs", run.id)
+        lab.client.delete(f"boyd:{{test}}:run:{run.id}")
+    rest = lab.store.runs.page(50, first.next_cursor)
+
+    assert len({run.id for run in [*first.runs, *rest.runs]}) == 9
+
+
+def test_R6_runs_are_filtered_by_status_priority_and_source() -> None:
+    lab = Lab(agent(mode="continuous"))
+    for number in range(12):
+        priority = ("low", "high")[number % 2]
+        lab.submit(f"run {number}", priority=priority, source=("api", "cron")[number % 3 == 0])
+    cancel(lab, lab.store.runs.page(1).runs[0].id)
+
+    assert len(titles(pages(lab, 2, priority="high"))) == 6
+    assert len(titles(pages(lab, 5, source="cron"))) == 4
+    assert sorted(titles(pages(lab, 1, source="cron", priority="low"))) == ["run 0", "run 6"]
+    assert len(titles(pages(lab, 4, status="cancelled"))) == 1
+    assert len(titles(pages(lab, 4, status="pending"))) == 11
+    assert titles(pages(lab, 4, status="failed")) == []
+
+
+def test_R6_a_page_looks_at_a_bounded_number_of_runs() -> None:
+    lab = Lab(agent(mode="continuous"))
+    wanted = lab.submit("wanted", source="rare").run.id
+    lab.client.zadd("boyd:{test}:runs", {wanted: 1})
+    lab.client.zadd("boyd:{test}:runs", {f"gone-{n:04}": 10 + n for n in range(SCANNED + 10)})
+    found = list(pages(lab, 5, source="rare"))
+
+    assert [page.total for page in found] == [0, 1]
+    assert [run.id for run in found[1].runs] == [wanted]
+
+
+@pytest.mark.parametrize("cursor", ["x", "W10", "!!!", "bnVsbA", "W1siYSIsTmFOXV0", "e30"])
+def test_R6_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+    with pytest.raises(BadCursor):
+        Lab(agent()).store.runs.page(5, cursor)
+
+
+def test_R6_finished_runs_are_pruned_by_count_and_live_ones_never() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    held = waiting(lab, "held")
+    small = agent(sees("o", seen()), runs={"max_finished": 3}, mode="manual")
+    other = Lab(small, client=lab.client)
+    for number in range(10):
+        ended(other, f"run {number}")
+    last = other.launcher.submit_run(RunRequest(title="last", description="x"), TESTER)
+
+    left = {run.title: run.status for run in other.store.runs.page(50).runs}
+    assert left == {
+        "held": "investigating",
+        "run 7": "completed",
+        "run 8": "completed",
+        "run 9": "completed",
+        "last": "pending",
+    }
+    assert now(other, held[0]).status == "investigating"
+    assert lab.client.ttl(f"boyd:{{test}}:run:{held[0]}") == -1
+    assert lab.client.ttl(f"boyd:{{test}}:run:{last.run.id}") == -1
+
+
+def test_R6_finished_runs_are_pruned_by_age() -> None:
+    lab = Lab(agent(runs={"retention": 60.0}))
+    [old] = ended(lab, "old")
+    assert 0 < lab.client.ttl(f"boyd:{{test}}:run:{old}") <= 60
+    lab.client.zadd("boyd:{test}:runs:finished", {old: 1})
+    [new] = ended(lab, "new")
+
+    assert [run.id for run in lab.store.runs.page(50).runs] == [new]
+    assert lab.client.zrange("boyd:{test}:runs:finished", 0, -1) == [new]
+
+
+def test_P12_proposing_for_a_run_that_was_forgotten_leaves_no_trace_of_it() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.client.delete(f"boyd:{{test}}:run:{run_id}")
+    lab.deliver()
+
+    assert not lab.client.exists(f"boyd:{{test}}:run:{run_id}")
+
+
+def test_R4_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() -> None:
+    lab = Lab(agent(reads("o", "a fault")))
+    run_id = lab.submit("look").run.id
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
+    [hint] = lab.courier.hints
+    assert lab.store.iterations.enter_orient(hint[1], hint[2], "lost/1")
+    cancel(lab, run_id)
+    lab.client.delete(f"boyd:{{test}}:run:{run_id}")
+    lab.courier.hints.clear()
+    overdue(lab, "phase")
+    past = lab.store.iterations.past(1)
+
+    assert past is not None
+    assert (past.success, past.error) == (True, None)
