@@ -7,8 +7,8 @@ import typing
 
 from flask import request
 from pydantic import ValidationError
-from pydantic_core import from_json
 
+from boyd import intake
 from boyd.models import Model
 from boyd_api.problems import FieldError, Problem, invalid
 
@@ -37,15 +37,17 @@ def read_json(text: bytes) -> typing.Any:
     """A body as JSON, whatever it says.
 
     Raises:
-        Problem: it is not JSON, or of another type.
+        Problem: it is not JSON, of another type, or what could not be read back from Redis.
     """
     if not _JSON.fullmatch(request.mimetype):
         said = request.mimetype or "nothing"
         raise Problem("unsupported-media-type", f"Content-Type says {said}; application/json is it")
     try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise Problem("malformed-json", f"the body is not JSON: {error}") from None
+        return intake.read_json(text)
+    except intake.NotJson as error:
+        raise Problem("malformed-json", f"the body is {error}") from None
+    except intake.BadIntake as error:
+        raise Problem("invalid-request", f"the body is {error}") from None
 
 
 def read_query(model: type[Model]) -> Model:

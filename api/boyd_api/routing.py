@@ -44,7 +44,7 @@ _PART = re.compile(r"<(?:\w+(?:\([^)]*\))?:)?(\w+)>")
 class Rest(BaseConverter):
     """All of a path from there on, slashes included, or nothing."""
 
-    regex = ".*"
+    regex = r"(?s:.*)"
     weight = 200
     part_isolating = False
 

@@ -30,7 +30,7 @@ from boyd.version import VERSION
 _M = TypeVar("_M", bound=Model)
 
 BASE = "/api/v0"
-#: Seconds to connect, and to wait for an answer beyond what the request itself waits for.
+#: Seconds to connect, and to wait for an answer; no request asks to wait longer than that.
 CONNECT = 5.0
 TIMEOUT = 30.0
 #: Seconds of silence after which an event stream counts as broken; it lives every 15 s.
@@ -60,6 +60,7 @@ class Client:
     Attributes:
         url: where the API is.
         agent: the agent that paths mean; None: the deployment, or its default agent.
+        timeout: seconds to wait for an answer.
     """
 
     def __init__(self, url: str, key: str | None = None, agent: str | None = None) -> None:
@@ -70,6 +71,7 @@ class Client:
         """
         self.url = checked_url(url)
         self.agent = agent
+        self.timeout = TIMEOUT
         self._skew = timedelta()
         self._session = requests.Session()
         self._session.auth = _Bearer(key)
@@ -171,7 +173,7 @@ class Client:
         """The answer that is not a problem; tries again what may be tried again."""
         address = self.url + self._path(path)
         wanted = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        until = time.monotonic() + TIMEOUT
+        until = time.monotonic() + self.timeout
         dropped = 0
         while True:
             try:
@@ -195,7 +197,7 @@ class Client:
         headers: Mapping[str, str],
         body: Mapping[str, object] | None = None,
         stream: bool = False,
-        silence: float = TIMEOUT,
+        silence: float | None = None,
     ) -> requests.Response:
         return self._session.request(
             method,
@@ -203,7 +205,7 @@ class Client:
             params=query,
             json=body,
             headers=headers,
-            timeout=(CONNECT, silence),
+            timeout=(min(CONNECT, self.timeout), silence or self.timeout),
             stream=stream,
             allow_redirects=False,
             proxies=self._proxies,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent
-from boyd.cli import boyd
+from boyd.cli import boyd, freezing
 from boyd.cli.output import duration, iteration_line, seconds
 from boyd.errors import ApiUnavailable, ConfigError, UnknownAgent
 from boyd.loop import decide
@@ -426,6 +427,16 @@ def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, how: list[str]
     assert "test may act again." in cli("unfreeze", *how)
     cli("freeze", "--all", *how)
     assert "The freeze of everywhere is lifted." in cli("unfreeze", "--all", *how)
+
+
+def test_freezing_does_not_wait_long_for_an_api_that_hangs(
+    cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freezing, "_PATIENCE", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cli.environment["BOYD_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert "it takes too long" in cli("freeze")
+    assert not lab.run().action_results[0].success
 
 
 def test_what_the_api_forbids_is_not_done_behind_its_back(

@@ -155,6 +155,13 @@ def test_an_id_that_fits_nothing_or_too_much_is_said(desk: Desk) -> None:
     assert unknown in desk.cli("approvals", "show", unknown, status=4)
 
 
+def test_what_cannot_be_seen_is_shown_as_what_it_is(desk: Desk) -> None:
+    item = desk.propose("at\u202etic\x9b2J")
+    shown = desk.cli("approvals", "show", item.id)
+    assert r'"room": "at\u202etic\u009b2J"' in shown
+    assert desk.cli.json("approvals", "show", item.id)["params"] == item.params
+
+
 # Answering
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from boyd.plugin import Action
 from boyd.store import Store
 from boyd.testing import Lab
 from cli_kit import Cli, beside, lab_of, new_key, said, serving
-from harness import wait_until
+from harness import free_port, wait_until
 from kit import Recorder, fails, reads, seen, sees
 
 pytestmark = pytest.mark.real
@@ -132,6 +133,24 @@ def test_waiting_for_a_run_ends_with_it(cli: Cli, lab: Lab, place: Place) -> Non
         lab.deliver()
         assert '"completed"' in said(waiting.stdout, '"status"')[-1]
         assert waiting.wait(10) == 0
+
+
+def test_the_api_may_go_away_while_somebody_waits(
+    redis_url: str, store: Store, tmp_path: Path
+) -> None:
+    place, port = Place(redis_url, store, tmp_path), free_port()
+    place.courier.held = True
+    place.cli.environment["BOYD_URL"] = f"http://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        with serving(redis_url, port, place.courier):
+            arguments = ["runs", "submit", "look", "--wait"]
+            waiting = stack.enter_context(place.cli.running(*arguments))
+            said(waiting.stderr, "is pending")
+        said(waiting.stderr, "waiting for it to come back")
+        place.lab.deliver()
+        with serving(redis_url, port, place.courier):
+            said(waiting.stdout, "look: completed")
+            assert waiting.wait(10) == 0
 
 
 def test_a_callback_is_shown_and_sent_again(cli: Cli) -> None:

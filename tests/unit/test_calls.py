@@ -535,6 +535,8 @@ def test_L31_an_action_that_an_endpoint_asks_for_is_gated_like_any_other() -> No
     reply = ask(lab, "POST")
     [item] = pending(lab)
 
+    assert isinstance(reply.body, dict)
+    assert str(reply.body.pop("executionId")).startswith("call:")
     assert (reply.status, reply.body) == (
         202,
         {"success": False, "queued": True, "approvalId": item.id},

@@ -4,48 +4,34 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import tomllib
-from configparser import ConfigParser
+from collections import defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
 from boyd.agent import agent_from_file
-from boyd.cli.group import boyd
-from boyd.settings import environment_names
+from boyd.queues import DEFAULT
+from boyd.store.scripts import sources
+from deploy_kit import DEPLOY, LEAST_GRACE, ROOT, VARIABLES, kind_of, parses, queues_of
 
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 OURS = {name: one for name, one in COMPOSE["services"].items() if name != "redis"}
-VARIABLES = {*environment_names(), *(f"{name}_FILE" for name in environment_names())}
-
-
-class Strict(ConfigParser):
-    """Unit files: names as they are, and no interpolation."""
-
-    def __init__(self) -> None:
-        super().__init__(interpolation=None, strict=True)
-
-    def optionxform(self, optionstr: str) -> str:
-        return optionstr
-
-
-def parses(arguments: list[str]) -> bool:
-    """Whether `boyd` takes these arguments; nothing is started."""
-    name, *rest = arguments
-    command = boyd.get_command(click.Context(boyd), name)
-    assert command is not None, f"no command {name!r}"
-    command.make_context(name, rest)
-    return True
+GUIDE = (ROOT / "docs" / "deployment.md").read_text("utf-8")
 
 
 def seconds(text: str) -> int:
     return int(text.removesuffix("s"))
+
+
+def settings_of(lines: str) -> list[str]:
+    return [line for line in lines.splitlines() if line and not line.startswith("#")]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -60,14 +46,7 @@ def test_compose_has_every_process_and_two_beats() -> None:
 
 
 def test_workers_together_consume_every_usual_queue() -> None:
-    from boyd.queues import DEFAULT
-
-    queues = [
-        queue
-        for one in OURS.values()
-        if "--queues" in one["command"]
-        for queue in one["command"][one["command"].index("--queues") + 1].split(",")
-    ]
+    queues = [queue for one in OURS.values() for queue in queues_of(one["command"])]
 
     assert sorted(DEFAULT) == sorted(queues)
 
@@ -81,17 +60,19 @@ def test_no_service_is_privileged_and_all_stop_in_peace(name: str) -> None:
     assert one["init"] is True
     assert one["restart"] == "always"
     assert not {"privileged", "network_mode", "pid", "cap_add"} & set(one)
-    assert seconds(one["stop_grace_period"]) >= (90 if one["command"][0] == "worker" else 10)
+    assert seconds(one["stop_grace_period"]) >= LEAST_GRACE[kind_of(one["command"])]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_services_have_settings_that_exist_and_no_secret_in_them(name: str) -> None:
-    environment = OURS[name]["environment"]
+def test_services_have_settings_that_exist_and_each_its_own_user_of_redis(name: str) -> None:
+    environment, secrets = OURS[name]["environment"], OURS[name]["secrets"]
+    user = "worker" if name == "act" else name
 
     assert set(environment) <= VARIABLES
     assert not any("redis://" in str(value) for value in environment.values())
-    assert environment["BOYD_REDIS_URL_FILE"] == "/run/secrets/redis_url"
-    assert "redis_url" in OURS[name]["secrets"]
+    assert environment["BOYD_REDIS_URL_FILE"] == "/run/secrets/redis-url"
+    assert environment["BOYD_AUDIT_KEY_FILE"] == "/run/secrets/audit-key"
+    assert secrets == [{"source": f"redis-url-{user}", "target": "redis-url"}, "audit-key"]
 
 
 def test_nothing_listens_outside_of_the_machine() -> None:
@@ -101,15 +82,21 @@ def test_nothing_listens_outside_of_the_machine() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_the_api_is_asked_whether_it_lives() -> None:
+    assert "http://127.0.0.1:8700/healthz" in OURS["api"]["healthcheck"]["test"][-1]
+    assert OURS["api"]["command"][-1] == "8700"
+
+
 def test_redis_keeps_everything_and_throws_nothing_out() -> None:
     redis = COMPOSE["services"]["redis"]
-    lines = (DEPLOY / "redis.conf").read_text("utf-8").splitlines()
-    (mounted,) = [v for v in redis["volumes"] if v.startswith("./deploy/redis.conf:")]
+    lines = (DEPLOY / "redis" / "redis.conf").read_text("utf-8").splitlines()
+    (mounted,) = [v for v in redis["volumes"] if v.startswith("./deploy/redis/redis.conf:")]
 
     assert redis["command"] == ["redis-server", mounted.split(":")[1]]
     assert "appendonly yes" in lines
     assert "maxmemory-policy noeviction" in lines
     assert any(line.startswith("maxmemory ") for line in lines)
+    assert "aclfile /run/secrets/users.acl" in lines
     assert "redis:/data" in redis["volumes"]
     assert redis["healthcheck"]["test"][0] == "CMD-SHELL"
 
@@ -118,16 +105,79 @@ def test_what_compose_mounts_and_names_is_there_or_is_a_secret() -> None:
     for one in COMPOSE["services"].values():
         for volume in one.get("volumes", ()):
             source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
-            assert source in COMPOSE["volumes"] or (ROOT / source).is_file(), volume
-        assert set(one.get("secrets", ())) <= set(COMPOSE["secrets"])
-    ignored = (DEPLOY / ".gitignore").read_text("utf-8").splitlines()
-    for secret in COMPOSE["secrets"].values():
-        assert Path(secret["file"]).parent == Path("deploy/secrets")
-    assert "secrets/" in ignored
+            assert source in COMPOSE["volumes"] or (ROOT / source).exists(), volume
+        named = [s["source"] if isinstance(s, dict) else s for s in one.get("secrets", ())]
+        assert set(named) <= set(COMPOSE["secrets"])
+    assert "secrets/" in (DEPLOY / ".gitignore").read_text("utf-8").splitlines()
 
 
 def test_the_agent_that_compose_runs_loads() -> None:
-    assert agent_from_file(DEPLOY / "agent.toml").settings.mode == "continuous"
+    assert agent_from_file(DEPLOY / "agent" / "agent.toml").settings.mode == "continuous"
+
+
+# Redis and its users; tests/integration/test_acl.py shows that they suffice
+
+
+def users() -> dict[str, list[str]]:
+    lines = (DEPLOY / "redis" / "users.acl").read_text("utf-8").splitlines()
+    return {words[1]: words[2:] for words in map(str.split, lines)}
+
+
+@pytest.mark.parametrize("name", ["worker", "beat", "api"])
+def test_who_runs_scripts_may_do_all_that_scripts_do(name: str) -> None:
+    text = "".join(script for _, script in sources().values())
+    called = {f"+{command.lower()}" for command in re.findall(r"redis\.p?call\('(\w+)'", text)}
+
+    assert len(called) > 20
+    assert called <= set(users()[name])
+
+
+def test_users_begin_with_nothing_and_get_no_category_and_no_channel() -> None:
+    found = users()
+
+    assert found.pop("default") == ["off"]
+    assert "+@all" in found.pop("admin")
+    for name, rules in found.items():
+        assert rules[:3] == ["on", f"#{name.upper()}", "resetchannels"]
+        assert "-@all" in rules
+        assert not [rule for rule in rules if rule.startswith(("+@", "&", ">", "nopass"))]
+        assert len(set(rules)) == len(rules)
+
+
+def made_secrets(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = DEPLOY / "redis" / "make-secrets"
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "secrets"
+    first = made_secrets("rediss://redis.example:6380/0", str(folder))
+    made = {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
+    again = made_secrets("redis://redis:6379/0", str(folder))
+
+    assert first.returncode == 0, first.stderr
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for secret in COMPOSE["secrets"].values():
+        assert Path(secret["file"]).parent == Path("deploy/secrets")
+        assert made[Path(secret["file"]).name]
+    for name, rules in [line.split(" ", 2)[1:] for line in made["users.acl"].splitlines()[1:]]:
+        url = made.get(f"redis-url-{name}", f"rediss://{name}:{made['redis-password-probe']}@")
+        user, _, password = url.partition("://")[2].partition("@")[0].partition(":")
+        assert user == name
+        assert f" #{sha256(password.encode()).hexdigest()} " in f" {rules} "
+        assert url.startswith("rediss://")
+    assert len(made["audit-key"]) >= 16
+    assert again.returncode == 1
+    assert made == {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("address", ["redis", "http://redis", "redis://user:word@redis", "redis://"])
+def test_no_secrets_are_made_for_an_address_that_is_none(address: str, tmp_path: Path) -> None:
+    assert made_secrets(address, str(tmp_path / "secrets")).returncode == 2
+    assert not (tmp_path / "secrets").exists()
+
+
+# The image
 
 
 def dockerfile() -> list[tuple[str, str]]:
@@ -170,43 +220,81 @@ def test_the_image_is_built_from_what_the_ignore_file_lets_through() -> None:
         assert (ROOT / source).exists()
 
 
-def unit(path: Path) -> ConfigParser:
-    parser = Strict()
-    parser.read(path, encoding="utf-8")
-    return parser
+# systemd
+
+
+def unit(path: Path) -> dict[str, list[str]]:
+    """The settings of a unit; each may come several times."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in settings_of(path.read_text("utf-8")):
+        if not line.startswith("["):
+            name, _, value = line.partition("=")
+            found[name].append(value)
+    return found
 
 
 def test_there_is_a_unit_for_every_process() -> None:
+    started = [shlex.split(unit(path)["ExecStart"][0])[1:] for path in UNITS]
+    queues = [queue for arguments in started for queue in queues_of(arguments)]
+
     assert [path.stem for path in UNITS] == ["boyd-act", "boyd-api", "boyd-beat", "boyd-worker"]
+    assert sorted(queues) == sorted(DEFAULT)
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_every_unit_starts_a_command_that_exists_as_a_user_of_its_own(path: Path) -> None:
-    service = unit(path)["Service"]
-    program, *arguments = shlex.split(service["ExecStart"])
+    service = unit(path)
+    (line,) = service["ExecStart"]
+    program, *arguments = shlex.split(line)
 
     assert program == "/opt/boyd/bin/boyd"
     assert parses(arguments)
-    assert service["User"] == "boyd"
-    assert service["EnvironmentFile"] == "/etc/boyd/boyd.env"
+    assert service["User"] == ["boyd"]
+    assert service["EnvironmentFile"] == ["/etc/boyd/boyd.env", "-/etc/boyd/%p.env"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_every_unit_is_restarted_for_ever_and_stops_in_peace(path: Path) -> None:
-    service = unit(path)["Service"]
-    least = 90 if " worker " in service["ExecStart"] else 10
+    service = unit(path)
+    arguments = shlex.split(service["ExecStart"][0])[1:]
 
-    assert service["Restart"] == "always"
-    assert unit(path)["Unit"]["StartLimitIntervalSec"] == "0"
-    assert service["KillMode"] == "mixed"
-    assert service["KillSignal"] == "SIGTERM"
-    assert int(service["TimeoutStopSec"]) >= least
-    assert service["NoNewPrivileges"] == "yes"
+    assert service["Restart"] == ["always"]
+    assert service["StartLimitIntervalSec"] == ["0"]
+    assert service["KillMode"] == ["mixed"]
+    assert service["KillSignal"] == ["SIGTERM"]
+    assert int(service["TimeoutStopSec"][0]) >= LEAST_GRACE[kind_of(arguments)]
+    assert service["NoNewPrivileges"] == ["yes"]
+    # The units share a user: one that stops would take away what others use.
+    assert "RemoveIPC" not in service
 
 
 def test_the_example_of_an_environment_file_sets_what_exists() -> None:
-    lines = (DEPLOY / "boyd.env.example").read_text("utf-8").splitlines()
-    names = [line.partition("=")[0] for line in lines if line and not line.startswith("#")]
+    lines = settings_of((DEPLOY / "boyd.env.example").read_text("utf-8"))
+    names = [line.partition("=")[0] for line in lines]
 
     assert names
     assert set(names) <= VARIABLES
+
+
+# The guide
+
+
+def commands_of_the_guide() -> Iterator[str]:
+    for block in re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.search(r"(?:run --rm api|exec api boyd|-- boyd|bin/boyd) (.*)", line)
+            if found:
+                yield found[1]
+
+
+@pytest.mark.parametrize("line", commands_of_the_guide())
+def test_every_command_of_the_guide_exists_with_its_options(line: str) -> None:
+    assert parses(shlex.split(line, comments=True))
+
+
+def test_the_guide_and_compose_tell_how_the_first_key_is_made() -> None:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    (line,) = re.findall(r"docker compose run --rm api (keys .*)", text)
+
+    assert parses(line.split())
+    assert sum("keys create" in line for line in commands_of_the_guide()) >= 2

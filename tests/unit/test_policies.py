@@ -239,10 +239,10 @@ def test_A11_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
 
 
 def test_A11_an_answer_to_another_version_of_the_item_is_refused() -> None:
-    lab = lab_with(min_approvals=2)
+    lab = lab_with(min_approvals=3)
     item = pending(lab)
-    lab.run()
     resolver, eve = lab.resolver, person("eve")
+    resolver.approve(item.id, person("ann"))
     late = [
         resolver.approve(item.id, eve, version=item.version),
         resolver.deny(item.id, eve, version=item.version),
@@ -256,7 +256,16 @@ def test_A11_an_answer_to_another_version_of_the_item_is_refused() -> None:
     assert counted.item is not None
     assert counted.item.version == current + 1
     assert resolver.approve(item.id, person("bob"), version=current).outcome == "changed"
+
+
+def test_A9_a_proposal_that_comes_again_does_not_change_the_version() -> None:
+    """Or nobody could answer what was shown to him while the fault lasts."""
+    lab = lab_with()
+    item = pending(lab)
+    lab.run()
+
     assert pending(lab).seen == 2
+    assert lab.resolver.approve(item.id, person("ann"), version=item.version).done
 
 
 def test_A11_a_refused_answer_leaves_the_item_as_it_is() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from flask import request
 
-from boyd.intake import BadIntake, IntakeRequest, parse
+from boyd.intake import BadIntake, IntakeRequest, NotJson, parse
 from boyd.intake.cloudevents import BATCH, STRUCTURED
-from boyd.intake.request import NotJson
 from boyd.models import Model
 from boyd_api.problems import Problem, retry_after
 from boyd_api.routing import Answer, Routes

@@ -181,15 +181,20 @@ def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) ->
 
 
 def _await(api: Api, taken: Taken, seconds: float) -> Taken:
+    path = f"/executions/{quote(taken.execution_id, safe=':')}"
     with Waiting(seconds) as waiting:
         while True:
-            path = f"/executions/{quote(taken.execution_id, safe=':')}"
-            now = api.agent.get(path, Execution)
-            if now.result is not None:
+            now = waiting.ask(lambda: api.agent.get(path, Execution))
+            if now is not None and now.result is not None:
                 return _ended(taken, now.result)
             if waiting.is_over:
                 return taken
-            waiting.pause(f"{now.action} {now.state}{f' on {now.worker}' if now.worker else ''}")
+            waiting.pause(_doing(now) if now else taken.execution_id)
+
+
+def _doing(execution: Execution) -> str:
+    where = f" on {execution.worker}" if execution.worker else ""
+    return f"{execution.action} {execution.state}{where}"
 
 
 def _ended(taken: Taken, result: ActionResult) -> Taken:

@@ -13,7 +13,7 @@ from boyd.cli.answers import Resolved
 from boyd.cli.connection import Api
 from boyd.cli.ids import short, the_one
 from boyd.cli.waiting import Waiting
-from boyd.errors import ApiProblem, ApiUnavailable
+from boyd.errors import ApiProblem
 from boyd.models import ApprovalItem
 
 #: Characters of a whole id.
@@ -159,6 +159,7 @@ def _say_answer(api: Api, outcome: _Outcome, several: bool) -> None:
 def _await(api: Api, outcome: _Outcome, waiting: Waiting) -> None:
     """Wait until the action has ended, if it is this answer that has set it going."""
     item = outcome.item
+    path = f"/approvals/{item.id}"
     while not outcome.said and item.status == "approved" and item.result is None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
@@ -166,11 +167,7 @@ def _await(api: Api, outcome: _Outcome, waiting: Waiting) -> None:
             outcome.said = f"{what}; see `boyd approvals show {short(item.id)}`"
             return
         waiting.pause(f"{item.action_id} {approval_view.progress(item)}")
-        try:
-            item = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
-        except ApiUnavailable:  # it is approved, and goes on; the API may come back
-            continue
-        outcome.item = item
+        outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
 
 
 def _finish(outcomes: Sequence[_Outcome], form: str, several: bool) -> None:

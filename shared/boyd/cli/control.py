@@ -108,15 +108,22 @@ def _await(api: Api, iteration: int, timeout: float | None) -> LoopResult:
     """The result of the iteration, once it is over."""
     with Waiting(timeout) as waiting:
         while True:
-            try:
-                return api.agent.get(f"/loop/history/{iteration}", LoopResult)
-            except ApiProblem as problem:
-                if problem.status != 404:
-                    raise
+            result = waiting.ask(lambda: _past(api, iteration))
+            if result is not None:
+                return result
             if waiting.is_over:
                 what = f"{_name(api)}#{iteration} was not over"
                 output.stop(output.TIMED_OUT, f"{what} after {output.seconds(timeout or 0)}")
             waiting.pause(lambda: _doing(api, iteration))
+
+
+def _past(api: Api, iteration: int) -> LoopResult | None:
+    try:
+        return api.agent.get(f"/loop/history/{iteration}", LoopResult)
+    except ApiProblem as problem:
+        if problem.status != 404:
+            raise
+        return None
 
 
 def _doing(api: Api, iteration: int) -> str:

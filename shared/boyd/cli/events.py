@@ -50,14 +50,14 @@ def _follow(follower: Follower, agent_id: str, seen: str, form: str) -> None:
     try:
         while True:
             for _, event in follower.wait():
-                if _position(event.id) > _position(seen):
+                if event.kind == "missed" or _position(event.id) > _position(seen):
                     _print(agent_id, event, form)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(output.INTERRUPTED) from None
 
 
 def _position(event_id: str) -> tuple[int, int]:
-    """Where an event is in the stream; an event without id, such as `missed`, is the last."""
+    """Where an event is in the stream; before all others when there is none."""
     milliseconds, _, number = event_id.partition("-")
     return (int(milliseconds), int(number)) if number else (-1, 0)
 

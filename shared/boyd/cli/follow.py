@@ -32,11 +32,7 @@ class Follower:
     """The events of agents from now on, of each over a stream of its own."""
 
     def __init__(self, client: Client, agent_ids: Sequence[str]) -> None:
-        """Open the streams; what happens after this is not missed.
-
-        Raises:
-            ApiProblem: one was refused.
-        """
+        """Open the streams; what happens after this is not missed."""
         self.client = client
         self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
         self._away: set[str] = set()
@@ -145,7 +141,7 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
     if event.kind == "phase":
         return f"{where} #{_number(event)}  {data.get('phase')}"
     if event.kind == "iteration.started":
-        return f"{where} #{_number(event)}  started by {data.get('trigger')}"
+        return f"{where} #{_number(event)}  started by {output.one_line(str(data.get('trigger')))}"
     if event.kind == "missed":
         return f"{where}  some events were missed: they are kept no longer"
     return output.one_line(f"{where}  {_words(event.kind, data)}")

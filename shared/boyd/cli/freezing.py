@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from boyd.cli.connection import Api
     from boyd.store import Store
 
+#: Seconds that the API has to answer: whoever freezes is in a hurry, and there is another way.
+_PATIENCE = 5.0
 #: What stays frozen, by agent; an empty name: everywhere.
 _Stays = dict[str, str]
 
@@ -91,6 +93,7 @@ def _either(
     try:
         api = access.api(agent, running=True)
         if api is not None:
+            api.deployment.timeout = api.agent.timeout = _PATIENCE
             return over(api)
     except (ApiUnavailable, ApiProblem) as error:
         if isinstance(error, ApiProblem) and error.status < 500:

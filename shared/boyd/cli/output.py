@@ -268,12 +268,20 @@ def _yaml(value: object) -> str:
 
 def print_json(value: object) -> None:
     """Print *value*, which may hold models, as one JSON document."""
-    say(json.dumps(_wire(value), indent=2, ensure_ascii=False))
+    say(_json(value, indent=2))
 
 
 def print_json_line(value: object) -> None:
     """Print *value*, which may hold models, as one line of JSON."""
-    say(json.dumps(_wire(value), ensure_ascii=False))
+    say(_json(value))
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    """As JSON; what cannot be seen is escaped, so that nobody approves what is not shown."""
+    text = json.dumps(_wire(value), indent=indent, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def _wire(value: object) -> Any:

@@ -210,16 +210,17 @@ def _finish(api: Api, run_id: str, timeout: float | None, form: str) -> None:
 
 
 def _await(api: Api, run_id: str, timeout: float | None) -> Run:
+    run: Run | None = None
     with Waiting(timeout) as waiting:
         while True:
-            run = api.agent.get(f"/runs/{run_id}", Run)
-            if run.status in _ENDED:
+            run = waiting.ask(lambda: api.agent.get(f"/runs/{run_id}", Run)) or run
+            if run is not None and run.status in _ENDED:
                 return run
+            state = run.status if run else "pending"
             if waiting.is_over:
-                text = f"run {short(run_id)} is {run.status}"
+                text = f"run {short(run_id)} is {state}"
                 output.stop(output.TIMED_OUT, f"{text} after {output.seconds(timeout or 0)}")
-            doing = f"run {short(run_id)}: {run.status}"
-            waiting.pause(doing)
+            waiting.pause(f"run {short(run_id)}: {state}")
 
 
 @runs.command()

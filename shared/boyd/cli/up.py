@@ -129,7 +129,7 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
         "BOYD_API__PORT": str(settings.api.port),
     }
     commands = {
-        "worker": ["worker", "-Q", "loop,observe,host"],
+        "worker": ["worker", "-Q", "loop,observe,host,callback"],
         "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
         "beat": ["beat"],
         "api": ["api"],

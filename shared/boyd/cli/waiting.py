@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import click
 
 from boyd.cli import output
+from boyd.errors import ApiUnavailable
 
 if TYPE_CHECKING:
     from rich.status import Status
+
+_T = TypeVar("_T")
 
 #: Seconds between two looks: the first, and the longest.
 _FIRST = 0.05
@@ -28,6 +31,7 @@ class Waiting:
         self._until = float("inf") if seconds is None else self._began + seconds
         self._pause = _FIRST
         self._status: Status | None = None
+        self._away = False
 
     def __enter__(self) -> Self:
         if output.is_terminal():
@@ -49,13 +53,25 @@ class Waiting:
         """Whether the time has passed."""
         return time.monotonic() >= self._until
 
+    def ask(self, question: Callable[[], _T]) -> _T | None:
+        """The answer to *question*; None while nobody answers, which is said once."""
+        try:
+            found = question()
+        except ApiUnavailable as error:
+            if not self._away:
+                output.note(f"{output.one_line(str(error))}; waiting for it to come back")
+            self._away = True
+            return None
+        self._away = False
+        return found
+
     def pause(self, doing: Callable[[], str] | str) -> None:
         """Let some time pass; *doing* says what is waited for, where anybody reads it."""
         if self._status is not None:
             from rich.text import Text
 
             took = output.seconds(int(time.monotonic() - self._began))
-            text = doing if isinstance(doing, str) else doing()
+            text = doing if isinstance(doing, str) else self.ask(doing) or ""
             self._status.update(Text(f"{output.one_line(text)}  {took}"))
         time.sleep(max(0.0, min(self._pause, self._until - time.monotonic())))
         self._pause = min(_LONGEST, self._pause * 1.5)

@@ -143,12 +143,11 @@ class Called:
             why = f"endpoint {call.action} asks for what cannot be done: {explain(error)}"
             return _replied(502, why)
         result = self._act(order, fence, retry)
-        if result.error == act.APPROVAL_REQUIRED and result.metrics:
-            body: JsonObject = {"success": False, "queued": True, **result.metrics}
-            return _done(result, EndpointReply(status=202, body=body))
-        return _done(
-            result, EndpointReply(body={"success": result.success, "result": result.to_wire()})
-        )
+        body: JsonObject = {"success": result.success, "executionId": f"call:{call.id}"}
+        if approval_id := act.waits_for(result):
+            waits: JsonObject = {"queued": True, "approvalId": approval_id}
+            return _done(result, EndpointReply(status=202, body={**body, **waits}))
+        return _done(result, EndpointReply(body={**body, "result": result.to_wire()}))
 
     def _context(self) -> PhaseContext:
         return PhaseContext(self._engine.agent, "act", self._engine.context)
@@ -172,7 +171,10 @@ def _replied(status: int, error: str) -> Done:
 
 
 def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
-    state = state_of(result) if result else "succeeded"
     found = {"result": result, "reply": reply}
     fields = {name: value.to_json() for name, value in found.items() if value is not None}
-    return Done(state, KEEP, fields)
+    approval_id = act.waits_for(result) if result else None
+    if approval_id:
+        # What was asked for has been done: to ask a person. How that goes on the approval tells.
+        return Done("succeeded", KEEP, {**fields, "approvalId": approval_id})
+    return Done(state_of(result) if result else "succeeded", KEEP, fields)

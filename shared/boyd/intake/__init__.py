@@ -1,13 +1,14 @@
 """Intake: what other systems send, as observations."""
 
 from boyd.intake.formats import GROUP, Parse, find_format, format_names, parse
-from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, read_json
+from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, NotJson, read_json
 
 __all__ = [
     "GROUP",
     "MAX_OBSERVATIONS",
     "BadIntake",
     "IntakeRequest",
+    "NotJson",
     "Parse",
     "find_format",
     "format_names",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -69,14 +70,13 @@ def read_json(body: bytes | str) -> Any:
 
     Raises:
         NotJson: it is not JSON in UTF-8.
-        BadIntake: it nests deeper than `MAX_DEPTH`.
+        BadIntake: it nests deeper than `MAX_DEPTH`, or has a number that is infinite to us.
     """
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise NotJson(f"not JSON: {error}") from None
-    if _is_deeper(value, MAX_DEPTH):
-        raise BadIntake(f"JSON that nests deeper than {MAX_DEPTH} levels")
+    _check_storable(value)
     return value
 
 
@@ -97,13 +97,16 @@ def plausible(time: datetime | None) -> datetime | None:
     return time.astimezone(UTC) if time < utc_now() + MAX_AHEAD else None
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _check_storable(value: Any) -> None:
+    """Refuse what could be stored, but not be read back."""
     layer = [value]
-    for _ in range(levels + 1):
+    for _ in range(MAX_DEPTH + 1):
+        if any(isinstance(one, float) and math.isinf(one) for one in layer):
+            raise BadIntake("JSON with a number that is too large")
         layer = [child for one in layer for child in _children(one)]
         if not layer:
-            return False
-    return True
+            return
+    raise BadIntake(f"JSON that nests deeper than {MAX_DEPTH} levels")
 
 
 def _children(value: Any) -> list[Any]:

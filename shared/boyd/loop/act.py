@@ -176,6 +176,13 @@ def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str
     return None
 
 
+def waits_for(result: ActionResult) -> str | None:
+    """The approval that *result* says the action waits for, if it does."""
+    if result.error != APPROVAL_REQUIRED or not result.metrics:
+        return None
+    return str(result.metrics.get("approvalId", "")) or None
+
+
 def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> ActionResult:
     """What an execution would do, without doing it (L33)."""
     action = ctx.host.actions.get(action_id)

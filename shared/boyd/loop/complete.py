@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from boyd.loop.act import APPROVAL_REQUIRED
+from boyd.loop.act import waits_for
 from boyd.models import (
     ActionPerformed,
     JsonObject,
@@ -70,10 +70,7 @@ def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
 
 def waiting_for(result: LoopResult) -> str | None:
     """The approval that the iteration's action waits for, if it does."""
-    for item in result.action_results:
-        if item.error == APPROVAL_REQUIRED and item.metrics:
-            return str(item.metrics.get("approvalId", "")) or None
-    return None
+    return next(filter(None, map(waits_for, result.action_results)), None)
 
 
 def run_result(result: LoopResult) -> RunResult:

@@ -56,12 +56,13 @@ class CallRequest(Model):
 
 
 class Call(CallRequest):
-    """An order and how far it is."""
+    """An order and how far it is; `approval_id` is what its action waits for."""
 
     id: str
     created_at: Timestamp
     execution: OrderExecution | None = None
     result: ActionResult | None = None
+    approval_id: str | None = None
     reply: EndpointReply | None = None
 
 

@@ -99,7 +99,8 @@ class Ledger:
 
         Returns:
             `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as
-            JSON, `unknown` and the worker that lost it, `restarted` (Redis may have forgotten an execution).
+            JSON, `unknown` and the worker that lost it, `restarted` (Redis may have forgotten an
+            execution).
 
         Raises:
             StillRunning: another worker executes it and lives.

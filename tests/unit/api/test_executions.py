@@ -1,0 +1,167 @@
+"""`/executions`: look up what was executed, however it came about, and undo it once (L33)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api_kit import Site
+from kit import Recorder, agent, choice, chooses
+
+WRITE = "/actions/desk:write"
+BODY = {"params": {"text": "x"}}
+KEY = {"Idempotency-Key": "once"}
+
+
+def written(desk: Site) -> str:
+    """The id of a successful execution."""
+    found: str = desk.post(WRITE, BODY).json["executionId"]
+    return found
+
+
+# Look up
+
+
+def test_an_execution_by_a_client_is_shown(desk: Site) -> None:
+    id = written(desk)
+    shown = desk.get(f"/executions/{id}").json
+
+    assert shown.items() >= {("id", id), ("state", "succeeded"), ("action", "desk:write")}
+    assert shown["by"] == "alice"
+    assert shown["params"] == {"text": "x"}
+    assert shown["result"]["output"] == "wrote x"
+    assert {"worker", "startedAt", "endedAt"} <= set(shown)
+
+
+def test_an_execution_that_was_approved_is_shown(desk: Site) -> None:
+    approval = desk.waiting()
+    desk.post(f"/approvals/{approval}/approve")
+    shown = desk.get(f"/executions/approval:{approval}").json
+
+    assert shown.items() >= {("state", "succeeded"), ("action", "desk:publish"), ("by", "alice")}
+
+
+def test_an_execution_of_the_loop_is_shown(site: Site) -> None:
+    site.lab.run()
+    shown = site.get("/executions/loop:1").json
+
+    assert shown.items() >= {("id", "loop:1"), ("state", "succeeded"), ("action", "p:do")}
+
+
+def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:
+    id = written(desk)
+    desk.post(f"/executions/{id}/rollback")
+    tried = desk.post(f"{WRITE}/dry-run", BODY).json["executionId"]
+
+    assert desk.get(f"/executions/rollback:{id}").json["result"]["output"] == "wiped x"
+    assert desk.get(f"/executions/{tried}").json["result"]["output"] == "would write x"
+
+
+def test_a_call_that_waits_for_a_person_is_no_success(desk: Site) -> None:
+    id = desk.post("/actions/desk:publish", BODY).json["executionId"]
+    shown = desk.get(f"/executions/{id}").json
+
+    assert shown["state"] == "failed"
+    assert shown["result"]["error"] == "Approval required"
+
+
+@pytest.mark.parametrize(
+    "id", ["unknown", "loop:1", "loop:x", "call:", "call:x", "rollback:", "%20", "%0a", "*", "::"]
+)
+def test_an_unknown_execution_is_not_found(desk: Site, id: str) -> None:
+    for method, path in (("GET", ""), ("POST", "/rollback")):
+        answer = desk.open(method, f"/executions/{id}{path}")
+        assert (answer.status_code, answer.json["type"]) == (404, "/problems/not-found")
+
+
+# Undo
+
+
+def test_a_successful_execution_is_undone(desk: Site, done: list[str]) -> None:
+    answer = desk.post(f"/executions/{written(desk)}/rollback", {"rationale": "a mistake"})
+
+    assert answer.status_code == 200
+    assert answer.json["success"] is True
+    assert answer.json["result"]["output"] == "wiped x"
+    assert done == ["write x", "wipe x"]
+
+
+def test_it_is_undone_once_l33(desk: Site, done: list[str]) -> None:
+    id = written(desk)
+    desk.post(f"/executions/{id}/rollback")
+    again = desk.post(f"/executions/{id}/rollback")
+
+    assert again.status_code == 200
+    assert done == ["write x", "wipe x"]
+
+
+def test_undone_again_under_the_same_key_it_is_answered_as_before_h3(
+    desk: Site, done: list[str]
+) -> None:
+    id = written(desk)
+    first = desk.post(f"/executions/{id}/rollback", headers=KEY)
+    again = desk.post(f"/executions/{id}/rollback", headers=KEY)
+
+    assert (again.status_code, again.json) == (200, first.json)
+    assert done == ["write x", "wipe x"]
+
+
+def test_undoing_waits_for_a_person_when_that_is_asked_for(desk: Site, done: list[str]) -> None:
+    answer = desk.post(f"/executions/{written(desk)}/rollback", {"requiresApproval": True})
+    bob = desk.key("approvals", principal="bob", person=True)
+
+    assert answer.status_code == 202
+    assert answer.json["queued"] is True
+    assert done == ["write x"]
+    desk.post(f"/approvals/{answer.json['approvalId']}/approve", headers=bob)
+    assert done == ["write x", "wipe x"]
+
+
+def test_what_cannot_be_undone_says_so(desk: Site, done: list[str]) -> None:
+    failed = desk.post("/actions/desk:tear").json["executionId"]
+    approval = desk.waiting()
+    desk.post(f"/approvals/{approval}/approve")
+    id = written(desk)
+    desk.post(f"/executions/{id}/rollback")
+    before = list(done)
+
+    for one in (failed, f"approval:{approval}", f"rollback:{id}"):
+        answer = desk.post(f"/executions/{one}/rollback")
+        assert answer.status_code == 200
+        assert answer.json["success"] is False, one
+    assert done == before
+
+
+def test_a_dry_run_and_a_call_that_waits_have_nothing_to_undo(desk: Site) -> None:
+    tried = desk.post(f"{WRITE}/dry-run", BODY).json["executionId"]
+    waits = desk.post("/actions/desk:publish", BODY).json["executionId"]
+
+    assert desk.post(f"/executions/{tried}/rollback").status_code == 404
+    assert desk.post(f"/executions/{waits}/rollback").status_code == 404
+
+
+@pytest.mark.parametrize("body", [{"rationale": 1}, {"params": {}}, {"requiresApproval": None}])
+def test_a_body_that_does_not_fit_undoes_nothing(desk: Site, done: list[str], body: Any) -> None:
+    answer = desk.post(f"/executions/{written(desk)}/rollback", body)
+
+    assert answer.status_code == 422
+    assert done == ["write x"]
+
+
+def test_what_the_loop_did_is_undone_too(server: Any) -> None:
+    import fakeredis
+
+    from boyd.testing import Lab
+
+    undone: list[Any] = []
+    action = Recorder().action(rollback=lambda params: undone.append(params))
+    lab = Lab(
+        agent(chooses(choice("p:do", params={"n": 1})), action),
+        client=fakeredis.FakeRedis(server=server, decode_responses=True),
+    )
+    site = Site(lab, server)
+    lab.run()
+
+    assert site.post("/executions/loop:1/rollback").json["success"] is True
+    assert undone == [{"n": 1}]
