@@ -18,6 +18,7 @@ from boyd.models import (
     ApprovalPolicy,
     EndpointReply,
     EndpointRequest,
+    JsonObject,
     Mode,
     Phase,
     Proposal,
@@ -113,12 +114,12 @@ class Site:
             return asked.result(20)
 
     def waiting(
-        self, text: str = "news", action: str = "desk:publish", ttl: float | None = 3600, **more: Any
+        self, text: str = "news", *, action: str = "desk:publish", ttl: float = 3600, **policy: Any
     ) -> str:
-        """A new pending approval of the agent `desk`; its id."""
-        params = {"text": text}
+        """A new pending approval of the agent `desk`, which takes what *policy* says; its id."""
+        params: JsonObject = {"text": text}
         decision = Decision(action=action, params=params, rationale="test", confidence=1.0)
-        required = ApprovalPolicy(**more)
+        required = ApprovalPolicy(**policy)
         proposal = Proposal(
             decision=decision, action_id=action, params=params, loop_iteration=1, required=required
         )

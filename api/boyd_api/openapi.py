@@ -123,13 +123,16 @@ def _header_model(route: Route) -> type[BaseModel] | None:
 
 def _responses(route: Route) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    others = route.answers.get("default")
+    chosen = _media(others)["content"] if isinstance(others, Media) else {}
     for status, answer in route.answers.items():
         found[str(status)] = _media(answer) if isinstance(answer, Media) else _named(answer)
     for status, names in _problems(route).items():
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
         said = "; ".join(f"`{name}`: {KINDS[name].title}" for name in names)
         if str(status) not in found:
-            found[str(status)] = {"description": said, "content": content}
+            # Whoever chooses the status may choose that of a problem.
+            found[str(status)] = {"description": said, "content": content | chosen}
     return found
 
 
@@ -138,8 +141,8 @@ def _named(model: type[Model]) -> type[Model]:
 
 
 def _media(media: Media) -> dict[str, Any]:
-    content = {media.type: {"schema": {"type": "string"}}}
-    return {"description": media.description, "content": content}
+    schema = {} if media.type == "application/json" else {"type": "string"}
+    return {"description": media.description, "content": {media.type: {"schema": schema}}}
 
 
 def _problems(route: Route) -> dict[int, Sequence[str]]:

@@ -6,14 +6,19 @@ The broker may lose, double or delay a message; nothing rests on it (docs/archit
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
 
 from celery import Celery, Signature, chain, group
 from kombu.exceptions import OperationalError
 
 from boyd import queues
 from boyd.engine import UnitHint
+from boyd.errors import ConfigError
 from boyd.models import Phase
+from boyd.store.address import Address, masked
+from boyd.store.sentinels import sentinel_options
 
 log = logging.getLogger("boyd.broker")
 
@@ -40,8 +45,16 @@ _TRANSPORT = {
 
 
 def make_app(broker_url: str) -> Celery:
-    """A Celery app that publishes and consumes Boyd's tasks; connects when first used."""
-    app = Celery("boyd", broker=broker_url, set_as_current=False)
+    """A Celery app that publishes and consumes Boyd's tasks; connects when first used.
+
+    Raises:
+        ConfigError: *broker_url* is not a Redis URL.
+    """
+    try:
+        address = Address.of(broker_url)
+    except ValueError as error:
+        raise ConfigError(f"broker_url {masked(broker_url)!r} cannot be used: {error}") from None
+    app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",
@@ -54,10 +67,13 @@ def make_app(broker_url: str) -> Celery:
         # Acknowledge early: redelivery would double running tasks, and our sweeper resends anyway.
         task_acks_late=False,
         worker_prefetch_multiplier=1,
-        broker_transport_options=_TRANSPORT,
+        broker_transport_options=_TRANSPORT | _sentinel_transport(address),
+        broker_use_ssl=address.tls and {"ssl_cert_reqs": "required", **address.ssl_options},
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        # A server that loses its part answers a consumer with an error before it hangs up.
+        broker_channel_error_retry=True,
         # A hint that cannot be sent is sent by the sweeper: fail fast instead of blocking.
         task_publish_retry=True,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0},
@@ -70,6 +86,35 @@ def make_app(broker_url: str) -> Celery:
         enable_utc=True,
     )
     return app
+
+
+def _kombu_url(address: Address) -> str:
+    """The same place as kombu writes it; what it does not understand in a URL is left out."""
+    options = address.options
+    db = options.get("db", 0)
+    if "path" in options:
+        path = quote(options["path"])
+        return f"redis+socket://{_user(options)}{path}?virtual_host={db}"
+    places = address.sentinels or ((options.get("host", "localhost"), options.get("port", 6379)),)
+    scheme = "sentinel" if address.sentinels else "redis"
+    return ";".join(
+        f"{scheme}://{_user(options)}{_bracketed(host)}:{port}/{db}" for host, port in places
+    )
+
+
+def _user(options: Mapping[str, Any]) -> str:
+    name, password = (quote(options.get(part, ""), safe="") for part in ("username", "password"))
+    return f"{name}:{password}@" if password else f"{name}@" if name else ""
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _sentinel_transport(address: Address) -> dict[str, Any]:
+    if not address.sentinels:
+        return {}
+    return {"master_name": address.service, "sentinel_kwargs": sentinel_options(address)}
 
 
 class CeleryCourier:

@@ -18,7 +18,7 @@ from boyd import (
     observer,
     strategy,
 )
-from boyd.models import EndpointRequest
+from boyd.models import EndpointRequest, JsonObject
 
 
 class Note(BaseModel):
@@ -40,7 +40,7 @@ class Contract(Plugin):
     @strategy()
     def choose(self, ctx: Context) -> Decision:
         """Write a note in each iteration."""
-        params = {"text": f"iteration {ctx.iteration}"}
+        params: JsonObject = {"text": f"iteration {ctx.iteration}"}
         return Decision(action="contract:write", params=params, rationale="always", confidence=1.0)
 
     @action()
@@ -68,17 +68,17 @@ class Contract(Plugin):
         """Fail."""
         raise RuntimeError("the paper is too strong")
 
-    @endpoint("GET", "/notes/{name}")
+    @endpoint("GET", "/{name}")
     def note(self, request: EndpointRequest) -> dict[str, str]:
         """Show a note."""
         return {"name": request.path["name"]}
 
-    @endpoint("POST", "/notes/{name}")
+    @endpoint("POST", "/{name}")
     def add(self, request: EndpointRequest) -> Perform:
         """Write a note, through the action."""
         return Perform("contract:write", {"text": request.path["name"]})
 
-    @endpoint("PUT", "/notes/{name}")
+    @endpoint("PUT", "/{name}")
     def replace(self, request: EndpointRequest) -> Any:
         """Tell what was sent."""
         return {"sent": request.body}

@@ -50,7 +50,7 @@ def _storm(world: World, seed: int, seconds: float, pause: float) -> Outcome:
     time.sleep(seconds)
     injector.stop()
     load.stop()
-    _settle(world)
+    settle(world)
     said = load.acknowledged
     iterations = sum(_counter(world, agent) for agent in AGENTS)
     return Outcome(
@@ -71,7 +71,7 @@ def _storm(world: World, seed: int, seconds: float, pause: float) -> Outcome:
     )
 
 
-def _settle(world: World) -> None:
+def settle(world: World) -> None:
     """Let what was begun end: no more ticks, nothing in flight, nothing due."""
     store = world.deployment.store
     wait_until(lambda: all(_drained(world, agent) for agent in AGENTS), SETTLE)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import redis
 import requests
@@ -15,6 +16,15 @@ from boyd.embedded.redis_server import find_program
 from harness import Deployment, free_port, wait_until
 
 AGENTS = ("storm0", "storm1")
+
+
+class Server(Protocol):
+    """The Redis of a world."""
+
+    url: str
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all that it is made of; it is gone afterwards if that kills."""
 
 
 class RedisProcess:
@@ -58,8 +68,8 @@ class World:
     beats = ("b0", "b1")
     apis = ("a0", "a1")
 
-    def __init__(self, folder: Path) -> None:
-        self.redis = RedisProcess(folder)
+    def __init__(self, folder: Path, server: Server | None = None) -> None:
+        self.redis = server or RedisProcess(folder)
         self.deployment = Deployment(self.redis.url, folder)
         self.deployment.environment.update(
             {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000", "BOYD_LOG_LEVEL": "info"}

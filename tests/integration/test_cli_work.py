@@ -182,7 +182,7 @@ def test_an_action_is_taken_with_its_parameters(cli: Cli, place: Place) -> None:
     arguments = ["-p", "room=attic", "-p", "deep=true", "--params", '{"n": 1, "deep": false}']
     told = cli("actions", "run", "p:do", *arguments, "--rationale", "a mess")
     assert place.recorder.calls == [{"n": 1, "deep": True, "room": "attic"}]
-    assert re.search(r"p:do ok\n +took .*\n +output +{'moved': 2}", told)
+    assert re.search(r'p:do ok\n +took .*\n +output +{"moved": 2}', told)
     assert "execution  call:" in told
     cli("actions", "run", "p:do", "-p", "room", status=2)
 

@@ -1,6 +1,6 @@
-"""What the OpenAPI document promises is kept, whatever is sent: schemathesis over a running API (H5).
+"""What the OpenAPI document promises is kept, whatever is sent to a running API (H5).
 
-It finds no 500, no status and no shape that is not documented, and no way past the keys.
+Schemathesis finds no 500, no status and no shape that is not documented, and no way past the keys.
 """
 
 from __future__ import annotations
@@ -84,12 +84,19 @@ def known(site: Site) -> dict[str, Sequence[str]]:
         "runs": runs,
         "executions": [*calls, f"approval:{approvals[0]}", "loop:1"],
         "actions": ["contract:write", "contract:publish", "contract:tear"],
-        "plugins": ["notes/today"],
+        "plugins": ["today"],
         "intake": ["json", "cloudevents", "alertmanager"],
         "problems": ["not-found"],
     }
 
 
+#: Routes that have to succeed now and then, with what is sent to them.
+REACHED = {
+    *("POST /approvals/<id>/approve", "POST /approvals/<id>/deny", "POST /approvals/approve"),
+    *("POST /runs", "GET /runs/<id>", "GET /runs/<id>/callback", "GET /executions/<id>"),
+    *("POST /actions/<id>", "POST /executions/<id>/rollback", "GET /loop/history/<int:iteration>"),
+    *("PUT /plugins/<plugin>/<rest:path>", "POST /plugins/<plugin>/<rest:path>"),
+}
 #: The parameter that the ids stand for.
 PARAMETERS = {"plugins": "path", "intake": "format", "problems": "name"}
 #: `Allow` of these also tells GET and HEAD: they fit the path of an approval that nobody has.
@@ -119,19 +126,27 @@ def configuration(ids: dict[str, Sequence[str]]) -> str:
     return "\n".join([*lines, BULK])
 
 
-def schemathesis(site: Site, folder: Path, *options: str) -> str:
-    """Run it over the whole document; what it says, which has to be that it found nothing."""
+def schemathesis(site: Site, folder: Path, *options: str) -> None:
+    """Run it over the whole document; it has to find nothing."""
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "st.toml")),
         *("run", f"{site.url}/openapi.json", "--exclude-path-regex", EXCLUDED),
         *("--seed", SEED, "--request-timeout", "10", "--suppress-health-check", "all"),
+        # No schema tells which cursors were given out, or whether a callback's host is public.
+        *("--exclude-checks", "positive_data_acceptance", "--generation-database", "none"),
         *("--continue-on-failure", "--no-color", *options),
     ]
     done = subprocess.run(
         command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=170
     )
-    assert done.returncode == 0, re.sub(r"(?m)^\s*[.✅❌🚫⏭]+.*$\n", "", done.stdout) + done.stderr
-    return done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def succeeded(site: Site) -> set[str]:
+    """The routes that have answered with success, without those of a named agent."""
+    counted = requests.get(f"{site.url}/metrics", headers=site.key, timeout=30).text
+    found = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', counted)
+    return {f"{method} {path}" for method, path in found}
 
 
 @pytest.fixture
@@ -142,11 +157,13 @@ def folder(site: Site, tmp_path: Path) -> Path:
 
 
 def test_who_may_everything_gets_what_is_documented(site: Site, folder: Path) -> None:
-    [(name, value)] = site.key.items()
+    # Somebody else than who has asked for the actions, so that approvals may be approved.
+    [(name, value)] = site.deployment.key("fuzzer", "admin").items()
     schemathesis(site, folder, "--header", f"{name}: {value}", "--max-examples", "10")
 
     assert site.ask("GET", "/state")["agent"]["id"] == "contract"
     assert site.ask("GET", "/audit/verify")["ok"]
+    assert not REACHED - succeeded(site), "the refusals are not all that was tested"
 
 
 def test_who_shows_no_key_gets_nothing(site: Site, folder: Path) -> None:

@@ -171,7 +171,9 @@ def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
     assert made == {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("address", ["redis", "http://redis", "redis://user:word@redis", "redis://"])
+@pytest.mark.parametrize(
+    "address", ["redis", "http://redis", "redis://user:word@redis", "redis://"]
+)
 def test_no_secrets_are_made_for_an_address_that_is_none(address: str, tmp_path: Path) -> None:
     assert made_secrets(address, str(tmp_path / "secrets")).returncode == 2
     assert not (tmp_path / "secrets").exists()
@@ -287,7 +289,7 @@ def commands_of_the_guide() -> Iterator[str]:
                 yield found[1]
 
 
-@pytest.mark.parametrize("line", commands_of_the_guide())
+@pytest.mark.parametrize("line", list(commands_of_the_guide()))
 def test_every_command_of_the_guide_exists_with_its_options(line: str) -> None:
     assert parses(shlex.split(line, comments=True))
 

@@ -45,7 +45,8 @@ class Pulse:
         """End, and say that this process takes no more work."""
         self._stopping.set()
         for one in self._rounds:
-            one.thread.join(timeout=5)
+            if one.thread.ident is not None:  # it may never have come to start
+                one.thread.join(timeout=5)
         try:
             self._runtime.store.fleet.leave(self._runtime.name)
         except StoreError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from flask import Response, request
 
@@ -22,7 +23,10 @@ _ANSWERS: dict[Status, Media] = {
 }
 _PATH = "/plugins/<plugin>/<rest:path>"
 _PROBLEMS = ["no-worker", "timeout"]
-_SENT = {"problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type"], "consumes": [_JSON]}
+_SENT: dict[str, Any] = {
+    "problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type"],
+    "consumes": [_JSON],
+}
 #: Answers of these statuses have no body.
 _EMPTY = (204, 205, 304)
 

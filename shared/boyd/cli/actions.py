@@ -219,7 +219,7 @@ def show_result(result: ActionResult) -> None:
     output.print_pairs(
         [
             ("took", output.duration(result.duration)),
-            ("output", "" if result.output is None else str(result.output)),
+            ("output", output.text_of(result.output)),
             ("effects", ", ".join(result.side_effects or [])),
         ]
     )

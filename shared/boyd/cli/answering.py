@@ -180,14 +180,10 @@ def _finish(outcomes: Sequence[_Outcome], form: str, several: bool) -> None:
             outcome.status = 0 if result.success else output.FAILED
             if form == "table":
                 output.say(f"{which}{output.action_outcome(result)}")
-                output.print_pairs([("output", _text(result.output))])
+                output.print_pairs([("output", output.text_of(result.output))])
     wires = [outcome.to_wire() for outcome in outcomes]
     output.print_data(form, wires if several else wires[0])
     statuses = {outcome.status for outcome in outcomes}
     if statuses != {0}:
         wrong = statuses - {0}
         raise click.exceptions.Exit(wrong.pop() if len(wrong) == 1 else output.FAILED)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)

@@ -84,11 +84,11 @@ def show(item: ApprovalItem, now: datetime) -> None:
     output.say(output.one_line(f"{what}{item.action_name or item.action_id}: {state}"))
     output.print_pairs([*_what(item), *_circumstances(item, now), *_answers(item, now)])
     output.say("  params")
-    output.print_json(item.params)
+    output.print_json(item.params, margin=4)
     if item.preview is not None:
         _show_preview(item)
     if item.result is not None:
-        output.say(f"  result     {output.one_line(_result(item))}")
+        output.say(f"  result  {output.one_line(_result(item))}")
 
 
 def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
@@ -139,12 +139,12 @@ def _show_preview(item: ApprovalItem) -> None:
     assert item.preview is not None
     output.say("  preview (what its dry run says)")
     if item.preview.success:
-        output.print_json(item.preview.output)
+        output.print_json(item.preview.output, margin=4)
     else:
-        output.say(f"  {output.one_line(output.action_outcome(item.preview))}")
+        output.say(f"    {output.one_line(output.action_outcome(item.preview))}")
 
 
 def _result(item: ApprovalItem) -> str:
     assert item.result is not None
-    said = "" if item.result.output is None else f": {item.result.output}"
-    return f"{output.action_outcome(item.result)}{said}"
+    said = output.text_of(item.result.output)
+    return ": ".join(filter(None, [output.action_outcome(item.result), said]))

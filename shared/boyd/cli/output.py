@@ -266,9 +266,17 @@ def _yaml(value: object) -> str:
     return text
 
 
-def print_json(value: object) -> None:
-    """Print *value*, which may hold models, as one JSON document."""
-    say(_json(value, indent=2))
+def print_json(value: object, margin: int = 0) -> None:
+    """Print *value*, which may hold models, as one JSON document, so far from the left."""
+    for line in _json(value, indent=2).split("\n"):
+        say(f"{'':{margin}}{line}")
+
+
+def text_of(value: object) -> str:
+    """What an action has given, on one line."""
+    if value is None or isinstance(value, str):
+        return one_line(value or "")
+    return _json(value)
 
 
 def print_json_line(value: object) -> None:

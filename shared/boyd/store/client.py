@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeAlias
 
 import redis
@@ -12,6 +13,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from boyd.errors import ConfigError, StoreError, StoreUnavailable
+from boyd.store.address import Address, masked
+from boyd.store.sentinels import Pool, Sentinels, sentinel_options
 
 #: A `redis.Redis` with decoded replies, which its own annotations cannot say.
 Client: TypeAlias = Any
@@ -19,6 +22,8 @@ Client: TypeAlias = Any
 #: Seconds to wait for an answer and for a connection.
 TIMEOUT = 5.0
 CONNECT_TIMEOUT = 2.0
+#: What a server says that takes no writes, or not any more; inside a script, Redis 6.2 puts it last.
+_REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
 
 
 def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
@@ -30,17 +35,29 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
     Raises:
         ConfigError: *url* is not a Redis URL.
     """
+    limits = {
+        "decode_responses": True,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": min(CONNECT_TIMEOUT, timeout),
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+    }
     try:
-        return redis.Redis.from_url(
-            url,
-            decode_responses=True,
-            socket_timeout=timeout,
-            socket_connect_timeout=min(CONNECT_TIMEOUT, timeout),
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-        )
+        address = Address.of(url)
+        by_url = redis.Redis.from_url
+        client = _through_sentinels(address, limits) if address.sentinels else by_url(url, **limits)
     except ValueError as error:
         raise ConfigError(f"redis_url {masked(url)!r} cannot be used: {error}") from None
+    pool = client.connection_pool
+    pool.connection_class = _leaving(pool.connection_class)
+    return client
+
+
+def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
+    """A client that asks the sentinels where the master is, whenever it has to connect."""
+    sentinels = Sentinels(address.sentinels, sentinel_kwargs=sentinel_options(address))
+    options = {**limits, **address.options, "ssl": address.tls}
+    return sentinels.master_for(address.service, connection_pool_class=Pool, **options)
 
 
 @contextmanager
@@ -48,23 +65,52 @@ def translated() -> Iterator[None]:
     """Turn the client's errors into ours.
 
     Raises:
-        StoreUnavailable: Redis did not answer.
+        StoreUnavailable: Redis did not answer, or takes no writes now.
         StoreError: it answered with an error.
     """
     try:
         yield
+    except _Refused as error:
+        raise StoreUnavailable(f"Redis takes no writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise StoreUnavailable(f"Redis does not answer: {error}") from error
     except redis.RedisError as error:
         raise StoreError(f"Redis refused: {error}") from error
 
 
-def masked(url: str) -> str:
-    """A URL without its password, for messages."""
-    without = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", without)
-
-
 def pairs(flat: list[Any]) -> dict[str, str]:
     """The reply of HGETALL inside a script, as a mapping."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+class _Refused(redis.ConnectionError):
+    """The server takes no writes, so the connection to it was dropped."""
+
+
+def _refuses(error: Exception) -> bool:
+    kinds = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
+    return isinstance(error, kinds) or bool(_REFUSALS.search(str(error)))
+
+
+@cache
+def _leaving(kind: type[Any]) -> type[Any]:
+    """A class of connections that leave a server which takes no writes.
+
+    It was the master once: the next call connects anew and may find another. redis-py knows only
+    the refusal of a plain command, and only behind sentinels.
+    """
+
+    class Leaving(kind):  # type: ignore[misc]
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return super().read_response(*args, **options)
+            except redis.ResponseError as error:
+                if not _refuses(error):
+                    raise
+                self.disconnect()
+                raise _Refused(str(error)) from error
+
+    return Leaving
+
+
+__all__ = ["Client", "connect", "masked", "pairs", "translated"]

@@ -38,9 +38,13 @@ def _text(key: str, value: Any) -> str:
 
 
 def restore(kind: type[_M], fields: Mapping[str, str]) -> _M:
-    """A model from what `flatten` and the scripts stored, perhaps beside other fields."""
+    """A model from what `flatten` and the scripts stored, perhaps beside other fields.
+
+    What a later release has put inside of its fields is passed over, too (P13).
+    """
     known = {field.alias or name for name, field in kind.model_fields.items()}
-    return kind.model_validate({k: _value(k, text) for k, text in fields.items() if k in known})
+    values = {k: _value(k, text) for k, text in fields.items() if k in known}
+    return kind.model_validate(values, extra="ignore")
 
 
 def _value(key: str, text: str) -> Any:

@@ -42,7 +42,8 @@ def test_the_root_of_a_plugin_is_an_endpoint_like_others(desk: Site) -> None:
 
 
 def test_the_body_is_any_json_and_the_status_that_of_the_endpoint(desk: Site) -> None:
-    for body in ({"a": [1, None]}, [], "text", 7, None, False):
+    bodies: list[Any] = [{"a": [1, None]}, [], "text", 7, None, False]
+    for body in bodies:
         answer = desk.open("PUT", NOTE, data=json.dumps(body), content_type="application/json")
         assert answer.status_code == 201
         assert answer.json == {"sent": body, "by": "alice"}

@@ -1,0 +1,104 @@
+"""P8: another Redis becomes the master, killed or by hand, and everything goes on by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boyd.errors import StoreUnavailable
+from faults.invariants import Invariants
+from faults.load import Load
+from faults.sentinels import Watched
+from faults.storm import settle
+from faults.world import AGENTS, World
+from harness import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+#: Seconds from a failover until every agent has completed an iteration that began after it.
+RECOVERED = 20.0
+
+
+class Pair(World):
+    """Two workers, a beat and an API process."""
+
+    workers = ("w0", "w1")
+    beats = ("b0",)
+    apis = ("a0",)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    """Three servers and three sentinels."""
+    made = Watched(tmp_path)
+    yield made
+    made.signal(9)
+
+
+@pytest.fixture
+def world(watched: Watched, tmp_path: Path) -> Iterator[Pair]:
+    """A deployment that knows the sentinels only."""
+    made = Pair(tmp_path, watched)
+    made.start()
+    yield made
+    made.end()
+
+
+def test_P8_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world: Pair) -> None:
+    load = Load(world, seed=1)
+    load.start()
+    wait_until(lambda: len(load.acknowledged.answers) >= 2, 30)
+
+    killed = watched.master()
+    watched.kill(killed)
+    print(f"recovered {_recovery(world, load):.1f} s after the master was killed")
+    assert watched.master() != killed
+
+    watched.start(killed)
+    wait_until(watched.complete, 40)
+    before = watched.hand_over()
+    print(f"recovered {_recovery(world, load):.1f} s after a planned failover")
+    assert watched.master() != before
+
+    wait_until(lambda: _consumers(watched) >= len(world.workers), RECOVERED)
+    load.stop()
+    settle(world)
+    assert Invariants(world, load.acknowledged).check() == []
+    assert all(world.alive(name) for name in (*world.workers, *world.beats, *world.apis))
+
+
+def _recovery(world: Pair, load: Load) -> float:
+    """Seconds until every agent has completed an iteration, and a client was answered."""
+    began, said = time.time(), load.acknowledged
+    runs, items = len(said.runs), len(said.answers)
+    for agent in AGENTS:
+        wait_until(_asking(lambda agent=agent: _completed(world, agent, began)), RECOVERED)
+    wait_until(lambda: len(said.runs) > runs and len(said.answers) > items, RECOVERED)
+    return time.time() - began
+
+
+def _completed(world: Pair, agent: str, began: float) -> bool:
+    results = world.deployment.agent(agent).iterations.history(5)
+    return any(one.success and one.started_at.timestamp() > began for one in results)
+
+
+def _asking(condition: Callable[[], Any]) -> Callable[[], Any]:
+    """A condition that is not met while Redis is away."""
+
+    def met() -> Any:
+        try:
+            return condition()
+        except StoreUnavailable:
+            return None
+
+    return met
+
+
+def _consumers(watched: Watched) -> int:
+    """How many workers wait for messages of the master."""
+    with watched.ask(watched.master()) as server:
+        return sum(one["cmd"] == "brpop" for one in server.client_list())

@@ -1,0 +1,67 @@
+"""P13: during an upgrade two releases run side by side, on one Redis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import requests
+
+from boyd.models import Actor, RunRequest
+from harness import Deployment, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+SOMEBODY = Actor(principal="somebody", person=True)
+
+
+def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
+    deployment: Deployment,
+) -> None:
+    """Whoever reads what the other has written takes what it knows, and leaves the rest alone."""
+    deployment.worker("now", "agents.storm:storm0", "--concurrency", "2")
+    deployment.worker("next", "agents.future:storm0", "--concurrency", "2")
+    url = deployment.api("api")
+    store = deployment.agent("storm0")
+    launcher = deployment.launcher("storm0", "event-driven")
+    runs = []
+    for number in range(25):
+        request = RunRequest(title=f"run {number}", description="x")
+        runs.append(launcher.submit_run(request, SOMEBODY).run.id)
+        wait_until(lambda: store.iterations.status().phase == "idle")
+    headers = deployment.key("ann", "admin")
+    base = f"{url}/api/v0/agents/storm0"
+    for number in range(10):
+        asked = {"params": {"number": number}, "requiresApproval": True}
+        taken = requests.post(
+            f"{base}/actions/storm:call", json=asked, headers=headers, timeout=30
+        ).json()
+        assert taken.get("queued"), (taken, deployment.log("next")[-3000:], deployment.log("now")[-3000:])
+        approver = deployment.key(f"bob{number}", "approvals")
+        said = requests.post(
+            f"{base}/approvals/{taken['approvalId']}/approve", headers=approver, timeout=30
+        ).json()
+        assert said.get("result", {}).get("output") == "done", (said, deployment.log("next")[-3000:], deployment.log("now")[-3000:])
+    results = store.iterations.history(100)
+    ended = [store.runs.get(run_id) for run_id in runs]
+    logs = deployment.log("now") + deployment.log("next") + deployment.log("api")
+
+    assert [run.status for run in ended if run] == ["completed"] * len(runs)
+    assert all(result.success and not result.problems for result in results)
+    assert max(Counter(deployment.effects()).values()) == 1
+    assert "Traceback" not in logs
+
+
+def test_P13_a_message_and_an_order_of_a_later_release_are_left_alone(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.worker("now", "agents.storm:storm0")
+    client = deployment.store.client
+    client.zadd("boyd:{storm0}:due", {"dream:1": 1})
+    launcher = deployment.launcher("storm0")
+    results = [deployment.ended("storm0", launcher.trigger("test").iteration) for _ in range(3)]
+    wait_until(lambda: client.zscore("boyd:{storm0}:due", "dream:1") > 1)
+
+    assert all(result.success for result in results)
+    assert "Traceback" not in deployment.log("now")

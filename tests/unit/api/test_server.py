@@ -1,0 +1,83 @@
+"""What does not get as far as the application is refused in the form of all errors (H1, H4)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from api_kit import Site, make_desk
+from boyd_api.server import Server
+
+BASE = b"Host: x\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+def port(server: object) -> Iterator[int]:
+    """Where an API listens that takes bodies of up to 100 bytes."""
+    site = Site(make_desk(server)[0], server, max_body=100)
+    listening = socket.create_server(("127.0.0.1", 0))
+    number = listening.getsockname()[1]
+    served = Server(site.app, listening, site.services.settings.api)
+    thread = threading.Thread(target=served.run, args=(site.services.stop,))
+    thread.start()
+    yield number
+    served.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def answer(port: int, sent: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of the answer to *sent*."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(sent)
+        with connection.makefile("rb") as file:
+            status = int(file.readline().split()[1])
+            headers = {}
+            while line := file.readline().decode().strip():
+                name, _, value = line.partition(": ")
+                headers[name.lower()] = value
+            return status, headers, file.read(int(headers["content-length"]))
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        (b"POST /api/v0/pause HTTP/1.1\r\nContent-Length: 9999999999\r\n" + BASE, "too-large"),
+        (b"POST /api/v0/pause HTTP/1.1\r\nContent-Length: -1\r\n" + BASE, "bad-request"),
+        (b"POST /api/v0/pause HTTP/1.1\r\nTransfer-Encoding: x\r\n" + BASE, "bad-request"),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n", "too-large"),
+        (b"GET /healthz HTTP/1.1\r\nno header\r\n", "bad-request"),
+        (b"nonsense\r\n", "bad-request"),
+    ],
+)
+def test_what_the_server_refuses_by_itself_is_a_problem(port: int, sent: bytes, name: str) -> None:
+    status, headers, body = answer(port, sent + b"\r\n")
+    problem = json.loads(body)
+
+    assert status == {"too-large": 413, "bad-request": 400}[name]
+    assert headers["content-type"] == "application/problem+json"
+    assert headers["connection"] == "close"
+    assert problem["type"] == f"/problems/{name}"
+    assert problem["status"] == status
+    assert problem["error"] == problem["detail"]
+    assert len(problem["instance"]) == 32
+
+
+def test_a_request_without_fault_gets_through(port: int) -> None:
+    status, headers, _ = answer(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    assert status == 200
+    assert headers["content-type"] == "application/json"
+
+
+def test_a_body_that_is_a_little_too_large_leaves_the_connection_open(port: int) -> None:
+    head = b"POST /api/v0/runs HTTP/1.1\r\nContent-Length: 200\r\n" + BASE + b"\r\n"
+    status, headers, body = answer(port, head + b" " * 200)
+
+    assert status in (401, 413)
+    assert headers.get("connection") != "close"
+    assert json.loads(body)["status"] == status
