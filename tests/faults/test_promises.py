@@ -75,6 +75,20 @@ def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(wor
     assert item.status == "pending"
 
 
+def test_P8_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -> None:
+    made = World(tmp_path)
+    made.redis.signal(signal.SIGKILL)
+    made.launch("w0")
+    wait_until(lambda: "waiting for it" in made.deployment.log("w0"), 30)
+    made.redis.start()
+    wait_until(lambda: made.deployment.store.fleet.workers(), 30)
+    begun = made.deployment.launcher("storm0").trigger("test")
+    result = made.deployment.ended("storm0", begun.iteration)
+    made.end()
+
+    assert result.success
+
+
 def test_P8_everything_goes_on_after_redis_was_frozen_for_long(world: World) -> None:
     """Longer than every time limit of a connection, and without a restart of anything."""
     goes_on(world)

@@ -37,12 +37,20 @@ def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
         taken = requests.post(
             f"{base}/actions/storm:call", json=asked, headers=headers, timeout=30
         ).json()
-        assert taken.get("queued"), (taken, deployment.log("next")[-3000:], deployment.log("now")[-3000:])
+        assert taken.get("queued"), (
+            taken,
+            deployment.log("next")[-3000:],
+            deployment.log("now")[-3000:],
+        )
         approver = deployment.key(f"bob{number}", "approvals")
         said = requests.post(
             f"{base}/approvals/{taken['approvalId']}/approve", headers=approver, timeout=30
         ).json()
-        assert said.get("result", {}).get("output") == "done", (said, deployment.log("next")[-3000:], deployment.log("now")[-3000:])
+        assert said.get("result", {}).get("output") == "done", (
+            said,
+            deployment.log("next")[-3000:],
+            deployment.log("now")[-3000:],
+        )
     results = store.iterations.history(100)
     ended = [store.runs.get(run_id) for run_id in runs]
     logs = deployment.log("now") + deployment.log("next") + deployment.log("api")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +15,7 @@ from boyd.agent import load_agents
 from boyd.broker import CeleryCourier, make_app
 from boyd.engine import Engine, EngineSettings, Leases, Sweeper, orders_of
 from boyd.engine.engine import Post
+from boyd.errors import StoreUnavailable
 from boyd.models import utc_now
 from boyd.outbound import Delivery, post_callback
 from boyd.settings import CallbackSettings, Settings
@@ -20,6 +23,11 @@ from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
 from boyd.version import VERSION
 from boyd_worker.isolated import Isolation
+
+log = logging.getLogger("boyd.worker")
+
+#: Seconds between two looks for a Redis that does not answer yet.
+AWAIT = 1.0
 
 
 class Runtime:
@@ -56,17 +64,30 @@ class Runtime:
         self._started_at = utc_now()
 
     def prepare(self) -> None:
-        """Check Redis, announce the agents and let their plugins prepare.
+        """Wait for Redis, announce the agents and let their plugins prepare.
 
         Raises:
-            StoreUnavailable: Redis does not answer.
+            StoreError: Redis refuses us.
             PluginError: a plugin cannot prepare.
         """
-        with translated():
-            self.store.client.ping()
+        self._await_redis()
         for engine in self.engines.values():
             self.store.fleet.register(engine.entry())
             engine.init_plugins()
+
+    def _await_redis(self) -> None:
+        """Wait until Redis answers: whatever starts first, nothing has to be started again."""
+        said = False
+        while True:
+            try:
+                with translated():
+                    self.store.client.ping()
+                return
+            except StoreUnavailable as error:
+                if not said:
+                    log.warning("%s; waiting for it", error)
+                said = True
+                time.sleep(AWAIT)
 
     def info(self, problem: str | None = None) -> WorkerInfo:
         """How this process announces itself."""

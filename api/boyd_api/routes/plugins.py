@@ -22,7 +22,7 @@ _ANSWERS: dict[Status, Media] = {
     "default": Media(_JSON, "The same, with the status that the endpoint chose."),
 }
 _PATH = "/plugins/<plugin>/<rest:path>"
-_PROBLEMS = ["no-worker", "timeout"]
+_PROBLEMS = ["method-not-allowed", "no-worker", "timeout"]
 _SENT: dict[str, Any] = {
     "problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type"],
     "consumes": [_JSON],
