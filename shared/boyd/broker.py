@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from celery import Celery, Signature, chain, group
+from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from boyd import queues
@@ -44,6 +45,18 @@ _TRANSPORT = {
 }
 
 
+#: Seconds between two tries to connect; kombu would wait for up to 30.
+_TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
+
+
+class _Connection(Connection):
+    """A connection that is soon back when the broker is."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Connection:
+        """Connect, however long it takes."""
+        return super().ensure_connection(*args, **{**_TRIES, **options})
+
+
 def make_app(broker_url: str) -> Celery:
     """A Celery app that publishes and consumes Boyd's tasks; connects when first used.
 
@@ -55,6 +68,7 @@ def make_app(broker_url: str) -> Celery:
     except ValueError as error:
         raise ConfigError(f"broker_url {masked(broker_url)!r} cannot be used: {error}") from None
     app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
+    app.amqp.Connection = _Connection
     app.conf.update(
         accept_content=["json"],
         task_serializer="json",
