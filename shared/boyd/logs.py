@@ -11,7 +11,7 @@ from typing import Literal
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
 _SECRET = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
-_QUERY = re.compile(r"([?&]password=)[^\s&]+")
+_QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
 
 
 def setup_logging(level: str, style: Literal["text", "json"]) -> None:

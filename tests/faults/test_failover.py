@@ -1,20 +1,24 @@
-"""P8: another Redis becomes the master, killed or by hand, and everything goes on by itself."""
+"""P8: another Redis becomes the master, or the broker is another; all goes on by itself."""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from boyd.errors import StoreUnavailable
+from boyd.models import Actor
+from boyd.store import Store, connect
 from faults.invariants import Invariants
 from faults.load import Load
 from faults.sentinels import Watched
 from faults.storm import settle
-from faults.world import AGENTS, World
+from faults.world import AGENTS, RedisProcess, World
 from harness import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -36,7 +40,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     """Three servers and three sentinels."""
     made = Watched(tmp_path)
     yield made
-    made.signal(9)
+    made.signal(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def world(watched: Watched, tmp_path: Path) -> Iterator[Pair]:
 def test_P8_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world: Pair) -> None:
     load = Load(world, seed=1)
     load.start()
-    wait_until(lambda: len(load.acknowledged.answers) >= 2, 30)
+    wait_until(_more_answers(load, 2), 30)
 
     killed = watched.master()
     watched.kill(killed)
@@ -102,3 +106,59 @@ def _consumers(watched: Watched) -> int:
     """How many workers wait for messages of the master."""
     with watched.ask(watched.master()) as server:
         return sum(one["cmd"] == "brpop" for one in server.client_list())
+
+
+def test_P8_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
+    server = RedisProcess(tmp_path)
+    with connect(server.url) as client, redis.Redis.from_url(server.url) as operator:
+        before = client.client_id()
+        operator.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable, match="takes no writes"):
+            Store(client).agent("storm0").iterations.pause("why", Actor(principal="somebody"))
+        operator.execute_command("REPLICAOF", "NO", "ONE")
+        assert client.client_id() != before
+    server.signal(signal.SIGKILL)
+
+
+def test_P3_what_a_broker_of_its_own_forgets_is_sent_again(tmp_path: Path) -> None:
+    broker = ForgetfulBroker(tmp_path / "broker")
+    world = Pair(tmp_path)
+    world.deployment.environment["BOYD_BROKER_URL"] = broker.url
+    try:
+        world.start()
+        load = Load(world, seed=2)
+        load.start()
+        for _ in range(3):
+            wait_until(_more_answers(load, 2), 30)
+            broker.lose_everything()
+            print(f"recovered {_recovery(world, load):.1f} s after the broker was lost")
+        load.stop()
+        settle(world)
+        assert Invariants(world, load.acknowledged).check() == []
+        assert "cmdstat_brpop" not in world.deployment.store.client.info("commandstats")
+        with redis.Redis.from_url(broker.url) as client:
+            assert client.keys("boyd:*") == []
+    finally:
+        world.end()
+        broker.signal(signal.SIGKILL)
+
+
+class ForgetfulBroker(RedisProcess):
+    """A Redis for messages alone, on a server of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        super().__init__(folder)
+
+    def lose_everything(self) -> None:
+        """Kill it, and start it empty."""
+        self.signal(signal.SIGKILL)
+        for file in self._folder.glob("*.aof"):
+            file.unlink()
+        self.start()
+
+
+def _more_answers(load: Load, number: int) -> Callable[[], bool]:
+    answers = load.acknowledged.answers
+    enough = len(answers) + number
+    return lambda: len(answers) >= enough

@@ -24,7 +24,7 @@ _ANSWERS: dict[Status, Media] = {
 _PATH = "/plugins/<plugin>/<rest:path>"
 _PROBLEMS = ["method-not-allowed", "no-worker", "timeout"]
 _SENT: dict[str, Any] = {
-    "problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type"],
+    "problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type", "invalid-request"],
     "consumes": [_JSON],
 }
 #: Answers of these statuses have no body.

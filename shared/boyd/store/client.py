@@ -46,10 +46,11 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         address = Address.of(url)
         by_url = redis.Redis.from_url
         client = _through_sentinels(address, limits) if address.sentinels else by_url(url, **limits)
-    except ValueError as error:
+        pool = client.connection_pool
+        pool.connection_class = _leaving(pool.connection_class)
+        pool.connection_class(**pool.connection_kwargs)  # it would refuse an option when used
+    except (ValueError, TypeError, redis.RedisError) as error:
         raise ConfigError(f"redis_url {masked(url)!r} cannot be used: {error}") from None
-    pool = client.connection_pool
-    pool.connection_class = _leaving(pool.connection_class)
     return client
 
 

@@ -44,8 +44,8 @@ class Sentinels(Sentinel):
     def discover_master(self, service_name: str) -> tuple[str, int]:
         """Host and port of the master.
 
-        Each asks with a list of its own: redis-py moves who has answered to the front, and two
-        threads at once would make it lose another.
+        Each thread asks with a list of its own: redis-py moves who has answered to the front, and
+        when two threads do that at once, the one that was there is forgotten for good.
 
         Raises:
             redis.sentinel.MasterNotFoundError: no sentinel knows one.

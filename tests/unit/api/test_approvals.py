@@ -399,14 +399,23 @@ def test_an_answer_to_another_version_does_not_count(desk: Site, verb: str, tag:
     assert desk.get(f"/approvals/{id}").json["status"] == "pending"
 
 
-def test_proposed_again_it_is_another_version_a9(desk: Site) -> None:
+def test_proposed_again_it_is_the_same_version_so_that_answers_count_a9(desk: Site) -> None:
     id = desk.waiting()
     assert desk.waiting() == id
-    tag = desk.get(f"/approvals/{id}").headers["ETag"]
+    shown = desk.get(f"/approvals/{id}")
+
+    assert (shown.headers["ETag"], shown.json["seen"]) == ('"1"', 2)
+    assert desk.post(f"/approvals/{id}/deny", headers={"If-Match": '"1"'}).status_code == 200
+
+
+def test_with_a_vote_it_is_another_version(desk: Site, bob: dict[str, str]) -> None:
+    id = desk.waiting(min_approvals=2)
+    tag = desk.post(f"/approvals/{id}/approve", headers={"If-Match": '"1"'}).headers["ETag"]
 
     assert tag == '"2"'
-    assert desk.post(f"/approvals/{id}/deny", headers={"If-Match": '"1"'}).status_code == 412
-    assert desk.post(f"/approvals/{id}/deny", headers={"If-Match": tag}).status_code == 200
+    for sent, status in (('"1"', 412), (tag, 200)):
+        headers = {**bob, "If-Match": sent}
+        assert desk.post(f"/approvals/{id}/approve", headers=headers).status_code == status
 
 
 # Once

@@ -1,0 +1,64 @@
+"""State and messages through TLS, by one URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import requests
+from kombu.exceptions import OperationalError
+
+from boyd.broker import make_app
+from boyd.errors import StoreUnavailable
+from boyd.store import connect, translated
+from faults.relay import Certificates, Relay
+from harness import Deployment, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority, a server, a client."""
+    return Certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def relay(redis_url: str, certificates: Certificates) -> Iterator[Relay]:
+    """TLS in front of an empty Redis."""
+    with Relay(int(redis_url.rpartition(":")[2].partition("/")[0]), certificates) as made:
+        yield made
+
+
+def test_an_iteration_runs_with_all_that_is_said_encrypted(
+    redis_url: str, relay: Relay, certificates: Certificates, tmp_path: Path
+) -> None:
+    url = f"rediss://localhost:{relay.port}/0?{certificates.query}"
+    with Deployment(url, tmp_path) as deployment:
+        deployment.environment["BOYD_BROKER_URL"] = url.replace("/0?", "/1?")
+        deployment.worker("w0", "agents.storm:storm0")
+        deployment.beat("b0", "agents.storm:storm0")
+        base = deployment.api("a0")
+        headers = deployment.key("client", "admin")
+
+        assert deployment.ended("storm0", 1).success
+        said = requests.get(f"{base}/api/v0/loop/status", headers=headers, timeout=5)
+        assert said.json()["agentId"] == "storm0"
+        with redis.Redis.from_url(redis_url, decode_responses=True) as plain:
+            wait_until(lambda: {c["db"] for c in plain.client_list() if c["cmd"] == "brpop"} == {"1"})
+
+
+@pytest.mark.parametrize("lacks", ["ssl_ca_certs", ("ssl_certfile", "ssl_keyfile"), "name"])
+def test_who_is_not_proven_is_not_talked_to(
+    relay: Relay, certificates: Certificates, lacks: str | tuple[str, ...]
+) -> None:
+    parts = [part for part in certificates.query.split("&") if not part.startswith(lacks)]
+    host = "127.0.0.1" if lacks == "name" else "localhost"
+    url = f"rediss://{host}:{relay.port}/0?{'&'.join(parts)}"
+
+    with pytest.raises(StoreUnavailable), translated(), connect(url) as client:
+        client.ping()
+    with make_app(url).connection_for_write() as broker, pytest.raises(OperationalError):
+        broker.ensure_connection(max_retries=1)

@@ -1,0 +1,155 @@
+"""What the URL of a Redis means, for state and for messages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+from redis.connection import SSLConnection
+
+from boyd import logs
+from boyd.broker import make_app
+from boyd.errors import ConfigError
+from boyd.store import connect, masked
+from boyd.store.sentinels import Sentinels
+
+MASTER = {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
+
+
+class Away:
+    """A sentinel that does not answer."""
+
+    def sentinel_masters(self) -> Mapping[str, Any]:
+        """What redis-py asks it for."""
+        raise redis.ConnectionError
+
+
+class Slow:
+    """A sentinel that answers when two have asked."""
+
+    def __init__(self) -> None:
+        self._both = threading.Barrier(2)
+
+    def sentinel_masters(self) -> Mapping[str, Any]:
+        """What redis-py asks it for."""
+        self._both.wait(10)
+        return {"boyd": {**MASTER, "ip": "10.0.0.1", "port": 6379}}
+
+
+def test_sentinels_are_asked_with_time_limits_and_without_retries() -> None:
+    url = "sentinel://me:s%40y@one:1,[::2],three:3/boyd/4?sentinel_password=other"
+    pool = connect(url, timeout=0.7).connection_pool
+    nodes = [node.connection_pool.connection_kwargs for node in pool.sentinel_manager.sentinels]
+    options = pool.connection_kwargs
+
+    assert [(n["host"], n["port"]) for n in nodes] == [("one", 1), ("::2", 26379), ("three", 3)]
+    assert {n["password"] for n in nodes} == {"other"}
+    assert {n["retry"]._retries for n in nodes} == {0}
+    assert all(n["socket_timeout"] and n["socket_connect_timeout"] for n in nodes)
+    assert pool.service_name == "boyd"
+    assert (options["username"], options["password"], options["db"]) == ("me", "s@y", 4)
+    assert (options["socket_timeout"], options["socket_connect_timeout"]) == (0.7, 0.7)
+    assert options["retry"]._retries == 0
+    assert options["decode_responses"]
+
+
+def test_tls_is_for_the_sentinels_too() -> None:
+    pool = connect("sentinel://one/boyd?ssl=true&ssl_ca_certs=/ca").connection_pool
+    [node] = pool.sentinel_manager.sentinels
+
+    assert issubclass(pool.connection_class, SSLConnection)
+    assert pool.connection_kwargs["ssl_ca_certs"] == "/ca"
+    assert issubclass(node.connection_pool.connection_class, SSLConnection)
+    assert node.connection_pool.connection_kwargs["ssl_ca_certs"] == "/ca"
+
+
+def test_threads_that_ask_at_once_lose_no_sentinel() -> None:
+    sentinels = Sentinels([])
+    sentinels.sentinels = [Away(), Slow()]
+    known = set(sentinels.sentinels)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(sentinels.discover_master, ["boyd", "boyd"]))
+
+    assert found == [("10.0.0.1", 6379)] * 2
+    assert set(sentinels.sentinels) == known
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://:hush6@redis",
+        "sentinel://:hush6@one",
+        "sentinel://:hush6@one/boyd/first",
+        "sentinel://:hush6@one,/boyd",
+        "redis://:hush6@redis/0?colour=red",
+        "sentinel://one/boyd?sentinel_password=hush6&colour=red",
+    ],
+)
+def test_what_is_no_url_of_a_redis_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be used") as refused:
+        connect(url)
+    assert "hush6" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://me:hush6@redis/0?password=hush6",
+        "rediss://:hush6@redis/0?ssl_password=hush6&db=1",
+        "sentinel://me:hush6@one:1,two:2/boyd?sentinel_password=hush6@&db=1",
+        "sentinel://one:1/boyd?db=1&sentinel_password=hush6@home",
+    ],
+)
+def test_passwords_are_masked(url: str) -> None:
+    for text in (masked(url), logs.masked(f"{url} is away")):
+        assert "hush6" not in text
+        assert text.startswith(url.partition("://")[0])
+    assert masked(url).count("***") == url.count("hush6")
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("redis://redis", ("redis", 6379, None, None, "0")),
+        ("redis://me:s%40y@redis:1/2?socket_timeout=3", ("redis", 1, "me", "s@y", "2")),
+        ("rediss://[::1]:1/2?ssl_cert_reqs=none", ("::1", 1, None, None, "2")),
+        ("sentinel://:s%40y@one,two/boyd/3", ("one", 26379, None, "s@y", "3")),
+    ],
+)
+def test_messages_go_where_the_same_url_says(url: str, place: tuple[Any, ...]) -> None:
+    with make_app(url).connection_for_write() as c:
+        assert (c.hostname, c.port, c.userid, c.password, c.virtual_host) == place
+        assert bool(c.ssl) == url.startswith("rediss")
+
+
+def test_messages_go_through_a_socket_too() -> None:
+    with make_app("unix://me:s%40y@/run/redis.sock?db=2").connection_for_write() as broker:
+        parameters = broker.transport_cls, broker.hostname
+    assert parameters == ("redis", "socket://me:s%40y@/run/redis.sock?virtual_host=2")
+
+
+def test_messages_of_tls_check_certificates_unless_told_otherwise() -> None:
+    with make_app("rediss://redis?ssl_ca_certs=/ca").connection_for_write() as broker:
+        assert broker.ssl == {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca"}
+    with make_app("rediss://redis?ssl_cert_reqs=none").connection_for_write() as broker:
+        assert broker.ssl == {"ssl_cert_reqs": "none"}
+
+
+def test_messages_find_their_master_through_every_sentinel() -> None:
+    app = make_app("sentinel://one:1,two:2/boyd/3?ssl=true&sentinel_password=other")
+    with app.connection_for_write() as broker:
+        assert broker.alt == ["sentinel://one:1/3", "sentinel://two:2/3"]
+        options = broker.transport_options
+
+    assert options["master_name"] == "boyd"
+    assert options["sentinel_kwargs"]["password"] == "other"
+    assert options["sentinel_kwargs"]["ssl"]
+
+
+def test_a_broker_that_is_no_redis_is_refused() -> None:
+    with pytest.raises(ConfigError, match="broker_url 'amqp://me:\\*\\*\\*@rabbit'"):
+        make_app("amqp://me:hush6@rabbit")
