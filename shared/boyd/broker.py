@@ -49,7 +49,7 @@ _TRANSPORT = {
 _TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
 
 
-class _Connection(Connection):
+class _Connection(Connection):  # type: ignore[misc]
     """A connection that is soon back when the broker is."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Connection:
@@ -179,7 +179,8 @@ class CeleryCourier:
     def _publish(self, canvas: Signature) -> None:
         try:
             canvas.apply_async()
-        except (OperationalError, OSError) as error:
+        # When kombu fails to reconnect it leaves a channel behind that has no connection at all.
+        except (OperationalError, OSError, AttributeError) as error:
             log.warning("a message could not be sent and will be sent again: %s", error)
 
 

@@ -30,9 +30,7 @@ class Certificates:
     def query(self) -> str:
         """What a URL says so that a client trusts the authority and shows its certificate."""
         cert, key = self.pair("client")
-        return urlencode(
-            {"ssl_ca_certs": self.authority, "ssl_certfile": cert, "ssl_keyfile": key}
-        )
+        return urlencode({"ssl_ca_certs": self.authority, "ssl_certfile": cert, "ssl_keyfile": key})
 
     def pair(self, name: str) -> tuple[Path, Path]:
         """The files of a certificate and of its key."""

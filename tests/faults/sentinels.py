@@ -21,35 +21,19 @@ SENTINELS = 3
 
 
 class Watched:
-    """One master, two replicas, three sentinels; a master without a replica takes no writes.
+    """A master, its replicas, three sentinels; a master without a replica takes no writes.
 
-    With one replica alone nothing could be written after the master's death.
+    So there has to be one more replica than masters that are to fail.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, replicas: int) -> None:
         self._folder = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.servers = [_port() for _ in range(3)]
+        self.servers = [_port() for _ in range(1 + replicas)]
         self.sentinels = [_port() for _ in range(SENTINELS)]
         hosts = ",".join(f"{HOST}:{port}" for port in self.sentinels)
         self.url = f"sentinel://{hosts}/{SERVICE}/0"
         self._start_all()
-
-    def start(self, port: int, master: int | None = None) -> None:
-        """Start a server, or start it again; it finds its part in its file."""
-        file = self._folder / f"server-{port}.conf"
-        if not file.exists():
-            lines = [
-                f"port {port}",
-                f"bind {HOST}",
-                f"dir {self._folder}",
-                "min-replicas-to-write 1",
-            ]
-            lines += ["appendonly yes", 'save ""', f"appendfilename server-{port}.aof"]
-            lines += [f"dbfilename server-{port}.rdb", "repl-diskless-sync-delay 0"]
-            lines += [f"replicaof {HOST} {master}"] if master else []
-            file.write_text("\n".join(lines))
-        self._run(port, str(file))
 
     def ask(self, port: int) -> Any:
         """A client for one server or sentinel."""
@@ -74,12 +58,10 @@ class Watched:
             sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
         return before
 
-    def complete(self) -> bool:
-        """Whether the master has both replicas, and every sentinel knows all."""
-        with self.ask(self.master()) as server:
-            found = server.info("replication")
-        states = [found.get(f"slave{number}", {}).get("state") for number in range(2)]
-        return states == ["online"] * 2 and all(self._knows(port) for port in self.sentinels)
+    def settled(self, replicas: int) -> bool:
+        """Whether so many replicas follow the master, and every sentinel has seen it."""
+        master = self.master()
+        return all(self._seen(port, master) == replicas for port in self.sentinels)
 
     def signal(self, number: int) -> None:
         """Send a signal to all; they are gone afterwards if that kills."""
@@ -91,21 +73,35 @@ class Watched:
 
     def _start_all(self) -> None:
         first, *others = self.servers
-        self.start(first)
+        self._start_server(first)
         for port in others:
-            self.start(port, first)
+            self._start_server(port, first)
         for port in self.sentinels:
-            file = self._folder / f"sentinel-{port}.conf"
-            rules = [f"monitor {SERVICE} {HOST} {first} 2", f"failover-timeout {SERVICE} 5000"]
-            rules += [f"down-after-milliseconds {SERVICE} {DOWN_AFTER}"]
-            lines = [f"port {port}", f"bind {HOST}", f"dir {self._folder}"]
-            file.write_text("\n".join([*lines, *(f"sentinel {rule}" for rule in rules)]))
-            self._run(port, str(file), "--sentinel")
-        wait_until(self.complete, 30)
+            self._start_sentinel(port, first)
+        wait_until(lambda: self.settled(len(others)), 30)
 
-    def _run(self, port: int, *arguments: str) -> None:
+    def _start_server(self, port: int, master: int | None = None) -> None:
+        lines = [
+            "min-replicas-to-write 1",
+            "repl-diskless-sync-delay 0",
+            "appendonly yes",
+            'save ""',
+        ]
+        lines += [f"appendfilename server-{port}.aof", f"dbfilename server-{port}.rdb"]
+        lines += [f"replicaof {HOST} {master}"] if master else []
+        self._start(port, lines)
+
+    def _start_sentinel(self, port: int, master: int) -> None:
+        rules = [f"monitor {SERVICE} {HOST} {master} 2", f"failover-timeout {SERVICE} 5000"]
+        rules += [f"down-after-milliseconds {SERVICE} {DOWN_AFTER}"]
+        self._start(port, [f"sentinel {rule}" for rule in rules], "--sentinel")
+
+    def _start(self, port: int, lines: list[str], *arguments: str) -> None:
+        file = self._folder / f"redis-{port}.conf"
+        where = [f"port {port}", f"bind {HOST}", f"dir {self._folder}"]
+        file.write_text("\n".join([*where, *lines]))
         with (self._folder / f"redis-{port}.log").open("ab") as log:
-            command = [str(find_program()), *arguments]
+            command = [str(find_program()), str(file), *arguments]
             self._processes[port] = subprocess.Popen(command, stdout=log, stderr=log)
         wait_until(lambda: self._answers(port), 20)
 
@@ -116,12 +112,14 @@ class Watched:
             except redis.RedisError:
                 return False
 
-    def _knows(self, port: int) -> bool:
+    def _seen(self, port: int, master: int) -> int:
+        """How many replicas a sentinel finds well, if it knows the others and the master."""
         with self.ask(port) as sentinel:
-            seen = sentinel.sentinel_masters()[SERVICE]
+            state = sentinel.sentinel_masters()[SERVICE]
             replicas = sentinel.sentinel_slaves(SERVICE)
-        healthy = [one for one in replicas if one["flags"] == "slave"]
-        return seen["num-other-sentinels"] == SENTINELS - 1 and len(healthy) == 2
+        knows = state["port"] == master and state["num-other-sentinels"] == SENTINELS - 1
+        well = {"flags": "slave", "master-link-status": "ok", "master-port": str(master)}
+        return sum(knows and all(str(r[k]) == v for k, v in well.items()) for r in replicas)
 
 
 def _port() -> int:

@@ -47,7 +47,9 @@ def test_an_iteration_runs_with_all_that_is_said_encrypted(
         said = requests.get(f"{base}/api/v0/loop/status", headers=headers, timeout=5)
         assert said.json()["agentId"] == "storm0"
         with redis.Redis.from_url(redis_url, decode_responses=True) as plain:
-            wait_until(lambda: {c["db"] for c in plain.client_list() if c["cmd"] == "brpop"} == {"1"})
+            wait_until(
+                lambda: {c["db"] for c in plain.client_list() if c["cmd"] == "brpop"} == {"1"}
+            )
 
 
 @pytest.mark.parametrize("lacks", ["ssl_ca_certs", ("ssl_certfile", "ssl_keyfile"), "name"])

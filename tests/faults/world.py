@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import redis
 import requests
@@ -16,15 +16,6 @@ from boyd.embedded.redis_server import find_program
 from harness import Deployment, free_port, wait_until
 
 AGENTS = ("storm0", "storm1")
-
-
-class Server(Protocol):
-    """The Redis of a world."""
-
-    url: str
-
-    def signal(self, number: int) -> None:
-        """Send a signal to all that it is made of; it is gone afterwards if that kills."""
 
 
 class RedisProcess:
@@ -64,12 +55,13 @@ class RedisProcess:
 class World:
     """Three workers, two beats and two API processes on one Redis."""
 
-    workers = ("w0", "w1", "w2")
-    beats = ("b0", "b1")
-    apis = ("a0", "a1")
+    workers: tuple[str, ...] = ("w0", "w1", "w2")
+    beats: tuple[str, ...] = ("b0", "b1")
+    apis: tuple[str, ...] = ("a0", "a1")
 
-    def __init__(self, folder: Path, server: Server | None = None) -> None:
-        self.redis = server or RedisProcess(folder)
+    def __init__(self, folder: Path, server: Any = None) -> None:
+        """On *server*, which has a `url` and passes a `signal` on; absent: a Redis of its own."""
+        self.redis: Any = server or RedisProcess(folder)
         self.deployment = Deployment(self.redis.url, folder)
         self.deployment.environment.update(
             {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000", "BOYD_LOG_LEVEL": "info"}

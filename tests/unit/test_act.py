@@ -451,3 +451,18 @@ def test_P11_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeede
 
     assert result.success
     assert "left out: 2000" in str(result.output)
+
+
+@pytest.mark.parametrize("levels", [150, 250, 3000])
+def test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels: int) -> None:
+    def nest() -> Any:
+        value: Any = 1
+        for _ in range(levels):
+            value = [value]
+        return value
+
+    lab = Lab(agent(chooses(choice()), Action(name="do", execute=nest)))
+    result = result_of(lab.run())
+
+    assert "it ran, but its output is not JSON" in (result.error or "")
+    assert len(lab.store.iterations.history(10)) == 1

@@ -68,7 +68,7 @@ def test_tls_is_for_the_sentinels_too() -> None:
 
 
 def test_threads_that_ask_at_once_lose_no_sentinel() -> None:
-    sentinels = Sentinels([])
+    sentinels: Any = Sentinels([])  # type: ignore[no-untyped-call]
     sentinels.sentinels = [Away(), Slow()]
     known = set(sentinels.sentinels)
     with ThreadPoolExecutor(2) as pool:

@@ -64,16 +64,17 @@ class Taken(Model):
 
 
 class Execution(Model):
-    """An execution and how far it is."""
+    """An execution and how far it is; `waiting` for the approval that `approvalId` names."""
 
     id: str
-    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown"]
     action: str
     params: JsonObject
     by: str | None = None
     worker: str | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
+    approval_id: str | None = None
     result: ActionResult | None = None
 
 
@@ -134,7 +135,7 @@ def execution(ask: Ask, id: str) -> Execution:
     call = ask.agent.store.calls.get(id.removeprefix("call:")) if id.startswith("call:") else None
     if call is None or call.execution is None:
         raise not_found(f"no execution {id!r}")
-    return _of_call(id, call)
+    return _of_call(ask, id, call)
 
 
 @routes.post(
@@ -203,9 +204,9 @@ def finished(ask: Ask, call_id: str) -> Call | None:
     return call if over else None
 
 
-def _of_call(id: str, call: Call) -> Execution:
+def _of_call(ask: Ask, id: str, call: Call) -> Execution:
     assert call.execution is not None, "a call is stored with its execution"
-    return Execution(
+    told = Execution(
         id=id,
         state=call.execution.state,
         action=call.action,
@@ -214,5 +215,14 @@ def _of_call(id: str, call: Call) -> Execution:
         worker=call.execution.worker,
         started_at=call.execution.started_at,
         ended_at=call.execution.ended_at,
+        approval_id=call.approval_id,
         result=call.result,
     )
+    item = ask.agent.store.approvals.get(call.approval_id) if call.approval_id else None
+    if item is None:
+        return told
+    if item.status == "pending":
+        return told.patched({"state": "waiting"})
+    if item.execution is None:
+        return told.patched({"state": "failed"})
+    return told.patched({"state": item.execution.state, "result": item.result})

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated
 
 from flask import Response
 from pydantic import BeforeValidator, Field
 
 from boyd.models import AuditHead, AuditPage, Model, Timestamp, Verification
+from boyd.store import Audit
 from boyd_api.routing import Media, Routes
 from boyd_api.serving import Ask
 
 routes = Routes("audit")
 
 _LINES = "application/x-ndjson"
+_EXPORT = {200: Media(_LINES, "The entries, oldest first, one JSON object a line.")}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
-
-
-class AuditQuery(Model):
-    """Which entries."""
-
-    limit: int = Field(default=50, ge=1, le=500)
-    cursor: str | None = Field(default=None, max_length=50)
 
 
 def _written(value: object) -> object:
@@ -39,6 +33,13 @@ class ExportQuery(Model):
     since: Annotated[Timestamp | None, BeforeValidator(_written)] = None
 
 
+class AuditQuery(ExportQuery):
+    """Which entries."""
+
+    limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, max_length=50)
+
+
 class VerifyQuery(Model):
     """A head that was noted earlier, as `SEQ:HASH`."""
 
@@ -48,29 +49,53 @@ class VerifyQuery(Model):
 @routes.get("/audit", scope="admin", answers={200: AuditPage})
 def show(ask: Ask, query: AuditQuery) -> AuditPage:
     """List what was done, newest first."""
-    ask.agent.store.audit.seal()
-    return ask.agent.store.audit.page(query.limit, query.cursor)
+    return _page(ask.agent.store.audit, query)
 
 
-@routes.get(
-    "/audit/export",
-    scope="admin",
-    answers={200: Media(_LINES, "The entries, oldest first, one JSON object a line.")},
-)
+@routes.get("/audit/export", scope="admin", answers=_EXPORT)
 def export(ask: Ask, query: ExportQuery) -> Response:
     """Export what was done, oldest first, as JSON lines."""
-    ask.agent.store.audit.seal()
-    lines = ask.agent.store.audit.export(query.since)
-    return Response(_ended(lines), mimetype=_LINES)
+    return _exported(ask.agent.store.audit, query)
 
 
 @routes.get("/audit/verify", scope="admin", answers={200: Verification})
 def verify(ask: Ask, query: VerifyQuery) -> Verification:
     """Check that every entry fits the one before it."""
-    ask.agent.store.audit.seal()
+    return _verified(ask.agent.store.audit, query)
+
+
+@routes.get("/deployment/audit", scope="admin", reach="deployment", answers={200: AuditPage})
+def show_deployment(ask: Ask, query: AuditQuery) -> AuditPage:
+    """List what was done to all agents together: keys, and freezing everything."""
+    return _page(ask.services.store.audit, query)
+
+
+@routes.get("/deployment/audit/export", scope="admin", reach="deployment", answers=_EXPORT)
+def export_deployment(ask: Ask, query: ExportQuery) -> Response:
+    """Export what was done to all agents together, as JSON lines."""
+    return _exported(ask.services.store.audit, query)
+
+
+@routes.get(
+    "/deployment/audit/verify", scope="admin", reach="deployment", answers={200: Verification}
+)
+def verify_deployment(ask: Ask, query: VerifyQuery) -> Verification:
+    """Check the trail of what was done to all agents together."""
+    return _verified(ask.services.store.audit, query)
+
+
+def _page(audit: Audit, query: AuditQuery) -> AuditPage:
+    audit.seal()
+    return audit.page(query.limit, query.cursor, query.since)
+
+
+def _exported(audit: Audit, query: ExportQuery) -> Response:
+    audit.seal()
+    lines = (f"{line}\n" for line in audit.export(query.since))
+    return Response(lines, mimetype=_LINES)
+
+
+def _verified(audit: Audit, query: VerifyQuery) -> Verification:
+    audit.seal()
     expected = AuditHead.parse(query.expect) if query.expect else None
-    return ask.agent.store.audit.verify(expect=expected)
-
-
-def _ended(lines: Iterator[str]) -> Iterator[str]:
-    return (f"{line}\n" for line in lines)
+    return audit.verify(expect=expected)

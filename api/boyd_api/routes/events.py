@@ -71,17 +71,17 @@ def _lines(ask: Ask, events: AgentEvents, last: str, missed: bool) -> Iterator[s
         yield "event: missed\ndata: {}\n\n"
     while not ask.services.stopping.is_set() and not ask.gone():
         seen = tail.count
-        found = _after(events, last)
-        if found:
-            last = found[-1].id
-            yield "".join(map(_text, found))
-            continue
         if time.monotonic() >= beat:
             if not _still_allowed(ask):
                 return
             beat = time.monotonic() + HEARTBEAT
             yield ":\n\n"
-        tail.wait(seen, LOOK)
+        found = _after(events, last)
+        if found:
+            last = found[-1].id
+            yield "".join(map(_text, found))
+        else:
+            tail.wait(seen, LOOK)
 
 
 def _after(events: AgentEvents, last: str) -> list[Event]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,12 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from boyd.models import explain, utc_now
+from boyd.models import explain, unstorable, utc_now
 
 #: The most observations that one request may bring.
 MAX_OBSERVATIONS = 1000
-#: How deep JSON may nest: it is stored inside of other things, and read back with a limit of 200.
-MAX_DEPTH = 100
 #: Further than clocks differ, a time in the future is a mistake.
 MAX_AHEAD = timedelta(hours=1)
 MAX_MESSAGE = 1000
@@ -70,13 +67,15 @@ def read_json(body: bytes | str) -> Any:
 
     Raises:
         NotJson: it is not JSON in UTF-8.
-        BadIntake: it nests deeper than `MAX_DEPTH`, or has a number that is infinite to us.
+        BadIntake: it could not be read back once it is stored.
     """
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise NotJson(f"not JSON: {error}") from None
-    _check_storable(value)
+    why = unstorable(value)
+    if why:
+        raise BadIntake(f"JSON that cannot be stored: {why}")
     return value
 
 
@@ -95,21 +94,3 @@ def plausible(time: datetime | None) -> datetime | None:
     if time is None or time.year < 1970:
         return None
     return time.astimezone(UTC) if time < utc_now() + MAX_AHEAD else None
-
-
-def _check_storable(value: Any) -> None:
-    """Refuse what could be stored, but not be read back."""
-    layer = [value]
-    for _ in range(MAX_DEPTH + 1):
-        if any(isinstance(one, float) and math.isinf(one) for one in layer):
-            raise BadIntake("JSON with a number that is too large")
-        layer = [child for one in layer for child in _children(one)]
-        if not layer:
-            return
-    raise BadIntake(f"JSON that nests deeper than {MAX_DEPTH} levels")
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []

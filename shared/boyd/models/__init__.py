@@ -16,6 +16,7 @@ from boyd.models.base import (
     LEVELS,
     SEVERITIES,
     Confidence,
+    Json,
     JsonObject,
     Level,
     Model,
@@ -23,6 +24,7 @@ from boyd.models.base import (
     Timestamp,
     explain,
     from_ms,
+    unstorable,
     utc_now,
 )
 from boyd.models.call import (
@@ -86,6 +88,7 @@ __all__ = [
     "EndpointRequest",
     "Event",
     "ExecutionEntry",
+    "Json",
     "JsonObject",
     "Level",
     "LoopResult",
@@ -116,5 +119,6 @@ __all__ = [
     "explain",
     "from_ms",
     "no_op",
+    "unstorable",
     "utc_now",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from boyd.models.base import Confidence, Model
+from boyd.models.base import Confidence, Json, Model
 
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
 
@@ -34,7 +34,7 @@ class ActionResult(Model):
     action: str
     success: bool
     duration: float = Field(ge=0)
-    output: JsonValue = None
+    output: Json = None
     error: str | None = None
     side_effects: list[str] | None = None
     metrics: dict[str, float | str] | None = None

@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+)
 from pydantic.alias_generators import to_camel
 
 Severity = Literal["info", "warning", "error", "critical"]
 Level = Literal["low", "medium", "high", "critical"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
-JsonObject = dict[str, JsonValue]
+#: How deep JSON may nest: it is stored inside of other things and read back with a limit of 200.
+MAX_DEPTH = 100
+
+
+def unstorable(value: Any) -> str | None:
+    """Why a JSON value could be stored and not be read back; None: it can."""
+    layer = [value]
+    for _ in range(MAX_DEPTH + 1):
+        if any(isinstance(one, float) and not math.isfinite(one) for one in layer):
+            return "it has a number that JSON cannot hold"
+        layer = [child for one in layer for child in _children(one)]
+        if not layer:
+            return None
+    return f"it nests deeper than {MAX_DEPTH} levels"
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _storable(value: Any) -> Any:
+    why = unstorable(value)
+    if why:
+        raise ValueError(why)
+    return value
+
+
+#: Anything JSON can hold, as deep as it can be stored.
+Json = Annotated[JsonValue, AfterValidator(_storable)]
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_storable)]
 Timestamp = Annotated[AwareDatetime, Field(strict=False)]
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "critical")

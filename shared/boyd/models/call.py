@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from boyd.models.access import Actor
 from boyd.models.action import ActionResult
 from boyd.models.approval import OrderExecution
-from boyd.models.base import JsonObject, Model, Timestamp
+from boyd.models.base import Json, JsonObject, Model, Timestamp
 
 CallKind = Literal["execute", "dry-run", "rollback", "endpoint"]
 
@@ -20,7 +20,7 @@ class EndpointRequest(Model):
     method: str
     path: dict[str, str] = Field(default_factory=dict)
     query: dict[str, str] = Field(default_factory=dict)
-    body: JsonValue = None
+    body: Json = None
     actor: Actor
 
 
@@ -28,7 +28,7 @@ class EndpointReply(Model):
     """What an endpoint answers: a status and a JSON body."""
 
     status: int = Field(default=200, ge=200, le=599)
-    body: JsonValue = None
+    body: Json = None
 
 
 class CallRequest(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from redis.connection import parse_url, to_bool
@@ -43,7 +43,7 @@ class Address:
             ValueError: it is none of them.
         """
         if not url.startswith(f"{_SENTINEL}://"):
-            options = parse_url(url)
+            options = parse_url(url)  # type: ignore[no-untyped-call]
             options.pop("connection_class", None)
             return cls(options, tls=url.startswith("rediss:"))
         parts = urlsplit(url)
@@ -54,9 +54,9 @@ class Address:
         if db and not db.isdecimal():
             raise ValueError(f"the database after the service should be a number, not {db!r}")
         # As that of a server: redis-py knows what its options mean.
-        options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))
+        options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))  # type: ignore[no-untyped-call]
         options.pop("host")
-        tls = bool(to_bool(options.pop("ssl", "")))
+        tls = bool(to_bool(options.pop("ssl", "")))  # type: ignore[no-untyped-call]
         own = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
         sentinel_options = {name: value for name, value in own.items() if value is not None}
         sentinels = tuple(_sentinel(host) for host in hosts.split(","))
@@ -78,4 +78,4 @@ def _sentinel(text: str) -> tuple[str, int]:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
         raise ValueError("a sentinel has no name: sentinel://host:port,host:port/SERVICE")
-    return cast("str", parts.hostname), parts.port or _SENTINEL_PORT
+    return parts.hostname, parts.port or _SENTINEL_PORT

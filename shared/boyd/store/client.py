@@ -22,7 +22,7 @@ Client: TypeAlias = Any
 #: Seconds to wait for an answer and for a connection.
 TIMEOUT = 5.0
 CONNECT_TIMEOUT = 2.0
-#: What a server says that takes no writes, or not any more; inside a script, Redis 6.2 puts it last.
+#: What a server says that takes no writes; where a script was refused, Redis 6.2 says it last.
 _REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
 
 
@@ -56,9 +56,9 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
 
 def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
     """A client that asks the sentinels where the master is, whenever it has to connect."""
-    sentinels = Sentinels(address.sentinels, sentinel_kwargs=sentinel_options(address))
+    sentinels = Sentinels(address.sentinels, sentinel_kwargs=sentinel_options(address))  # type: ignore[no-untyped-call]
     options = {**limits, **address.options, "ssl": address.tls}
-    return sentinels.master_for(address.service, connection_pool_class=Pool, **options)
+    return sentinels.master_for(address.service, connection_pool_class=Pool, **options)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

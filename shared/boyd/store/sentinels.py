@@ -52,7 +52,7 @@ class Sentinels(Sentinel):
         """
         asked = copy.copy(self)
         asked.sentinels = list(self.sentinels)
-        found: tuple[str, int] = super(Sentinels, asked).discover_master(service_name)
+        found: tuple[str, int] = super(Sentinels, asked).discover_master(service_name)  # type: ignore[no-untyped-call]
         self.sentinels = asked.sentinels
         return found
 
@@ -68,7 +68,7 @@ class Pool(SentinelConnectionPool):
     def __init__(self, *args: Any, **options: Any) -> None:
         self._look_at = time.monotonic() + LOOK
         self._looking = threading.Lock()
-        super().__init__(*args, **options)
+        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
 
     def get_connection(self, *args: Any, **options: Any) -> Any:
         """A connection to the master."""
@@ -82,7 +82,7 @@ class Pool(SentinelConnectionPool):
     def _look(self) -> None:
         before = self.master_address
         try:
-            found = self.get_master_address()
+            found = self.get_master_address()  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
             # What is connected may well go on without them.
             log.warning("no sentinel names a master of %s: %s", self.service_name, error)

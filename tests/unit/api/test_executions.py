@@ -60,13 +60,20 @@ def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:
     assert desk.get(f"/executions/{tried}").json["result"]["output"] == "would write x"
 
 
-def test_a_call_that_waits_for_a_person_has_asked_and_not_done(desk: Site) -> None:
-    id = desk.post("/actions/desk:publish", BODY).json["executionId"]
-    shown = desk.get(f"/executions/{id}").json
+@pytest.mark.parametrize(
+    ("answer", "state"), [(None, "waiting"), ("approve", "succeeded"), ("deny", "failed")]
+)
+def test_a_call_that_asks_a_person_is_what_becomes_of_the_approval(
+    desk: Site, answer: str | None, state: str
+) -> None:
+    taken = desk.post("/actions/desk:publish", BODY).json
+    approval = taken["approvalId"]
+    if answer:
+        desk.post(f"/approvals/{approval}/{answer}", headers=desk.key("approvals", principal="bob"))
+    shown = desk.get(f"/executions/{taken['executionId']}").json
 
-    assert shown["state"] == "succeeded"
-    assert shown["result"]["success"] is False
-    assert shown["result"]["error"] == "Approval required"
+    assert (shown["state"], shown["approvalId"]) == (state, approval)
+    assert shown["result"]["success"] is (state == "succeeded")
 
 
 @pytest.mark.parametrize(
