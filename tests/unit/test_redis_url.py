@@ -57,6 +57,12 @@ def test_sentinels_are_asked_with_time_limits_and_without_retries() -> None:
     assert options["decode_responses"]
 
 
+def test_a_server_may_be_a_socket_of_this_host() -> None:
+    options = connect("unix://:s%40y@/run/redis.sock?db=2").connection_pool.connection_kwargs
+
+    assert (options["path"], options["password"], options["db"]) == ("/run/redis.sock", "s@y", 2)
+
+
 def test_tls_is_for_the_sentinels_too() -> None:
     pool = connect("sentinel://one/boyd?ssl=true&ssl_ca_certs=/ca").connection_pool
     [node] = pool.sentinel_manager.sentinels

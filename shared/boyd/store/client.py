@@ -39,11 +39,12 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         "decode_responses": True,
         "socket_timeout": timeout,
         "socket_connect_timeout": min(CONNECT_TIMEOUT, timeout),
-        "socket_keepalive": True,
         "retry": Retry(NoBackoff(), 0),
     }
     try:
         address = Address.of(url)
+        if "path" not in address.options:
+            limits["socket_keepalive"] = True
         by_url = redis.Redis.from_url
         client = _through_sentinels(address, limits) if address.sentinels else by_url(url, **limits)
         pool = client.connection_pool
