@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from boyd.approvals import enqueue_approval
-from boyd.models import ApprovalItem, Decision, Proposal
+from boyd.models import ApprovalItem, Decision, JsonObject, Proposal
 from harness import Deployment, wait_until
 
 CALLERS = 200
@@ -42,7 +42,7 @@ class Told:
 
 def proposal(number: int, seconds: float = 0.0) -> Proposal:
     """One of many different items."""
-    params = {"number": number, "seconds": seconds}
+    params: JsonObject = {"number": number, "seconds": seconds}
     decision = Decision(action="queue:write", params=params, rationale="a race", confidence=1.0)
     return Proposal(decision=decision, action_id="queue:write", params=params, loop_iteration=0)
 
