@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
-from boyd.models import Actor
+from boyd.models import Actor, ApprovalPolicy
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
 from boyd.testing import Lab
 
@@ -82,6 +82,10 @@ def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:
 def agent(*components: Component, **settings: Any) -> Agent:
     """An agent with one plugin of *components*."""
     return Agent("test", plugins=[plugin(*components)], **settings)
+
+
+#: One approval, of anybody.
+LAX = ApprovalPolicy(allow_requester=True)
 
 
 def person(name: str, *groups: str) -> Actor:

@@ -17,7 +17,14 @@ import getpass
 from typing import Literal
 
 from boyd.errors import StoreError
-from boyd.models import ActionResult, Actor, ApprovalItem, ApprovalQueue, Proposal
+from boyd.models import (
+    ActionResult,
+    Actor,
+    ApprovalItem,
+    ApprovalPolicy,
+    ApprovalQueue,
+    Proposal,
+)
 from boyd.store import AgentStore
 
 __all__ = [
@@ -78,7 +85,10 @@ def resolve_approval(
     """
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
     said = store.approvals.resolve(
-        approval_id, status, actor, store.retention(), note=note, result=result
+        *(approval_id, status, actor, store.retention()),
+        note=note,
+        policy=ApprovalPolicy(allow_requester=True),
+        result=result,
     )
     return store.approvals.get(approval_id) if said.outcome == "resolved" else None
 

@@ -1,4 +1,4 @@
-"""`make bench`: prints S1 to S8 of the reliability page, S1 beside a bare Celery canvas.
+"""`make bench`: prints S1 to S8 of the reliability page, S1 beside a bare Celery canvas, and costs.
 
 Everything runs in one go on this machine, so that the ratios mean something; absolute times do not
 travel. Prints a table, and JSON with `--json FILE`.
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import psutil
 import redis
 
-from benchmarks import kept, load, scaling, wake
+from benchmarks import cost, kept, load, scaling, wake
 from boyd.embedded.redis_server import find_program
 from harness import Deployment, free_port, wait_until
 
@@ -49,6 +49,10 @@ class Report:
         self.rows.append({"name": name, "value": value, "unit": unit, "target": target, "met": met})
         mark = {True: "met", False: "NOT MET", None: ""}[met]
         print(f"{name:58} {value:9.3g} {unit:10} {target:22} {mark}", flush=True)
+
+    def tell(self, name: str, value: float, unit: str) -> None:
+        """Add a row that has no target."""
+        self.add(name, value, unit, "", None)
 
 
 @contextlib.contextmanager
@@ -353,7 +357,7 @@ def repeated(option: str, values: Sequence[str]) -> list[str]:
 def main() -> None:
     """Measure what the arguments name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8; default: all")
+    parser.add_argument("only", nargs="*", help="s1 crowd s2 s3 s4 s5 s6 s7 s8 cost; default: all")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     report = Report()
@@ -367,6 +371,7 @@ def main() -> None:
         "s6": lambda url, folder: s6(report, url, folder),
         "s7": lambda url, folder: s7(report, url, folder),
         "s8": lambda _, folder: s8(report, folder),
+        "cost": lambda url, folder: cost.measure(url, folder, monitored, report.tell),
     }
     with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:
         folder = Path(made)

@@ -14,7 +14,7 @@ from boyd.engine import Resolution, Resolver
 from boyd.models import ApprovalItem, ApprovalPolicy, Autonomy, Decision, Proposal, RunRequest
 from boyd.store import AgentStore, Retention, Store, connect
 from boyd.testing import TESTER, HandCourier, Lab
-from kit import Recorder, agent, choice, chooses, person
+from kit import LAX, Recorder, agent, choice, chooses, person
 
 pytestmark = pytest.mark.real
 
@@ -236,7 +236,7 @@ def test_A14_pages_hold_everything_once_while_others_resolve(store: Store) -> No
     def resolve() -> None:
         for name in ids[1::2]:
             if not stop.is_set():
-                approvals.resolve(name, "denied", TESTER, retention)
+                approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
 
     thread = threading.Thread(target=resolve)
     thread.start()

@@ -144,7 +144,7 @@ def test_R5_a_run_whose_iteration_broke_is_told() -> None:
         ("approve", "completed", None),
         ("deny", "failed", "the approval was denied"),
         ("withdraw", "failed", "the approval was withdrawn"),
-        ("expire", "failed", "the approval was expired"),
+        ("expire", "failed", "the approval has expired"),
         ("cancel", "cancelled", "never mind"),
     ],
 )

@@ -18,6 +18,7 @@ from boyd.store import Retention, Store
 from boyd.store.paging import Position, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import Scripts
 from boyd.testing import TESTER
+from kit import LAX
 
 SERVER = fakeredis.FakeServer()
 CLIENT = fakeredis.FakeRedis(server=SERVER, decode_responses=True)
@@ -163,7 +164,7 @@ def test_A14_who_approves_page_by_page_meets_every_item_that_waits(ttl: float | 
         page = store.approvals.page(4, cursor, history=False)
         for item in page.pending:
             met.append(item.id)
-            store.approvals.resolve(item.id, "denied", TESTER, retention)
+            store.approvals.resolve(item.id, "denied", TESTER, retention, policy=LAX)
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -177,7 +178,7 @@ def test_A14_pending_and_history_are_paged_side_by_side() -> None:
     retention = Retention()
     ids = [store.approvals.enqueue(proposal(n), retention) for n in range(12)]
     for name in ids[:5]:
-        store.approvals.resolve(name, "denied", TESTER, retention)
+        store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
     waits: list[str] = []
     past: list[str] = []
     cursor = None
@@ -199,7 +200,7 @@ def test_A14_history_is_capped_by_count_and_age() -> None:
     retention = Retention(max_count=3, max_age=60.0)
     for number in range(8):
         name = store.approvals.enqueue(proposal(number), retention)
-        store.approvals.resolve(name, "denied", TESTER, retention)
+        store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
     kept = store.approvals.page(50).history
 
     assert len(kept) == 3
@@ -207,5 +208,5 @@ def test_A14_history_is_capped_by_count_and_age() -> None:
     assert all(0 < client.ttl(f"boyd:{{a}}:approval:{item.id}") <= 60 for item in kept)
     client.zadd("boyd:{a}:approvals:history", {kept[0].id: 1})
     name = store.approvals.enqueue(proposal(99), retention)
-    store.approvals.resolve(name, "denied", TESTER, retention)
+    store.approvals.resolve(name, "denied", TESTER, retention, policy=LAX)
     assert kept[0].id not in {item.id for item in store.approvals.page(50).history}

@@ -360,7 +360,7 @@ def test_L35_a_run_fails_with_an_approval_that_expires() -> None:
     run = now(lab, run_id)
 
     assert [item.status for item in expired] == ["expired"]
-    assert (run.status, run.reason) == ("failed", "the approval was expired")
+    assert (run.status, run.reason) == ("failed", "the approval has expired")
 
 
 def test_R3_each_run_gets_only_what_its_own_iteration_found() -> None:

@@ -201,7 +201,8 @@ def _refused(id: str, found: Resolution) -> Problem:
         "not-pending": f"the approval is {item.status}"
         + (f" by {item.acted_by}" if item.acted_by else ""),
         "already-approved": "you have approved it; it waits for somebody else",
-        "requester": "you asked for this action; somebody else has to approve it",
+        "requester": f"{' and '.join(item.requested_by)} asked for this action; somebody else has "
+        "to approve it, or its policy to have allow_requester",
         "not-an-approver": _who_may(item),
         "note-required": "the policy wants a note that says why",
         "changed": f"the approval has changed; it is at version {item.version} now",

@@ -65,7 +65,7 @@ class Approved:
             for run_id in (item.run_ids if item else [])
         ]
         keep = self._engine.retention.max_age
-        return Done(state_of(result), keep, {"result": result.to_json()}, runs)
+        return Done(result.state, keep, {"result": result.to_json()}, runs)
 
     def _run_result(self, run_id: str, result: ActionResult) -> RunResult:
         """What the run found in its iteration, with what has been done now."""
@@ -91,11 +91,6 @@ def execution_id(item: ApprovalItem | None, id: str) -> str:
 def rollback_id(undoes: str) -> str:
     """The ledger's name for rolling back the execution *undoes*."""
     return f"rollback:{undoes}"
-
-
-def state_of(result: ActionResult) -> str:
-    """A result as the state of an order."""
-    return "unknown" if result.unknown else "succeeded" if result.success else "failed"
 
 
 def lost(engine: Engine, execution: str, action: str, stuck: StuckOrder) -> ActionResult:

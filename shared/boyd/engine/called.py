@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boyd.engine.approved import lost, rollback_id, state_of
+from boyd.engine.approved import lost, rollback_id
 from boyd.engine.engine import Engine
 from boyd.engine.ledger import LeasedLedger
 from boyd.engine.orders import Done, Fields
@@ -144,7 +144,7 @@ class Called:
             return _replied(502, why)
         result = self._act(order, fence, retry)
         body: JsonObject = {"success": result.success, "executionId": f"call:{call.id}"}
-        if approval_id := act.waits_for(result):
+        if approval_id := result.waits_for:
             waits: JsonObject = {"queued": True, "approvalId": approval_id}
             return _done(result, EndpointReply(status=202, body={**body, **waits}))
         return _done(result, EndpointReply(body={**body, "result": result.to_wire()}))
@@ -173,8 +173,8 @@ def _replied(status: int, error: str) -> Done:
 def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
     found = {"result": result, "reply": reply}
     fields = {name: value.to_json() for name, value in found.items() if value is not None}
-    approval_id = act.waits_for(result) if result else None
+    approval_id = result.waits_for if result else None
     if approval_id:
         # What was asked for has been done: to ask a person. How that goes on the approval tells.
         return Done("succeeded", KEEP, {**fields, "approvalId": approval_id})
-    return Done(state_of(result) if result else "succeeded", KEEP, fields)
+    return Done(result.state if result else "succeeded", KEEP, fields)

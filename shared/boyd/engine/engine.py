@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from boyd import queues
 from boyd.agent import Agent
+from boyd.engine import clearing
 from boyd.engine.courier import Courier, UnitHint
 from boyd.engine.leases import Leases
 from boyd.engine.ledger import LeasedLedger, Waiting
@@ -27,7 +28,6 @@ from boyd.loop.observe import Seen, Unit
 from boyd.models import (
     ActionPerformed,
     ActionResult,
-    Actor,
     ApprovalItem,
     Decision,
     DecisionTrace,
@@ -204,16 +204,18 @@ class Engine:
 
     @property
     def retention(self) -> Retention:
-        """How long the agent's approvals wait and are kept (A1)."""
-        settings = self.agent.settings.approvals
-        waits = settings.ttl if settings.auto_expire and settings.ttl > 0 else None
-        count, age = self._keep_runs
+        """How long the agent's approvals wait, and what it keeps (A1, A14, L37, R6)."""
+        settings = self.agent.settings
+        approvals = settings.approvals
+        waits = approvals.auto_expire and approvals.ttl > 0
         return Retention(
-            ttl=waits,
-            max_age=settings.max_age,
-            max_count=settings.max_history,
-            runs_max_age=age,
-            runs_max_count=count,
+            ttl=approvals.ttl if waits else None,
+            max_age=approvals.max_age,
+            max_count=approvals.max_history,
+            runs_max_age=settings.runs.retention,
+            runs_max_count=settings.runs.max_finished,
+            iterations_max_age=settings.history.max_age,
+            iterations_max_count=settings.history.max_count,
         )
 
     @property
@@ -231,11 +233,9 @@ class Engine:
         self, iteration: int, epoch: int, worker: str, result: LoopResult, runs: list[RunEnd]
     ) -> None:
         """End the iteration and send the follow-up that the end may have started."""
-        keep = self.agent.settings.history
+        unheard = complete.run_result(result)
         follow_up = self._iterations.finish(
-            *(iteration, epoch, worker, result, runs, complete.run_result(result)),
-            (keep.max_count, keep.max_age),
-            self._keep_runs,
+            iteration, epoch, worker, result, runs, unheard, self.retention
         )
         if follow_up:
             self.courier.send(self.agent.id, follow_up, 1, "start")
@@ -366,49 +366,10 @@ class Engine:
         result = entry.record.result(self.agent.id, entry.now)
         ctx.run_hooks("on_loop_complete", result=result)
         result = result.patched({"problems": ctx.problems})
-        self._follow_approvals(entry.record, result)
+        clearing.follow(self.agent, self.store, self.retention, entry.record, result)
         runs = self.run_ends(result)
         self.finish(entry.iteration, entry.epoch, entry.worker, result, runs)
         return False
-
-    def _follow_approvals(self, record: Record, result: LoopResult) -> None:
-        """Withdraw the approvals whose situation has cleared (A10); remember one asked for now."""
-        flagged = {s.id for s in self.agent.host.strategies.values() if s.withdraw_when_clear}
-        if not flagged or result.trace is None:
-            return
-        failed = {problem.id for problem in result.observer_errors}
-        saw = {record.observers[index] for index in record.seen} - failed
-        asked = complete.waiting_for(result)
-        # What a run or an event from outside said is not said again while it lasts.
-        lasting = not record.runs and not record.intake
-        if asked and result.trace.chosen in flagged and lasting:
-            self.store.approvals.watch(asked, result.trace.chosen, sorted(saw))
-        watched = self.store.approvals.watched()
-        gone = [
-            name
-            for name, (strategy, observers) in watched.items()
-            if name != asked
-            and complete.cleared(strategy, observers, saw, result)
-            and not self._called_for(name)
-        ]
-        self._withdraw(gone, result)
-        over = set(watched) - self.store.approvals.pending_of(list(watched)) if watched else set()
-        if over:
-            self.store.approvals.unwatch(sorted(over))
-
-    def _called_for(self, approval_id: str) -> bool:
-        """Whether somebody besides the loop and its runs has asked for an item, too."""
-        item = self.store.approvals.get(approval_id)
-        if item is None:
-            return False
-        return not set(item.requested_by) <= set(self.store.runs.requesters(item.run_ids))
-
-    def _withdraw(self, approval_ids: list[str], result: LoopResult) -> None:
-        actor = Actor(principal=f"agent:{self.agent.id}")
-        summary = result.situation.summary if result.situation else ""
-        for approval_id in approval_ids:
-            note = f"The situation has cleared: {summary}"[:500]
-            self.store.approvals.resolve(approval_id, "withdrawn", actor, self.retention, note=note)
 
     def ruined(self, record: Record, ended_at: datetime, why: str) -> LoopResult:
         """The result of an iteration that cannot be completed: as much as can be read of it."""
@@ -458,11 +419,6 @@ class Engine:
 
     def _token(self) -> str:
         return f"{self.settings.worker}/{uuid.uuid4().hex[:8]}"
-
-    @property
-    def _keep_runs(self) -> tuple[int, float]:
-        settings = self.agent.settings.runs
-        return settings.max_finished, settings.retention
 
 
 def _run_end(outcome: complete.RunOutcome, done: ActionResult | None) -> RunEnd:

@@ -14,6 +14,7 @@ from boyd.errors import Overrun, Veto
 from boyd.loop import bounded
 from boyd.loop.context import PhaseContext, describe
 from boyd.models import (
+    APPROVAL_REQUIRED,
     ActionResult,
     Budget,
     Decision,
@@ -26,7 +27,6 @@ from boyd.plugin import Action
 
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
-APPROVAL_REQUIRED = "Approval required"
 #: The most characters of a result, as JSON, that are kept (P11).
 MAX_RESULT = 1_000_000
 CANCELLED = "Cancelled: the runs that it was for were cancelled"
@@ -174,13 +174,6 @@ def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str
     if autonomy.min_confidence is not None and decision.confidence < autonomy.min_confidence:
         return f"confidence {decision.confidence:g} is below {autonomy.min_confidence:g}"
     return None
-
-
-def waits_for(result: ActionResult) -> str | None:
-    """The approval that *result* says the action waits for, if it does."""
-    if result.error != APPROVAL_REQUIRED or not result.metrics:
-        return None
-    return str(result.metrics.get("approvalId", "")) or None
 
 
 def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> ActionResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from boyd.loop.act import waits_for
 from boyd.models import (
     ActionPerformed,
     JsonObject,
@@ -70,7 +69,7 @@ def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
 
 def waiting_for(result: LoopResult) -> str | None:
     """The approval that the iteration's action waits for, if it does."""
-    return next(filter(None, map(waits_for, result.action_results)), None)
+    return next((item.waits_for for item in result.action_results if item.waits_for), None)
 
 
 def run_result(result: LoopResult) -> RunResult:

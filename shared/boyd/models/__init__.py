@@ -1,7 +1,13 @@
 """Every data shape of Boyd: camelCase on the wire, snake_case in Python, one model each."""
 
 from boyd.models.access import SCOPES, Actor, ApiKey, Scope
-from boyd.models.action import ActionResult, Autonomy, AutonomyMode, Budget
+from boyd.models.action import (
+    APPROVAL_REQUIRED,
+    ActionResult,
+    Autonomy,
+    AutonomyMode,
+    Budget,
+)
 from boyd.models.approval import (
     ApprovalItem,
     ApprovalPolicy,
@@ -52,6 +58,7 @@ from boyd.models.run import (
 from boyd.models.situation import Anomaly, Correlation, Situation, SituationAssessment
 
 __all__ = [
+    "APPROVAL_REQUIRED",
     "LEVELS",
     "NO_OP",
     "SCOPES",

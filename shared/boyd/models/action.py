@@ -11,6 +11,10 @@ from boyd.models.base import Confidence, Json, Model
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
 
 
+#: The error of a result that says that an action waits for a person (L29).
+APPROVAL_REQUIRED = "Approval required"
+
+
 class Autonomy(Model):
     """When an action may run without a person (L29)."""
 
@@ -39,3 +43,17 @@ class ActionResult(Model):
     side_effects: list[str] | None = None
     metrics: dict[str, float | str] | None = None
     unknown: bool | None = None
+
+    @property
+    def state(self) -> Literal["succeeded", "failed", "unknown"]:
+        """How it ended, in a word."""
+        if self.unknown:
+            return "unknown"
+        return "succeeded" if self.success else "failed"
+
+    @property
+    def waits_for(self) -> str | None:
+        """The approval that the action waits for, if it does."""
+        if self.error != APPROVAL_REQUIRED or not self.metrics:
+            return None
+        return str(self.metrics.get("approvalId", "")) or None

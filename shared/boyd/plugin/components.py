@@ -22,6 +22,7 @@ or as a class of its own, listed in the plugin's `components`:
 
 from __future__ import annotations
 
+import inspect
 import re
 import types
 import typing
@@ -163,9 +164,21 @@ class Action(Component):
     def bind(self, plugin_id: str) -> Self:
         """Also find the parameters' model in the annotation of `execute`."""
         super().bind(plugin_id)
+        for taker in self._takers.values():
+            self._check_taken(taker)
         self.params = self.params or _params_model(self._takers["execute"].function)
         self._check_target()
         return self
+
+    def _check_taken(self, taker: Taker) -> None:
+        """Refuse what looks like a parameter of the action, and would never be given."""
+        names = inspect.signature(taker.function).parameters
+        strange = sorted(set(names) - set(taker.takes))
+        if strange:
+            raise ValueError(
+                f"{self.name}: takes {', '.join(strange)}; what an action is given comes as one "
+                "argument `params`, a pydantic model or a dict"
+            )
 
     def _check_target(self) -> None:
         if self.target is None or self.params is None:

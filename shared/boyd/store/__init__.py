@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from boyd.store.access import Access, Admission
 from boyd.store.answers import Answers, StoredAnswer, Taken
-from boyd.store.approvals import Answer, Answered, Approvals, Retention, fingerprint, read_item
+from boyd.store.approvals import Answer, Answered, Approvals, fingerprint, read_item
 from boyd.store.audit import Audit, actor_fields, seal_all
 from boyd.store.calls import Calls, read_call
 from boyd.store.chain import Sealing
@@ -27,6 +27,7 @@ from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
 from boyd.store.orders import Ending, Orders, StuckOrder
 from boyd.store.record import Record, dump_blocks, dump_problems, dump_results
+from boyd.store.retention import Retention
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.state import PluginState

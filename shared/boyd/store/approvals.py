@@ -15,7 +15,6 @@ from boyd.models import (
     ApprovalItem,
     ApprovalPolicy,
     ApprovalQueue,
-    Model,
     Proposal,
     Vote,
     utc_now,
@@ -26,6 +25,7 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.orders import read_execution
 from boyd.store.paging import dump_cursor, load_cursor, read_page
+from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
 #: How a person or the loop may resolve an item; it expires by itself.
@@ -37,27 +37,6 @@ PURGED_AT_ONCE = 100
 SOON = 5.0
 #: Seconds that it is remembered which situation asked for an item.
 WATCHED = 30 * 86400
-
-
-class Retention(Model):
-    """How long items wait and are kept, and the runs that end with them.
-
-    Times are in seconds; `ttl` None: they wait for ever.
-    """
-
-    ttl: float | None = 3600.0
-    max_age: float = 30 * 86400.0
-    max_count: int = 500
-    runs_max_age: float = 86400.0
-    runs_max_count: int = 500
-
-    def of_items(self) -> list[int]:
-        """Milliseconds and number that resolved items are kept."""
-        return [int(self.max_age * 1000), self.max_count]
-
-    def of_runs(self) -> list[int]:
-        """The same for the runs that end with them."""
-        return [int(self.runs_max_age * 1000), self.runs_max_count]
 
 
 @dataclass(frozen=True)
@@ -140,7 +119,7 @@ class Approvals:
         retention: Retention,
         *,
         note: str | None = None,
-        policy: ApprovalPolicy | None = None,
+        policy: ApprovalPolicy,
         version: int | None = None,
         result: ActionResult | None = None,
     ) -> Answered:
@@ -149,7 +128,6 @@ class Approvals:
         An approval counts towards what *policy* asks for. With the last one needed, the execution
         is due in the same step (A4), unless *result* says that it has been done.
         """
-        policy = policy or ApprovalPolicy(allow_requester=True)
         updates = _updates(actor, note, result)
         args = [
             *(approval_id, answer, self._keys.prefix),
@@ -261,8 +239,7 @@ def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> lis
     flat = [item for name, value in fields.items() if value for item in (name, value)]
     if result is None:
         return flat
-    state = "succeeded" if result.success else "failed"
-    return [*flat, "result", result.to_json(), "executionState", state]
+    return [*flat, "result", result.to_json(), "executionState", result.state]
 
 
 def _vote(actor: Actor, note: str | None) -> Vote:

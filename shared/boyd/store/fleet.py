@@ -11,10 +11,10 @@ from pydantic import Field
 
 from boyd import queues
 from boyd.models import Actor, Catalog, Mode, Model, Timestamp, from_ms
-from boyd.store.approvals import Retention
 from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
 from boyd.store.keys import AGENTS, DEPLOYMENT, FROZEN, WORKER_INFO, WORKERS, Keys
+from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
 Role = Literal["worker", "beat"]

@@ -30,6 +30,7 @@ from boyd.store.audit import actor_fields
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
 from boyd.store.record import Record, dump_blocks, dump_problems
+from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
 
@@ -278,8 +279,7 @@ class Iterations:
         result: LoopResult,
         runs: Iterable[RunEnd],
         unheard: RunResult,
-        keep: tuple[int, float],
-        keep_runs: tuple[int, float],
+        retention: Retention,
     ) -> int | None:
         """End the iteration; the number of the follow-up or 0, or None when the entry was lost.
 
@@ -290,8 +290,7 @@ class Iterations:
             result: the complete result.
             runs: what becomes of its runs.
             unheard: the result of runs that it was to look into and could not even claim.
-            keep: how many iterations are kept, and for how many seconds.
-            keep_runs: the same for finished runs.
+            retention: what is kept of iterations and finished runs.
         """
         keys = self._keys
         ends = [
@@ -303,8 +302,8 @@ class Iterations:
         summary = result.situation.summary if result.situation else ""
         args = [
             *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
-            *(keep[0], _ms(keep[1]), keys.iterations),
-            *(keys.prefix, _ms(keep_runs[1]), keep_runs[0], action, summary[:200]),
+            *(*retention.of_iterations(), keys.iterations),
+            *(keys.prefix, *retention.of_runs(), action, summary[:200]),
             *(dump_problems(result.problems), unheard.to_json(), *ends),
         ]
         names = [

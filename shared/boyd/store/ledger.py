@@ -138,8 +138,7 @@ class Ledger:
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome; False when the claim was lost meanwhile."""
-        state = "unknown" if result.unknown else "succeeded" if result.success else "failed"
-        args = [token, state, result.to_json()]
+        args = [token, result.state, result.to_json()]
         names = [self._keys.execution(execution_id), self._keys.audit_open]
         return bool(self._scripts.run("finish_claim", names, args))
 

@@ -21,12 +21,13 @@ from boyd.models import (
     RunStatus,
     from_ms,
 )
-from boyd.store.approvals import Answered, Retention
+from boyd.store.approvals import Answered
 from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import dump_cursor, load_cursor, read_page
+from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@
 -- ARGV[4] dispatch   ms
 -- ARGV[5] success    1 or 0
 -- ARGV[6] error      or empty
--- ARGV[7] keep count of iterations
--- ARGV[8] keep age   of iterations, ms
+-- ARGV[7] keep age   of iterations, ms
+-- ARGV[8] keep count of iterations
 -- ARGV[9] prefix    of archived iterations; touches those that are forgotten (same slot)
 -- ARGV[10] prefix    of the agent's keys; touches run: and callback: hashes (same slot)
 -- ARGV[11] keep age  of finished runs, ms
@@ -66,9 +66,9 @@ end
 redis.call('HDEL', KEYS[1], 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
   'server', 'cancelled')
 redis.call('RENAME', KEYS[1], KEYS[6])
-redis.call('PEXPIRE', KEYS[6], ARGV[8])
+redis.call('PEXPIRE', KEYS[6], ARGV[7])
 redis.call('ZADD', KEYS[5], now, ARGV[1])
-local over = math.max(redis.call('ZCARD', KEYS[5]) - ARGV[7], redis.call('ZCOUNT', KEYS[5], '-inf', now - ARGV[8]))
+local over = math.max(redis.call('ZCARD', KEYS[5]) - ARGV[8], redis.call('ZCOUNT', KEYS[5], '-inf', now - ARGV[7]))
 if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', KEYS[5], 0, math.min(over, 100) - 1)) do
     redis.call('ZREM', KEYS[5], old)

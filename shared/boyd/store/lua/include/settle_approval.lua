@@ -21,7 +21,7 @@ local function settle_approval(approvals, runs, id, status, ...)
   if status ~= 'approved' then
     redis.call('PEXPIRE', key, keep_ms)
     for run in string.gmatch(have[4] or '', '%S+') do
-      settle_run(runs, events, run, 'failed', 'reason', 'the approval was ' .. status, 'approval', id)
+      settle_run(runs, events, run, 'failed', 'reason', status == 'expired' and 'the approval has expired' or 'the approval was ' .. status, 'approval', id)
     end
   end
   local over = math.max(redis.call('ZCARD', history) - keep_count, redis.call('ZCOUNT', history, '-inf', now - keep_ms))

@@ -10,11 +10,15 @@ local function end_run(runs, events, id, before, status, field, value, ...)
   redis.call('ZADD', finished, now, id)
   emit(events, 'run.' .. status, 'run', id)
   audit(trail, 'run.' .. status, 'run', id, 'before', before, 'after', status, ...)
-  local url = redis.call('HGET', key, 'callbackUrl')
-  if url then
+  local have = redis.call('HMGET', key, 'callbackUrl', 'result')
+  if have[1] then
     -- It carries what it will say: the run may be forgotten before the last attempt.
     local callback = prefix .. 'callback:' .. id
-    redis.call('HSET', callback, 'id', id, 'url', url, 'status', status, field, value, 'completedAt', now)
+    redis.call('HSET', callback, 'id', id, 'url', have[1], 'status', status, 'completedAt', now)
+    if have[2] then
+      redis.call('HSET', callback, 'result', have[2])
+    end
+    redis.call('HSET', callback, field, value)
     redis.call('PEXPIRE', callback, 172800000)
     place_order(callback, due, 'callback:' .. id, 'callback', 0)
   end
