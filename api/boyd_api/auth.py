@@ -69,6 +69,10 @@ def _check_open(services: Services) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
         raise Problem("forbidden", f"without a key, {origin!r} cannot be the origin")
+    # A browser leaves the origin out when a page has it fetch an image or follow a link.
+    site = request.headers.get("Sec-Fetch-Site", "none").strip().lower()
+    if site in ("cross-site", "same-site"):
+        raise Problem("forbidden", "without a key, no page of another site can ask")
 
 
 def _host(url: str) -> str:

@@ -21,5 +21,7 @@ def last_situation(store: AgentStore) -> Situation | None:
     newest = store.iterations.situation()
     if newest is not None:
         return newest
-    older = (result.situation for result in store.iterations.history(_FAR))
-    return next(filter(None, older), None)
+    outlines = store.iterations.outlines(_FAR).iterations
+    older = next((one.iteration for one in outlines if one.situation is not None), None)
+    result = None if older is None else store.iterations.past(older)
+    return result.situation if result else None

@@ -16,11 +16,13 @@ from boyd.errors import (
     AgentPaused,
     BadCursor,
     PayloadTooLarge,
+    QueueFull,
     StoreError,
     StoreUnavailable,
     UnknownAgent,
 )
 from boyd.models import Model
+from boyd.models.base import told
 
 log = logging.getLogger("boyd.api")
 
@@ -28,6 +30,8 @@ MEDIA_TYPE = "application/problem+json"
 
 #: Seconds after which to ask again when Redis is away.
 _RETRY = 2
+#: Seconds after which to ask again when too much waits.
+_FULL = 10
 #: How Redis begins a refusal that ends by itself, or by an operator's doing.
 _PASSING = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "LOADING")
 
@@ -159,7 +163,8 @@ _ALL = (
         "too-many-requests",
         429,
         "Too many requests",
-        "The allowance of the key is used up. Ask again after the seconds in `Retry-After`.",
+        "The allowance of the key is used up, or too much waits already. Ask again after the "
+        "seconds in `Retry-After`.",
     ),
     Kind(
         "internal",
@@ -277,7 +282,7 @@ def invalid(error: ValidationError, *, query: bool = False) -> Problem:
     found = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         steps = [str(step) for step in item["loc"]]
-        detail = item["msg"]
+        detail = told(item["msg"])
         if query:
             found.append(FieldError(parameter=".".join(steps) or None, detail=detail))
         else:
@@ -305,6 +310,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem("invalid-request", str(error))
     if isinstance(error, PayloadTooLarge):
         return Problem("too-large", str(error))
+    if isinstance(error, QueueFull):
+        return Problem("too-many-requests", str(error), headers=retry_after(_FULL))
     if isinstance(error, StoreUnavailable) or _passes(error):
         log.warning("%s: %s", g.get("request_id", "-"), error)
         return Problem("unavailable", "Redis does not answer", headers=retry_after(_RETRY))

@@ -135,7 +135,9 @@ class Services:
             return configured
         if len(seen) == 1:
             return next(iter(seen))
-        there = f"name one of the agents: {', '.join(seen)}" if seen else "no agent was started yet"
+        names = ", ".join(seen)
+        how = f"name one of the agents, as in /api/v0/agents/NAME/… or --agent NAME: {names}"
+        there = how if seen else "no agent was started yet"
         raise Problem("no-default-agent", there, agents=list(seen))
 
     def stop(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import NotFound
 
+from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey, Model
 from boyd.store import AgentEntry
 from boyd_api import auth, once, parsing
@@ -61,14 +62,23 @@ class Ask:
         """An id for what is created: the same one when the request is repeated with its key."""
         return once.derived_id(self.actor, self.idempotency_key)
 
+    @property
+    def repeatable_id(self) -> str | None:
+        """The same, for what is not created under an id; None without `Idempotency-Key`."""
+        return self.idempotent_id() if self.idempotency_key else None
+
     def until(self, check: Callable[[], _T | None], seconds: float | None = None) -> _T | None:
         """What *check* gives once it gives something; None when it has not in time.
 
         *seconds* is how long whoever asks would wait; the setting `api.max_wait` is the most.
+        What is waited for has been begun: if Redis goes away meanwhile, it goes on all the same.
         """
         most = self.services.settings.api.max_wait
         patience = most if seconds is None else min(seconds, most)
-        return self.services.tail.until(check, patience, self.gone)
+        try:
+            return self.services.tail.until(check, patience, self.gone)
+        except StoreUnavailable:
+            return None
 
 
 def bind(app: Flask, services: Services, routes: Iterable[Route]) -> None:

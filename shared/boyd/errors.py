@@ -7,6 +7,7 @@
     │   ├── StoreUnavailable   Redis did not answer
     │   └── PayloadTooLarge    a value is larger than Redis should hold
     ├── BadCursor           a page was asked for with a cursor that is none
+    ├── QueueFull           too much waits already for more to be taken
     ├── UnknownAgent        no such agent in this deployment
     ├── AgentPaused         the agent does not take triggers now
     ├── ApiUnavailable      to a client: the HTTP API did not answer
@@ -57,6 +58,10 @@ class PayloadTooLarge(StoreError):
 
 class BadCursor(BoydError):
     """The cursor is none that was given out; begin again without one."""
+
+
+class QueueFull(BoydError):
+    """Too much waits already; nothing was taken."""
 
 
 class UnknownAgent(BoydError):

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import redis
 
-from benchmarks.cost_agents import COUNTS, WIDE
+from benchmarks.cost_agents import COUNTS, LARGEST, WIDE
 from benchmarks.kept import propose
 from benchmarks.load import Caller
 from boyd.models import Actor, RunRequest, utc_now
@@ -79,10 +79,14 @@ NAMES = [field.name for field in fields(Cost)]
 class Meter:
     """Measures what happens between two readings of a deployment."""
 
-    def __init__(self, deployment: Deployment, url: str, monitored: Monitored) -> None:
+    def __init__(
+        self, deployment: Deployment, url: str, monitored: Monitored, only: str | None = None
+    ) -> None:
+        """Measure *deployment*; of its processes *only* that one, or all."""
         self._deployment = deployment
         self._url = url
         self._monitored = monitored
+        self._only = only
         self._client: Any = redis.Redis.from_url(url, decode_responses=True)
         self._looks = 0
 
@@ -103,15 +107,21 @@ class Meter:
         few = max(1, times // 4)
         return Cost(commands / few, messages / few, *share.values()[2:])
 
-    def second(self) -> Cost:
-        """The cost of a second in which nothing is asked for."""
+    def second(self, used: bool = True) -> Cost:
+        """The cost of a second in which nothing is asked for; *used*: somebody talks to Redis."""
         found = self._resources(lambda: time.sleep(WATCH)).over(WATCH)
+        if not used:
+            return found
         commands, messages = self._counted(lambda: time.sleep(WATCH))
         return Cost(commands / WATCH, messages / WATCH, *found.values()[2:])
 
     def memory(self, key: str) -> int:
         """Bytes that a key takes."""
         return int(self._client.memory_usage(key, samples=0))
+
+    def connections(self) -> int:
+        """How many clients are connected, but for this one."""
+        return int(self._client.info("clients")["connected_clients"]) - 1
 
     def _resources(self, work: Callable[[], None]) -> Cost:
         self._looks = 0
@@ -132,8 +142,8 @@ class Meter:
         processor = info["used_cpu_user"] + info["used_cpu_sys"]
         ours = sum(
             sum(psutil.Process(process.pid).cpu_times()[:2])
-            for process in self._deployment.processes.values()
-            if process.poll() is None
+            for name, process in self._deployment.processes.items()
+            if process.poll() is None and self._only in (None, name)
         )
         received, sent = info["total_net_input_bytes"], info["total_net_output_bytes"]
         return [received, sent, processor * 1000, ours * 1000]
@@ -192,7 +202,7 @@ def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
     found = []
     for size in (1, 32):
         environment = {**QUIET, "BOYD_WORKER__BUNDLE_SIZE": str(size)}
-        cases = [(f"seen{count}", count, 0) for count in COUNTS]
+        cases = [(f"split{count}", count, 0) for count in COUNTS]
         cases += [(f"wide{count}", count, count * WIDE) for count in (10, 100)]
         agents = [f"{AGENTS}:{name}" for name, _, _ in cases]
         with measured(url, folder, monitored, environment, *agents) as (deployment, meter):
@@ -263,7 +273,55 @@ def formulas(points: Sequence[Point], add: Add) -> dict[str, list[float]]:
     return found
 
 
+def control(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
+    """What the worker of the queue `loop` has to do, when others observe."""
+    rows, values = [], []
+    for size in (1, 32):
+        redis.Redis.from_url(url).flushall()
+        with Deployment(url, folder) as deployment:
+            deployment.environment.update({**QUIET, "BOYD_WORKER__BUNDLE_SIZE": str(size)})
+            agents = [f"split{count}" for count in COUNTS]
+            named = [word for agent in agents for word in ("--agent", f"{AGENTS}:{agent}")]
+            deployment.start("w", "worker", *named, "-Q", "loop,act")
+            deployment.start("o", "worker", *named, "-Q", "observe")
+            meter = Meter(deployment, url, monitored, only="w")
+            for count, agent in zip(COUNTS, agents, strict=True):
+                iterate = once(deployment, meter, agent)
+                _repeat(iterate, 3)
+                bundles = -(-count // size)
+                rows.append([1.0, bundles, count])
+                values.append(meter.of(iterate, max(5, 60 // (1 + bundles // 4))).boyd)
+    coefficients, worst = fitted(rows, values)
+    for part, value in zip(("iteration", "bundle", "observer"), coefficients, strict=True):
+        add(f"cost of the control worker per {part}", value, "ms")
+    add("cost of the control worker, worst error of the fit", worst * 100, "%")
+
+
+def largest(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
+    """An iteration as with 20 observers on 1 000 hosts, beyond what the lines were fitted to."""
+    environment = {**QUIET, "BOYD_WORKER__BUNDLE_SIZE": "20"}
+    name = f"split{LARGEST}"
+    agents = [f"{AGENTS}:{agent}" for agent in (name, "whole1000")]
+    with measured(url, folder, monitored, environment, *agents) as (deployment, meter):
+        told(add, "1000 observers of an agent", meter.of(once(deployment, meter, "whole1000"), 5))
+        iterate = once(deployment, meter, name)
+        _repeat(iterate, 1)
+        client: Any = redis.Redis.from_url(url)
+        client.config_set("slowlog-log-slower-than", 1000)
+        client.slowlog_reset()
+        told(add, f"{LARGEST} observers, 1000 bundles", meter.of(iterate, 1))
+        add(f"{LARGEST} observers: record", meter.memory(Keys(name).archived(1)), "B")
+        slow = [entry["duration"] / 1000 for entry in client.slowlog_get(128)]
+        add(f"{LARGEST} observers: the longest command", max(slow, default=0), "ms")
+
+
 # What else costs
+
+
+def bare(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
+    """Redis that nobody uses."""
+    with Deployment(url, folder) as deployment:
+        told(add, "Redis alone, per s", Meter(deployment, url, monitored).second(used=False))
 
 
 def idle(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
@@ -275,7 +333,9 @@ def idle(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
             iterate = once(deployment, meter, "one0")
             _repeat(iterate, 3)
             told(add, f"iteration, worker with {agents} agents", meter.of(iterate, 40))
+            before = meter.connections()
             deployment.stop("w")
+            add(f"connections of a worker, {agents} agents", before - meter.connections(), "")
             named = [word for name in names for word in ("--agent", name)]
             deployment.start("b", "beat", *named)
             told(add, f"idle beat, {agents} agents, per s", meter.second())
@@ -374,6 +434,9 @@ def measure(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         told(add, what, point.cost)
         add(f"{what}: record", point.cost.record, "B")
     formulas(points, add)
+    control(url, folder, monitored, add)
+    largest(url, folder, monitored, add)
+    bare(url, folder, monitored, add)
     idle(url, folder, monitored, add)
     crowd(url, folder, monitored, add)
     lives(url, folder, monitored, add)

@@ -1,27 +1,57 @@
-"""Agents whose cost is measured: by the number of their observers and what these see."""
+"""Agents whose cost is measured: by how much their one observer has to do and what it sees.
+
+Shards stand for the hosts of an observer with `every_host`: the work is split in the same way, and
+the agent stays small.
+"""
 
 from __future__ import annotations
 
 from benchmarks.agents import Many, Trivial
-from boyd import Agent, Observation
+from boyd import Agent, Observation, Plugin
 
 COUNTS = (1, 10, 100, 1000)
-#: Bytes that a wide observer sees.
+#: As with 20 observers on 1 000 hosts, to see how far the model holds.
+LARGEST = 20_000
+#: Bytes that a wide shard sees.
 WIDE = 8000
 
 
-class Wide(Trivial):
-    """Sees a lot."""
+class Split(Trivial):
+    """So many shards that each see next to nothing."""
+
+    count = 1
+
+    def partition(self) -> list[int]:
+        """Number them."""
+        return list(range(self.count))
+
+
+class Wide(Split):
+    """Each shard sees a lot."""
 
     def observe(self) -> list[Observation]:
         """See one long text."""
         return [Observation(source=self.id, type="log", data={"text": "x" * WIDE})]
 
 
-for _count in COUNTS:
-    globals()[f"seen{_count}"] = Agent(f"seen{_count}", plugins=[Many(Trivial, _count)])
-wide10 = Agent("wide10", plugins=[Many(Wide, 10)])
-wide100 = Agent("wide100", plugins=[Many(Wide, 100)])
+class One(Plugin):
+    """One observer with that many shards."""
+
+    id = "one"
+
+    def __init__(self, kind: type[Split], count: int) -> None:
+        super().__init__()
+        observer = kind(name="o")
+        observer.count = count
+        self.components = [observer]
+
+
+for _count in (*COUNTS, LARGEST):
+    globals()[f"split{_count}"] = Agent(f"split{_count}", plugins=[One(Split, _count)])
+for _count in (10, 100):
+    globals()[f"wide{_count}"] = Agent(f"wide{_count}", plugins=[One(Wide, _count)])
+#: The same with as many observers instead of shards.
+whole1000 = Agent("whole1000", plugins=[Many(Trivial, 1000)])
 #: Many agents for one worker.
 for _number in range(100):
     globals()[f"one{_number}"] = Agent(f"one{_number}", plugins=[Many(Trivial, 1)])

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from api_kit import InlineCourier
+from boyd.cli.waiting import Waiting
 from boyd.models import Autonomy, ExecutionEntry
 from boyd.plugin import Action
 from boyd.store import Store
@@ -121,7 +122,7 @@ def test_a_run_is_cancelled_once(cli: Cli, place: Place) -> None:
     assert cli("runs", "cancel", run_id[:8], "--reason", "why") == (
         f"run {run_id[:8]} is cancelled\n"
     )
-    assert "the run is cancelled" in cli("runs", "cancel", run_id, status=5)
+    assert "is cancelled already" in cli("runs", "cancel", run_id, status=5)
     assert "cancelled by ann: why" in cli("runs", "wait", run_id, status=1)
 
 
@@ -199,6 +200,16 @@ def test_an_action_that_needs_a_person_says_what_it_waits_for(cli: Cli, lab: Lab
     [item] = lab.store.approvals.page(5).pending
     assert f"it waits for approval {item.id[:8]}" in told
     assert item.requested_by == ["ann"]
+
+
+def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
+    cli: Cli, lab: Lab, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.courier.held = True
+    monkeypatch.setattr(Waiting, "pause", lambda *_: lab.deliver())
+    told = cli("actions", "run", "p:do", "--require-approval", status=124)
+    [item] = lab.store.approvals.page(5).pending
+    assert f"it waits for approval {item.id[:8]}" in told
 
 
 def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Place) -> None:
@@ -317,7 +328,7 @@ def test_a_key_that_is_none_is_refused_with_a_status_of_its_own(cli: Cli) -> Non
 def test_several_agents_have_to_be_told_apart(cli: Cli, store: Store) -> None:
     entry = store.fleet.agents()["test"]
     store.fleet.register(entry.patched({"id": "other"}))
-    assert "name one of the agents: other, test" in cli("pause", status=4)
+    assert "--agent NAME: other, test" in cli("pause", status=4)
     assert "other is paused" in cli("pause", "--agent", "other")
     assert "test is paused" in cli("pause", BOYD_AGENT="test")
     assert "test is frozen" in cli("freeze", BOYD_AGENT="test")

@@ -341,3 +341,46 @@ def test_A11_items_put_in_from_outside_have_their_own_policy() -> None:
     lab.store.approvals.enqueue(proposal, lab.engine.retention)
 
     assert approves(lab, person("bob"), person("ann")) == ["not-an-approver", "approved"]
+
+
+@pytest.mark.parametrize(
+    ("now_asked", "why"),
+    [
+        ({"approvals": {"required": {"min_approvals": 2}}}, "come to ask for more"),
+        ({"approvals": {"required": {"groups": ["ops"]}}}, "come to ask for more"),
+    ],
+)
+def test_A12_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
+    now_asked: Any, why: str
+) -> None:
+    recorder = Recorder()
+    action = recorder.action(autonomy=GATED)
+    before = Lab(agent(chooses(choice()), action))
+    before.run()
+    item = pending(before)
+    before.resolver.approve(item.id, person("ann"))
+    after = Lab(
+        agent(chooses(choice()), recorder.action(autonomy=GATED), **now_asked), client=before.client
+    )
+    after.orders.execute(f"approval:{item.id}", 1)
+    result = now(after, item).result
+
+    assert result is not None
+    assert why in (result.error or "")
+    assert recorder.calls == []
+
+
+def test_A11_what_has_become_human_only_is_not_executed_on_the_word_of_a_program() -> None:
+    recorder = Recorder()
+    before = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
+    before.run()
+    item = pending(before)
+    before.resolver.approve(item.id, machine("robot"))
+    human = recorder.action(autonomy=Autonomy(mode="human-only"))
+    after = Lab(agent(chooses(choice()), human), client=before.client)
+    after.orders.execute(f"approval:{item.id}", 1)
+    result = now(after, item).result
+
+    assert result is not None
+    assert not result.success
+    assert recorder.calls == []

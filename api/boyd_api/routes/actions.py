@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from boyd import queues
 from boyd.models import (
     ActionInfo,
-    ActionResult,
     Call,
     CallRequest,
     JsonObject,
     Model,
-    Timestamp,
 )
+from boyd.models.answers import ActionList, Execution, Taken
 from boyd_api.problems import Problem
 from boyd_api.routes.approvals import WaitQuery
 from boyd_api.routing import Answer, Routes
@@ -24,12 +21,6 @@ from boyd_api.serving import Ask, not_found
 routes = Routes("actions")
 
 APPROVAL_REQUIRED = "Approval required"
-
-
-class ActionList(Model):
-    """What the agent can do."""
-
-    actions: list[ActionInfo]
 
 
 class ActionRequest(Model):
@@ -51,31 +42,6 @@ class RollbackRequest(Model):
 
     rationale: str = Field(default="", max_length=5000)
     requires_approval: bool = False
-
-
-class Taken(Model):
-    """What became of an action: a result, an approval that it waits for, or neither yet."""
-
-    success: bool
-    result: ActionResult | None = None
-    queued: bool | None = None
-    approval_id: str | None = None
-    execution_id: str
-
-
-class Execution(Model):
-    """An execution and how far it is; `waiting` for the approval that `approvalId` names."""
-
-    id: str
-    state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown"]
-    action: str
-    params: JsonObject
-    by: str | None = None
-    worker: str | None = None
-    started_at: Timestamp | None = None
-    ended_at: Timestamp | None = None
-    approval_id: str | None = None
-    result: ActionResult | None = None
 
 
 @routes.get("/actions", scope="read", answers={200: ActionList})

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from boyd.models import Mode, Model, Phase
+from boyd.models.answers import AgentList, AgentState
 from boyd.store import AgentEntry
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
 
 routes = Routes("agents")
-
-
-class AgentState(Model):
-    """An agent and how it stands; `workers` counts the live ones, `loopInterval` is in seconds."""
-
-    id: str
-    name: str
-    mode: Mode
-    loop_interval: float
-    plugins: list[str]
-    phase: Phase
-    iteration: int
-    paused: str | None = None
-    frozen: str | None = None
-    pending_runs: int
-    pending_approvals: int
-    workers: int
-
-
-class AgentList(Model):
-    """The agents that the key may see; `frozen` says why acting is frozen everywhere, if it is."""
-
-    agents: list[AgentState]
-    frozen: str | None = None
 
 
 @routes.get("/agents", scope="read", reach="visible", answers={200: AgentList})

@@ -9,7 +9,9 @@ from flask import request
 from pydantic import Field
 
 from boyd.engine import Resolution, Resolver
-from boyd.models import ActionResult, Actor, ApprovalItem, ApprovalQueue, Model
+from boyd.errors import StoreUnavailable
+from boyd.models import Actor, ApprovalItem, ApprovalQueue, Model
+from boyd.models.answers import Resolved
 from boyd_api.problems import Problem, ProblemDocument
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
@@ -29,7 +31,7 @@ _PROBLEMS = {
 _REFUSALS = tuple(dict.fromkeys(_PROBLEMS.values()))
 _IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
 
-Answering = Callable[[str, Actor, str | None, int | None], Resolution]
+Answering = Callable[[str, Actor, str | None, int | None, str | None], Resolution]
 
 
 class QueueQuery(Model):
@@ -57,14 +59,6 @@ class BulkAnswer(ApprovalAnswer):
     """The same answer to several approvals."""
 
     ids: list[str] = Field(min_length=1, max_length=100)
-
-
-class Resolved(Model):
-    """What an answer led to; `result` is what the action did, if it has ended."""
-
-    success: bool
-    approval: ApprovalItem
-    result: ActionResult | None = None
 
 
 class BulkItem(Model):
@@ -119,7 +113,7 @@ def approve(ask: Ask, id: str, body: ApprovalAnswer | None, query: WaitQuery) ->
     if found.outcome == "approved":
         item = ask.until(lambda: _executed(ask, id), query.wait)
     if item is None or item.result is None:
-        current = ask.agent.store.approvals.get(id) or _item(found)
+        current = _now(ask, id) or _item(found)
         return _tagged(Resolved(success=True, approval=current), current, 202)
     resolved = Resolved(success=item.result.success, approval=item, result=item.result)
     return _tagged(resolved, item)
@@ -178,7 +172,7 @@ def _resolver(ask: Ask) -> Resolver:
 def _answered(ask: Ask, answering: Answering, id: str, body: ApprovalAnswer | None) -> Resolution:
     given = body or ApprovalAnswer()
     actor = ask.actor.patched({"claims": given.acted_by or None})
-    found = answering(id, actor, given.note, _version())
+    found = answering(id, actor, given.note, _version(), ask.repeatable_id)
     if not found.done:
         raise _refused(id, found)
     return found
@@ -225,6 +219,13 @@ def _item(found: Resolution) -> ApprovalItem:
     return found.item
 
 
+def _now(ask: Ask, id: str) -> ApprovalItem | None:
+    try:
+        return ask.agent.store.approvals.get(id)
+    except StoreUnavailable:
+        return None  # what was answered counts; how it goes on is told later
+
+
 def _executed(ask: Ask, id: str) -> ApprovalItem | None:
     item = ask.agent.store.approvals.get(id)
     return item if item is not None and item.result is not None else None
@@ -234,7 +235,7 @@ def _bulk(ask: Ask, answering: Answering, body: BulkAnswer) -> BulkResult:
     actor = ask.actor.patched({"claims": body.acted_by or None})
     results = []
     for id in dict.fromkeys(body.ids):
-        found = answering(id, actor, body.note, None)
+        found = answering(id, actor, body.note, None, ask.repeatable_id)
         problem = None if found.done else _refused(id, found).document
         results.append(BulkItem(id=id, success=found.done, approval=found.item, problem=problem))
     return BulkResult(results=results)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from boyd.models import Model
+from boyd.models.answers import Steered, SteeredAll
 from boyd.store import reason_text
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
@@ -18,22 +17,6 @@ class Reason(Model):
     """Why; shown to everybody who looks."""
 
     reason: str | None = Field(default=None, max_length=1000)
-
-
-class Steered(Model):
-    """How the agent stands now; the reason is there when it is so."""
-
-    success: Literal[True] = True
-    agent_id: str
-    paused: str | None = None
-    frozen: str | None = None
-
-
-class SteeredAll(Model):
-    """How the deployment stands now."""
-
-    success: Literal[True] = True
-    frozen: str | None = None
 
 
 @routes.post("/pause", scope="admin", answers={200: Steered}, idempotent=True)

@@ -10,7 +10,7 @@ from flask import Response, request
 
 from boyd.errors import StoreError
 from boyd.models import Event
-from boyd.store import AgentEvents
+from boyd.store import AgentEvents, is_later
 from boyd_api.problems import Problem, retry_after
 from boyd_api.routing import Media, Routes
 from boyd_api.serving import Ask
@@ -37,19 +37,21 @@ def follow(ask: Ask) -> Response:
     """Send the agent's events as they happen, as server-sent events.
 
     `data` is an event as JSON. A line with a colon is sent every 15 s. The event `missed` says that
-    some after `Last-Event-ID` are kept no longer.
+    some after `Last-Event-ID` are kept no longer, or that Redis has lost that one itself.
     """
     sent = request.headers.get("Last-Event-ID")
     if sent is not None and not _is_id(sent):
         raise Problem("bad-request", "Last-Event-ID is not the id of an event")
     events = ask.agent.store.events
-    start = sent or events.newest()
+    missed = sent is not None and not events.reaches(sent)
+    newest = events.newest()
+    # What Redis has lost cannot be gone on from: events to come may be before it.
+    start = newest if sent is None or is_later(sent, newest) else sent
     if request.method == "HEAD":
         return Response(mimetype="text/event-stream")
     if not ask.services.streams.take():
         detail = "too many event streams are open"
         raise Problem("unavailable", detail, headers=retry_after(5))
-    missed = sent is not None and not events.reaches(sent)
     answer = Response(_lines(ask, events, start, missed), mimetype="text/event-stream")
     answer.call_on_close(ask.services.streams.free)
     answer.headers["Cache-Control"] = "no-cache"

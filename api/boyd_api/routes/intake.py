@@ -6,7 +6,7 @@ from flask import request
 
 from boyd.intake import BadIntake, IntakeRequest, NotJson, parse
 from boyd.intake.cloudevents import BATCH, STRUCTURED
-from boyd.models import Model
+from boyd.models import Model, Observation
 from boyd_api.problems import Problem, retry_after
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
@@ -44,8 +44,14 @@ def take(ask: Ask, format: str) -> Answer:
         raise Problem("malformed-json", str(error)) from None
     except BadIntake as error:
         raise Problem("invalid-request", str(error)) from None
-    begun = ask.agent.launcher.intake(observations) if observations else 0
+    begun = _handed_over(ask, observations)
     if begun < 0:
         detail = "too many observations wait already; none of these was taken"
         raise Problem("too-many-requests", detail, headers=retry_after(10))
     return Answer(Accepted(accepted=len(observations), iteration=begun or None))
+
+
+def _handed_over(ask: Ask, observations: list[Observation]) -> int:
+    if not observations:
+        return 0
+    return ask.agent.launcher.intake(observations, ask.actor, ask.repeatable_id)

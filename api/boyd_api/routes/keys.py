@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from boyd.models import ApiKey, Model, Scope, Timestamp
+from boyd.models import ApiKey, Model, Scope
+from boyd.models.answers import KeyInfo, KeyList, NewKey, Revoked
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
 
@@ -28,40 +29,6 @@ class KeyRequest(Model):
     groups: list[_Word] = Field(default_factory=list, max_length=100)
     agents: list[_Word] = Field(default_factory=list, max_length=100)
     expires_in: float | None = Field(default=None, gt=0, le=_LONGEST)
-
-
-class KeyInfo(Model):
-    """A key without what would let anybody use it."""
-
-    id: str
-    name: str
-    principal: str
-    person: bool
-    scopes: list[Scope]
-    groups: list[str]
-    agents: list[str]
-    created_at: Timestamp
-    created_by: str
-    expires_at: Timestamp | None = None
-
-
-class NewKey(KeyInfo):
-    """A key that was made; `key` is its text, which is told this once."""
-
-    key: str | None = None
-
-
-class KeyList(Model):
-    """All keys, oldest first."""
-
-    keys: list[KeyInfo]
-
-
-class Revoked(Model):
-    """The key is of no use any more."""
-
-    success: Literal[True] = True
-    id: str
 
 
 @routes.get("/keys", scope="admin", reach="deployment", answers={200: KeyList})

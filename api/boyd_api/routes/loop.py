@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from boyd.models import Decision, LoopResult, Model, Phase, Situation, Timestamp
+from boyd.models.answers import IterationList, Triggered, TriggerResult
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
 
@@ -18,28 +17,6 @@ class TriggerRequest(Model):
 
     context: str | None = Field(default=None, max_length=10_000)
     async_: bool = Field(default=False, alias="async")
-
-
-class TriggerResult(Model):
-    """An iteration in numbers; `decision` is the action's id, `duration` in milliseconds."""
-
-    observations: int
-    situation: str | None = None
-    decision: str | None = None
-    action_results: int
-    duration: float
-
-
-class Triggered(Model):
-    """What became of a trigger: of the iteration that it started, or joined."""
-
-    success: bool
-    status: Literal["completed", "failed", "triggered"]
-    message: str | None = None
-    result: TriggerResult | None = None
-    error: str | None = None
-    iteration: int
-    context: str | None = None
 
 
 class LoopState(Model):
@@ -56,30 +33,6 @@ class LoopState(Model):
     pending_runs: int
     pending_approvals: int
     worker: str | None = None
-
-
-class IterationSummary(Model):
-    """A past iteration in a few words; `duration` is in milliseconds."""
-
-    iteration: int
-    trigger: str
-    success: bool
-    error: str | None = None
-    situation: str | None = None
-    decision: str | None = None
-    observations: int
-    action_results: int
-    runs: list[str]
-    started_at: Timestamp
-    ended_at: Timestamp
-    duration: float
-
-
-class IterationList(Model):
-    """Past iterations, newest first; `nextCursor` goes on from there, if there are more."""
-
-    iterations: list[IterationSummary]
-    next_cursor: str | None = None
 
 
 class HistoryQuery(Model):
@@ -103,7 +56,7 @@ def trigger(ask: Ask, body: TriggerRequest | None) -> Answer:
     wait.
     """
     asked = body or TriggerRequest()
-    begun = ask.agent.launcher.trigger(ask.actor.principal, ask.actor)
+    begun = ask.agent.launcher.trigger(ask.actor.principal, ask.actor, ask.repeatable_id)
     past = ask.agent.store.iterations.past
     result = ask.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
     if result is not None and not asked.async_:
@@ -153,27 +106,10 @@ def status(ask: Ask) -> Answer:
 def history(ask: Ask, query: HistoryQuery) -> IterationList:
     """List past iterations, newest first."""
     before = int(query.cursor) if query.cursor else None
-    # One more tells whether there are more; the newest may be in flight, and is not shown then.
-    found = ask.agent.store.iterations.history(query.limit + 2, before)
-    shown = [_summary(result) for result in found[: query.limit]]
-    more = len(found) > query.limit
-    return IterationList(iterations=shown, next_cursor=str(shown[-1].iteration) if more else None)
-
-
-def _summary(result: LoopResult) -> IterationSummary:
-    return IterationSummary(
-        iteration=result.iteration,
-        trigger=result.trigger,
-        success=result.success,
-        error=result.error,
-        situation=result.situation.summary if result.situation else None,
-        decision=result.decision.action if result.decision else None,
-        observations=len(result.observations),
-        action_results=len(result.action_results),
-        runs=result.runs,
-        started_at=result.started_at,
-        ended_at=result.ended_at,
-        duration=result.duration,
+    page = ask.agent.store.iterations.outlines(query.limit, before)
+    return IterationList(
+        iterations=page.iterations,
+        next_cursor=str(page.before) if page.before else None,
     )
 
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from boyd.models import Model, ObserverHealth
+from boyd.models import ObserverHealth
+from boyd.models.answers import ObserverList, ObserverState
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
 
 routes = Routes("observers")
-
-
-class ObserverState(ObserverHealth):
-    """An observer and how it has been doing."""
-
-    id: str
-
-
-class ObserverList(Model):
-    """All observers of the agent."""
-
-    observers: list[ObserverState]
 
 
 @routes.get("/observers", scope="read", answers={200: ObserverList})

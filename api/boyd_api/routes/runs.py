@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
-from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus, Timestamp
+from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus
+from boyd.models.answers import Redelivering, RunCancelled, RunCreated
 from boyd.outbound import check_url
 from boyd_api.problems import FieldError, Problem
 from boyd_api.routing import Answer, Routes
@@ -25,33 +24,10 @@ class RunsQuery(Model):
     cursor: str | None = Field(default=None, max_length=500)
 
 
-class RunCreated(Model):
-    """A run that was accepted."""
-
-    id: str
-    status: RunStatus
-    created_at: Timestamp
-
-
-class RunCancelled(Model):
-    """A run that was cancelled."""
-
-    id: str
-    status: RunStatus
-    updated_at: Timestamp
-
-
 class CancelRequest(Model):
     """Why."""
 
     reason: str | None = Field(default=None, max_length=1000)
-
-
-class Redelivering(Model):
-    """The callback is sent again soon."""
-
-    success: Literal[True] = True
-    id: str
 
 
 @routes.post("/runs", scope="runs", answers={201: RunCreated}, idempotent=True)
@@ -97,11 +73,14 @@ def cancel(ask: Ask, id: str, body: CancelRequest | None) -> RunCancelled:
     why = (body.reason if body else None) or "no reason given"
     reason = f"cancelled by {ask.actor.principal}: {why}"
     runs = ask.agent.store.runs
-    said = runs.cancel(id, ask.actor, ask.agent.entry.retention, reason)
+    said = runs.cancel(id, ask.actor, ask.agent.entry.retention, reason, ask.repeatable_id)
     if said.now == "unknown":
         raise not_found(f"no run {id!r}")
     if said.outcome == "over":
-        raise Problem("finished", f"the run is {said.now}", state=said.now)
+        how = (
+            "is cancelled already" if said.now == "cancelled" else f"has ended already ({said.now})"
+        )
+        raise Problem("finished", f"the run {how}", state=said.now)
     run = runs.get(id)
     if run is None:
         raise not_found(f"no run {id!r}")
@@ -122,7 +101,7 @@ def callback(ask: Ask, id: str) -> Callback:
 )
 def redeliver(ask: Ask, id: str) -> Redelivering:
     """Send the callback of a run once more, from the beginning of its plan."""
-    if not ask.agent.store.runs.redeliver(id):
+    if not ask.agent.store.runs.redeliver(id, ask.actor):
         raise not_found(f"run {id!r} has no callback, or has not ended")
     return Redelivering(id=id)
 

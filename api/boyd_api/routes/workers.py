@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from boyd.models import Model
-from boyd.store import WorkerInfo
+from boyd.models.answers import WorkerList
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
 
 routes = Routes("workers")
-
-
-class WorkerList(Model):
-    """Workers and beats that have said within the last seconds that they live."""
-
-    workers: list[WorkerInfo]
 
 
 @routes.get("/workers", scope="read", reach="visible", answers={200: WorkerList})

@@ -9,13 +9,14 @@ from urllib.parse import quote
 import click
 
 from boyd.cli import output, pages
-from boyd.cli.answers import ActionList, Execution, Taken
 from boyd.cli.connection import Api
 from boyd.cli.ids import short, the_one
 from boyd.cli.options import api_options
+from boyd.cli.typed import boyd_here
 from boyd.cli.values import object_option, pairs_option
 from boyd.cli.waiting import Waiting
 from boyd.models import ActionInfo, ActionResult
+from boyd.models.answers import ActionList, Execution, Taken
 
 _Command = Callable[..., None]
 
@@ -187,6 +188,8 @@ def _await(api: Api, taken: Taken, seconds: float) -> Taken:
             now = waiting.ask(lambda: api.agent.get(path, Execution))
             if now is not None and now.result is not None:
                 return _ended(taken, now.result)
+            if now is not None and now.state == "waiting":
+                return taken.patched({"queued": True, "approval_id": now.approval_id})
             if waiting.is_over:
                 return taken
             waiting.pause(_doing(now) if now else taken.execution_id)
@@ -207,7 +210,7 @@ def _ended(taken: Taken, result: ActionResult) -> Taken:
 def _tell_what_waits(taken: Taken) -> NoReturn:
     if taken.approval_id:
         name = short(taken.approval_id)
-        text = f"it waits for approval {name}; see `boyd approvals show {name}`"
+        text = f"it waits for approval {name}; see `{boyd_here()} approvals show {name}`"
     else:
         text = f"it has not ended; {taken.execution_id} goes on without this command"
     output.stop(output.TIMED_OUT, text)
@@ -218,6 +221,7 @@ def show_result(result: ActionResult) -> None:
     output.say(output.action_outcome(result))
     output.print_pairs(
         [
+            output.error_row(result),
             ("took", output.duration(result.duration)),
             ("output", output.text_of(result.output)),
             ("effects", ", ".join(result.side_effects or [])),

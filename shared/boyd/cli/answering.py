@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from boyd.cli import approval_view, output, pages
-from boyd.cli.answers import Resolved
 from boyd.cli.connection import Api
 from boyd.cli.ids import short, the_one
+from boyd.cli.typed import boyd_here
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import ApprovalItem
+from boyd.models.answers import Resolved
 
 #: Characters of a whole id.
 _WHOLE = 36
@@ -164,7 +165,7 @@ def _await(api: Api, outcome: _Outcome, waiting: Waiting) -> None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
             what = f"{item.action_id} is approved and has not ended: {approval_view.progress(item)}"
-            outcome.said = f"{what}; see `boyd approvals show {short(item.id)}`"
+            outcome.said = f"{what}; see `{boyd_here()} approvals show {short(item.id)}`"
             return
         waiting.pause(f"{item.action_id} {approval_view.progress(item)}")
         outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
@@ -180,7 +181,8 @@ def _finish(outcomes: Sequence[_Outcome], form: str, several: bool) -> None:
             outcome.status = 0 if result.success else output.FAILED
             if form == "table":
                 output.say(f"{which}{output.action_outcome(result)}")
-                output.print_pairs([("output", output.text_of(result.output))])
+                rows = [output.error_row(result), ("output", output.text_of(result.output))]
+                output.print_pairs(rows)
     wires = [outcome.to_wire() for outcome in outcomes]
     output.print_data(form, wires if several else wires[0])
     statuses = {outcome.status for outcome in outcomes}

@@ -10,6 +10,8 @@ from boyd.cli.ids import short
 from boyd.models import ApprovalItem, ApprovalPolicy
 
 HEADER = ("id", "action", "risk", "why", "asked by", "seen", "approvals", "time left")
+#: The same where there are resolved ones too.
+HEADER_OF_ALL = (*HEADER[:-1], "time left or end")
 
 
 def row(item: ApprovalItem, now: datetime) -> list[str]:
@@ -29,6 +31,11 @@ def row(item: ApprovalItem, now: datetime) -> list[str]:
 def resolved_row(item: ApprovalItem, now: datetime) -> list[str]:
     """An item that was resolved, as a row with its end in the last column."""
     return [*row(item, now)[:-1], ended(item, now)]
+
+
+def header(items: Sequence[ApprovalItem]) -> tuple[str, ...]:
+    """The header that fits the rows of `table`."""
+    return HEADER if all(item.status == "pending" for item in items) else HEADER_OF_ALL
 
 
 def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:

@@ -50,7 +50,7 @@ def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
     if not items:
         output.say("Nothing waits.")
         return
-    output.print_table(approval_view.HEADER, approval_view.table(items, api.agent.now()))
+    output.print_table(approval_view.header(items), approval_view.table(items, api.agent.now()))
 
 
 def _queue(api: Api, everything: bool) -> ApprovalQueue:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from boyd.cli.profiles import profiles_file, read_profile
+from boyd.cli.typed import boyd_here
 from boyd.embedded.runtime import read_key, read_runtime
 from boyd.errors import ConfigError
 from boyd.models import LoopStatus
@@ -71,7 +72,7 @@ def open_api(settings: Settings, flags: Flags) -> Api:
     api = find_api(settings, flags)
     if api is None:
         raise ConfigError(
-            "no API is known: start everything with `boyd up`"
+            f"no API is known: start everything with `{boyd_here()} up`"
             f" (nothing runs in {settings.state_dir}), give --url, set BOYD_URL, or write a"
             f" profile into {profiles_file()}"
         )
@@ -120,7 +121,7 @@ def _running(settings: Settings) -> Place:
     runtime = read_runtime(settings.state_dir)
     if runtime is None or runtime.api_url is None:
         return Place()
-    return Place(runtime.api_url, read_key(settings.state_dir))
+    return Place(runtime.api_url, read_key(settings.state_dir), runtime.agent)
 
 
 def _same(one: str, other: str) -> bool:

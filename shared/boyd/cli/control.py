@@ -7,13 +7,14 @@ from collections.abc import Callable
 import click
 
 from boyd.cli import output
-from boyd.cli.answers import AgentList, AgentState, Steered, Triggered
 from boyd.cli.connection import Api
 from boyd.cli.options import agents_api_options, api_options
 from boyd.cli.status import mode_text, waiting_text
+from boyd.cli.typed import boyd_here
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
+from boyd.models.answers import AgentList, AgentState, Steered, Triggered
 
 timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--timeout",
@@ -141,7 +142,7 @@ def pause(api: Api, reason: str | None) -> None:
     It ignores ticks and refuses triggers; an iteration in flight goes on to its end.
     """
     name = api.agent.post("/pause", Steered, {"reason": reason}).agent_id
-    output.say(f"{name} is paused. `boyd resume --agent {name}` lets it go on.")
+    output.say(f"{name} is paused. `{boyd_here()} resume --agent {name}` lets it go on.")
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 import time
@@ -22,6 +23,8 @@ _PAUSE = 1.0
 #: Seconds for the streams to open.
 _OPEN = 10.0
 _SHORT_ID = 6
+#: Where a value is cut on a terminal.
+_CUT = 60
 #: What makes a stream be given up at once.
 _FINAL = (401, 403, 404)
 
@@ -147,6 +150,14 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
     return output.one_line(f"{where}  {_words(event.kind, data)}")
 
 
+def _value(value: object) -> str:
+    """As it is written behind `=`; quoted where it would not be seen where it ends."""
+    text = output.text_of(value)
+    if output.is_terminal():
+        text = output.cut(text, _CUT)
+    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and " " in text else text
+
+
 def _number(event: Event) -> int:
     return int(str(event.data.get("iteration", 0)))
 
@@ -154,5 +165,9 @@ def _number(event: Event) -> int:
 def _words(kind: str, data: Mapping[str, object]) -> str:
     noun, _, what = kind.partition(".")
     own = str(data.get(noun, ""))[:_SHORT_ID]
-    others = [f"{key} {str(data[key])[:40]}" for key in data if key != noun]
+    others = [
+        f"{key}={_value(value)}"
+        for key, value in data.items()
+        if key != noun and value not in (None, "", [], {})
+    ]
     return " ".join(filter(None, [noun, own, what, *others]))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
-from boyd.cli.answers import AgentList, Steered, SteeredAll
-from boyd.cli.options import Access, access_options, choose_agent, open_store, with_redis
+from boyd.cli.options import Access, access_options, choose_agent, open_store
+from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor
-from boyd.errors import ApiProblem, ApiUnavailable, BoydError, ConfigError
+from boyd.errors import ApiProblem, ApiUnavailable, BoydError, ConfigError, StoreUnavailable
+from boyd.models.answers import AgentList, Steered, SteeredAll
 
 if TYPE_CHECKING:
     from boyd.cli.connection import Api
@@ -42,7 +43,7 @@ def freeze(access: Access, agent: str | None, everywhere: bool, reason: str | No
     )
     undo = "--all" if everywhere else f"--agent {name}"
     whose = "Acting is frozen everywhere" if everywhere else f"Acting of {name} is frozen"
-    output.say(f"{whose}. `boyd unfreeze {undo}` lets it go on.")
+    output.say(f"{whose}. `{boyd_here()} unfreeze {undo}` lets it go on.")
 
 
 @click.command()
@@ -66,7 +67,9 @@ def unfreeze(access: Access, agent: str | None, everywhere: bool) -> None:
         whose = f"{who} is" if who else "Acting is"
         where = "" if who else " everywhere"
         undo = f"--agent {who}" if who else "--all"
-        output.say(f"{whose} still frozen{where}: {why}. `boyd unfreeze {undo}` lifts that.")
+        output.say(
+            f"{whose} still frozen{where}: {why}. `{boyd_here()} unfreeze {undo}` lifts that."
+        )
 
 
 def _lifted(name: str, held: bool) -> str:
@@ -98,16 +101,26 @@ def _either(
     except (ApiUnavailable, ApiProblem) as error:
         if isinstance(error, ApiProblem) and error.status < 500:
             raise
-        _fall_back(access, error)
+        return directly(_fall_back(access, error))
     return directly(open_store(access.settings))
 
 
-def _fall_back(access: Access, error: BoydError) -> None:
+def _fall_back(access: Access, error: BoydError) -> Store:
+    """Redis, instead of an API that is of no use.
+
+    Raises:
+        BoydError: it is not known, or does not answer either.
+    """
+    said = output.one_line(str(error).partition(";")[0])
     try:
-        with_redis(access.settings)
+        store = open_store(access.settings)
     except ConfigError:
         raise error from None
-    output.note(f"{output.one_line(str(error).partition(';')[0])}: this goes to Redis directly")
+    except StoreUnavailable:
+        text = f"nothing was changed: asked directly, Redis does not answer either ({said})"
+        raise StoreUnavailable(text) from None
+    output.note(f"{said}: this goes to Redis directly")
+    return store
 
 
 def _freeze_over(api: Api, everywhere: bool, reason: str | None) -> str:

@@ -9,7 +9,6 @@ from typing import get_args
 import click
 
 from boyd.cli import output
-from boyd.cli.answers import IterationList, IterationSummary
 from boyd.cli.connection import Api
 from boyd.cli.options import api_options
 from boyd.errors import ApiProblem
@@ -25,6 +24,7 @@ from boyd.models import (
     Refusal,
     Situation,
 )
+from boyd.models.answers import IterationList, IterationSummary
 
 #: The most that one request may ask for.
 _MOST = 500

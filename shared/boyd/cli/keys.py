@@ -12,13 +12,14 @@ import click
 from pydantic import ValidationError
 
 from boyd.cli import output
-from boyd.cli.answers import KeyInfo, KeyList, NewKey, Revoked
 from boyd.cli.connection import Api
 from boyd.cli.durations import duration_option
 from boyd.cli.ids import the_one
 from boyd.cli.options import Access, access_options, open_store
+from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor
 from boyd.models import SCOPES, Scope, explain, utc_now
+from boyd.models.answers import KeyInfo, KeyList, NewKey, Revoked
 
 
 @click.group()
@@ -95,7 +96,8 @@ def list_keys(access: Access, form: str) -> None:
     if output.print_data(form, found):
         return
     if not found:
-        output.say("There is no key: the API lets nobody in. `boyd keys create` makes one.")
+        make = f"`{boyd_here()} keys create`"
+        output.say(f"There is no key: the API lets nobody in. {make} makes one.")
         return
     header = ["id", "name", "principal", "scopes", "groups", "agents", "created", "expires"]
     output.print_table(header, map(_row, found))

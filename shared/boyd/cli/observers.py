@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from boyd.cli import output
-from boyd.cli.answers import ObserverList
 from boyd.cli.connection import Api
 from boyd.cli.options import api_options
 from boyd.cli.status import observer_cells
+from boyd.models.answers import ObserverList
 
 
 @click.command()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli.connection import Api, Flags, find_api, open_api
+from boyd.cli.typed import boyd_here
 from boyd.embedded.runtime import read_runtime
 from boyd.errors import ConfigError, UnknownAgent
 from boyd.settings import Settings, load_settings
@@ -201,7 +202,8 @@ def with_redis(settings: Settings) -> Settings:
     running = read_runtime(settings.state_dir)
     if running is None:
         raise ConfigError(
-            "no Redis: set BOYD_REDIS_URL, or start everything with `boyd up`"
+            "no Redis: set BOYD_REDIS_URL, or start everything with "
+            f"`{boyd_here()} up`"
             f" (nothing runs in {settings.state_dir})"
         )
     return settings.model_copy(update={"redis_url": running.redis_url})
@@ -234,11 +236,22 @@ def choose_agent(
         UnknownAgent: it does not exist, or there are several to choose from.
     """
     known = store.fleet.agents()
-    wanted = name or settings.agent or (next(iter(known)) if len(known) == 1 else None)
+    running = _running_agent(settings)
+    default = running if running in known else None
+    only = next(iter(known)) if len(known) == 1 else None
+    wanted = name or settings.agent or default or only
     if not known:
         raise UnknownAgent("no agent has been started against this Redis yet")
     if wanted is None:
-        raise UnknownAgent(f"name one of the agents: {', '.join(known)}")
+        raise UnknownAgent(f"name one of the agents by --agent NAME: {', '.join(known)}")
     if wanted not in known:
         raise UnknownAgent(f"no agent {wanted!r}; there are: {', '.join(known)}")
     return known[wanted], store.agent(wanted)
+
+
+def _running_agent(settings: Settings) -> str | None:
+    """The agent of the `boyd up` that runs here, if it is that Redis which is meant."""
+    running = read_runtime(settings.state_dir)
+    if running is None or settings.redis_url not in (None, running.redis_url):
+        return None
+    return running.agent

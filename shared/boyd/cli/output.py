@@ -110,7 +110,15 @@ def action_outcome(result: ActionResult) -> str:
 
 
 def _reason(error: str | None) -> str:
-    return cut(one_line(error or "no reason given"), LINE // 2)
+    """Why it failed; cut on a terminal only, as whatever reads a pipe wants all of it."""
+    text = one_line(error or "no reason given")
+    return cut(text, LINE // 2) if is_terminal() else text
+
+
+def error_row(result: ActionResult) -> tuple[str, str]:
+    """The whole error of an action, where `action_outcome` has cut it."""
+    text = one_line(result.error or "")
+    return "error", "" if text in action_outcome(result) else text
 
 
 def clock(moment: datetime) -> str:

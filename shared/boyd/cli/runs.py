@@ -10,7 +10,6 @@ from typing import Any, get_args
 import click
 
 from boyd.cli import output, pages
-from boyd.cli.answers import Redelivering, RunCancelled, RunCreated
 from boyd.cli.connection import Api
 from boyd.cli.control import timeout_option
 from boyd.cli.ids import short, the_one
@@ -19,6 +18,7 @@ from boyd.cli.values import object_option
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
+from boyd.models.answers import Redelivering, RunCancelled, RunCreated
 
 _ENDED = ("completed", "failed", "cancelled")
 #: Characters of a whole id.

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
-from boyd.cli.answers import (
+from boyd.cli.connection import Api
+from boyd.cli.follow import Follower, event_line
+from boyd.cli.options import deployment_api_options
+from boyd.cli.typed import boyd_here
+from boyd.errors import UnknownAgent
+from boyd.models import Event, LoopResult, LoopStatus
+from boyd.models.answers import (
     AgentList,
     AgentState,
     ObserverList,
     ObserverState,
     State,
-    Worker,
+    WorkerInfo,
     WorkerList,
 )
-from boyd.cli.connection import Api
-from boyd.cli.follow import Follower, event_line
-from boyd.cli.options import deployment_api_options
-from boyd.errors import UnknownAgent
-from boyd.models import Event, LoopResult, LoopStatus
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -77,7 +78,7 @@ class _Everything:
     now: datetime
     frozen: str | None
     agents: list[_Agent]
-    workers: list[Worker]
+    workers: list[WorkerInfo]
 
 
 def _look(api: Api, ids: list[str]) -> _Everything:
@@ -202,7 +203,8 @@ def observer_cells(observer: ObserverState, now: datetime) -> list[str]:
 
 def _show_workers(seen: _Everything) -> None:
     if not seen.workers:
-        output.say("No worker is alive. Start one with `boyd worker`, or all with `boyd up`.")
+        boyd = boyd_here()
+        output.say(f"No worker is alive. Start one with `{boyd} worker`, or all with `{boyd} up`.")
         return
     rows = [
         [

@@ -16,6 +16,7 @@ import click
 from boyd.agent import load_agents
 from boyd.cli.options import settings_options, with_agents
 from boyd.cli.output import iteration_line
+from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor, user
 from boyd.embedded.child import Child
 from boyd.embedded.files import private_folder, write_private
@@ -48,15 +49,13 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     """
     settings = with_agents(settings, agents or _agent_here(settings))
     names = list(load_agents(settings.agents))
-    api = _free(settings.api)
-    settings = settings.model_copy(update={"api": api})
-    with (
-        state_lock(_prepared(settings.state_dir)),
-        Supervisor(_say) as supervisor,
-        _redis(settings, supervisor) as url,
-    ):
-        if url is not None:
-            _run(settings, supervisor, url, names, show_key)
+    if len(names) == 1 and not settings.agent:
+        settings = settings.model_copy(update={"agent": names[0]})
+    with state_lock(_prepared(settings.state_dir)):
+        settings = settings.model_copy(update={"api": _free(settings.api)})
+        with Supervisor(_say) as supervisor, _redis(settings, supervisor) as url:
+            if url is not None:
+                _run(settings, supervisor, url, names, show_key)
 
 
 def _agent_here(settings: Settings) -> tuple[str, ...]:
@@ -78,8 +77,15 @@ def _free(api: ApiSettings) -> ApiSettings:
         with socket.create_server((api.host, api.port)) as listening:
             return api.model_copy(update={"port": listening.getsockname()[1]})
     except OSError as error:
-        reason = f"{error.strerror or error}; choose another with BOYD_API__PORT"
+        reason = f"{_why(error)}; choose another with BOYD_API__PORT"
         raise ConfigError(f"the API cannot listen on {api.host}:{api.port}: {reason}") from None
+
+
+def _why(error: OSError) -> str:
+    """The system's own words; Python adds the address to them, and a failed look-up has others."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 @contextmanager
@@ -113,7 +119,8 @@ def _run(
         supervisor.start(child)
     if not supervisor.wait_until("api", lambda: _answers(api_url), START):
         return
-    with published(settings.state_dir, Runtime(redis_url=url, api_url=api_url)):
+    runtime = Runtime(redis_url=url, api_url=api_url, agent=settings.agent)
+    with published(settings.state_dir, runtime):
         supervisor.run(watch.look, every=LOOK)
     _say("stopping")
 
@@ -128,6 +135,8 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
         "BOYD_API__HOST": settings.api.host,
         "BOYD_API__PORT": str(settings.api.port),
     }
+    if settings.agent:
+        env["BOYD_AGENT"] = settings.agent
     commands = {
         "worker": ["worker", "-Q", "loop,observe,host,callback"],
         "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
@@ -222,7 +231,7 @@ def _tell_key(state: Path, api_url: str, key: str | None) -> None:
     _say(f"  key     {key or f'in {path}, yours alone; boyd finds it by itself'}")
     told = f'curl --oauth2-bearer "$(cat {shlex.quote(str(path))})" {api_url}/api/v0/state'
     _say(f"  try     {told}")
-    _say("Ctrl-C stops everything. In another terminal: boyd status --watch")
+    _say(f"Ctrl-C stops everything. In another terminal: {boyd_here()} status --watch")
 
 
 def _say(line: str) -> None:

@@ -20,11 +20,15 @@ KEY_FILE = "key"
 
 
 class Runtime(Model):
-    """A running `boyd up`; the Redis URL holds a password and stays out of logs."""
+    """A running `boyd up`; the Redis URL holds a password and stays out of logs.
+
+    `agent` is the one that is meant when none is named.
+    """
 
     pid: int = Field(default_factory=os.getpid, gt=0)
     redis_url: str = Field(repr=False)
     api_url: str | None = None
+    agent: str | None = None
     started_at: Timestamp = Field(default_factory=utc_now)
 
 

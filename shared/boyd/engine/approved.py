@@ -44,6 +44,9 @@ class Approved:
             why = "Refused: the action and params are not those that were approved"
             return act.failed(item.action_id, why)
         engine = self._engine
+        refusal = self._refusal(item)
+        if refusal:
+            return act.failed(item.action_id, refusal)
         request = act.Request(
             execution_id=execution_id(item, item.id),
             decision=item.decision.patched({"action": item.action_id, "params": item.params}),
@@ -56,6 +59,16 @@ class Approved:
         ctx = PhaseContext(engine.agent, "act", engine.context)
         ledger = LeasedLedger(engine.store, engine.leases, fence)
         return act.act(ctx, request, ledger, engine.waiting)
+
+    def _refusal(self, item: ApprovalItem) -> str | None:
+        """Why the policy, as it is now, does not allow what was approved under an earlier one."""
+        action = self._engine.agent.host.actions.get(item.action_id)
+        if action is None:
+            return None  # the one path says so
+        required = self._engine.agent.policy(action, item.decision)
+        if required.satisfied_by(item.approvals):
+            return None
+        return "Refused: since it was approved, the policy has come to ask for more"
 
     def _done(self, id: str, result: ActionResult) -> Done:
         # Read now: runs may have come to wait for the item since it was entered.

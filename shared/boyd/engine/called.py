@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,7 +26,7 @@ from boyd.models import (
 )
 from boyd.plugin import Perform
 from boyd.store import Fence, StuckOrder, read_call
-from boyd.store.calls import KEEP
+from boyd.store.calls import KEEP, kept
 
 #: What hooks are shown when no iteration has made a situation yet.
 NOTHING_SEEN = Situation(summary="No situation yet", priority="low", confidence=0.0)
@@ -53,7 +54,7 @@ class Called:
         """Do what is asked for."""
         call = read_call(fields)
         if call.kind == "endpoint":
-            return self._answer(call, fence, retry)
+            return replace(self._answer(call, fence, retry), keep=kept(call))
         if call.kind == "dry-run":
             return _done(act.dry_run(self._context(), call.action, call.params))
         return _done(self._act(call, fence, retry))

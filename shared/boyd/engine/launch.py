@@ -15,13 +15,15 @@ class Launcher:
         self._courier = courier
         self._mode = mode
 
-    def trigger(self, by: str, actor: Actor | None = None) -> Begun:
+    def trigger(self, by: str, actor: Actor | None = None, request: str | None = None) -> Begun:
         """Start an iteration, or join the one in flight; the audit names the *actor*.
+
+        The same *request* joins what it has led to before.
 
         Raises:
             AgentPaused: the agent takes no triggers.
         """
-        return self._sent(self._store.iterations.begin(by, actor=actor))
+        return self._sent(self._store.iterations.begin(by, None, actor, request))
 
     def tick(self, slot: Slot) -> Begun:
         """Start the iteration of a beat slot, unless another beat did or it is over."""
@@ -44,14 +46,21 @@ class Launcher:
             self._courier.order(self._store.agent_id, f"call:{call_id}", 1, queue)
         return call_id
 
-    def intake(self, observations: list[Observation]) -> int:
+    def intake(
+        self,
+        observations: list[Observation],
+        actor: Actor | None = None,
+        request: str | None = None,
+    ) -> int:
         """Hand over observations; an event-driven agent begins at once (L2).
+
+        The audit names the *actor*; the same *request* is taken once.
 
         Returns:
             The iteration that began, 0, or -1 when too many wait already and none was taken.
         """
         start = self._mode == "event-driven"
-        iteration = self._store.iterations.intake(observations, start)
+        iteration = self._store.iterations.intake(observations, start, actor, request)
         self._start(iteration)
         return iteration
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from boyd.engine.courier import Courier
 from boyd.models import Actor, ApprovalItem
-from boyd.store import AgentStore, Answer, Retention
+from boyd.store import AgentStore, Answer, Answered, Retention
 
 Outcome = Literal[
     "approved",
@@ -57,29 +57,53 @@ class Resolver:
         self._retention = retention
 
     def approve(
-        self, approval_id: str, by: Actor, note: str | None = None, version: int | None = None
+        self,
+        approval_id: str,
+        by: Actor,
+        note: str | None = None,
+        version: int | None = None,
+        request: str | None = None,
     ) -> Resolution:
-        """Approve: with the last approval needed a worker executes the action, come what may."""
-        found = self._answer(approval_id, "approved", by, note, version)
+        """Approve: with the last approval needed a worker executes the action, come what may.
+
+        The same *request* is answered as the first time, however often it comes.
+        """
+        found = self._answer(approval_id, "approved", by, note, version, request)
         if found.outcome == "approved" and found.item is not None:
             name = f"approval:{approval_id}"
             self._courier.order(self._store.agent_id, name, 1, found.item.queue)
         return found
 
     def deny(
-        self, approval_id: str, by: Actor, note: str | None = None, version: int | None = None
+        self,
+        approval_id: str,
+        by: Actor,
+        note: str | None = None,
+        version: int | None = None,
+        request: str | None = None,
     ) -> Resolution:
         """Deny: nothing runs."""
-        return self._answer(approval_id, "denied", by, note, version)
+        return self._answer(approval_id, "denied", by, note, version, request)
 
     def withdraw(
-        self, approval_id: str, by: Actor, note: str | None = None, version: int | None = None
+        self,
+        approval_id: str,
+        by: Actor,
+        note: str | None = None,
+        version: int | None = None,
+        request: str | None = None,
     ) -> Resolution:
         """Withdraw: it is not wanted any more."""
-        return self._answer(approval_id, "withdrawn", by, note, version)
+        return self._answer(approval_id, "withdrawn", by, note, version, request)
 
     def _answer(
-        self, approval_id: str, answer: Answer, by: Actor, note: str | None, version: int | None
+        self,
+        approval_id: str,
+        answer: Answer,
+        by: Actor,
+        note: str | None,
+        version: int | None,
+        request: str | None,
     ) -> Resolution:
         approvals = self._store.approvals
         item = approvals.get(approval_id)
@@ -93,9 +117,17 @@ class Resolver:
             note=note,
             policy=item.required,
             version=version,
+            request=request,
         )
-        outcome = answer if said.outcome == "resolved" else _REFUSED.get(said.outcome)
-        return Resolution(outcome or "not-pending", approvals.get(approval_id))
+        return Resolution(_outcome(answer, said), approvals.get(approval_id))
+
+
+def _outcome(answer: Answer, said: Answered) -> Outcome:
+    if said.outcome == "resolved":
+        return answer
+    if said.outcome == "again":  # it was this one that resolved the item, or it was counted
+        return answer if said.now == answer else "counted"
+    return _REFUSED.get(said.outcome, "not-pending")
 
 
 def _refusal(item: ApprovalItem, answer: Answer, by: Actor, note: str | None) -> Outcome | None:

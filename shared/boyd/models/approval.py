@@ -35,17 +35,27 @@ class ApprovalPolicy(Model):
 
     def admits(self, actor: Actor) -> bool:
         """Whether *actor* is among those who may approve."""
-        if self.person and not actor.person:
+        return self._admits(actor.principal, actor.person, actor.groups)
+
+    def satisfied_by(self, votes: list[Vote]) -> bool:
+        """Whether those *votes* are enough; each principal has one."""
+        counted = [vote for vote in votes if self._admits(vote.by, vote.person, vote.groups)]
+        return len(counted) >= self.min_approvals
+
+    def _admits(self, principal: str, person: bool, groups: list[str]) -> bool:
+        if self.person and not person:
             return False
         if not self.groups and not self.principals:
             return True
-        return actor.principal in self.principals or not set(self.groups).isdisjoint(actor.groups)
+        return principal in self.principals or not set(self.groups).isdisjoint(groups)
 
 
 class Vote(Model):
     """An approval of one principal; `claims` is who the caller said to act for."""
 
     by: str
+    person: bool = False
+    groups: list[str] = Field(default_factory=list)
     at: Timestamp
     note: str | None = None
     key: str | None = None

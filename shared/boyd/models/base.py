@@ -116,5 +116,11 @@ def explain(error: ValidationError) -> str:
     parts = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         where = ".".join(str(step) for step in item["loc"])
-        parts.append(f"{where}: {item['msg']}" if where else item["msg"])
+        said = told(item["msg"])
+        parts.append(f"{where}: {said}" if where else said)
     return "; ".join(parts)
+
+
+def told(message: str) -> str:
+    """What a validator has said, without what pydantic puts before it."""
+    return message.removeprefix("Value error, ")

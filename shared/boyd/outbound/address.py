@@ -16,6 +16,15 @@ _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f\\]")
 _OLD_IPV4 = re.compile(r"[0-9a-fx]+(\.[0-9a-fx]+){0,3}")
 #: Global by number, but answered by the platform itself on Azure.
 _PLATFORM = frozenset({ipaddress.ip_address("168.63.129.16")})
+#: Not public, whatever this release of Python knows of them: protocol assignments, the relays of
+#: 6to4, documentation, Teredo and NAT64, behind which any IPv4 address may be.
+_SPECIAL = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        *("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"),
+        *("2001::/32", "64:ff9b::/96", "64:ff9b:1::/48"),
+    )
+)
 
 
 def check_url(url: str, *, allow_private: bool = False) -> str | None:
@@ -38,11 +47,21 @@ def check_url(url: str, *, allow_private: bool = False) -> str | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is somewhere on the internet, and not on this host or network."""
-    plain = getattr(address, "ipv4_mapped", None) or address
+    """Whether an address is somewhere on the internet, and not on this host or network.
+
+    One of IPv6 that stands for one of IPv4, mapped or by 6to4, is as public as that.
+    """
+    plain = _plain(address)
     special = plain.is_multicast or plain.is_reserved or plain.is_unspecified
     site_local = getattr(plain, "is_site_local", False)
-    return plain.is_global and not special and not site_local and plain not in _PLATFORM
+    listed = plain in _PLATFORM or any(plain in network for network in _SPECIAL)
+    return plain.is_global and not special and not site_local and not listed
+
+
+def _plain(address: Address) -> Address:
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 def _check_parts(parts: SplitResult, allow_private: bool) -> str | None:

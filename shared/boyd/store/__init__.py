@@ -11,7 +11,7 @@ from boyd.store.audit import Audit, actor_fields, seal_all
 from boyd.store.calls import Calls, read_call
 from boyd.store.chain import Sealing
 from boyd.store.client import Client, connect, masked, translated
-from boyd.store.events import AgentEvents, Events
+from boyd.store.events import AgentEvents, Events, is_later
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
 from boyd.store.iterations import (
     Begun,
@@ -146,6 +146,7 @@ __all__ = [
     "dump_problems",
     "dump_results",
     "fingerprint",
+    "is_later",
     "masked",
     "read_call",
     "read_callback",

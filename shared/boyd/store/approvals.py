@@ -25,6 +25,7 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.orders import read_execution
 from boyd.store.paging import dump_cursor, load_cursor, read_page
+from boyd.store.portion import Portion
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
@@ -44,8 +45,8 @@ class Answered:
     """What the queue said to an answer: `resolved`, `counted` or why it does not count.
 
     `voted`: the principal has approved before; `requester`: it asked for the action itself;
-    `changed`: the item is not at the version named; `over`: it was resolved before, `now` tells as
-    what, or `unknown`.
+    `changed`: the item is not at the version named; `again`: this request has counted before;
+    `over`: the item was resolved before. `now` tells what the item is, or `unknown`.
     """
 
     outcome: str
@@ -122,18 +123,20 @@ class Approvals:
         policy: ApprovalPolicy,
         version: int | None = None,
         result: ActionResult | None = None,
+        request: str | None = None,
     ) -> Answered:
         """Answer a pending item; exactly one answer resolves it (A3).
 
         An approval counts towards what *policy* asks for. With the last one needed, the execution
-        is due in the same step (A4), unless *result* says that it has been done.
+        is due in the same step (A4), unless *result* says that it has been done. The same *request*
+        of the same actor is answered as the first time.
         """
         updates = _updates(actor, note, result)
         args = [
             *(approval_id, answer, self._keys.prefix),
             *(*retention.of_items(), *retention.of_runs(), self._dispatch),
             *("" if version is None else version, actor.principal, policy.min_approvals),
-            *(int(policy.allow_requester), _vote(actor, note).to_json()),
+            *(int(policy.allow_requester), _vote(actor, note).to_json(), request or ""),
             *(len(updates), *updates, *actor_fields(actor)),
         ]
         outcome, *rest = self._scripts.run("resolve", self._item_keys(approval_id), args)
@@ -157,6 +160,8 @@ class Approvals:
     def page(self, limit: int, cursor: str | None = None, history: bool = True) -> ApprovalQueue:
         """What waits, first deadline first, and what was resolved, last first; up to *limit* each.
 
+        Only a `Portion` is read, so there may be fewer and still a cursor to go on with.
+
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
         """
@@ -164,13 +169,18 @@ class Approvals:
         waiting, resolved = load_cursor(cursor, 2)
         pending = read_page(self._scripts, keys.approvals_pending, waiting, limit, False)
         past = read_page(self._scripts, keys.approvals_history, resolved, limit) if history else []
-        more = len(pending) == limit or len(past) == limit
-        positions = (pending[-1] if pending else waiting, past[-1] if past else resolved)
-        found = self._read([name for name, _ in pending])
+        portion = Portion(self._scripts)
+        waits, read = self._read_page(portion, pending)
+        done, read_past = self._read_page(portion, past)
+        more = portion.full or len(pending) == limit or len(past) == limit
+        positions = (
+            pending[read - 1] if read else waiting,
+            past[read_past - 1] if read_past else resolved,
+        )
         return ApprovalQueue(
             # What was resolved between the two reads is not pending any more.
-            pending=[item for item in found if item.status == "pending"],
-            history=self._read([name for name, _ in past]),
+            pending=[item for item in waits if item.status == "pending"],
+            history=done,
             next_cursor=dump_cursor(*positions) if more else None,
         )
 
@@ -221,6 +231,13 @@ class Approvals:
                 pipe.hgetall(self._keys.approval(approval_id))
             return [read_item(fields) for fields in pipe.execute() if "status" in fields]
 
+    def _read_page(
+        self, portion: Portion, places: Sequence[tuple[str, float]]
+    ) -> tuple[list[ApprovalItem], int]:
+        """The items of a page, and at how many of its places the portion was full."""
+        found = list(portion.read(self._keys.approval_prefix, [name for name, _ in places]))
+        return [read_item(fields) for fields in found if "status" in fields], len(found)
+
 
 def read_item(fields: Mapping[str, str]) -> ApprovalItem:
     """An item from its hash."""
@@ -244,7 +261,15 @@ def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> lis
 
 def _vote(actor: Actor, note: str | None) -> Vote:
     claims = actor.claims if actor.claims != actor.principal else None
-    return Vote(by=actor.principal, at=utc_now(), note=note, key=actor.key, claims=claims)
+    return Vote(
+        by=actor.principal,
+        person=actor.person,
+        groups=actor.groups,
+        at=utc_now(),
+        note=note,
+        key=actor.key,
+        claims=claims,
+    )
 
 
 def fingerprint(proposal: Proposal) -> str:

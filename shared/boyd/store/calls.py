@@ -15,6 +15,8 @@ from boyd.store.scripts import Scripts
 
 #: Seconds a call and its answer are kept.
 KEEP = 86400.0
+#: The same for what an endpoint was asked and changed nothing.
+KEEP_READ = 300.0
 
 
 class Calls:
@@ -36,10 +38,10 @@ class Calls:
         keys = self._keys
         call_id = call_id or str(uuid.uuid4())
         fields = flatten(request)
-        changes = request.kind in ("execute", "rollback")
+        reads = request.kind == "dry-run" or _is_get(request)
         args = [
-            *(call_id, self._dispatch, queue or "", int(KEEP * 1000)),
-            *(request.kind if changes else "", len(fields), *fields, *actor_fields(request.actor)),
+            *(call_id, self._dispatch, queue or "", int(kept(request) * 1000)),
+            *("" if reads else request.kind, len(fields), *fields, *actor_fields(request.actor)),
         ]
         names = [keys.order(f"call:{call_id}"), keys.due, keys.audit_open]
         return call_id, bool(self._scripts.run("submit_call", names, args))
@@ -49,6 +51,15 @@ class Calls:
         with translated():
             fields = self._client.hgetall(self._keys.order(f"call:{call_id}"))
         return read_call(fields) if fields else None
+
+
+def kept(call: CallRequest) -> float:
+    """Seconds that a call that has ended is kept."""
+    return KEEP_READ if _is_get(call) else KEEP
+
+
+def _is_get(call: CallRequest) -> bool:
+    return call.endpoint is not None and call.endpoint.method == "GET"
 
 
 def read_call(fields: Mapping[str, str]) -> Call:

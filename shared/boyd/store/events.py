@@ -11,6 +11,8 @@ from boyd.store.keys import Keys
 
 #: How many events are read at once.
 PAGE = 200
+#: How many events a stream keeps at least, as by `emit` in the scripts.
+KEPT = 1000
 
 
 class Events:
@@ -66,16 +68,33 @@ class AgentEvents:
         return str(found[0][0]) if found else "0-0"
 
     def reaches(self, event_id: str) -> bool:
-        """Whether everything after that event is still there."""
+        """Whether everything after that event is still there.
+
+        It is not when that event is later than the newest: then Redis has lost what came last.
+        """
         with translated():
             oldest = self._client.xrange(self._stream, count=1)
-        return not oldest or _position(oldest[0][0]) <= _position(event_id)
+            if not oldest:
+                return _position(event_id) == (0, 0)
+            if is_later(event_id, self.newest()):
+                return False
+            if not is_later(oldest[0][0], event_id):
+                return True
+            kept = self._client.xinfo_stream(self._stream)
+        # Redis before 7.0 does not count what was added; a stream is cut to no less than KEPT.
+        added = kept.get("entries-added")
+        return bool(kept["length"] < KEPT if added is None else added == kept["length"])
 
     def after(self, event_id: str, count: int = PAGE) -> list[Event]:
         """The events after that one, oldest first."""
         with translated():
             found = self._client.xrange(self._stream, min=f"({event_id}", count=count)
         return [_event(entry_id, fields) for entry_id, fields in found]
+
+
+def is_later(event_id: str, other: str) -> bool:
+    """Whether an event came after another one."""
+    return _position(event_id) > _position(other)
 
 
 def _position(event_id: str) -> tuple[int, int]:

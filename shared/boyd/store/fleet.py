@@ -7,10 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from boyd import queues
-from boyd.models import Actor, Catalog, Mode, Model, Timestamp, from_ms
+from boyd.models import Actor, Catalog, Mode, Model, answers, from_ms
 from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
 from boyd.store.keys import AGENTS, DEPLOYMENT, FROZEN, WORKER_INFO, WORKERS, Keys
@@ -25,23 +23,7 @@ ALIVE = 6.0
 _CACHE = 4.0
 
 
-class WorkerInfo(Model):
-    """A process as it announces itself.
-
-    `queues` are short names, `fingerprints` those of its agents by id, `problem` what ails it.
-    """
-
-    name: str
-    role: Role
-    host: str
-    pid: int
-    queues: list[str]
-    agents: list[str]
-    version: str
-    started_at: Timestamp
-    fingerprints: dict[str, str] = Field(default_factory=dict)
-    last_beat: Timestamp | None = None
-    problem: str | None = None
+WorkerInfo = answers.WorkerInfo
 
 
 class AgentEntry(Model):

@@ -26,12 +26,18 @@ from boyd.models import (
     Situation,
     from_ms,
 )
+from boyd.models.answers import IterationSummary
 from boyd.store.audit import actor_fields
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
+from boyd.store.outline import FIELDS, Outlines, outline_of, read_outline
+from boyd.store.portion import Portion
 from boyd.store.record import Record, dump_blocks, dump_problems
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
+
+#: Milliseconds that it is remembered what a request has led to.
+REMEMBERED = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -141,18 +147,29 @@ class Iterations:
         self._dispatch = _ms(timing.dispatch)
         self._lease = _ms(timing.lease)
 
-    def begin(self, trigger: str, slot: Slot | None = None, actor: Actor | None = None) -> Begun:
+    def begin(
+        self,
+        trigger: str,
+        slot: Slot | None = None,
+        actor: Actor | None = None,
+        request: str | None = None,
+    ) -> Begun:
         """Take the agent's iteration, or join the one in flight (L3, L4).
 
         With a *slot* it is a tick of beat, which counts once in its slot and not after it; with an
-        *actor* the audit says who asked.
+        *actor* the audit says who asked. The same *request* joins what it has led to before.
 
         Raises:
             AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
         """
         keys = self._keys
-        args = [trigger, slot.begins if slot else "", self._dispatch, slot.length if slot else 0]
-        names = [keys.loop, keys.iteration, keys.due, keys.events, keys.audit_open]
+        length = slot.length if slot else 0
+        remember = REMEMBERED if request else 0
+        args = [trigger, slot.begins if slot else "", self._dispatch, length, remember]
+        names = [
+            *(keys.loop, keys.iteration, keys.due, keys.events),
+            *(keys.audit_open, keys.asked(request or "")),
+        ]
         outcome, value = self._scripts.run("begin", names, [*args, *actor_fields(actor)])
         if outcome == "paused" and slot is None:
             raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
@@ -304,7 +321,8 @@ class Iterations:
             *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
             *(*retention.of_iterations(), keys.iterations),
             *(keys.prefix, *retention.of_runs(), action, summary[:200]),
-            *(dump_problems(result.problems), unheard.to_json(), *ends),
+            *(dump_problems(result.problems), unheard.to_json()),
+            *(outline_of(result).to_json(), *ends),
         ]
         names = [
             *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),
@@ -405,7 +423,7 @@ class Iterations:
         )
 
     def history(self, limit: int = 50, before: int | None = None) -> list[LoopResult]:
-        """Past iterations, newest first; *before* is the number to go on from."""
+        """A few past iterations as a whole, newest first; *before* is the number to go on from."""
         keys = self._keys
         with translated():
             last = before if before is not None else int(self._counter()) + 1
@@ -415,6 +433,26 @@ class Iterations:
                 pipe.hgetall(keys.archived(number))
             records = [Record(fields) for fields in pipe.execute() if fields]
         return [record.result(self._agent_id, record.started_at) for record in records]
+
+    def outlines(self, limit: int = 50, before: int | None = None) -> Outlines:
+        """Past iterations in a few words, newest first; *before* is the number to go on from.
+
+        Only a `Portion` is read, so there may be fewer than *limit* and still more to come.
+        """
+        with translated():
+            last = before if before is not None else int(self._counter()) + 1
+        # One more tells whether there are more; the newest may be in flight, and is not shown then.
+        numbers = range(last - 1, max(0, last - limit - 3), -1)
+        portion = Portion(self._scripts)
+        read = portion.read(self._keys.iterations, list(map(str, numbers)), FIELDS)
+        found: list[IterationSummary] = []
+        for number, fields in zip(numbers, read, strict=False):
+            outline = self._outline(number, fields)
+            if outline is not None:
+                found.append(outline)
+        shown = found[:limit]
+        more = len(found) > limit or portion.full
+        return Outlines(shown, shown[-1].iteration if more and shown else None)
 
     def past(self, iteration: int) -> LoopResult | None:
         """One past iteration."""
@@ -437,12 +475,35 @@ class Iterations:
         ]
         return int(self._scripts.run("resume", names, [self._dispatch, *actor_fields(actor)]))
 
-    def intake(self, observations: list[Observation], start: bool, most: int = 10_000) -> int:
-        """Hand *observations* to the loop; the iteration that began, 0, or -1 when it is full."""
+    def intake(
+        self,
+        observations: list[Observation],
+        start: bool,
+        actor: Actor | None = None,
+        request: str | None = None,
+        most: int = 10_000,
+    ) -> int:
+        """Hand *observations* to the loop; the iteration that began, 0, or -1 when it is full.
+
+        The same *request* is taken once.
+        """
         keys = self._keys
-        names = [keys.intake, keys.loop, keys.iteration, keys.due, keys.events]
+        names = [
+            *(keys.intake, keys.loop, keys.iteration, keys.due, keys.events),
+            *(keys.audit_open, keys.asked(request or "")),
+        ]
         payload = [observation.to_json() for observation in observations]
-        return int(self._scripts.run("intake", names, [self._dispatch, int(start), most, *payload]))
+        who = actor_fields(actor)
+        remember = REMEMBERED if request else 0
+        args = [self._dispatch, int(start), most, remember, len(who), *who, *payload]
+        return int(self._scripts.run("intake", names, args))
+
+    def _outline(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
+        if not fields:
+            return None
+        # A record of an earlier release tells it only as a whole.
+        result = None if "outline" in fields else self.past(number)
+        return outline_of(result) if result else read_outline(fields)
 
     def _counter(self) -> str:
         value: str | None = self._client.hget(self._keys.loop, "iteration")

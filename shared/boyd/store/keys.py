@@ -67,6 +67,10 @@ class Keys:
         """An order by its name: `approval:<id>`, `call:<id>`, `callback:<id>` or `notice:<id>`."""
         return self.prefix + name
 
+    def asked(self, request: str) -> str:
+        """What a request has led to, for when it comes again."""
+        return f"{self.prefix}asked:{request}"
+
     def execution(self, execution_id: str) -> str:
         """One entry of the ledger."""
         return f"{self.prefix}execution:{execution_id}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from boyd.errors import StoreError
+from boyd.errors import QueueFull, StoreError
 from boyd.models import (
     LEVELS,
     Actor,
@@ -27,6 +27,7 @@ from boyd.store.client import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import dump_cursor, load_cursor, read_page
+from boyd.store.portion import Portion
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Milliseconds that a callback is kept, as by the scripts that end a run.
 KEEP_CALLBACK = 2 * 86400 * 1000
+#: The most runs of an agent that may be pending.
+PENDING = 10_000
 #: The most runs that one page looks at to find those that fit.
 SCANNED = 500
 
@@ -65,6 +68,9 @@ class Runs:
         """Store a pending run; with *start*, an idle agent begins an iteration.
 
         The same *run_id* is the same run, however often it is submitted.
+
+        Raises:
+            QueueFull: `PENDING` runs wait already, and this one was not taken.
         """
         keys = self._keys
         run_id = run_id or str(uuid.uuid4())
@@ -74,16 +80,27 @@ class Runs:
         ]
         urgency = len(LEVELS) - 1 - LEVELS.index(request.priority)
         fields = [*flatten(request), "requestedBy", actor.principal]
-        args = [run_id, urgency, self._dispatch, int(start)]
+        args = [run_id, urgency, self._dispatch, int(start), PENDING]
         tail = [len(fields), *fields, *actor_fields(actor)]
         new, iteration = self._scripts.run("submit_run", names, [*args, *tail])
+        if new < 0:
+            raise QueueFull(f"{PENDING} runs wait already; this one was not taken")
         run = self.get(run_id)
         if run is None:
             raise StoreError(f"run {run_id} was stored and is gone")
         return Submitted(run, bool(new), int(iteration))
 
-    def cancel(self, run_id: str, actor: Actor, retention: Retention, reason: str) -> Answered:
+    def cancel(
+        self,
+        run_id: str,
+        actor: Actor,
+        retention: Retention,
+        reason: str,
+        request: str | None = None,
+    ) -> Answered:
         """Cancel a run that has not ended, and what was to be done only for it (R4).
+
+        The same *request* is answered as the first time.
 
         Returns:
             `resolved`, or `over` with the run's status or `unknown`.
@@ -96,7 +113,7 @@ class Runs:
         ]
         args = [
             *(run_id, keys.prefix, *retention.of_runs(), *retention.of_items(), reason),
-            *(actor.principal, *actor_fields(actor)),
+            *(actor.principal, request or "", *actor_fields(actor)),
         ]
         outcome, *rest = self._scripts.run("cancel_run", names, args)
         return Answered("resolved") if outcome == "cancelled" else Answered(outcome, rest[0])
@@ -121,8 +138,9 @@ class Runs:
     ) -> RunPage:
         """Runs, newest first, that fit the filters.
 
-        At most `SCANNED` runs are looked at, so a page may hold fewer than *limit*, or none, and
-        still name a cursor to go on with: the cost of a page is bounded whatever is kept.
+        At most `SCANNED` runs are looked at and only a `Portion` is read, so a page may hold fewer
+        than *limit*, or none, and still name a cursor to go on with: the cost of a page is bounded
+        whatever is kept.
 
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
@@ -130,21 +148,26 @@ class Runs:
         wanted = {"status": status, "priority": priority, "source": source}
         filters = {name: value for name, value in wanted.items() if value is not None}
         (position,) = load_cursor(cursor, 1)
+        portion = Portion(self._scripts)
         found: list[Run] = []
         looked_at = 0
         while True:
             # As many again as have been looked at: usually the first step has them all.
             step = min(max(limit, looked_at), SCANNED - looked_at) if filters else limit
-            names = read_page(self._scripts, self._keys.runs, position, step)
-            for run, place in zip(self._read_each([name for name, _ in names]), names, strict=True):
-                position = place
-                if run and all(getattr(run, name) == value for name, value in filters.items()):
-                    found.append(run)
-                if len(found) == limit:
-                    return RunPage(runs=found, total=limit, next_cursor=dump_cursor(position))
-            looked_at += len(names)
-            if len(names) < step:
+            places = read_page(self._scripts, self._keys.runs, position, step)
+            fitting = self._fitting(places, filters)
+            names = [name for name, _ in fitting]
+            read = portion.read(self._keys.run_prefix, names)
+            for place, fields in zip(fitting, read, strict=False):
+                # A run may be given up, or not fit any more, by the time that all of it is read.
+                if "status" in fields and _fits(fields, filters):
+                    found.append(read_run(fields))
+                if len(found) == limit or portion.full:
+                    return RunPage(runs=found, total=len(found), next_cursor=dump_cursor(place))
+            looked_at += len(places)
+            if len(places) < step:
                 return RunPage(runs=found, total=len(found))
+            position = places[-1]
             if looked_at >= SCANNED or not filters:
                 cursor = dump_cursor(position)
                 return RunPage(runs=found, total=len(found), next_cursor=cursor)
@@ -155,17 +178,15 @@ class Runs:
             fields = self._client.hgetall(self._keys.order(f"callback:{run_id}"))
         return read_callback(fields) if fields else None
 
-    def redeliver(self, run_id: str) -> bool:
+    def redeliver(self, run_id: str, actor: Actor | None = None) -> bool:
         """Send a run's callback once more, from the beginning of the plan; False without one."""
         keys = self._keys
         name = f"callback:{run_id}"
-        names = [keys.order(name), keys.due]
-        return bool(self._scripts.run("redeliver", names, [name, KEEP_CALLBACK]))
+        names = [keys.order(name), keys.due, keys.audit_open]
+        args = [name, KEEP_CALLBACK, *actor_fields(actor)]
+        return bool(self._scripts.run("redeliver", names, args))
 
     def _read(self, ids: Sequence[str]) -> list[Run]:
-        return [run for run in self._read_each(ids) if run is not None]
-
-    def _read_each(self, ids: Sequence[str]) -> list[Run | None]:
         if not ids:
             return []
         with translated():
@@ -173,7 +194,25 @@ class Runs:
             for run_id in ids:
                 pipe.hgetall(self._keys.run(run_id))
             # A run that is given up between two reads leaves nothing to read.
-            return [read_run(fields) if "status" in fields else None for fields in pipe.execute()]
+            return [read_run(fields) for fields in pipe.execute() if "status" in fields]
+
+    def _fitting(
+        self, places: Sequence[tuple[str, float]], filters: Mapping[str, str]
+    ) -> Sequence[tuple[str, float]]:
+        """The places of runs that fit, by the few fields that tell."""
+        if not filters or not places:
+            return places
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for name, _ in places:
+                pipe.hmget(self._keys.run(name), list(filters))
+            answers = pipe.execute()
+        wanted = list(filters.values())
+        return [place for place, found in zip(places, answers, strict=True) if found == wanted]
+
+
+def _fits(fields: Mapping[str, str], filters: Mapping[str, str]) -> bool:
+    return all(fields.get(name) == value for name, value in filters.items())
 
 
 def read_run(fields: Mapping[str, str]) -> Run:

@@ -204,12 +204,21 @@ def test_without_authentication_a_key_that_is_shown_still_has_to_be_good(open_si
         {"Origin": "http://[::1"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "Same-Site"},
     ],
 )
 def test_without_authentication_no_web_page_can_ask_through_a_browser(
     open_site: Site, headers: dict[str, str]
 ) -> None:
     assert open_site.client.post("/api/v0/freeze", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_without_authentication_a_page_of_its_own_can_ask(open_site: Site, site: str) -> None:
+    headers = {"Sec-Fetch-Site": site}
+
+    assert open_site.client.get("/api/v0/state", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "boyd.example", "::"])

@@ -308,6 +308,35 @@ def test_a_client_that_was_away_too_long_is_told(site: Site) -> None:
     assert kept.id in lines(site, 3, **{"Last-Event-ID": "1-1"})[2]
 
 
+def test_a_client_that_has_seen_what_redis_has_lost_is_told_and_goes_on(site: Site) -> None:
+    site.lab.run()
+    newest = site.lab.store.events.newest()
+    lost = f"{int(newest.partition('-')[0]) + 3_600_000}-0"
+    answer = site.get("/events", headers={"Last-Event-ID": lost}, buffered=False)
+    stream = iter(answer.response)
+    blocks = [next(stream), next(stream)]
+    site.lab.run()
+    blocks.append(next(stream))
+    answer.close()
+    found = "".join(block if isinstance(block, str) else block.decode() for block in blocks)
+
+    assert "event: missed" in found
+    first = site.lab.store.events.after(newest)[0]
+    assert f"id: {first.id}\n" in found
+
+
+def test_a_client_that_begins_at_the_beginning_has_missed_nothing(site: Site) -> None:
+    assert site.lab.store.events.reaches("0-0")
+    site.lab.run()
+    assert site.lab.store.events.reaches("0-0")
+    site.lab.client.xtrim(f"boyd:{{{site.lab.store.agent_id}}}:events", maxlen=1, approximate=False)
+    assert not site.lab.store.events.reaches("0-0")
+
+
+def test_a_client_of_a_redis_that_has_lost_everything_is_told(site: Site) -> None:
+    assert not site.lab.store.events.reaches("5-0")
+
+
 @pytest.mark.parametrize("sent", ["x", "1", "1-", f"{2**64}-0", "-1-1", "+"])
 def test_an_id_that_is_none_is_refused(site: Site, sent: str) -> None:
     assert site.get("/events", headers={"Last-Event-ID": sent}).status_code == 400

@@ -9,6 +9,7 @@ import pytest
 
 from api_kit import Site, make_desk
 from boyd.models import RunRequest
+from boyd.store import runs
 from boyd.testing import TESTER
 
 BODY = {"title": "Checkout fails", "description": "Since noon."}
@@ -50,6 +51,21 @@ def test_a_run_is_created_pending_and_its_place_is_told_r1(idle: Site) -> None:
     assert there.items() >= {("priority", "medium"), ("source", "api"), ("id", answer.json["id"])}
     assert there["context"] == {}
     assert there["requestedBy"] == ["alice"]
+
+
+def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told_h4(
+    idle: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        submitted(idle, number)
+    monkeypatch.setattr(runs, "PENDING", 2)
+    answer = idle.post("/runs", BODY, headers=KEY)
+
+    assert (answer.status_code, answer.json["type"]) == (429, "/problems/too-many-requests")
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert len(idle.get("/runs").json["runs"]) == 2
+    monkeypatch.setattr(runs, "PENDING", 3)
+    assert idle.post("/runs", BODY, headers=KEY).status_code == 201
 
 
 def test_everything_that_was_sent_is_kept_r1(server: Any) -> None:

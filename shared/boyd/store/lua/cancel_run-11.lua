@@ -19,7 +19,8 @@
 -- ARGV[6] keep count of resolved items
 -- ARGV[7] reason
 -- ARGV[8] principal  who cancels
--- ARGV[9...] field, value, ... of the actor for the audit
+-- ARGV[9] request    the same when it is repeated, or empty
+-- ARGV[10...] field, value, ... of the actor for the audit
 -- Returns {'cancelled'}, or {'over', its status or 'unknown'}
 -- Events  run.cancelled, approval.withdrawn, approval.expired
 -- @include common
@@ -28,12 +29,16 @@
 -- @include settle_run
 -- @include settle_approval
 local have = redis.call('HMGET', KEYS[1], 'status', 'iteration', 'approvalId')
+if have[1] == 'cancelled' and ARGV[9] ~= '' and redis.call('HGET', KEYS[1], 'cancelRequest') == ARGV[9] then
+  return {'cancelled'}
+end
 if have[1] ~= 'pending' and have[1] ~= 'investigating' then
   return {'over', have[1] or 'unknown'}
 end
 local runs = {ARGV[2], KEYS[2], KEYS[4], KEYS[7], KEYS[8], ARGV[3], tonumber(ARGV[4])}
 redis.call('ZREM', KEYS[3], ARGV[1])
-end_run(runs, KEYS[6], ARGV[1], have[1], 'cancelled', 'reason', ARGV[7], unpack(ARGV, 9))
+redis.call('HSET', KEYS[1], 'cancelRequest', ARGV[9])
+end_run(runs, KEYS[6], ARGV[1], have[1], 'cancelled', 'reason', ARGV[7], unpack(ARGV, 10))
 
 -- all_cancelled(ids): whether nobody waits for any of these runs any more.
 local function all_cancelled(ids)
@@ -61,7 +66,7 @@ if deadline then
     settle_approval(approvals, runs, have[3], 'expired', 'who', 'clock')
   else
     redis.call('HSET', key, 'note', ARGV[7], 'actedBy', ARGV[8])
-    settle_approval(approvals, runs, have[3], 'withdrawn', unpack(ARGV, 9))
+    settle_approval(approvals, runs, have[3], 'withdrawn', unpack(ARGV, 10))
   end
 elseif item[3] == 'queued' or item[3] == 'running' then
   redis.call('HSET', key, 'cancelled', 1)

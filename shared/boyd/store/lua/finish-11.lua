@@ -27,7 +27,8 @@
 -- ARGV[14] summary   of the situation, for the event
 -- ARGV[15] problems  JSON
 -- ARGV[16] unheard   JSON: the result of runs that two iterations in a row could not even claim
--- ARGV[17...] run id, status or empty while it waits, result as JSON, approval id or empty, ...
+-- ARGV[17] outline   JSON: what a list tells of the result
+-- ARGV[18...] run id, status or empty while it waits, result as JSON, approval id or empty, ...
 -- Returns {'ok', number of the follow-up or 0} or {'stale'}
 -- Events  iteration.completed, iteration.failed, run.completed, run.failed, run.waiting, iteration.started
 -- @include common
@@ -42,7 +43,7 @@ if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= 'complete' or (ARGV[3]
   return {'stale'}
 end
 local runs = {ARGV[10], KEYS[9], KEYS[10], KEYS[3], KEYS[11], ARGV[11], tonumber(ARGV[12])}
-for i = 17, #ARGV, 4 do
+for i = 18, #ARGV, 4 do
   local run = ARGV[10] .. 'run:' .. ARGV[i]
   if ARGV[i + 1] ~= '' then
     settle_run(runs, KEYS[4], ARGV[i], ARGV[i + 1], 'result', ARGV[i + 2], 'iteration', ARGV[1])
@@ -59,7 +60,7 @@ for i = 17, #ARGV, 4 do
 end
 local now = now_ms()
 redis.call('HSET', KEYS[1], 'phase', 'idle', 'success', ARGV[5], 'endedAt', now, 'problems', ARGV[15],
-  'ms:complete', now - have[8])
+  'ms:complete', now - have[8], 'outline', ARGV[17])
 if ARGV[6] ~= '' then
   redis.call('HSET', KEYS[1], 'error', ARGV[6])
 end

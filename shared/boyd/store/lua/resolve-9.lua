@@ -22,9 +22,11 @@
 -- ARGV[11] needed    how many approvals it takes
 -- ARGV[12] own       1: who asked for it may approve it
 -- ARGV[13] vote      JSON, for an approval
--- ARGV[14] updates   how many of the following arguments are field, value, ... to store
--- ARGV[15...] updates, then field, value, ... of the actor for the audit
--- Returns {'resolved'|'counted'|'voted'|'requester'|'changed'}, or {'over', what the item is now: its status or 'unknown'}
+-- ARGV[14] request   the same when it is repeated, or empty
+-- ARGV[15] updates   how many of the following arguments are field, value, ... to store
+-- ARGV[16...] updates, then field, value, ... of the actor for the audit
+-- Returns {'resolved'|'counted'|'voted'|'requester'|'changed'}, or {'over'|'again', what the item is now: its status or
+--         'unknown'}
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired, approval.vote, run.completed, run.failed
 -- @include common
 -- @include audit
@@ -32,6 +34,10 @@
 -- @include names
 -- @include settle_run
 -- @include settle_approval
+local request = 'request:' .. ARGV[10]
+if ARGV[14] ~= '' and redis.call('HGET', KEYS[1], request) == ARGV[14] then
+  return {'again', redis.call('HGET', KEYS[1], 'status')}
+end
 local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not deadline then
   return {'over', redis.call('HGET', KEYS[1], 'status') or 'unknown'}
@@ -42,11 +48,11 @@ if now_ms() >= tonumber(deadline) then
   settle_approval(approvals, runs, ARGV[1], 'expired', 'who', 'clock')
   return {'over', 'expired'}
 end
-local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue')
+local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint')
 if ARGV[9] ~= '' and have[1] ~= ARGV[9] then
   return {'changed'}
 end
-local actor = 15 + ARGV[14]
+local actor = 16 + ARGV[15]
 if ARGV[2] == 'approved' then
   if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then
     return {'requester'}
@@ -58,13 +64,13 @@ if ARGV[2] == 'approved' then
     redis.call('HSET', KEYS[1], 'updatedAt', now_ms())
     redis.call('HINCRBY', KEYS[1], 'version', 1)
     emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'by', ARGV[10])
-    audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'before', 'pending', 'after', 'pending', unpack(ARGV, actor))
+    redis.call('HSET', KEYS[1], request, ARGV[14])
+    audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'action', have[4], 'digest', have[5], 'before', 'pending', 'after',
+      'pending', unpack(ARGV, actor))
     return {'counted'}
   end
 end
-if actor > 15 then
-  redis.call('HSET', KEYS[1], unpack(ARGV, 15, actor - 1))
-end
+redis.call('HSET', KEYS[1], request, ARGV[14], unpack(ARGV, 16, actor - 1))
 settle_approval(approvals, runs, ARGV[1], ARGV[2], unpack(ARGV, actor))
 -- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6).
 -- Unless who approves has executed it and says how that ended.

@@ -11,9 +11,11 @@
 -- ARGV[2] urgency    0 critical .. 3 low
 -- ARGV[3] dispatch   ms
 -- ARGV[4] start      1: begin an iteration when idle
--- ARGV[5] fields     how many of the following arguments are field, value, ... to store
--- ARGV[6...] fields, then field, value, ... of the actor for the audit
--- Returns {1, number of the iteration that began or 0}, or {0, 0} when the run is there already
+-- ARGV[5] most       how many runs may be pending
+-- ARGV[6] fields     how many of the following arguments are field, value, ... to store
+-- ARGV[7...] fields, then field, value, ... of the actor for the audit
+-- Returns {1, number of the iteration that began or 0}, {0, 0} when the run is there already, or {-1, 0}
+--         when too many are pending: it was not stored
 -- Events  run.pending, iteration.started
 -- @include common
 -- @include audit
@@ -21,10 +23,13 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {0, 0}
 end
+if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[5]) then
+  return {-1, 0}
+end
 local now = now_ms()
-local actor = 6 + ARGV[5]
+local actor = 7 + ARGV[6]
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'createdAt', now, 'updatedAt', now,
-  unpack(ARGV, 6, actor - 1))
+  unpack(ARGV, 7, actor - 1))
 redis.call('ZADD', KEYS[2], now, ARGV[1])
 -- The most urgent first, then in order of arrival.
 redis.call('ZADD', KEYS[3], ARGV[2] * 1e13 + redis.call('HINCRBY', KEYS[4], 'submitted', 1), ARGV[1])

@@ -1,26 +1,25 @@
-"""What the HTTP API answers, where that is no model of its own; see docs/api.md."""
+"""What the HTTP API answers, where that is no model of its own; see docs/api.md.
+
+The API writes them and the command line reads them: there is one of each.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from boyd.models import (
-    ActionInfo,
-    ActionResult,
-    ApprovalItem,
-    LoopResult,
-    Mode,
-    Model,
-    ObserverHealth,
-    Phase,
-    RunStatus,
-    Scope,
-    Timestamp,
-)
+from pydantic import Field
+
+from boyd.models.access import Scope
+from boyd.models.action import ActionResult
+from boyd.models.approval import ApprovalItem
+from boyd.models.base import JsonObject, Model, Timestamp
+from boyd.models.catalog import ActionInfo
+from boyd.models.loop import LoopResult, Mode, ObserverHealth, Phase
+from boyd.models.run import RunStatus
 
 
 class AgentState(Model):
-    """An agent and how it stands; `workers` counts the live ones."""
+    """An agent and how it stands; `workers` counts the live ones, `loopInterval` is in seconds."""
 
     id: str
     name: str
@@ -37,14 +36,31 @@ class AgentState(Model):
 
 
 class AgentList(Model):
-    """The agents that the key may see; `frozen`: why acting is frozen everywhere."""
+    """The agents that the key may see; `frozen` says why acting is frozen everywhere, if it is."""
 
     agents: list[AgentState]
     frozen: str | None = None
 
 
-class Past(Model):
-    """The last iteration."""
+class Identity(Model):
+    """Who the agent is; `model` is that of its language model, if it has one."""
+
+    id: str
+    name: str
+    model: str | None = None
+
+
+class Capabilities(Model):
+    """The ids of the agent's parts."""
+
+    observers: list[str]
+    orienters: list[str]
+    decision_strategies: list[str]
+    actions: list[str]
+
+
+class LoopHistory(Model):
+    """How many iterations have ended, and the last one in full."""
 
     total_loops: int
     last_loop: LoopResult | None = None
@@ -53,23 +69,28 @@ class Past(Model):
 class State(Model):
     """The agent at a glance."""
 
-    history: Past
+    agent: Identity
+    capabilities: Capabilities
+    history: LoopHistory
 
 
 class ObserverState(ObserverHealth):
-    """An observer and how it does."""
+    """An observer and how it has been doing."""
 
     id: str
 
 
 class ObserverList(Model):
-    """All observers of an agent."""
+    """All observers of the agent."""
 
     observers: list[ObserverState]
 
 
-class Worker(Model):
-    """A process that lives."""
+class WorkerInfo(Model):
+    """A process as it announces itself.
+
+    `queues` are short names, `fingerprints` those of its agents by id, `problem` what ails it.
+    """
 
     name: str
     role: Literal["worker", "beat"]
@@ -79,22 +100,34 @@ class Worker(Model):
     agents: list[str]
     version: str
     started_at: Timestamp
+    fingerprints: dict[str, str] = Field(default_factory=dict)
     last_beat: Timestamp | None = None
     problem: str | None = None
 
 
 class WorkerList(Model):
-    """The processes that live."""
+    """Workers and beats that have said within the last seconds that they live."""
 
-    workers: list[Worker]
+    workers: list[WorkerInfo]
+
+
+class TriggerResult(Model):
+    """An iteration in numbers; `decision` is the action's id, `duration` in milliseconds."""
+
+    observations: int
+    situation: str | None = None
+    decision: str | None = None
+    action_results: int
+    duration: float
 
 
 class Triggered(Model):
-    """What became of a trigger."""
+    """What became of a trigger: of the iteration that it started, or joined."""
 
     success: bool
     status: Literal["completed", "failed", "triggered"]
     message: str | None = None
+    result: TriggerResult | None = None
     error: str | None = None
     iteration: int
     context: str | None = None
@@ -118,15 +151,16 @@ class IterationSummary(Model):
 
 
 class IterationList(Model):
-    """Past iterations, newest first."""
+    """Past iterations, newest first; `nextCursor` goes on from there, if there are more."""
 
     iterations: list[IterationSummary]
     next_cursor: str | None = None
 
 
 class Steered(Model):
-    """How an agent stands now."""
+    """How the agent stands now; the reason is there when it is so."""
 
+    success: Literal[True] = True
     agent_id: str
     paused: str | None = None
     frozen: str | None = None
@@ -135,11 +169,12 @@ class Steered(Model):
 class SteeredAll(Model):
     """How the deployment stands now."""
 
+    success: Literal[True] = True
     frozen: str | None = None
 
 
 class Resolved(Model):
-    """What an answer to an approval led to."""
+    """What an answer led to; `result` is what the action did, if it has ended."""
 
     success: bool
     approval: ApprovalItem
@@ -163,13 +198,14 @@ class RunCancelled(Model):
 
 
 class Redelivering(Model):
-    """The callback of a run is sent again soon."""
+    """The callback is sent again soon."""
 
+    success: Literal[True] = True
     id: str
 
 
 class ActionList(Model):
-    """What an agent can do."""
+    """What the agent can do."""
 
     actions: list[ActionInfo]
 
@@ -185,12 +221,17 @@ class Taken(Model):
 
 
 class Execution(Model):
-    """An execution and how far it is."""
+    """An execution and how far it is; `waiting` for the approval that `approvalId` names."""
 
     id: str
-    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown"]
     action: str
+    params: JsonObject
+    by: str | None = None
     worker: str | None = None
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+    approval_id: str | None = None
     result: ActionResult | None = None
 
 
@@ -210,18 +251,19 @@ class KeyInfo(Model):
 
 
 class NewKey(KeyInfo):
-    """A key that was made, with its text, which is told once."""
+    """A key that was made; `key` is its text, which is told this once."""
 
     key: str | None = None
 
 
 class KeyList(Model):
-    """All keys."""
+    """All keys, oldest first."""
 
     keys: list[KeyInfo]
 
 
 class Revoked(Model):
-    """A key that is of no use any more."""
+    """The key is of no use any more."""
 
+    success: Literal[True] = True
     id: str

@@ -1,10 +1,13 @@
 -- Send a callback once more, from the beginning of its plan; one that is on its way goes on as it is.
 -- KEYS[1] callback   hash
 -- KEYS[2] due        zset: what must move on, by deadline
+-- KEYS[3] audit      stream: what is not sealed yet
 -- ARGV[1] name       `callback:…`
 -- ARGV[2] keep       ms that it can be looked up; longer than the plan
+-- ARGV[3...] field, value, ... of the actor for the audit
 -- Returns 1, or 0 when there is none
 -- @include common
+-- @include audit
 local state = redis.call('HGET', KEYS[1], 'executionState')
 if not state then
   return 0
@@ -16,4 +19,5 @@ if state ~= 'running' then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   redis.call('ZADD', KEYS[2], now_ms(), ARGV[1])
 end
+audit(KEYS[3], 'callback.redelivered', 'run', redis.call('HGET', KEYS[1], 'id'), unpack(ARGV, 3))
 return 1

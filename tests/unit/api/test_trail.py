@@ -1,0 +1,96 @@
+"""A15: whatever changes something through the API leaves who, with which key, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from api_kit import Site
+from boyd_api.routes import ALL
+
+Request = tuple[str, Any]
+
+#: What is not there by itself is made first; a dry run changes nothing.
+HARMLESS = {"POST /actions/<id>/dry-run"}
+
+
+def _run(desk: Site, **more: Any) -> str:
+    body = {"title": "a", "description": "b", **more}
+    return str(desk.post("/runs", body).json["id"])
+
+
+def _called_back(desk: Site) -> str:
+    return _run(desk, callbackUrl="https://example.com/hook")
+
+
+def _written(desk: Site) -> str:
+    return str(desk.post("/actions/desk:write", {"params": {"text": "x"}}).json["executionId"])
+
+
+def _pending_run(desk: Site) -> str:
+    desk.post("/pause")
+    return _run(desk)
+
+
+MADE: dict[str, Callable[[Site], Request]] = {
+    "POST /loop/trigger": lambda desk: ("/loop/trigger", None),
+    "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
+    "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
+    "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
+    "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
+    "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),
+    "POST /approvals/approve": lambda desk: ("/approvals/approve", {"ids": [desk.waiting()]}),
+    "POST /approvals/deny": lambda desk: ("/approvals/deny", {"ids": [desk.waiting()]}),
+    "POST /approvals/withdraw": lambda desk: ("/approvals/withdraw", {"ids": [desk.waiting()]}),
+    "POST /runs": lambda desk: ("/runs", {"title": "a", "description": "b"}),
+    "POST /runs/<id>/cancel": lambda desk: (f"/runs/{_pending_run(desk)}/cancel", None),
+    "POST /runs/<id>/callback/redeliver": lambda desk: (
+        f"/runs/{_called_back(desk)}/callback/redeliver",
+        None,
+    ),
+    "POST /intake/<format>": lambda desk: (
+        "/intake/json",
+        {"source": "x", "type": "event", "data": {}},
+    ),
+    "POST /plugins/<plugin>/<rest:path>": lambda desk: ("/plugins/desk/write/x", None),
+    "PUT /plugins/<plugin>/<rest:path>": lambda desk: ("/plugins/desk/notes/x", None),
+    "PATCH /plugins/<plugin>/<rest:path>": lambda desk: ("/plugins/desk/notes/x", None),
+    "DELETE /plugins/<plugin>/<rest:path>": lambda desk: ("/plugins/desk/notes/x", None),
+    "POST /pause": lambda desk: ("/pause", None),
+    "POST /resume": lambda desk: (desk.post("/pause") and "/resume", None),
+    "POST /freeze": lambda desk: ("/freeze", None),
+    "POST /unfreeze": lambda desk: (desk.post("/freeze") and "/unfreeze", None),
+    "POST /freeze-all": lambda desk: ("/freeze-all", None),
+    "POST /unfreeze-all": lambda desk: (desk.post("/freeze-all") and "/unfreeze-all", None),
+    "POST /keys": lambda desk: ("/keys", {"name": "k", "principal": "p", "scopes": ["read"]}),
+    "DELETE /keys/<id>": lambda desk: (f"/keys/{_key(desk)}", None),
+}
+
+
+def _key(desk: Site) -> str:
+    body = {"name": "k", "principal": "p", "scopes": ["read"]}
+    return str(desk.post("/keys", body).json["id"])
+
+
+def test_every_route_that_changes_something_is_tried_here() -> None:
+    changing = {f"{route.method} {route.path}" for route in ALL if route.method != "GET"}
+
+    assert changing - HARMLESS == set(MADE)
+
+
+@pytest.mark.parametrize("route", MADE)
+def test_A15_a_change_leaves_who_with_which_key_and_from_where(desk: Site, route: str) -> None:
+    path, body = MADE[route](desk)
+    mark = desk.key("admin", principal="zoe")
+    answer = desk.open(route.partition(" ")[0], path, json=body, headers=mark)
+    trails = [
+        entry
+        for where in ("/audit?limit=50", "/deployment/audit?limit=50")
+        for entry in desk.get(where).json["entries"]
+        if entry.get("who") == "zoe"
+    ]
+
+    assert answer.status_code < 500 or route.startswith("PATCH"), answer.json
+    assert any(entry.get("key") and entry.get("from") == "127.0.0.1" for entry in trails), trails
