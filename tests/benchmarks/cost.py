@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +212,7 @@ def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
                 bundles = -(-count // size)
                 cost = meter.of(iterate, max(3, 100 // (1 + bundles // 4 + count // 20)))
                 record = meter.memory(Keys(name).archived(1))
-                cost = Cost(*cost.values()[:-1], record)
+                cost = replace(cost, record=record)
                 found.append(Point(bundles, count, extra, cost))
     return found
 
@@ -379,10 +379,14 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         launcher = deployment.launcher("kept_few")
         items, runs = [], []
 
+        def executed() -> bool:
+            item = store.approvals.get(items[-1])
+            return item is not None and item.result is not None
+
         def approve() -> None:
             items.append(propose(store))
             resolver.approve(items[-1], _SOMEBODY)
-            wait_until(lambda: store.approvals.get(items[-1]).result)
+            wait_until(executed)
 
         def run() -> None:
             request = RunRequest(title="a run", description="what there is to know about it")

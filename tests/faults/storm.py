@@ -103,7 +103,8 @@ def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for fault in faults:
         ends = [_first_after(completed[agent], fault.at) for agent in AGENTS]
-        found[fault.kind].append(max(ends) - fault.at)
+        if all(ends):  # the last ones of a storm are followed by the end of all ticks
+            found[fault.kind].append(max(filter(None, ends)) - fault.at)
     return dict(found)
 
 
@@ -114,8 +115,8 @@ def _completions(world: World, agent: str) -> list[tuple[float, float]]:
     return sorted(times)
 
 
-def _first_after(completed: list[tuple[float, float]], at: float) -> float:
-    return next((ended for began, ended in completed if began > at), float("inf"))
+def _first_after(completed: list[tuple[float, float]], at: float) -> float | None:
+    return next((ended for began, ended in completed if began > at), None)
 
 
 def table(outcomes: list[Outcome]) -> str:

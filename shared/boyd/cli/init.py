@@ -33,6 +33,10 @@ plugins_dir = "plugins"
 [approvals]
 ttl = 3600
 
+# Whoever asks for an action may approve it, too: leave this out once there are two of you.
+[approvals.required]
+allow_requester = true
+
 # At most so many executions of an action per target in so many seconds; what is over it waits
 # for a person.
 [budgets]
