@@ -377,7 +377,8 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         keys = Keys("kept_few")
         resolver = deployment.resolver("kept_few")
         launcher = deployment.launcher("kept_few")
-        items, runs = [], []
+        items: list[str] = []
+        runs: list[str] = []
 
         def executed() -> bool:
             item = store.approvals.get(items[-1])
