@@ -51,6 +51,8 @@ class PluginHost:
         """
         self.plugins: dict[str, Plugin] = {}
         self._components: dict[str, Component] = {}
+        #: By kind, made when first asked for: an iteration asks for each of its observers.
+        self._kinds: dict[type[Component], dict[str, Any]] = {}
         self._hooks: dict[str, list[Hook]] = {name: [] for name in SPECIFICATIONS}
         for plugin in plugins:
             self._register(plugin)
@@ -96,7 +98,10 @@ class PluginHost:
         return self._hooks[name]
 
     def _of(self, kind: type[_C]) -> dict[str, _C]:
-        return {key: part for key, part in self._components.items() if isinstance(part, kind)}
+        if kind not in self._kinds:
+            parts = self._components.items()
+            self._kinds[kind] = {key: part for key, part in parts if isinstance(part, kind)}
+        return self._kinds[kind]
 
     def _register(self, plugin: Plugin) -> None:
         if not plugin.id or ":" in plugin.id:
@@ -108,6 +113,7 @@ class PluginHost:
         self._check_unique(plugin, components)
         self.plugins[plugin.id] = plugin
         self._components.update({part.id: part for part in components})
+        self._kinds.clear()
         for hook in hooks:
             self._hooks[hook.name].append(hook)
 
