@@ -384,3 +384,13 @@ def test_A11_what_has_become_human_only_is_not_executed_on_the_word_of_a_program
     assert result is not None
     assert not result.success
     assert recorder.calls == []
+
+
+def test_A15_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_note() -> None:
+    lab = lab_with(min_approvals=2)
+    lab.resolver.approve(pending(lab).id, person("ann"), "looks right")
+    lab.store.audit.seal()
+    entry = lab.store.audit.page(1).entries[0]
+
+    assert (entry.kind, entry.who, entry.note) == ("approval.vote", "ann", "looks right")
+    assert entry.what["action"] == "p:do"

@@ -65,8 +65,12 @@ if ARGV[2] == 'approved' then
     redis.call('HINCRBY', KEYS[1], 'version', 1)
     emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'by', ARGV[10])
     redis.call('HSET', KEYS[1], request, ARGV[14])
+    local note
+    for i = 16, actor - 1, 2 do
+      note = ARGV[i] == 'note' and ARGV[i + 1] or note
+    end
     audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'action', have[4], 'digest', have[5], 'before', 'pending', 'after',
-      'pending', unpack(ARGV, actor))
+      'pending', 'note', note, unpack(ARGV, actor))
     return {'counted'}
   end
 end
