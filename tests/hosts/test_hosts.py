@@ -34,8 +34,14 @@ def outcome(hosts: Hosts, agent: str, iteration: int, timeout: float = 30.0) -> 
 def test_L12_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
     for name in ("vienna", "graz", "linz"):
         hosts.worker_on(hosts.host(name), "agents.spread:spread")
-    begun = hosts.launcher("spread").trigger("test")
-    result = hosts.ended("spread", begun.iteration)
+
+    def all_three() -> LoopResult | None:
+        begun = hosts.launcher("spread").trigger("test")
+        seen = hosts.ended("spread", begun.iteration)
+        return seen if len(seen.observations) == 3 else None
+
+    # It takes a few seconds until everybody plans with a host that has just come.
+    result: LoopResult = wait_until(all_three)
 
     assert sorted(str(o.data["host"]) for o in result.observations) == ["graz", "linz", "vienna"]
     addresses = {str(o.data["address"]) for o in result.observations}

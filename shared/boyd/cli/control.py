@@ -73,8 +73,7 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
         if not output.print_data(form, begun):
             output.say(_begun_line(api, begun))
         return
-    output.note(_begun_line(api, begun))
-    result = _await(api, begun.iteration, timeout)
+    result = _await(api, begun, timeout)
     if not output.print_data(form, result):
         output.say(output.iteration_line(result, output.width()))
     if not result.success:
@@ -105,9 +104,12 @@ def _warn_without_workers(api: Api) -> None:
         )
 
 
-def _await(api: Api, iteration: int, timeout: float | None) -> LoopResult:
+def _await(api: Api, begun: Triggered, timeout: float | None) -> LoopResult:
     """The result of the iteration, once it is over."""
+    iteration = begun.iteration
+    line = _begun_line(api, begun)
     with Waiting(timeout) as waiting:
+        output.note(line)
         while True:
             result = waiting.ask(lambda: _past(api, iteration))
             if result is not None:
