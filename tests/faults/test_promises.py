@@ -148,6 +148,7 @@ def test_P12_memory_and_keys_stay_flat(world: World) -> None:
         run = launcher.submit_run(request, SOMEBODY).run
         store.runs.cancel(run.id, SOMEBODY, retention, "not wanted")
     kept = store.runs.page(100).runs
+    wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), 60)
 
     assert len([run for run in kept if run.status == "cancelled"]) <= 6
     assert Invariants(world, Acknowledged()).check() == []

@@ -67,7 +67,7 @@ def test_what_expires_unseen_cannot_be_approved_a2(desk: Site, done: list[str]) 
 
 
 def test_a_cursor_goes_on_in_what_waits_and_in_history_a14(desk: Site) -> None:
-    waiting = [desk.waiting(f"waits {number}") for number in range(5)]
+    waiting = [desk.waiting(f"waits {number}", ttl=3600 + number) for number in range(5)]
     resolved = [desk.waiting(f"denied {number}") for number in range(3)]
     for id in resolved:
         desk.post(f"/approvals/{id}/deny")
