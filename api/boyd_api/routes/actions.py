@@ -20,8 +20,6 @@ from boyd_api.serving import Ask, not_found
 
 routes = Routes("actions")
 
-APPROVAL_REQUIRED = "Approval required"
-
 
 class ActionRequest(Model):
     """How to take an action; `rationale` says why."""
@@ -142,10 +140,9 @@ def _taken(ask: Ask, action: ActionInfo, order: CallRequest, wait: float) -> Ans
     result = ended.result if ended else None
     if result is None:
         return Answer(Taken(success=False, queued=False, execution_id=execution_id), 202)
-    if result.error == APPROVAL_REQUIRED and result.metrics:
-        approval_id = str(result.metrics.get("approvalId", ""))
+    if result.waits_for:
         waits = Taken(
-            success=False, queued=True, approval_id=approval_id, execution_id=execution_id
+            success=False, queued=True, approval_id=result.waits_for, execution_id=execution_id
         )
         return Answer(waits, 202)
     return Answer(Taken(success=result.success, result=result, execution_id=execution_id))

@@ -201,9 +201,8 @@ def _doing(execution: Execution) -> str:
 
 
 def _ended(taken: Taken, result: ActionResult) -> Taken:
-    approval = (result.metrics or {}).get("approvalId")
-    if approval and not result.success:
-        return taken.patched({"queued": True, "approval_id": str(approval)})
+    if result.waits_for:
+        return taken.patched({"queued": True, "approval_id": result.waits_for})
     return taken.patched({"queued": None, "result": result, "success": result.success})
 
 

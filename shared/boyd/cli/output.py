@@ -102,9 +102,8 @@ def action_outcome(result: ActionResult) -> str:
     """What an action came to, in a few words."""
     if result.success:
         return f"{result.action} ok"
-    approval = (result.metrics or {}).get("approvalId")
-    if approval:
-        return f"{result.action} waits for approval {str(approval)[:_SHORT_ID]}"
+    if result.waits_for:
+        return f"{result.action} waits for approval {result.waits_for[:_SHORT_ID]}"
     how = "outcome unknown" if result.unknown else "failed"
     return f"{result.action} {how}: {_reason(result.error)}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -68,10 +68,6 @@ class ApiKey(Model):
             key=self.id,
             address=address,
         )
-
-    def public(self) -> dict[str, Any]:
-        """The key without its hash, as on the wire."""
-        return self.model_dump(exclude={"hash"}, mode="json", by_alias=True, exclude_none=True)
 
     def allows(self, scope: Scope) -> bool:
         """Whether the key carries *scope*."""

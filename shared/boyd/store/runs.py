@@ -125,7 +125,14 @@ class Runs:
 
     def requesters(self, run_ids: Sequence[str]) -> list[str]:
         """The principals who submitted those runs."""
-        return list(dict.fromkeys(by for run in self._read(run_ids) for by in run.requested_by))
+        if not run_ids:
+            return []
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for run_id in run_ids:
+                pipe.hget(self._keys.run(run_id), "requestedBy")
+            found = pipe.execute()
+        return list(dict.fromkeys(by for text in found if text for by in text.split()))
 
     def page(
         self,
