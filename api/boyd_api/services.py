@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from boyd.checks import broker_of
-from boyd.cli.options import with_redis
+from boyd.embedded.runtime import with_redis
 from boyd.engine import Courier, Launcher, Leases
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
 from boyd.models import ApiKey

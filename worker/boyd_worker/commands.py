@@ -7,7 +7,8 @@ import sys
 import click
 
 from boyd import queues
-from boyd.cli.options import agents_option, settings_options, with_agents, with_redis
+from boyd.cli.options import agents_option, settings_options, with_agents
+from boyd.embedded.runtime import with_redis
 from boyd.logs import setup_logging
 from boyd.settings import Settings
 

@@ -8,7 +8,8 @@ from boyd import checks
 from boyd.agent import Agent, load_agent
 from boyd.checks import Finding
 from boyd.cli import output
-from boyd.cli.options import agents_option, settings_options, with_agents, with_redis
+from boyd.cli.options import agents_option, settings_options, with_agents
+from boyd.embedded.runtime import with_redis
 from boyd.errors import BoydError, StoreError
 from boyd.plugin import Action, Observer
 from boyd.settings import Settings

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli.connection import Api, Flags, find_api, open_api
-from boyd.cli.typed import boyd_here
-from boyd.embedded.runtime import read_runtime
-from boyd.errors import ConfigError, UnknownAgent
+from boyd.embedded.runtime import read_runtime, with_redis
+from boyd.errors import UnknownAgent
 from boyd.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -189,24 +188,6 @@ def agents_option(command: _Command) -> _Command:
 def with_agents(settings: Settings, agents: tuple[str, ...]) -> Settings:
     """The settings with the agents of the command line, if it names any."""
     return settings.model_copy(update={"agents": agents}) if agents else settings
-
-
-def with_redis(settings: Settings) -> Settings:
-    """The settings with a Redis URL: the one that is set, or that of a running `boyd up`.
-
-    Raises:
-        ConfigError: there is neither.
-    """
-    if settings.redis_url:
-        return settings
-    running = read_runtime(settings.state_dir)
-    if running is None:
-        raise ConfigError(
-            "no Redis: set BOYD_REDIS_URL, or start everything with "
-            f"`{boyd_here()} up`"
-            f" (nothing runs in {settings.state_dir})"
-        )
-    return settings.model_copy(update={"redis_url": running.redis_url})
 
 
 def open_store(settings: Settings) -> Store:

@@ -13,6 +13,7 @@ from boyd.embedded.files import write_private
 from boyd.embedded.lock import lock_holder
 from boyd.errors import ConfigError
 from boyd.models.base import Model, Timestamp, utc_now
+from boyd.settings import Settings
 
 RUNTIME_FILE = "runtime.json"
 #: Holds the key of whoever started `boyd up`; it is kept for the next start.
@@ -84,3 +85,20 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def with_redis(settings: Settings) -> Settings:
+    """The settings with a Redis URL: the one that is set, or that of a running `boyd up`.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    if settings.redis_url:
+        return settings
+    running = read_runtime(settings.state_dir)
+    if running is None:
+        raise ConfigError(
+            "no Redis: set BOYD_REDIS_URL, or start everything with `boyd up`"
+            f" (nothing runs in {settings.state_dir})"
+        )
+    return settings.model_copy(update={"redis_url": running.redis_url})
