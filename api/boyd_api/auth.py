@@ -90,6 +90,7 @@ def _admission(services: Services, text: str | None) -> Admission:
     except StoreUnavailable:
         services.note_away()
         raise
+    g.now = admission.now
     if admission.refused in ("unknown", "expired"):
         why = "has expired" if admission.refused == "expired" else "is not known, or was revoked"
         raise _unauthenticated(f"the key {why}; `boyd keys create` makes one")

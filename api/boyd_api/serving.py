@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import NotFound
+from werkzeug.http import http_date
 
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey, Model
@@ -158,6 +159,10 @@ def _finish(services: Services, answer: Response) -> Response:
     answer.headers.setdefault("X-Content-Type-Options", "nosniff")
     answer.headers.setdefault("Cache-Control", "no-store")
     answer.headers.update(g.get("limits", {}))
+    now = g.get("now")
+    if now is not None:
+        # What the answer tells is on the clock of the Redis server: clients reckon from that.
+        answer.headers["Date"] = http_date(now)
     return answer
 
 

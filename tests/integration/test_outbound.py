@@ -16,7 +16,7 @@ import pytest
 import urllib3.util.connection
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from boyd.models import Delivery
+from boyd.models import Delivery, utc_now
 from boyd.outbound import post_callback
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
@@ -105,7 +105,7 @@ def drips(first: bytes, again: bytes) -> Callable[[socket.socket], None]:
 
 
 def post(url: str, **more: Any) -> Delivery:
-    options = {"secrets": (), "allow_private": True, "timeout": 10.0, **more}
+    options = {"at": utc_now(), "secrets": (), "allow_private": True, "timeout": 10.0, **more}
     return post_callback(url, BODY, webhook_id="run_1", **options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -26,11 +26,11 @@ class Receiver:
         self.refuses = refuses
         self.calls: list[tuple[str, dict[str, Any], str]] = []
 
-    def post(self, url: str, body: bytes, webhook_id: str) -> Delivery:
+    def post(self, url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         """Take one."""
         self.calls.append((url, json.loads(body), webhook_id))
         ok = len(self.calls) > self.refuses
-        return Delivery(at=utc_now(), ok=ok, status=200 if ok else 503, duration=1.0)
+        return Delivery(at=at, ok=ok, status=200 if ok else 503, duration=1.0)
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -298,9 +298,9 @@ def test_R5_one_that_is_being_delivered_is_not_sent_twice() -> None:
     lab: Lab
     said: list[bool] = []
 
-    def post(url: str, body: bytes, webhook_id: str) -> Delivery:
+    def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         said.append(lab.store.runs.redeliver(webhook_id.removeprefix("run_")))
-        return Delivery(at=utc_now(), ok=True, duration=1.0)
+        return Delivery(at=at, ok=True, duration=1.0)
 
     lab = Lab(agent(), post=post)
     run_id = submit(lab)
@@ -378,7 +378,7 @@ def test_R5_a_run_that_is_forgotten_before_the_delivery_is_told_all_the_same() -
 
 
 def test_R5_a_sender_that_raises_counts_as_a_failed_attempt() -> None:
-    def post(url: str, body: bytes, webhook_id: str) -> Delivery:
+    def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         raise RuntimeError("a bug")
 
     lab = Lab(agent(), post=post)

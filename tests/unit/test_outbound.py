@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from boyd.cli.group import boyd
 from boyd.errors import ConfigError
-from boyd.models import Delivery
+from boyd.models import Delivery, utc_now
 from boyd.outbound import DELAYS, check_url, post_callback, retry_delay
 from boyd.outbound.address import is_public
 from boyd.settings import load_settings
@@ -132,8 +132,8 @@ def test_R5_no_address_is_both_public_and_of_a_network_of_ones_own(
 
 
 def refused(url: str, **more: object) -> Delivery:
-    given = {"webhook_id": "1", "secrets": [], "allow_private": False, "timeout": 5.0, **more}
-    delivery = post_callback(url, b"{}", **given)  # type: ignore[arg-type]
+    given = {"webhook_id": "1", "at": utc_now(), "secrets": [], "allow_private": False, **more}
+    delivery = post_callback(url, b"{}", timeout=5.0, **given)  # type: ignore[arg-type]
     assert not delivery.ok
     assert delivery.status is None
     return delivery

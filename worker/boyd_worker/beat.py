@@ -17,41 +17,11 @@ from celery.schedules import BaseSchedule
 
 from boyd.engine import Launcher
 from boyd.errors import StoreError
-from boyd.store import Slot, translated
+from boyd.store import ServerClock, Slot
 from boyd_worker.pulse import Pulse
 from boyd_worker.runtime import Runtime
 
 log = logging.getLogger("boyd.beat")
-
-#: Seconds between two looks at the Redis server's clock.
-RESYNC = 10.0
-
-
-class ServerClock:
-    """The Redis server's clock, read now and then and carried on by our own monotonic one."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._offset = 0.0
-        self._read_at = float("-inf")
-
-    def now(self) -> float:
-        """Seconds since the epoch; our own wall clock's until Redis has answered once."""
-        if time.monotonic() - self._read_at > RESYNC:
-            self._resync()
-        return time.monotonic() + self._offset
-
-    def _resync(self) -> None:
-        first = self._read_at == float("-inf")
-        try:
-            with translated():
-                seconds, micros = self._client.time()
-            # As if the answer had taken no time: never ahead of the server, so no slot is early.
-            self._read_at = time.monotonic()
-            self._offset = seconds + micros / 1e6 - self._read_at
-        except StoreError:
-            if first:
-                self._offset = time.time() - time.monotonic()
 
 
 class SlotSchedule(BaseSchedule):  # type: ignore[misc]
@@ -65,13 +35,13 @@ class SlotSchedule(BaseSchedule):  # type: ignore[misc]
 
     def slot(self) -> Slot:
         """The current slot."""
-        return Slot.at(self._clock.now(), self._interval)
+        return Slot.at(self._clock.seconds(), self._interval)
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
         """Whether the current slot has not been tried, and the seconds until the next one."""
-        now = self._clock.now()
+        now = self._clock.seconds()
         slot = Slot.at(now, self._interval)
-        due = self.last is None or slot.begins > self.last.begins
+        due = slot != self.last  # an earlier one, too: the clock of Redis may have been put back
         return due, max(0.0, (slot.begins + slot.length) / 1000 - now)
 
 
@@ -89,6 +59,10 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
         """Wake when a slot begins, not before: there would be nothing to do."""
         return n + drift
 
+    def _when(self, entry: Any, next_time_to_run: float, mktime: Any = None) -> float:
+        """On our monotonic clock: put back, the wall clock would let nothing be due for as long."""
+        return time.monotonic() + float(self.adjust(next_time_to_run) or 0)
+
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **_: Any) -> None:
         """Try to begin the iteration of the current slot."""
         launcher: Launcher = entry.kwargs["launcher"]
@@ -103,8 +77,7 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
 def run_beat(runtime: Runtime) -> int:
     """Tick until SIGTERM; the exit status."""
     runtime.prepare()
-    clock = ServerClock(runtime.store.client)
-    runtime.app.boyd_schedule = _schedule(runtime, clock)
+    runtime.app.boyd_schedule = _schedule(runtime, runtime.store.clock)
     service = Service(runtime.app, max_interval=60.0, scheduler_cls=SlotScheduler)
     pulse = Pulse(runtime)
     pulse.start()

@@ -119,7 +119,8 @@ def _observe(request: dict[str, Any]) -> str:
     store = Store(connect(settings.redis_url)).agent(agent.id)
     observer = agent.host.observers[request["observer"]]
     plugin = agent.host.plugins[observer.plugin_id]
-    ctx = Context(agent.info, plugin.id, store.state(plugin.id), request["iteration"])
+    state = store.state(plugin.id)
+    ctx = Context(agent.info, plugin.id, state, request["iteration"], store.clock.now)
     plugin.init(ctx)
     return dump(validated(observer.call("observe", ctx=ctx, shard=request["shard"])))
 

@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from celery import Celery
 
@@ -16,7 +17,6 @@ from boyd.broker import CeleryCourier, make_app
 from boyd.engine import Engine, EngineSettings, Leases, Sweeper, orders_of
 from boyd.engine.engine import Post
 from boyd.errors import StoreUnavailable
-from boyd.models import utc_now
 from boyd.outbound import Delivery, post_callback
 from boyd.settings import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
@@ -61,7 +61,6 @@ class Runtime:
             for engine in self.engines.values()
         ]
         self._fingerprints = {agent.id: agent.fingerprint for agent in self.agents.values()}
-        self._started_at = utc_now()
 
     def prepare(self) -> None:
         """Wait for Redis, announce the agents and let their plugins prepare.
@@ -71,6 +70,7 @@ class Runtime:
             PluginError: a plugin cannot prepare.
         """
         self._await_redis()
+        self._started_at = self.store.clock.now()
         for engine in self.engines.values():
             self.store.fleet.register(engine.entry())
             engine.init_plugins()
@@ -132,11 +132,12 @@ class Runtime:
 def _post(settings: CallbackSettings) -> Post:
     """How callbacks are sent."""
 
-    def post(url: str, body: bytes, webhook_id: str) -> Delivery:
+    def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         return post_callback(
             url,
             body,
             webhook_id=webhook_id,
+            at=at,
             secrets=settings.secrets,
             allow_private=settings.allow_private,
             timeout=settings.timeout,

@@ -31,7 +31,8 @@ class Callbacks:
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Make one attempt."""
-        delivery = self._engine.settings.post(fields["url"], _body(id, fields), f"run_{id}")
+        at = self._engine.store.clock.now()
+        delivery = self._engine.settings.post(fields["url"], _body(id, fields), f"run_{id}", at)
         return self._after(fields, delivery)
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:

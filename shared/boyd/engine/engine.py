@@ -66,14 +66,14 @@ _TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs")
 #: What a phase function is given; it says whether the chain goes on to the next phase.
 Work = Callable[[Entry, PhaseContext], bool]
 
-#: Sends a callback: URL, body, and an id that stays the same when it is repeated.
-Post = Callable[[str, bytes, str], Delivery]
+#: Sends a callback: URL, body, an id that stays the same when it is repeated, and the time.
+Post = Callable[[str, bytes, str, datetime], Delivery]
 
 
-def post_unsigned(url: str, body: bytes, webhook_id: str) -> Delivery:
+def post_unsigned(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
     """Send a callback without a signature, to public addresses only."""
     return post_callback(
-        url, body, webhook_id=webhook_id, secrets=(), allow_private=False, timeout=10.0
+        url, body, webhook_id=webhook_id, at=at, secrets=(), allow_private=False, timeout=10.0
     )
 
 
@@ -122,7 +122,8 @@ class Engine:
 
     def context(self, plugin_id: str, iteration: int | None = None) -> Context:
         """The `ctx` of a plugin."""
-        return Context(self.agent.info, plugin_id, self.store.state(plugin_id), iteration)
+        state, now = self.store.state(plugin_id), self.store.clock.now
+        return Context(self.agent.info, plugin_id, state, iteration, now)
 
     def init_plugins(self) -> None:
         """Let every plugin prepare, in order.

@@ -14,7 +14,7 @@ from boyd.engine.engine import Engine
 from boyd.engine.orders import Orders
 from boyd.errors import StoreError
 from boyd.loop.observe import Unit
-from boyd.models import Problem, utc_now
+from boyd.models import Problem
 from boyd.store import StuckUnit
 
 log = logging.getLogger("boyd.engine")
@@ -73,7 +73,7 @@ class Sweeper:
         if record is None or record.iteration != iteration:
             return
         why = record.error or "complete lost its worker again and again"
-        result = self._engine.ruined(record, utc_now(), why)
+        result = self._engine.ruined(record, self._engine.store.clock.now(), why)
         self._say("iteration %d is ended: %s", iteration, why)
         self._engine.finish(iteration, epoch, "", result, self._engine.run_ends(result))
 

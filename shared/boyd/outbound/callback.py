@@ -14,7 +14,7 @@ import requests
 from requests_hardened.ip_filter import InvalidIPAddress
 from standardwebhooks import Webhook
 
-from boyd.models import Delivery, utc_now
+from boyd.models import Delivery
 from boyd.outbound.address import check_url
 from boyd.outbound.session import GuardedSession
 
@@ -39,6 +39,7 @@ def post_callback(
     body: bytes,
     *,
     webhook_id: str,
+    at: datetime,
     secrets: Sequence[str],
     allow_private: bool,
     timeout: float,
@@ -51,11 +52,12 @@ def post_callback(
         url: where to.
         body: JSON in UTF-8.
         webhook_id: the same for every attempt, so that the receiver can tell them apart.
+        at: the time, which is signed; receivers refuse what is minutes off.
         secrets: `whsec_…`, one signature each; none: it is not signed.
         allow_private: whether addresses that are not public are allowed.
         timeout: seconds for everything, from resolving the name to the answer.
     """
-    at, start = utc_now(), time.monotonic()
+    start = time.monotonic()
     status, error = _attempt(url, body, webhook_id, secrets, at, allow_private, timeout)
     ok = status is not None and 200 <= status < 300
     return Delivery(

@@ -11,6 +11,7 @@ from boyd.store.audit import Audit, actor_fields, seal_all
 from boyd.store.calls import Calls, read_call
 from boyd.store.chain import Sealing
 from boyd.store.client import Client, connect, masked, translated
+from boyd.store.clock import ServerClock
 from boyd.store.events import AgentEvents, Events, is_later
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
 from boyd.store.iterations import (
@@ -44,12 +45,14 @@ class AgentStore:
         worker: str,
         timing: Timing,
         sealing: Sealing,
+        clock: ServerClock,
     ) -> None:
         keys = Keys(agent_id)
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self.agent_id = agent_id
+        self.clock = clock
         self.iterations = Iterations(client, scripts, keys, agent_id, timing)
         self.runs = Runs(client, scripts, keys, timing.dispatch)
         self.approvals = Approvals(client, scripts, keys, agent_id, timing.dispatch)
@@ -84,6 +87,7 @@ class Store:
         self.worker = worker
         self.timing = timing or Timing()
         self.sealing = sealing or Sealing()
+        self.clock = ServerClock(client)
         self._scripts = Scripts(client)
         self.fleet = Fleet(client, self._scripts)
         self.access = Access(client, self._scripts)
@@ -93,7 +97,13 @@ class Store:
     def agent(self, agent_id: str) -> AgentStore:
         """What belongs to one agent."""
         return AgentStore(
-            self.client, self._scripts, agent_id, self.worker, self.timing, self.sealing
+            self.client,
+            self._scripts,
+            agent_id,
+            self.worker,
+            self.timing,
+            self.sealing,
+            self.clock,
         )
 
     def seal(self, agent_ids: Iterable[str] = ()) -> int:
@@ -129,6 +139,7 @@ __all__ = [
     "Retry",
     "RunEnd",
     "Sealing",
+    "ServerClock",
     "Slot",
     "Stale",
     "StillRunning",

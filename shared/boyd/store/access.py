@@ -14,6 +14,7 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from boyd.models import Actor, ApiKey, Scope, from_ms
@@ -40,6 +41,7 @@ class Admission:
         wait: seconds until it would be.
         remaining: how many requests may follow at once.
         whole: seconds until the allowance is whole again.
+        now: the time on the Redis server's clock; None when it was not asked.
     """
 
     key: ApiKey | None
@@ -47,6 +49,7 @@ class Admission:
     wait: float
     remaining: int
     whole: float
+    now: datetime | None = None
 
 
 class Access:
@@ -149,7 +152,7 @@ class Access:
         if key and key.expires_at and key.expires_at <= from_ms(now):
             return _refuse("expired")
         refused: Refused | None = "too-many" if wait else None
-        return Admission(key, refused, wait / 1000, int(remaining), whole / 1000)
+        return Admission(key, refused, wait / 1000, int(remaining), whole / 1000, from_ms(now))
 
     def _now(self) -> float:
         """The Redis server's clock, which keys expire by; milliseconds."""

@@ -17,6 +17,7 @@ from boyd.models import (
     ApprovalQueue,
     Proposal,
     Vote,
+    from_ms,
     utc_now,
 )
 from boyd.store.audit import actor_fields
@@ -241,13 +242,19 @@ class Approvals:
 
 def read_item(fields: Mapping[str, str]) -> ApprovalItem:
     """An item from its hash."""
-    votes = [Vote.from_json(text) for name, text in fields.items() if name.startswith("vote:")]
+    votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
     return restore(ApprovalItem, fields).patched(
         {
             "approvals": sorted(votes, key=lambda vote: vote.at),
             "execution": read_execution(fields),
         }
     )
+
+
+def _read_vote(fields: Mapping[str, str], name: str) -> Vote:
+    vote = Vote.from_json(fields[name])
+    counted = fields.get(f"votedAt:{name.removeprefix('vote:')}")
+    return vote.patched({"at": from_ms(float(counted))}) if counted else vote
 
 
 def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> list[str]:

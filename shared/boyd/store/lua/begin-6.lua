@@ -9,7 +9,7 @@
 -- ARGV[1] trigger    who asks, for the record
 -- ARGV[2] slot       of the tick, by the time it begins, in ms; or empty
 -- ARGV[3] dispatch   ms a message may take to reach a worker
--- ARGV[4] length     of the slot, ms: a tick that comes after its end is skipped
+-- ARGV[4] length     of the slot, ms: a tick that comes after its end, or long before it begins, is skipped
 -- ARGV[5] remember   ms that the request is remembered, or 0: it does not come again
 -- ARGV[6...] field, value, ... of the actor for the audit, when a client asks
 -- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} or {'late', slot}
@@ -35,10 +35,11 @@ end
 if ARGV[2] ~= '' then
   local last = redis.call('HGET', KEYS[1], 'slot')
   -- A slot that lies ahead was claimed before the clock stepped back: it must not stop the ticks.
-  if last and tonumber(ARGV[2]) <= tonumber(last) and tonumber(last) <= now_ms() + 10000 then
+  local passed = last and tonumber(ARGV[2]) < tonumber(last) and tonumber(last) <= now_ms() + 10000
+  if last == ARGV[2] or passed then
     return {'duplicate', last}
   end
-  if now_ms() >= ARGV[2] + ARGV[4] then
+  if now_ms() >= ARGV[2] + ARGV[4] or tonumber(ARGV[2]) > now_ms() + ARGV[4] + 10000 then
     return {'late', ARGV[2]}
   end
   redis.call('HSET', KEYS[1], 'slot', ARGV[2])

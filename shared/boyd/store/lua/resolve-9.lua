@@ -60,6 +60,7 @@ if ARGV[2] == 'approved' then
   if redis.call('HSETNX', KEYS[1], 'vote:' .. ARGV[10], ARGV[13]) == 0 then
     return {'voted'}
   end
+  redis.call('HSET', KEYS[1], 'votedAt:' .. ARGV[10], now_ms())
   if redis.call('HINCRBY', KEYS[1], 'votes', 1) < tonumber(ARGV[11]) then
     redis.call('HSET', KEYS[1], 'updatedAt', now_ms())
     redis.call('HINCRBY', KEYS[1], 'version', 1)

@@ -1,0 +1,45 @@
+"""The clock of the Redis server: the only one that all processes of a deployment agree on."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from boyd.errors import StoreError
+from boyd.models import from_ms
+from boyd.store.client import Client, translated
+
+#: Seconds between two looks at it.
+RESYNC = 10.0
+
+
+class ServerClock:
+    """The Redis server's clock, read now and then and carried on by our own monotonic one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._offset = 0.0
+        self._read_at = float("-inf")
+
+    def seconds(self) -> float:
+        """Seconds since the epoch; our own wall clock's until Redis has answered once."""
+        if time.monotonic() - self._read_at > RESYNC:
+            self._resync()
+        return time.monotonic() + self._offset
+
+    def now(self) -> datetime:
+        """The same as a time in UTC."""
+        return from_ms(self.seconds() * 1000)
+
+    def _resync(self) -> None:
+        first = self._read_at == float("-inf")
+        try:
+            with translated():
+                seconds, micros = self._client.time()
+            # As if the answer had taken no time: never ahead of the server, so no slot is early.
+            read_at = time.monotonic()
+            self._offset = seconds + micros / 1e6 - read_at
+            self._read_at = read_at
+        except StoreError:
+            if first:
+                self._offset = time.time() - time.monotonic()
