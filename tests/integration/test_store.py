@@ -59,6 +59,14 @@ def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
     assert sum(entry is not None for entry in found) == 1
 
 
+def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> None:
+    stores = [Store(connect(redis_url), f"w{n}") for n in range(10)]
+    turns = [store.turns(["a"]) for store in stores]
+    found = at_once(100, lambda n: turns[n % 10].take("sweep", 60))
+
+    assert sum(found) == 1
+
+
 def test_the_last_of_a_hundred_units_closes_the_phase_once(store: Store) -> None:
     iterations = store.agent("a").iterations
     iterations.begin("test")

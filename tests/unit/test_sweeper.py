@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from boyd import Agent
+from boyd.engine import sweep_all
+from boyd.errors import StoreError
+from boyd.store.iterations import MOST_DUE
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
 
@@ -212,3 +218,25 @@ def test_every_message_may_come_twice() -> None:
 
     assert len(recorder.calls) == 1
     assert len(lab.store.iterations.history()) == 1
+
+
+def test_agents_are_swept_together_and_one_that_cannot_be_fails_alone() -> None:
+    broken = Lab(Agent("broken"))
+    fine = Lab(agent(), client=broken.client)
+    fine.launcher.trigger("test")
+    fine.courier.hints.clear()
+    broken.client.set("boyd:{broken}:due", "no sorted set")
+    overdue(fine)
+    with pytest.raises(StoreError):
+        sweep_all(fine.whole, [broken.sweeper, fine.sweeper])
+
+    assert list(fine.courier.hints) == [("start", 1, 1)]
+
+
+def test_a_sweep_says_whether_there_may_be_more() -> None:
+    lab = Lab(agent())
+    lab.client.zadd(DUE, {f"call:{n}": 1 for n in range(MOST_DUE + 1)})
+
+    assert sweep_all(lab.whole, [lab.sweeper])
+    assert not sweep_all(lab.whole, [lab.sweeper])
+    assert lab.client.zcard(DUE) == 0

@@ -9,6 +9,8 @@ import signal
 import threading
 from collections.abc import Callable
 
+from boyd import queues
+from boyd.engine import sweep_all
 from boyd.errors import StoreError
 from boyd.loop.bounded import abandoned
 from boyd_worker.runtime import Runtime
@@ -26,6 +28,9 @@ class Pulse:
         self._runtime = runtime
         self._stopping = threading.Event()
         timing = runtime.settings.timing
+        self._every = timing.sweep
+        self._turns = runtime.store.turns(runtime.agents)
+        self._plans = queues.LOOP in runtime.queues
         self._rounds = [
             _Round("beat", self._beat, timing.beat, self._stopping),
             _Round("sweep", self._sweep, timing.sweep, self._stopping),
@@ -55,21 +60,19 @@ class Pulse:
     def _beat(self) -> None:
         self._recycle()
         self._runtime.store.fleet.beat(self._runtime.info(self._problem))
-        # So that no iteration has to wait for it.
-        self._runtime.store.fleet.recent(fresh=True)
+        if self._plans:  # so that no iteration has to wait for it
+            self._runtime.store.fleet.recent(fresh=True)
 
     def _sweep(self) -> None:
-        for sweeper in self._runtime.sweepers:
-            try:
-                sweeper.sweep()
-            except StoreError:
-                raise
-            except Exception:
-                log.exception("a sweep failed; the other agents are swept all the same")
+        if not self._turns.take("sweep", self._every):
+            return
+        if sweep_all(self._runtime.store, self._runtime.sweepers):
+            self._turns.give_back("sweep")
 
     def _seal(self) -> None:
         """Chain what the audit streams got since (A15)."""
-        self._runtime.store.seal(self._runtime.agents)
+        if self._turns.take("seal", self._every):
+            self._runtime.store.seal(self._runtime.agents)
 
     def _purge(self) -> None:
         for engine in self._runtime.engines.values():

@@ -10,7 +10,7 @@ from boyd.engine.leases import Leases
 from boyd.engine.notices import Notices
 from boyd.engine.orders import Orders
 from boyd.engine.resolve import Resolution, Resolver
-from boyd.engine.sweeper import Sweeper
+from boyd.engine.sweeper import Sweeper, sweep_all
 
 __all__ = [
     "Courier",
@@ -24,6 +24,7 @@ __all__ = [
     "Sweeper",
     "UnitHint",
     "orders_of",
+    "sweep_all",
 ]
 
 

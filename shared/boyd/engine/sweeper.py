@@ -7,6 +7,7 @@ every remedy is fenced by epoch or attempt.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 
 from boyd import queues
 from boyd.engine.courier import UnitHint
@@ -15,9 +16,13 @@ from boyd.engine.orders import Orders
 from boyd.errors import StoreError
 from boyd.loop.observe import Unit
 from boyd.models import Problem
-from boyd.store import StuckUnit
+from boyd.store import Store, StuckUnit
+from boyd.store.iterations import MOST_DUE
 
 log = logging.getLogger("boyd.engine")
+
+#: Agents whose due work is asked for in one round trip.
+_TOGETHER = 50
 
 
 class Sweeper:
@@ -28,19 +33,22 @@ class Sweeper:
         self._engine = engine
         self._orders = orders
         self._iterations = engine.store.iterations
-        self._agent_id = engine.agent.id
+        self.agent_id = engine.agent.id
         self._patience = patience
 
     def sweep(self) -> int:
         """Look after everything that passed its deadline; how much that was."""
-        taken = self._iterations.take_due()
+        return self.look_after(self._iterations.take_due())
+
+    def look_after(self, taken: Mapping[str, str]) -> int:
+        """Look after what was taken; how much that was."""
         for member, proof in taken.items():
             try:
                 self._look_after(member, proof)
             except StoreError:
                 raise
             except Exception:
-                log.exception("%s of agent %s cannot be looked after", member, self._agent_id)
+                log.exception("%s of agent %s cannot be looked after", member, self.agent_id)
         return len(taken)
 
     def _look_after(self, member: str, proof: str) -> None:
@@ -64,7 +72,7 @@ class Sweeper:
             return  # the message would only lie beside the first one
         self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
         self._engine.courier.send(
-            self._agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
+            self.agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
         )
 
     def _end(self, iteration: int, epoch: int) -> None:
@@ -88,7 +96,7 @@ class Sweeper:
             self._give_up(stuck, unit, f"no worker took it from queue {unit.queue!r}")
         else:
             hint = UnitHint(number, stuck.attempt, unit.queue)
-            self._engine.courier.fan_out(self._agent_id, stuck.iteration, [hint])
+            self._engine.courier.fan_out(self.agent_id, stuck.iteration, [hint])
 
     def _lost(self, stuck: StuckUnit, unit: Unit) -> None:
         """Send a lost unit's observers one by one, so that only the one to blame is left out."""
@@ -103,7 +111,7 @@ class Sweeper:
             self._say("worker %s was lost while observing; its work is sent again", worker)
             first, attempt = placed
             hints = [UnitHint(first + i, attempt, unit.queue) for i in range(len(singles))]
-            self._engine.courier.fan_out(self._agent_id, stuck.iteration, hints)
+            self._engine.courier.fan_out(self.agent_id, stuck.iteration, hints)
 
     def _give_up(self, stuck: StuckUnit, unit: Unit, why: str) -> None:
         fields = {
@@ -116,7 +124,29 @@ class Sweeper:
             stuck.iteration, stuck.unit, stuck.attempt, stuck.worker, fields
         )
         if signed and signed[0] == 0:
-            self._engine.courier.send(self._agent_id, stuck.iteration, signed[1], "orient")
+            self._engine.courier.send(self.agent_id, stuck.iteration, signed[1], "orient")
 
     def _say(self, message: str, *values: object) -> None:
-        log.warning(f"{self._agent_id}: {message}", *values)
+        log.warning(f"{self.agent_id}: {message}", *values)
+
+
+def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
+    """Look after everything that passed its deadline, of all agents; whether more may be due.
+
+    Raises:
+        StoreError: of one agent it could not be taken; the others have been looked after.
+    """
+    more = False
+    failed: StoreError | None = None
+    for first in range(0, len(sweepers), _TOGETHER):
+        some = sweepers[first : first + _TOGETHER]
+        found = store.take_due(sweeper.agent_id for sweeper in some)
+        for sweeper, taken in zip(some, found, strict=True):
+            if isinstance(taken, StoreError):
+                failed = taken
+                continue
+            sweeper.look_after(taken)
+            more |= len(taken) >= MOST_DUE
+    if failed:
+        raise failed
+    return more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from boyd.errors import StoreError
 from boyd.store.access import Access, Admission
 from boyd.store.answers import Answers, StoredAnswer, Taken
 from boyd.store.approvals import Answer, Answered, Approvals, fingerprint, read_item
@@ -23,6 +24,7 @@ from boyd.store.iterations import (
     Slot,
     StuckUnit,
     Timing,
+    take_all_due,
 )
 from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
@@ -32,6 +34,7 @@ from boyd.store.retention import Retention
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.state import PluginState
+from boyd.store.turns import Turns
 
 
 class AgentStore:
@@ -110,6 +113,14 @@ class Store:
         """Seal the audit of the deployment and of those agents; how many entries it sealed."""
         return seal_all(self.client, [self.audit, *(self.agent(name).audit for name in agent_ids)])
 
+    def take_due(self, agent_ids: Iterable[str]) -> list[dict[str, str] | StoreError]:
+        """What has passed its deadline, of each of those agents, or why it cannot be taken."""
+        return take_all_due(self._scripts, [self.agent(name).iterations for name in agent_ids])
+
+    def turns(self, agent_ids: Iterable[str]) -> Turns:
+        """The turns of all processes that run exactly those agents."""
+        return Turns(self.client, self._scripts, agent_ids)
+
     def events(self, agent_ids: list[str]) -> Events:
         """What happens to those agents from now on."""
         return Events(self.client, agent_ids)
@@ -150,6 +161,7 @@ __all__ = [
     "Submitted",
     "Taken",
     "Timing",
+    "Turns",
     "WorkerInfo",
     "actor_fields",
     "connect",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from boyd import queues
@@ -140,18 +140,33 @@ class Fleet:
         """The workers that live, as read a few seconds ago or, with *fresh*, now.
 
         Judged against the latest beat instead of the clock: after Redis was away all are late, and
-        whoever asks is alive himself.
+        whoever asks is alive himself. What a process announces is read once: its queues and agents
+        stay; when it last beat and what ails it are not told here.
         """
         with self._lock:
             read_at, workers = self._seen
         if not fresh and time.monotonic() - read_at <= _CACHE:
             return workers
-        _, found = self._read()
-        latest = max((beat for beat, _ in found), default=0.0)
-        workers = [info for beat, info in found if beat >= latest - ALIVE]
+        known = self._known(self._lively(), {worker.name: worker for worker in workers})
         with self._lock:
-            self._seen = (time.monotonic(), workers)
-        return workers
+            self._seen = (time.monotonic(), known)
+        return known
+
+    def _lively(self) -> set[str]:
+        """The names of the processes that live."""
+        with translated():
+            beats = self._client.zrange(WORKERS, 0, -1, withscores=True)
+        latest = max((beat for _, beat in beats), default=0.0)
+        return {name for name, beat in beats if beat >= latest - ALIVE * 1000}
+
+    def _known(self, names: set[str], before: Mapping[str, WorkerInfo]) -> list[WorkerInfo]:
+        """What those processes are; of those *before*, nothing is read again."""
+        new = sorted(names - before.keys())
+        with translated():
+            texts = self._client.hmget(WORKER_INFO, new) if new else []
+        # One that says goodbye meanwhile has none.
+        read = [WorkerInfo.from_json(text) for text in texts if text]
+        return [worker for name, worker in before.items() if name in names] + read
 
     def _read(self) -> tuple[float, list[tuple[float, WorkerInfo]]]:
         """The Redis server's time, and when each process last beat; in seconds."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from boyd.errors import AgentPaused
+from boyd.errors import AgentPaused, StoreError
 from boyd.models import (
     Actor,
     LoopResult,
@@ -38,6 +38,8 @@ from boyd.store.scripts import Scripts
 
 #: Milliseconds that it is remembered what a request has led to.
 REMEMBERED = 86_400_000
+#: How much of what is due `take_due` takes at once.
+MOST_DUE = 100
 
 
 @dataclass(frozen=True)
@@ -334,9 +336,11 @@ class Iterations:
 
     def take_due(self) -> dict[str, str]:
         """What has passed its deadline: `phase`, `unit:<number>`, each with a proof of taking."""
-        names = [self._keys.due, self._keys.loop]
-        flat = self._scripts.run("take_due", names, [self._lease])
-        return pairs(flat)
+        return pairs(self._scripts.run("take_due", *self.due_call()))
+
+    def due_call(self) -> tuple[list[str], list[int]]:
+        """Keys and arguments of the script `take_due`."""
+        return [self._keys.due, self._keys.loop], [self._lease, MOST_DUE]
 
     def retry_phase(self, proof: str) -> Retry | None:
         """Decide what becomes of a phase that passed its deadline; None when it has moved since."""
@@ -508,6 +512,16 @@ class Iterations:
     def _counter(self) -> str:
         value: str | None = self._client.hget(self._keys.loop, "iteration")
         return value or "0"
+
+
+def take_all_due(scripts: Scripts, each: Sequence[Iterations]) -> list[dict[str, str] | StoreError]:
+    """What has passed its deadline, of several agents, in one round trip.
+
+    Of one agent it is `MOST_DUE` at most: when it is as much, there may be more. An error stands
+    for an agent whose work could not be taken.
+    """
+    replies = scripts.run_each("take_due", [one.due_call() for one in each])
+    return [reply if isinstance(reply, StoreError) else pairs(reply) for reply in replies]
 
 
 def _fence(entry: Entry) -> list[Any]:

@@ -24,6 +24,11 @@ def answer(digest: str) -> str:
     return f"boyd:{{*}}:answer:{digest}"
 
 
+def turn(kind: str, digest: str) -> str:
+    """When one of several processes last did what any of them can do."""
+    return f"{WORKERS}:turn:{kind}:{digest}"
+
+
 class Keys:
     """The keys of one agent."""
 

@@ -12,6 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+import redis
+from redis.exceptions import NoScriptError
+
+from boyd.errors import StoreError, StoreUnavailable
 from boyd.store.client import Client, translated
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ class Scripts:
     """The scripts on one Redis."""
 
     def __init__(self, client: Client) -> None:
+        self._client = client
         self._scripts: dict[str, Script] = {
             name: client.register_script(text) for name, (_, text) in sources().items()
         }
@@ -60,3 +65,42 @@ class Scripts:
         assert len(keys) == expected, f"{name} takes {expected} keys"
         with translated():
             return self._scripts[name](keys=keys, args=args, client=pipe)
+
+    def run_each(
+        self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
+    ) -> list[Any]:
+        """Run a script for each pair of keys and arguments, in one round trip.
+
+        Returns:
+            The replies in order; a `StoreError` in place of one that failed.
+
+        Raises:
+            StoreUnavailable: Redis did not answer.
+        """
+        pipe = self._client.pipeline(transaction=False)
+        for keys, args in calls:
+            self._add(pipe, name, keys, args)
+        with translated():
+            replies = pipe.execute(raise_on_error=False)
+        return [
+            self._outcome(name, call, reply) for call, reply in zip(calls, replies, strict=True)
+        ]
+
+    def _outcome(self, name: str, call: tuple[Sequence[str], Sequence[Any]], reply: Any) -> Any:
+        try:
+            with translated():
+                return self.run(name, *call) if isinstance(reply, NoScriptError) else _good(reply)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return error
+
+    def _add(self, pipe: Any, name: str, keys: Sequence[str], args: Sequence[Any]) -> None:
+        """Add a script to a pipeline; redis-py would ask before whether the server has it."""
+        pipe.evalsha(self._scripts[name].sha, len(keys), *keys, *args)
+
+
+def _good(reply: Any) -> Any:
+    if isinstance(reply, redis.RedisError):
+        raise reply
+    return reply

@@ -4,14 +4,15 @@
 -- KEYS[1] due        zset: what must move on, by deadline
 -- KEYS[2] loop       hash: counter, iteration in flight, last slot, last sweep, paused, frozen
 -- ARGV[1] push       ms until it is due again if this sweeper dies; the lease
+-- ARGV[2] most       how many to take
 -- Returns {member, the score it was pushed to, ...}
 -- @include common
 local now = now_ms()
 local swept = tonumber(redis.call('HGET', KEYS[2], 'sweptAt') or now)
 redis.call('HSET', KEYS[2], 'sweptAt', now)
-local members = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)
+local members = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
 -- No deadline is ten minutes ahead, unless the clock has stepped back.
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf', 'LIMIT', 0, 100)) do
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf', 'LIMIT', 0, ARGV[2])) do
   members[#members + 1] = member
 end
 local taken = {}

@@ -1,0 +1,29 @@
+"""The background threads of a worker."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from boyd.errors import StoreUnavailable
+from boyd_worker.pulse import _Round
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
+def test_P8_what_a_worker_does_again_and_again_outlives_an_error(error: Exception) -> None:
+    stopping, came_again = threading.Event(), threading.Event()
+    errors = iter([error])
+
+    def work() -> None:
+        for one in errors:
+            raise one
+        came_again.set()
+
+    a_round = _Round("test", work, 0.001, stopping)
+    a_round.thread.start()
+    try:
+        assert came_again.wait(5)
+    finally:
+        stopping.set()
+        a_round.thread.join()
