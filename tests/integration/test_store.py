@@ -59,6 +59,23 @@ def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
     assert sum(entry is not None for entry in found) == 1
 
 
+def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -> None:
+    iterations = store.agent("a").iterations
+    iterations.begin("test")
+    store.client.script_flush()
+    entry = iterations.enter(1, 1, "start", "w")
+
+    assert entry is not None
+    assert entry.record.trigger == "test"
+    assert iterations.enter(1, 1, "start", "w") is None
+    store.client.zadd("boyd:{a}:due", {"phase": 1})
+    store.client.script_flush()
+    first, second = store.take_due(["a", "b"])
+    assert isinstance(first, dict)
+    assert list(first) == ["phase"]
+    assert second == {}
+
+
 def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> None:
     stores = [Store(connect(redis_url), f"w{n}") for n in range(10)]
     turns = [store.turns(["a"]) for store in stores]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from boyd import Agent
 from boyd.engine import sweep_all
 from boyd.errors import StoreError
 from boyd.store.iterations import MOST_DUE
+from boyd.store.scripts import Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
 
@@ -218,6 +222,53 @@ def test_every_message_may_come_twice() -> None:
 
     assert len(recorder.calls) == 1
     assert len(lab.store.iterations.history()) == 1
+
+
+def somebody_else_enters(lab: Lab) -> None:
+    """The lease lapsed, the phase was sent again, another worker has it."""
+    lab.client.hset(RECORD, mapping={"epoch": 2, "entered": "other/1", "situation": "of another"})
+
+
+def the_phase_is_sent_again(lab: Lab) -> None:
+    """The lease lapsed, and nobody has it yet."""
+    lab.client.hset(RECORD, "epoch", 2)
+    lab.client.hdel(RECORD, "entered")
+
+
+def the_iteration_ends(lab: Lab) -> None:
+    """Somebody else was quicker with all of it."""
+    lab.client.delete(RECORD)
+
+
+def the_next_one_begins(lab: Lab) -> None:
+    """And the next one is in the same phase under the same epoch."""
+    lab.client.hset(RECORD, mapping={"iteration": 2, "entered": "other/1"})
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [somebody_else_enters, the_phase_is_sent_again, the_iteration_ends, the_next_one_begins],
+)
+@pytest.mark.parametrize("phase", ["start", "orient"])
+def test_a_phase_that_is_lost_before_its_record_is_read_is_not_entered(
+    monkeypatch: pytest.MonkeyPatch, phase: str, meanwhile: Callable[[Lab], None]
+) -> None:
+    lab = Lab(agent(sees("o")))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == phase)
+    iterations = lab.store.iterations
+
+    def apart(self: Scripts, name: str, keys: Any, args: Any, hash_key: str) -> tuple[Any, Any]:
+        reply = self.run(name, keys, args)
+        assert reply[0] == "ok"
+        meanwhile(lab)
+        return reply, lab.client.hgetall(hash_key)
+
+    monkeypatch.setattr(Scripts, "run_and_read", apart)
+    if phase == "start":
+        assert iterations.enter(1, 1, "start", "w/1") is None
+    else:
+        assert iterations.enter_orient(1, 1, "w/1") is None
 
 
 def test_agents_are_swept_together_and_one_that_cannot_be_fails_alone() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -184,8 +184,12 @@ class Iterations:
 
         Only *fields* of the record come back; all of them when none is named.
         """
+        names = [self._keys.iteration, self._keys.due]
         args = [iteration, epoch, phase, worker, self._lease, *fields]
-        reply = self._scripts.run("enter", [self._keys.iteration, self._keys.due], args)
+        if not fields:
+            reply, record = self._scripts.run_and_read("enter", names, args, self._keys.iteration)
+            return _entered(reply, record, iteration, epoch, phase, worker)
+        reply = self._scripts.run("enter", names, args)
         if reply[0] != "ok":
             return None
         return Entry(iteration, epoch, phase, worker, from_ms(reply[1]), pairs(reply[2]))
@@ -195,12 +199,9 @@ class Iterations:
         keys = self._keys
         names = [keys.iteration, keys.due, keys.runs_pending, keys.intake, keys.events]
         args = [iteration, epoch, worker, self._lease, keys.run_prefix]
-        reply = self._scripts.run("enter_orient", names, args)
-        if reply[0] != "ok":
-            return None
-        runs = [pairs(run) for run in reply[3]]
-        fields = pairs(reply[2])
-        return Entry(iteration, epoch, "orient", worker, from_ms(reply[1]), fields, runs)
+        reply, record = self._scripts.run_and_read("enter_orient", names, args, keys.iteration)
+        entry = _entered(reply, record, iteration, epoch, "orient", worker)
+        return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
 
     def leave(self, entry: Entry, following: Phase, fields: Mapping[str, str]) -> bool:
         """Leave a phase with what it produced; False when the entry was lost."""
@@ -522,6 +523,24 @@ def take_all_due(scripts: Scripts, each: Sequence[Iterations]) -> list[dict[str,
     """
     replies = scripts.run_each("take_due", [one.due_call() for one in each])
     return [reply if isinstance(reply, StoreError) else pairs(reply) for reply in replies]
+
+
+def _entered(
+    reply: list[Any],
+    record: Mapping[str, str],
+    iteration: int,
+    epoch: int,
+    phase: Phase,
+    worker: str,
+) -> Entry | None:
+    """An entry whose record was read in a step of its own; None when it was lost before that.
+
+    While the record names it, nobody but its worker has written what phases produce.
+    """
+    ours = {"iteration": str(iteration), "epoch": str(epoch), "phase": phase, "entered": worker}
+    if reply[0] != "ok" or not ours.items() <= record.items():
+        return None
+    return Entry(iteration, epoch, phase, worker, from_ms(reply[1]), record)
 
 
 def _fence(entry: Entry) -> list[Any]:

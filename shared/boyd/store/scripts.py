@@ -66,6 +66,28 @@ class Scripts:
         with translated():
             return self._scripts[name](keys=keys, args=args, client=pipe)
 
+    def run_and_read(
+        self, name: str, keys: Sequence[str], args: Sequence[Any], hash_key: str
+    ) -> tuple[Any, dict[str, str]]:
+        """Run a script and read a whole hash after it, in one round trip.
+
+        Redis hands a large hash out many times as fast as a script does, and serves nobody else
+        meanwhile. The two are not one step: others may write in between, and the caller has to see
+        from the hash that they did not.
+
+        Raises:
+            StoreUnavailable: Redis did not answer.
+            StoreError: the script failed.
+        """
+        pipe = self._client.pipeline(transaction=False)
+        self._add(pipe, name, keys, args)
+        pipe.hgetall(hash_key)
+        with translated():
+            reply, fields = pipe.execute(raise_on_error=False)
+            if isinstance(reply, NoScriptError):
+                return self.run(name, keys, args), self._client.hgetall(hash_key)
+            return _good(reply), _good(fields)
+
     def run_each(
         self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
     ) -> list[Any]:

@@ -10,7 +10,7 @@
 -- ARGV[3] worker
 -- ARGV[4] lease      ms
 -- ARGV[5] prefix     of run hashes; touches those of the claimed runs (same slot)
--- Returns {'ok', now, record, {run hash, ...}} or {'stale'}
+-- Returns {'ok', now, {run hash, ...}} or {'stale'}; the caller reads the record itself, which here would take far longer
 -- Events  run.investigating
 -- @include common
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'runs')
@@ -41,4 +41,4 @@ for id in string.gmatch(ids, '%S+') do
     runs[#runs + 1] = redis.call('HGETALL', ARGV[5] .. id)
   end
 end
-return {'ok', now, redis.call('HGETALL', KEYS[1]), runs}
+return {'ok', now, runs}
