@@ -17,7 +17,7 @@ from boyd.errors import (
     BadCursor,
     PayloadTooLarge,
     QueueFull,
-    StoreError,
+    StoreReadOnly,
     StoreUnavailable,
     UnknownAgent,
 )
@@ -32,8 +32,6 @@ MEDIA_TYPE = "application/problem+json"
 _RETRY = 2
 #: Seconds after which to ask again when too much waits.
 _FULL = 10
-#: How Redis begins a refusal that ends by itself, or by an operator's doing.
-_PASSING = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "LOADING")
 
 
 @dataclass(frozen=True)
@@ -176,8 +174,8 @@ _ALL = (
         "unavailable",
         503,
         "Boyd cannot answer this now",
-        "Redis does not answer, or too much is going on. Ask again after the seconds in "
-        "`Retry-After`.",
+        "Redis does not answer or takes no writes, or too much is going on. Ask again after the "
+        "seconds in `Retry-After`.",
     ),
     Kind(
         "no-worker",
@@ -312,9 +310,11 @@ def problem_of(error: Exception) -> Problem:
         return Problem("too-large", str(error))
     if isinstance(error, QueueFull):
         return Problem("too-many-requests", str(error), headers=retry_after(_FULL))
-    if isinstance(error, StoreUnavailable) or _passes(error):
+    if isinstance(error, StoreUnavailable):
         log.warning("%s: %s", g.get("request_id", "-"), error)
-        return Problem("unavailable", "Redis does not answer", headers=retry_after(_RETRY))
+        full = isinstance(error, StoreReadOnly)
+        why = "Redis takes no writes now" if full else "Redis does not answer"
+        return Problem("unavailable", why, headers=retry_after(_RETRY))
     log.error("%s failed", g.get("request_id", "-"), exc_info=error)
     return Problem("internal", "an unexpected fault; the log tells more")
 
@@ -326,10 +326,6 @@ def _of_http(error: HTTPException) -> Problem:
     allowed: Sequence[str] = getattr(error, "valid_methods", None) or ()
     headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
     return Problem(name, error.description if name == "bad-request" else None, headers=headers)
-
-
-def _passes(error: Exception) -> bool:
-    return isinstance(error, StoreError) and str(error.__cause__).startswith(_PASSING)
 
 
 def answer_to(error: Exception) -> Response:

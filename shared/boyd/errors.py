@@ -5,6 +5,7 @@
     ├── PluginError         a plugin is wrong; carries its id
     ├── StoreError
     │   ├── StoreUnavailable   Redis did not answer
+    │   │   └── StoreReadOnly     it did, and takes no writes now
     │   └── PayloadTooLarge    a value is larger than Redis should hold
     ├── BadCursor           a page was asked for with a cursor that is none
     ├── QueueFull           too much waits already for more to be taken
@@ -50,6 +51,10 @@ class StoreError(BoydError):
 
 class StoreUnavailable(StoreError):
     """Redis did not answer; check that it runs and that BOYD_REDIS_URL names it."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """Redis answers and takes no writes now; check its disk, its memory and its replicas."""
 
 
 class PayloadTooLarge(StoreError):

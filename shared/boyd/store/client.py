@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from boyd.errors import ConfigError, StoreError, StoreUnavailable
+from boyd.errors import ConfigError, StoreError, StoreReadOnly, StoreUnavailable
 from boyd.store.address import Address, masked
 from boyd.store.sentinels import Pool, Sentinels, sentinel_options
 
@@ -24,6 +24,8 @@ TIMEOUT = 5.0
 CONNECT_TIMEOUT = 2.0
 #: What a server says that takes no writes; where a script was refused, Redis 6.2 says it last.
 _REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
+#: What it says when its memory or its disk is full, or its cluster is not whole.
+_FULL = re.compile(r"(?:^|-)(?:OOM|MISCONF|CLUSTERDOWN)\b")
 
 
 def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
@@ -67,16 +69,19 @@ def translated() -> Iterator[None]:
     """Turn the client's errors into ours.
 
     Raises:
-        StoreUnavailable: Redis did not answer, or takes no writes now.
+        StoreUnavailable: Redis did not answer.
+        StoreReadOnly: it takes no writes now.
         StoreError: it answered with an error.
     """
     try:
         yield
     except _Refused as error:
-        raise StoreUnavailable(f"Redis takes no writes: {error}") from error
+        raise StoreReadOnly(f"Redis takes no writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise StoreUnavailable(f"Redis does not answer: {error}") from error
     except redis.RedisError as error:
+        if _is_full(error):
+            raise StoreReadOnly(f"Redis takes no writes: {error}") from error
         raise StoreError(f"Redis refused: {error}") from error
 
 
@@ -92,6 +97,11 @@ class _Refused(redis.ConnectionError):
 def _refuses(error: Exception) -> bool:
     kinds = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
     return isinstance(error, kinds) or bool(_REFUSALS.search(str(error)))
+
+
+def _is_full(error: redis.RedisError) -> bool:
+    kinds = (redis.exceptions.OutOfMemoryError, redis.exceptions.ClusterDownError)
+    return isinstance(error, kinds) or bool(_FULL.search(str(error)))
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field
 
 from api_kit import Site, make_lab
-from boyd.errors import PayloadTooLarge, StoreError
+from boyd.errors import PayloadTooLarge, StoreError, StoreReadOnly
 from boyd.models import JsonObject, Model
 from boyd_api.problems import KINDS, Problem, problem_of
 from boyd_api.routing import Answer, Routes
@@ -174,13 +174,11 @@ def test_an_unexpected_fault_tells_no_internals(
 
 def test_what_redis_refuses_for_a_while_is_unavailable(site: Site) -> None:
     with site.app.test_request_context():
-        full = StoreError("Redis refused")
-        full.__cause__ = RuntimeError("OOM command not allowed")
-        broken = StoreError("Redis refused")
-        broken.__cause__ = RuntimeError("ERR user_script:1: attempt to index")
+        full = problem_of(StoreReadOnly("OOM command not allowed"))
+        broken = problem_of(StoreError("ERR user_script:1: attempt to index"))
 
-        assert problem_of(full).kind.name == "unavailable"
-        assert problem_of(broken).kind.name == "internal"
+        assert (full.kind.name, str(full)) == ("unavailable", "Redis takes no writes now")
+        assert broken.kind.name == "internal"
         assert problem_of(PayloadTooLarge()).kind.name == "too-large"
         assert problem_of(Problem("timeout")).kind.status == 504
 
