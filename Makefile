@@ -8,10 +8,10 @@ PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench chaos clean
+.PHONY: help up test check bench chaos soak protections clean
 
 help: ## Show the targets.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl-C.
 	@exec $(VENV)/bin/boyd up examples/watch/agent.toml
@@ -29,8 +29,14 @@ check: $(VENV)/.tests ## Lint, check format, types, dependencies between package
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
 
+soak: $(VENV)/.tests ## See that Redis holds no more after 10 000 iterations; ARGS="--iterations 2000".
+	@exec $(VENV)/bin/python tests/faults/soak.py $(ARGS)
+
 chaos: $(VENV)/.tests ## Kill, stop and cut off processes under load for half an hour; ARGS="--minutes 5".
 	@exec $(VENV)/bin/python tests/faults/chaos.py $(ARGS)
+
+protections: $(VENV)/.tests ## Take out one protection at a time: a test must fail; ARGS="--only P6".
+	@exec $(VENV)/bin/python tests/faults/protections.py $(ARGS)
 
 clean: ## Remove .venv and everything else that was made here.
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -20,6 +20,8 @@ from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.store import AgentStore, Retention, Store, connect
 
 TESTS = Path(__file__).parent
+#: Where processes find agents of tests, and the same code as this one.
+PYTHONPATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 
 
 def free_port() -> int:
@@ -77,7 +79,7 @@ class Deployment:
         """Start `boyd` with *arguments*; with *ready*, wait until it has announced itself."""
         environment = {
             **os.environ,
-            "PYTHONPATH": str(TESTS),
+            "PYTHONPATH": PYTHONPATH,
             "BOYD_REDIS_URL": self.redis_url,
             "EFFECTS": str(self.effects_file),
             **self.environment,

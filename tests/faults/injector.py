@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import redis
 
+from faults.rough import RoughWorld
 from faults.world import World
 
 #: Each fault and how often it comes, compared to the others.
@@ -24,7 +25,12 @@ FAULTS = {
     "kill redis": 1,
     "drop connections": 2,
     "lose messages": 3,
+    "fill disk": 1,
+    "shift clock": 2,
+    "slow line": 2,
 }
+#: Seconds that a clock is put ahead of the true time.
+SHIFTS = (-3600.0, -30.0, 5.0, 3600.0)
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Fault:
 class Injector:
     """Injects faults in a thread until it is stopped."""
 
-    def __init__(self, world: World, seed: int, pause: float = 2.0) -> None:
+    def __init__(self, world: RoughWorld, seed: int, pause: float = 2.0) -> None:
         self._world = world
         self._dice = random.Random(f"{seed}/faults")
         self._pause = pause
@@ -74,25 +80,62 @@ class Injector:
         names = {"worker": World.workers, "beat": World.beats, "api": World.apis}.get(what)
         target = self._dice.choice(names) if names else "redis"
         began = time.time()
-        if verb == "kill" and names:
-            self._world.signal(target, signal.SIGKILL)
-            time.sleep(seconds / 4)
-            self._world.launch(target)
-        elif verb == "stop":
-            self._world.signal(target, signal.SIGSTOP)
-            time.sleep(seconds)
-            self._world.signal(target, signal.SIGCONT)
+        if verb in ("kill", "stop"):
+            self._hurt(verb, target, seconds)
         elif kind == "pause redis":
             self._world.redis.signal(signal.SIGSTOP)
             time.sleep(seconds)
             self._world.redis.signal(signal.SIGCONT)
-        elif kind == "kill redis":
+        elif kind == "fill disk":
+            self._fill_disk(seconds)
+        elif kind == "shift clock":
+            target = self._shift_clock()
+        elif kind == "slow line":
+            target = self._slow_line(seconds)
+        else:
+            self._hurt_broker(kind)
+        self.faults.append(Fault(kind, target, began, time.time() - began))
+
+    def _hurt(self, verb: str, target: str, seconds: float) -> None:
+        """Kill or stop a process for a while."""
+        if verb == "stop":
+            self._world.signal(target, signal.SIGSTOP)
+            time.sleep(seconds)
+            self._world.signal(target, signal.SIGCONT)
+        elif target == "redis":
             self._world.redis.signal(signal.SIGKILL)
             time.sleep(seconds / 4)
             self._world.redis.start()
         else:
-            self._hurt_broker(kind)
-        self.faults.append(Fault(kind, target, began, time.time() - began))
+            self._world.signal(target, signal.SIGKILL)
+            time.sleep(seconds / 4)
+            self._world.launch(target)
+
+    def _fill_disk(self, seconds: float) -> None:
+        """Leave Redis no room for a while; it ends itself, and is started once there is some."""
+        if self._world.disk is None:
+            return
+        self._world.disk.fill()
+        time.sleep(seconds)
+        self._world.disk.free()
+        if not self._world.redis.running:
+            self._world.redis.start()
+
+    def _shift_clock(self) -> str:
+        """Put the wall clock of a process ahead or back, for good."""
+        target = self._dice.choice((*World.workers, *World.beats, *World.apis))
+        ahead = self._dice.choice(SHIFTS)
+        if self._world.shifts:
+            self._world.shift(target, ahead)
+        return target
+
+    def _slow_line(self, seconds: float) -> str:
+        """Let what a process and Redis say to each other take its time."""
+        target, line = self._dice.choice(list(self._world.slow.items()))
+        line.delay = self._dice.uniform(0.05, 0.4)
+        time.sleep(seconds)
+        line.delay = 0.0
+        return target
 
     def _hurt_broker(self, kind: str) -> None:
         with redis.Redis(port=self._world.redis.port, socket_timeout=5) as client:

@@ -13,6 +13,7 @@ from boyd.models import Actor
 from faults.injector import Fault, Injector
 from faults.invariants import Invariants
 from faults.load import Load
+from faults.rough import RoughWorld, rough_world
 from faults.world import AGENTS, World
 from harness import wait_until
 
@@ -34,15 +35,14 @@ class Outcome:
 
 def storm(seed: int, seconds: float, pause: float = 2.0) -> Outcome:
     """Run one; the same seed gives the same faults in the same order."""
-    with tempfile.TemporaryDirectory(prefix="boyd-storm-") as folder:
-        world = World(Path(folder))
-        try:
-            return _storm(world, seed, seconds, pause)
-        finally:
-            world.end()
+    with (
+        tempfile.TemporaryDirectory(prefix="boyd-storm-") as folder,
+        rough_world(Path(folder)) as world,
+    ):
+        return _storm(world, seed, seconds, pause)
 
 
-def _storm(world: World, seed: int, seconds: float, pause: float) -> Outcome:
+def _storm(world: RoughWorld, seed: int, seconds: float, pause: float) -> Outcome:
     world.start()
     load, injector = Load(world, seed), Injector(world, seed, pause)
     load.start()

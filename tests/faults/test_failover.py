@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import redis
@@ -20,12 +23,14 @@ from faults.load import Load
 from faults.sentinels import Watched
 from faults.storm import settle
 from faults.world import AGENTS, RedisProcess, World
-from harness import wait_until
+from harness import Deployment, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 #: Seconds from a failover until every agent has completed an iteration that began after it.
 RECOVERED = 20.0
+#: Seconds until a worker whose broker fell silent has noticed and made up for it.
+HEARD = 50.0
 
 
 class Pair(World):
@@ -162,3 +167,69 @@ def _more_answers(load: Load, number: int) -> Callable[[], bool]:
     answers = load.acknowledged.answers
     enough = len(answers) + number
     return lambda: len(answers) >= enough
+
+
+class Line:
+    """A line to a local port on which everything can fall silent, with no end to be noticed."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self._ends: list[socket.socket] = [self._listening]
+        self._silent = threading.Event()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in self._ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        for end in self._ends:
+            end.close()
+
+    def silence(self) -> None:
+        """Let nothing more through of what is connected now; new connections are well."""
+        silent, self._silent = self._silent, threading.Event()
+        silent.set()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._ends += [client, server]
+                for way in ((client, server), (server, client)):
+                    thread = threading.Thread(target=_pass, args=(*way, self._silent))
+                    thread.start()
+                    self._threads.append(thread)
+
+
+def _pass(source: socket.socket, sink: socket.socket, silent: threading.Event) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            if not silent.is_set():
+                sink.sendall(data)
+        if not silent.is_set():
+            sink.shutdown(socket.SHUT_WR)
+
+
+def test_P8_a_worker_that_hears_nothing_from_its_broker_consumes_again(
+    deployment: Deployment,
+) -> None:
+    port = int(deployment.redis_url.rpartition(":")[2].partition("/")[0])
+    with Line(port) as line:
+        deployment.environment["BOYD_BROKER_URL"] = f"redis://127.0.0.1:{line.port}/0"
+        deployment.worker("w", "agents.traced:traced")
+        launcher = deployment.launcher("traced")
+        assert deployment.ended("traced", launcher.trigger("test").iteration).success
+        line.silence()
+        begun = launcher.trigger("test")
+
+        assert deployment.ended("traced", begun.iteration, HEARD).success
+        assert deployment.processes["w"].poll() is None

@@ -13,6 +13,7 @@ import redis
 import requests
 
 from boyd.embedded.redis_server import find_program
+from faults.clocks import Clock, tidy
 from harness import Deployment, free_port, wait_until
 
 AGENTS = ("storm0", "storm1")
@@ -21,21 +22,40 @@ AGENTS = ("storm0", "storm1")
 class RedisProcess:
     """A Redis that keeps every write, and comes back with all of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        data: Path | None = None,
+        fsync: str = "always",
+        clock: Clock | None = None,
+    ) -> None:
+        """Log to *folder*; *data* is where it writes, absent: there too."""
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._folder = folder
+        self._data = data or folder
+        self._fsync = fsync
+        self._prefix = clock.command if clock else []
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
-        durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
-        with (self._folder / "redis.log").open("ab") as log:
-            command = [str(find_program()), *arguments, *durable]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.spawn()
         wait_until(self._answers, 20)
+
+    def spawn(self) -> None:
+        """Start it."""
+        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._data)]
+        durable = ["--appendonly", "yes", "--appendfsync", self._fsync, "--save", ""]
+        with (self._folder / "redis.log").open("ab") as log:
+            command = [*self._prefix, str(find_program()), *arguments, *durable]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def signal(self, number: int) -> None:
         """Send it a signal; it is gone afterwards if that kills."""
@@ -67,6 +87,10 @@ class World:
             {"BOYD_API__RATE": "100000", "BOYD_API__BURST": "100000", "BOYD_LOG_LEVEL": "info"}
         )
         self.ports = {name: free_port() for name in self.apis}
+        #: The clocks that processes look at when they are started; the others look at the true one.
+        self.clocks: dict[str, Clock] = {}
+        #: The ports through which processes reach Redis; the others go there directly.
+        self.lines: dict[str, int] = {}
 
     def start(self) -> None:
         """Start everything, and wait until it is there."""
@@ -79,7 +103,21 @@ class World:
 
     def launch(self, name: str) -> None:
         """Start a process, or start it again."""
+        clock = self.clocks.get(name)
+        self.deployment.prefix = clock.command if clock else []
+        port = self.lines.get(name)
+        url = f"redis://127.0.0.1:{port}/0" if port else self.redis.url
+        self.deployment.environment["BOYD_REDIS_URL"] = url
         self.deployment.start(name, *self._arguments(name), ready=False)
+
+    def shift(self, name: str, seconds: float) -> None:
+        """Put a process's clock so far ahead; one that looks at the true clock is restarted."""
+        if name in self.clocks:
+            self.clocks[name].shift(seconds)
+            return
+        self.clocks[name] = Clock(self.deployment.folder / f"clock-{name}", seconds)
+        self.signal(name, signal.SIGKILL)
+        self.launch(name)
 
     def alive(self, name: str) -> bool:
         """Whether a process runs."""
@@ -105,6 +143,7 @@ class World:
         self.redis.signal(signal.SIGCONT)
         self.deployment.__exit__()
         self.redis.signal(signal.SIGKILL)
+        tidy()
 
     def url(self, name: str) -> str:
         """Where an API process answers."""

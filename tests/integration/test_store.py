@@ -255,3 +255,11 @@ def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
 def _waits(client: Any, key: str) -> bool:
     """Whether a run waits for something: it is live, and never pruned (R6)."""
     return ":run:" in key and client.hget(key, "status") in ("pending", "investigating")
+
+
+def test_P12_the_stream_of_events_is_trimmed(store: Store) -> None:
+    iterations = store.agent("a").iterations
+    for _ in range(1500):
+        iterations.pause("why")
+
+    assert 1000 <= store.client.xlen("boyd:{a}:events") < 1500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import Counter
@@ -197,3 +198,20 @@ def test_an_approved_action_survives_the_death_of_its_worker(
 
     assert ("unknown" if killed == "during" else "succeeded") == state
     assert len(marks(deployment, "act")) == 1
+
+
+class Trap:
+    """What is run by whoever unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ('echo trapped >> "$EFFECTS"',)
+
+
+def test_P14_a_message_that_would_run_when_it_is_read_is_not_read(deployment: Deployment) -> None:
+    deployment.worker("a", TRACED)
+    app = deployment._app
+    app.send_task("boyd.start", [Trap()], queue="boyd.loop.traced", serializer="pickle")
+    begun = deployment.launcher("traced").trigger("test")
+
+    assert deployment.ended("traced", begun.iteration).success
+    assert "trapped" not in deployment.effects()

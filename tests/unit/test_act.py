@@ -466,3 +466,20 @@ def test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels
 
     assert "it ran, but its output is not JSON" in (result.error or "")
     assert len(lab.store.iterations.history(10)) == 1
+
+
+def test_P9_a_result_that_comes_late_does_not_change_what_was_said() -> None:
+    lab = lab_for(Recorder().action())
+    ledger = lab.store.ledger
+
+    def claim(token: str) -> str:
+        return ledger.claim("x", token, "p:do", {}, "", False, None).outcome
+
+    assert claim("first") == "claimed"
+    lab.client.hset("boyd:{test}:execution:x", "leaseUntil", 1)
+    assert claim("second") == "unknown"
+
+    assert not ledger.finish("x", "first", ActionResult(action="p:do", success=True, duration=1))
+    entry = ledger.get("x")
+    assert entry is not None
+    assert (entry.state, ledger.find("x")) == ("unknown", None)

@@ -747,3 +747,14 @@ def test_A15_who_called_for_what_is_in_the_audit() -> None:
         ("action.started", "ann"),
         ("action.succeeded", "ann"),
     ]
+
+
+def test_a_message_that_comes_twice_has_an_endpoint_asked_once() -> None:
+    """What an endpoint does is in no ledger: it is the order that is taken once."""
+    asked: list[str] = []
+    lab = lab_of(endpoint(lambda request: asked.append(request.method), "POST"))
+    call_id = request(lab, "POST")
+    lab.courier.hints.extend(list(lab.courier.hints) * 3)
+    replied(lab, call_id)
+
+    assert asked == ["POST"]

@@ -279,6 +279,14 @@ def test_keda_asks_for_metrics_and_queues_that_exist_and_is_alone() -> None:
         assert any(f"`{name}`" in told for name in query.replace("(", "{").split("{"))
 
 
+def test_keda_divides_a_sum_by_the_workers_and_an_age_by_nothing() -> None:
+    scaled = [m for m in MANIFESTS if m["kind"] == "ScaledObject"]
+    triggers = [trigger for m in scaled for trigger in m["spec"]["triggers"]]
+    kinds = {t["metadata"]["query"].partition("(")[0]: t["metricType"] for t in triggers}
+
+    assert kinds == {"sum": "AverageValue", "max": "Value"}
+
+
 # Who may do what
 
 

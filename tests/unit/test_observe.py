@@ -428,3 +428,16 @@ def test_a_thousand_events_and_more_are_taken_in_at_once() -> None:
     lab.intake(*[seen()] * 9_000)
 
     assert len(lab.run().observations) == 1000
+
+
+def test_P13_what_a_later_release_has_observed_is_read() -> None:
+    lab = Lab(agent(sees("o", seen("disk"))))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
+    [stored] = json.loads(lab.client.hget("boyd:{test}:iteration", "seen:0"))
+    lab.client.hset("boyd:{test}:iteration", "seen:0", json.dumps([{**stored, "zone": "b"}]))
+    lab.deliver()
+    result = lab.store.iterations.history()[0]
+
+    assert result.success
+    assert [o.source for o in result.observations] == ["disk"]

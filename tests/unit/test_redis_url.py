@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,8 @@ from redis.connection import SSLConnection
 
 from boyd import logs
 from boyd.broker import make_app
-from boyd.errors import ConfigError
-from boyd.store import connect, masked
+from boyd.errors import ConfigError, StoreUnavailable
+from boyd.store import connect, masked, translated
 from boyd.store.sentinels import Sentinels
 
 MASTER = {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
@@ -159,3 +160,17 @@ def test_messages_find_their_master_through_every_sentinel() -> None:
 def test_a_broker_that_is_no_redis_is_refused() -> None:
     with pytest.raises(ConfigError, match="broker_url 'amqp://me:\\*\\*\\*@rabbit'"):
         make_app("amqp://me:hush6@rabbit")
+
+
+def test_P8_a_server_that_says_nothing_is_asked_once() -> None:
+    """Only who knows what a repetition means may repeat."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(0.5)
+        client = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}", timeout=0.1)
+        with pytest.raises(StoreUnavailable), translated():
+            client.ping()
+        first, _ = silent.accept()
+        first.close()
+        with pytest.raises(TimeoutError):
+            silent.accept()
+        client.close()

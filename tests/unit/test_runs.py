@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -505,3 +506,15 @@ def test_R4_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() ->
 
     assert past is not None
     assert (past.success, past.error) == (True, None)
+
+
+def test_P13_what_a_later_release_has_put_inside_of_a_run_is_passed_over() -> None:
+    lab = Lab(agent(reads("o", "a fault")))
+    run_id = lab.submit("look").run.id
+    lab.deliver()
+    before, key = now(lab, run_id), f"boyd:{{test}}:run:{run_id}"
+    result = {**json.loads(lab.client.hget(key, "result")), "mood": "good"}
+    lab.client.hset(key, mapping={"result": json.dumps(result), "zone": "b"})
+
+    assert before.result is not None
+    assert now(lab, run_id) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -271,6 +272,36 @@ def test_a_phase_that_is_lost_before_its_record_is_read_is_not_entered(
         assert iterations.enter_orient(1, 1, "w/1") is None
 
 
+def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
+    """Each step makes due what follows it, so that nothing rests on a message."""
+    recorder = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
+    lab.launcher.trigger("test")
+    lost = []
+    while lab.store.iterations.status().phase != "idle":
+        lost += [hint[0] for hint in lab.courier.hints]
+        lab.courier.hints.clear()
+        [member] = lab.client.zrange(DUE, 0, -1)
+        overdue(lab, member)
+        lab.sweeper.sweep()
+        lab.step()
+
+    assert lost == ["start", "observe", "orient", "decide", "act", "complete"]
+    assert lab.store.iterations.history()[0].success
+    assert len(recorder.calls) == 1
+
+
+def test_P9_a_phase_is_left_only_by_who_has_entered_it() -> None:
+    """Also under the same epoch, which two workers have when it was put back in between."""
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    entry = lab.store.iterations.enter(1, 1, "start", "one")
+    assert entry is not None
+
+    assert not lab.store.iterations.plan(replace(entry, worker="another"), [], [], {}, [], [])
+    assert lab.store.iterations.plan(entry, [], [], {}, [], [])
+
+
 def test_agents_are_swept_together_and_one_that_cannot_be_fails_alone() -> None:
     broken = Lab(Agent("broken"))
     fine = Lab(agent(), client=broken.client)
@@ -291,3 +322,10 @@ def test_a_sweep_says_whether_there_may_be_more() -> None:
     assert sweep_all(lab.whole, [lab.sweeper])
     assert not sweep_all(lab.whole, [lab.sweeper])
     assert lab.client.zcard(DUE) == 0
+
+
+def test_P13_an_order_of_a_later_release_is_left_to_its_own_workers() -> None:
+    lab = Lab(agent())
+    lab.orders.retry("dream:1", "1")
+
+    assert list(lab.courier.hints) == []

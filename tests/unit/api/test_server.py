@@ -6,10 +6,13 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from flask import Flask
 
 from api_kit import Site, make_desk
+from boyd.settings import ApiSettings
 from boyd_api.server import Server
 
 BASE = b"Host: x\r\nContent-Type: application/json\r\n"
@@ -81,3 +84,31 @@ def test_a_body_that_is_a_little_too_large_leaves_the_connection_open(port: int)
     assert status in (401, 413)
     assert headers.get("connection") != "close"
     assert json.loads(body)["status"] == status
+
+
+def test_P10_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> None:
+    app, begun, go_on = Flask("slow"), threading.Event(), threading.Event()
+
+    @app.get("/slow")
+    def slow() -> str:
+        begun.set()
+        go_on.wait(20)
+        return "done"
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    served = Server(app, listening, ApiSettings())
+    thread = threading.Thread(target=served.run, args=(lambda: None,))
+    thread.start()
+    request = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(answer, listening.getsockname()[1], request)
+        try:
+            assert begun.wait(10)
+            served.stop()
+            thread.join(0.5)
+            assert thread.is_alive(), "it waits for the request"
+        finally:
+            go_on.set()
+        assert said.result(10)[::2] == (200, b"done")
+    thread.join(20)
+    assert not thread.is_alive()

@@ -1,0 +1,933 @@
+"""`make protections`: takes out one protection at a time and looks which test fails.
+
+make protections ARGS="--only P6"
+
+A promise is only as good as the test that would notice its end. Each entry of the table names a
+protection by the text of the code that is it, the text without it, and the tests that must then
+fail. All happens in a copy of the project; the exit status is 1 when no test has noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+PROJECT = Path(__file__).resolve().parents[2]
+#: Where code is imported from, in the copy.
+SOURCES = ("shared", "worker", "api", "tests")
+#: What a copy has no use for.
+LEFT_OUT = (".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "build", "dist")
+#: Seconds that all tests of the table may take together, and each of them.
+LIMIT = 900.0
+TEST_LIMIT = 60
+
+LUA = "shared/boyd/store/lua"
+ENGINE = "shared/boyd/engine"
+LOOP = "shared/boyd/loop"
+API = "api/boyd_api"
+WORKER = "worker/boyd_worker"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """One protection.
+
+    Attributes:
+        promise: what it keeps, as in docs/reliability.md.
+        what: what holds with it.
+        file: where it is.
+        old: the text that is it; there exactly once.
+        new: the text without it.
+        suite: the file of the tests that must fail without it, below `tests`.
+        tests: their names.
+    """
+
+    promise: str
+    what: str
+    file: str
+    old: str
+    new: str
+    suite: str
+    tests: tuple[str, ...]
+
+    @property
+    def nodes(self) -> list[str]:
+        """The tests, as pytest names them."""
+        return [f"tests/{self.suite}::{test}" for test in self.tests]
+
+    def found_in(self, root: Path) -> int:
+        """How often its text is in its file below *root*."""
+        path = root / self.file
+        return path.read_text().count(self.old) if path.is_file() else 0
+
+
+PROTECTIONS = (
+    # P1: at most once for each decision.
+    Protection(
+        "P1",
+        "only the worker that holds its act phase may claim",
+        f"{LUA}/claim-5.lua",
+        "elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then",
+        "elseif false then",
+        "unit/test_act.py",
+        ("test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more",),
+    ),
+    Protection(
+        "P1",
+        "only the worker that holds its order may claim",
+        f"{LUA}/claim-5.lua",
+        "if not executes(KEYS[4], ARGV[9], ARGV[10]) then",
+        "if false then",
+        "unit/test_approvals.py",
+        ("test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more",),
+    ),
+    Protection(
+        "P1",
+        "a claim is exclusive while it is renewed",
+        f"{LUA}/claim-5.lua",
+        "if state == 'running' and now < tonumber(lease_until) then",
+        "if false then",
+        "integration/test_store.py",
+        ("test_a_hundred_claims_give_one_right_to_execute",),
+    ),
+    Protection(
+        "P1",
+        "what has ended is in the ledger and not executed again",
+        f"{LUA}/claim-5.lua",
+        "if state == 'succeeded' or state == 'failed' then",
+        "if false then",
+        "unit/test_act.py",
+        ("test_L32_an_execution_happens_once_however_often_it_is_asked_for",),
+    ),
+    Protection(
+        "P1",
+        "what was started and lost is unknown, not executed again",
+        f"{LUA}/claim-5.lua",
+        "if state and (ARGV[4] ~= '1' or cancelled",
+        "if state and (cancelled",
+        "unit/test_act.py",
+        ("test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated",),
+    ),
+    Protection(
+        "P1",
+        "after a restart of Redis an unclaimed decision is unknown",
+        f"{LUA}/claim-5.lua",
+        "and redis.call('HGET', KEYS[4], 'server') ~= server_id() then",
+        "and false then",
+        "unit/test_act.py",
+        ("test_L32_a_restart_of_redis_leaves_no_doubt_unsaid",),
+    ),
+    # What is executed has the ledger, too; what an endpoint does has only this.
+    Protection(
+        "P1",
+        "an order is taken once, however often its message comes",
+        f"{LUA}/enter_order-2.lua",
+        "if have[1] ~= 'queued' or have[2]",
+        "if have[2]",
+        "unit/test_calls.py",
+        ("test_a_message_that_comes_twice_has_an_endpoint_asked_once",),
+    ),
+    # P2: what began ends.
+    Protection(
+        "P2",
+        "a phase that raises ends its iteration",
+        f"{ENGINE}/engine.py",
+        "                self._fail(entry, ctx, error)\n",
+        "",
+        "unit/test_complete.py",
+        ("test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there",),
+    ),
+    Protection(
+        "P2",
+        "a phase that loses every worker is given up",
+        f"{LUA}/retry_phase-3.lua",
+        "if attempts >= tonumber(ARGV[2]) then",
+        "if false then",
+        "unit/test_sweeper.py",
+        ("test_a_phase_that_loses_every_worker_fails_its_iteration",),
+    ),
+    Protection(
+        "P2",
+        "the sweeper ends an iteration that nobody can complete",
+        f"{ENGINE}/sweeper.py",
+        "        if retry.finish:\n",
+        "        if False:\n",
+        "unit/test_sweeper.py",
+        ("test_complete_that_loses_every_worker_is_ended_by_the_sweeper",),
+    ),
+    Protection(
+        "P2",
+        "a record that cannot be read ends as well",
+        f"{ENGINE}/engine.py",
+        "        except ValidationError:\n            return record.ruined(",
+        "        except ZeroDivisionError:\n            return record.ruined(",
+        "unit/test_sweeper.py",
+        ("test_a_record_that_cannot_be_read_is_ended_all_the_same",),
+    ),
+    Protection(
+        "P2",
+        "an observer that takes down two workers is left out",
+        f"{ENGINE}/sweeper.py",
+        "        if stuck.attempt > 1:\n",
+        "        if False:\n",
+        "unit/test_sweeper.py",
+        ("test_an_observer_that_takes_its_worker_with_it_twice_is_given_up",),
+    ),
+    Protection(
+        "P2",
+        "a deadline of a clock that stepped back is looked at",
+        f"{LUA}/take_due-2.lua",
+        "ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf'",
+        "ZRANGEBYSCORE', KEYS[1], '+inf', '+inf'",
+        "unit/test_sweeper.py",
+        ("test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back",),
+    ),
+    # P3: a lost worker or message costs seconds.
+    Protection(
+        "P3",
+        "what begins is due for the sweeper in the same step",
+        f"{LUA}/include/begin_iteration.lua",
+        "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
+        "",
+        "unit/test_sweeper.py",
+        ("test_whatever_message_is_lost_the_sweeper_sends_it_again",),
+    ),
+    Protection(
+        "P3",
+        "the next phase is due in the step that leaves the last",
+        f"{LUA}/include/move_on.lua",
+        "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
+        "",
+        "unit/test_sweeper.py",
+        ("test_whatever_message_is_lost_the_sweeper_sends_it_again",),
+    ),
+    Protection(
+        "P3",
+        "the message of a phase is sent again",
+        f"{ENGINE}/sweeper.py",
+        "        if not self._engine.fleet.serving(queue):\n",
+        "        if True:\n",
+        "unit/test_sweeper.py",
+        ("test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch",),
+    ),
+    Protection(
+        "P3",
+        "the message of an order is sent again",
+        f"{ENGINE}/orders.py",
+        "        elif self._engine.fleet.serving(stuck.queue or queues.ACT):\n",
+        "        elif False:\n",
+        "unit/test_approvals.py",
+        ("test_A6_a_message_that_was_lost_is_sent_again",),
+    ),
+    Protection(
+        "P3",
+        "leases are renewed while the work goes on",
+        f"{ENGINE}/leases.py",
+        "            for key, lease in held:\n",
+        "            for key, lease in held[:0]:\n",
+        "unit/test_leases.py",
+        ("test_a_lease_is_renewed_while_the_work_goes_on",),
+    ),
+    Protection(
+        "P3",
+        "what hangs loses its lease",
+        f"{ENGINE}/leases.py",
+        "if time.monotonic() > lease.until or not self._renewed(lease):",
+        "if not self._renewed(lease):",
+        "unit/test_leases.py",
+        ("test_what_hangs_loses_its_lease",),
+    ),
+    Protection(
+        "P3",
+        "after a silence the living keep what they hold",
+        f"{LUA}/take_due-2.lua",
+        "if math.abs(now - swept) > tonumber(ARGV[1]) then",
+        "if false then",
+        "unit/test_sweeper.py",
+        ("test_after_a_silence_the_living_get_a_lease_before_anything_is_taken",),
+    ),
+    # P4: an observer costs its own time limit.
+    Protection(
+        "P4",
+        "what overruns its time limit is given up",
+        f"{LOOP}/bounded.py",
+        "self._running.pop(index, None) if deadline <= now else None",
+        "None",
+        "unit/test_observe.py",
+        ("test_a_bounded_call_never_waits_longer_than_its_limit",),
+    ),
+    Protection(
+        "P4",
+        "threads that were given up are replaced",
+        f"{LOOP}/bounded.py",
+        "                self._staff(self._give_up())\n",
+        "                self._staff(0 * self._give_up())\n",
+        "unit/test_observe.py",
+        ("test_a_crew_replaces_the_threads_that_it_gives_up",),
+    ),
+    Protection(
+        "P4",
+        "a bundle has no more threads than its width",
+        f"{LOOP}/bounded.py",
+        "given_up += self._width - 1",
+        "given_up += len(self._calls)",
+        "unit/test_observe.py",
+        ("test_a_crew_never_has_more_threads_than_its_width",),
+    ),
+    Protection(
+        "P4",
+        "an observer that calls exit costs only itself",
+        f"{LOOP}/bounded.py",
+        "    except BaseException as error:  # noqa",
+        "    except Exception as error:  # noqa",
+        "unit/test_observe.py",
+        ("test_L11_an_observer_that_calls_exit_costs_only_itself",),
+    ),
+    Protection(
+        "P4",
+        "a worker with too many hung threads restarts",
+        f"{WORKER}/pulse.py",
+        "            os.kill(os.getpid(), signal.SIGTERM)\n",
+        "",
+        "integration/test_awkward.py",
+        ("test_a_worker_with_too_many_hung_observers_restarts_itself",),
+    ),
+    # P5: acknowledged is stored.
+    Protection(
+        "P5",
+        "a run is stored before it is acknowledged",
+        f"{API}/routes/runs.py",
+        "    run = ask.agent.launcher.submit_run(body, ask.actor, ask.idempotent_id()).run\n",
+        "    import threading, types\n    from boyd.models import utc_now\n"
+        "    stored = (body, ask.actor, ask.idempotent_id())\n"
+        "    threading.Timer(1, ask.agent.launcher.submit_run, stored).start()\n"
+        "    run = types.SimpleNamespace(id=stored[2], status='pending', created_at=utc_now())\n",
+        "unit/api/test_runs.py",
+        ("test_everything_that_was_sent_is_kept_r1",),
+    ),
+    Protection(
+        "P5",
+        "an approval is due in the step that acknowledges it",
+        f"{LUA}/resolve-9.lua",
+        "elseif ARGV[2] == 'approved' then\n  place_order(",
+        "elseif false then\n  place_order(",
+        "unit/test_approvals.py",
+        ("test_A6_a_message_that_was_lost_is_sent_again",),
+    ),
+    Protection(
+        "P5",
+        "the Redis of boyd up writes down every change",
+        "shared/boyd/embedded/redis_server.py",
+        '"appendonly yes"',
+        '"appendonly no"',
+        "integration/test_embedded.py",
+        ("TestRedis::test_it_is_set_up_to_keep_everything",),
+    ),
+    # P6: one outcome.
+    Protection(
+        "P6",
+        "only what is pending can be resolved",
+        f"{LUA}/resolve-9.lua",
+        "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])\n",
+        "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1]) or '9e15'\n",
+        "integration/test_store.py",
+        ("test_a_hundred_resolvers_have_one_winner",),
+    ),
+    Protection(
+        "P6",
+        "the clock of Redis expires it, though nobody has looked",
+        f"{LUA}/resolve-9.lua",
+        "if now_ms() >= tonumber(deadline) then",
+        "if false then",
+        "unit/test_approvals.py",
+        ("test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged",),
+    ),
+    Protection(
+        "P6",
+        "cancelling its run does not withdraw what has expired",
+        f"{LUA}/cancel_run-11.lua",
+        "if now_ms() >= tonumber(deadline) then",
+        "if false then",
+        "unit/test_runs.py",
+        ("test_R4_an_item_past_its_deadline_has_expired_and_is_not_withdrawn",),
+    ),
+    Protection(
+        "P6",
+        "one principal counts once",
+        f"{LUA}/resolve-9.lua",
+        "if redis.call('HSETNX', KEYS[1], 'vote:' .. ARGV[10], ARGV[13]) == 0 then",
+        "if redis.call('HSETNX', KEYS[1], 'vote:' .. ARGV[10], ARGV[13]) == 2 then",
+        "unit/test_policies.py",
+        ("test_A11_two_approvals_by_one_principal_count_once",),
+    ),
+    # P7: one iteration for each slot.
+    Protection(
+        "P7",
+        "a slot is claimed once",
+        f"{LUA}/begin-6.lua",
+        "if last == ARGV[2] or passed then",
+        "if false then",
+        "unit/test_iterations.py",
+        ("test_L4_a_slot_starts_at_most_one_iteration",),
+    ),
+    Protection(
+        "P7",
+        "a slot that is over starts nothing",
+        f"{LUA}/begin-6.lua",
+        "if now_ms() >= ARGV[2] + ARGV[4]",
+        "if false",
+        "unit/test_iterations.py",
+        ("test_L4_a_slot_that_is_over_is_skipped",),
+    ),
+    Protection(
+        "P7",
+        "a clock that stepped back does not stop the ticks",
+        f"{LUA}/begin-6.lua",
+        " and tonumber(last) <= now_ms() + 10000",
+        "",
+        "unit/test_iterations.py",
+        ("test_L4_a_clock_that_stepped_back_does_not_stop_the_ticks",),
+    ),
+    # P8: Redis may be away.
+    Protection(
+        "P8",
+        "nobody waits for an answer without end",
+        "shared/boyd/store/client.py",
+        '"socket_timeout": timeout,',
+        '"socket_timeout": None,',
+        "unit/test_redis_url.py",
+        ("test_sentinels_are_asked_with_time_limits_and_without_retries",),
+    ),
+    Protection(
+        "P8",
+        "a command is not repeated below who knows what that means",
+        "shared/boyd/store/client.py",
+        '"retry": Retry(NoBackoff(), 0),',
+        '"retry": Retry(NoBackoff(), 3),',
+        "unit/test_redis_url.py",
+        ("test_P8_a_server_that_says_nothing_is_asked_once",),
+    ),
+    Protection(
+        "P8",
+        "a server that takes no writes any more is left",
+        "shared/boyd/store/client.py",
+        "                if not _refuses(error):\n",
+        "                if True:\n",
+        "faults/test_failover.py",
+        ("test_P8_a_server_that_is_no_master_any_more_is_left",),
+    ),
+    Protection(
+        "P8",
+        "a worker that cannot consume starts its consumer again",
+        "shared/boyd/broker.py",
+        '    "socket_timeout": 15,\n',
+        "",
+        "faults/test_failover.py",
+        ("test_P8_a_worker_that_hears_nothing_from_its_broker_consumes_again",),
+    ),
+    Protection(
+        "P8",
+        "a lease is renewed again after an outage",
+        f"{ENGINE}/leases.py",
+        "            return True\n",
+        "            return False\n",
+        "unit/test_leases.py",
+        ("test_P8_a_lease_is_renewed_again_after_redis_was_away",),
+    ),
+    Protection(
+        "P8",
+        "the pulse of a worker outlives an outage",
+        f"{WORKER}/pulse.py",
+        "            except StoreError as error:\n                self._say_answers(False, error)\n"
+        "            except Exception:\n",
+        "            except ZeroDivisionError:\n",
+        "unit/test_pulse.py",
+        ("test_P8_what_a_worker_does_again_and_again_outlives_an_error",),
+    ),
+    # P9: fencing.
+    Protection(
+        "P9",
+        "the epoch of a phase fences who was taken for lost",
+        f"{LUA}/include/holds.lua",
+        " and have[2] == epoch",
+        "",
+        "unit/test_act.py",
+        ("test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more",),
+    ),
+    Protection(
+        "P9",
+        "only who has entered a phase may leave it",
+        f"{LUA}/include/holds.lua",
+        " and have[4] == worker",
+        "",
+        "unit/test_sweeper.py",
+        ("test_P9_a_phase_is_left_only_by_who_has_entered_it",),
+    ),
+    Protection(
+        "P9",
+        "a phase is entered once under each epoch",
+        f"{LUA}/enter-2.lua",
+        " or have[4] then",
+        " then",
+        "integration/test_store.py",
+        ("test_a_hundred_workers_enter_a_phase_once",),
+    ),
+    Protection(
+        "P9",
+        "a unit is signed off under its attempt only",
+        f"{LUA}/sign_off-3.lua",
+        "have[3] ~= ARGV[3] or ",
+        "",
+        "unit/test_sweeper.py",
+        ("test_a_unit_is_signed_off_only_under_its_attempt",),
+    ),
+    Protection(
+        "P9",
+        "an order that was given to another cannot be ended late",
+        f"{LUA}/leave_order-6.lua",
+        "if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then",
+        "if false then",
+        "unit/test_approvals.py",
+        ("test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused",),
+    ),
+    Protection(
+        "P9",
+        "a late result does not change the ledger",
+        f"{LUA}/finish_claim-2.lua",
+        "if have[1] ~= 'running' or have[2] ~= ARGV[1] then",
+        "if false then",
+        "unit/test_act.py",
+        ("test_P9_a_result_that_comes_late_does_not_change_what_was_said",),
+    ),
+    # P10: SIGTERM drains.
+    Protection(
+        "P10",
+        "a worker that is told to stop ends what it has begun",
+        f"{WORKER}/worker.py",
+        "    def ready(**_: Any) -> None:\n",
+        "    def ready(**_: Any) -> None:\n        signal.signal(signal.SIGTERM, signal.SIG_DFL)\n",
+        "faults/test_promises.py",
+        ("test_P10_a_worker_that_is_told_to_stop_ends_what_it_has_begun",),
+    ),
+    Protection(
+        "P10",
+        "a worker that stops says so, and nobody waits for it",
+        f"{WORKER}/pulse.py",
+        "            self._runtime.store.fleet.leave(self._runtime.name)\n",
+        "            pass\n",
+        "integration/test_workers.py",
+        ("test_a_worker_stops_when_told_and_says_goodbye",),
+    ),
+    Protection(
+        "P10",
+        "an API process answers what it has begun",
+        f"{API}/server.py",
+        "while self._busy() and time.monotonic() < deadline:",
+        "while False:",
+        "unit/api/test_server.py",
+        ("test_P10_a_request_in_flight_is_answered_after_the_server_was_told_to_stop",),
+    ),
+    Protection(
+        "P10",
+        "what still runs elsewhere is put back",
+        f"{ENGINE}/engine.py",
+        "                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)\n",
+        "",
+        "unit/test_act.py",
+        ("test_L32_while_the_first_worker_still_executes_its_phase_is_put_back",),
+    ),
+    # P11: bad input.
+    Protection(
+        "P11",
+        "what an observer returns is validated",
+        f"{LOOP}/observe.py",
+        "        return [Observation.model_validate(_fields(item)) for item in items]\n",
+        "        return items\n",
+        "unit/test_observe.py",
+        ("test_L11_an_observation_made_without_validation_is_validated",),
+    ),
+    Protection(
+        "P11",
+        "what an observer returns has a limit",
+        f"{LOOP}/observe.py",
+        "    if len(text) > max_bytes:\n",
+        "    if False:\n",
+        "unit/test_observe.py",
+        ("test_L11_an_observer_that_returns_too_much_is_left_out",),
+    ),
+    Protection(
+        "P11",
+        "what an action returns has a limit",
+        f"{LOOP}/act.py",
+        "    if size <= MAX_RESULT:\n",
+        "    if True:\n",
+        "unit/test_act.py",
+        ("test_P11_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded",),
+    ),
+    Protection(
+        "P11",
+        "what could not be read back is not stored",
+        "shared/boyd/models/base.py",
+        '    return f"it nests deeper than {MAX_DEPTH} levels"\n',
+        "    return None\n",
+        "unit/test_act.py",
+        ("test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored",),
+    ),
+    # P12: bounded.
+    Protection(
+        "P12",
+        "the history of iterations is capped",
+        f"{LUA}/finish-11.lua",
+        "if over > 0 then",
+        "if false then",
+        "unit/test_complete.py",
+        ("test_L37_history_is_capped_by_count",),
+    ),
+    Protection(
+        "P12",
+        "the history of approvals is capped",
+        f"{LUA}/include/settle_approval.lua",
+        "  if over > 0 then",
+        "  if false then",
+        "unit/test_paging.py",
+        ("test_A14_history_is_capped_by_count_and_age",),
+    ),
+    Protection(
+        "P12",
+        "finished runs are capped",
+        f"{LUA}/include/settle_run.lua",
+        "  if over > 0 then",
+        "  if false then",
+        "unit/test_runs.py",
+        ("test_R6_finished_runs_are_pruned_by_count_and_live_ones_never",),
+    ),
+    Protection(
+        "P12",
+        "the ledger forgets after its time",
+        f"{LUA}/claim-5.lua",
+        "redis.call('PEXPIRE', KEYS[1], ARGV[7])\nlocal entry",
+        "local entry",
+        "integration/test_store.py",
+        ("test_nothing_stays_without_a_bound",),
+    ),
+    Protection(
+        "P12",
+        "the stream of events is trimmed",
+        f"{LUA}/include/common.lua",
+        "'MAXLEN', '~', 1000, ",
+        "",
+        "integration/test_store.py",
+        ("test_P12_the_stream_of_events_is_trimmed",),
+    ),
+    Protection(
+        "P12",
+        "no more runs wait than there is room for",
+        f"{LUA}/submit_run-8.lua",
+        "if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[5]) then",
+        "if false then",
+        "unit/api/test_runs.py",
+        ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told_h4",),
+    ),
+    # P13: two releases.
+    Protection(
+        "P13",
+        "unknown fields of JSON are passed over",
+        "shared/boyd/models/base.py",
+        'return cls.model_validate_json(text, extra="ignore")',
+        "return cls.model_validate_json(text)",
+        "unit/test_observe.py",
+        ("test_P13_fields_of_another_release_are_passed_over",),
+    ),
+    Protection(
+        "P13",
+        "unknown fields inside of hashes are passed over",
+        "shared/boyd/store/hashes.py",
+        'return kind.model_validate(values, extra="ignore")',
+        "return kind.model_validate(values)",
+        "unit/test_runs.py",
+        ("test_P13_what_a_later_release_has_put_inside_of_a_run_is_passed_over",),
+    ),
+    Protection(
+        "P13",
+        "unknown fields of observations are passed over",
+        f"{LOOP}/observe.py",
+        'return _observations.validate_json(text, extra="ignore")',
+        "return _observations.validate_json(text)",
+        "unit/test_observe.py",
+        ("test_P13_what_a_later_release_has_observed_is_read",),
+    ),
+    Protection(
+        "P13",
+        "an order of a later release is left to its workers",
+        f"{ENGINE}/orders.py",
+        "            return  # of a later release: a worker of that one looks after it\n",
+        "            raise LookupError(kind)\n",
+        "unit/test_sweeper.py",
+        ("test_P13_an_order_of_a_later_release_is_left_to_its_own_workers",),
+    ),
+    # P14: nobody acts without authority.
+    Protection(
+        "P14",
+        "every route asks for a key",
+        f"{API}/auth.py",
+        "    if not services.settings.api.allow_unauthenticated:\n",
+        "    if False:\n",
+        "unit/api/test_auth.py",
+        ("test_without_a_key_no_route_answers",),
+    ),
+    Protection(
+        "P14",
+        "every route asks for its scope",
+        f"{API}/auth.py",
+        "    if route.scope is not None and not key.allows(route.scope):\n",
+        "    if False:\n",
+        "unit/api/test_auth.py",
+        ("test_without_the_scope_no_route_answers",),
+    ),
+    Protection(
+        "P14",
+        "the secret of a key has to be right",
+        "shared/boyd/store/access.py",
+        "(key is None or not hmac.compare_digest(key.hash, digest))",
+        "(key is None)",
+        "unit/test_access.py",
+        ("test_any_other_text_is_unknown",),
+    ),
+    Protection(
+        "P14",
+        "a key for one agent sees no other",
+        f"{API}/services.py",
+        "for name, e in self.agents().items() if key is None or key.sees(name)}",
+        "for name, e in self.agents().items()}",
+        "unit/api/test_auth.py",
+        ("test_a_key_for_another_agent_does_nothing_here",),
+    ),
+    Protection(
+        "P14",
+        "what is executed is what was approved",
+        f"{ENGINE}/approved.py",
+        "        if fingerprint(item) != item.fingerprint:\n",
+        "        if False:\n",
+        "unit/test_approvals.py",
+        ("test_A12_what_is_executed_is_what_was_approved",),
+    ),
+    Protection(
+        "P14",
+        "who asks for an action may not approve it",
+        f"{LUA}/resolve-9.lua",
+        "if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then",
+        "if false then",
+        "unit/test_policies.py",
+        ("test_A11_who_calls_for_an_action_may_not_approve_it",),
+    ),
+    Protection(
+        "P14",
+        "who the policy does not name may not approve",
+        f"{ENGINE}/resolve.py",
+        'if answer == "approved" and not item.required.admits(by):',
+        "if False:",
+        "unit/test_policies.py",
+        ("test_A11_the_policy_says_who_may_approve",),
+    ),
+    Protection(
+        "P14",
+        "a gated action waits for a person",
+        f"{LOOP}/act.py",
+        '    if autonomy.mode != "auto":\n',
+        "    if False:\n",
+        "unit/test_act.py",
+        ("test_L29_the_gate",),
+    ),
+    Protection(
+        "P14",
+        "a callback goes to public addresses only",
+        "shared/boyd/outbound/address.py",
+        '    if not allow_private and _is_private(parts.hostname.rstrip(".")):\n',
+        "    if False:\n",
+        "unit/test_outbound.py",
+        ("test_R5_an_address_that_is_not_public_is_refused_however_it_is_written",),
+    ),
+    Protection(
+        "P14",
+        "what a name means is checked before it is connected to",
+        "shared/boyd/outbound/session.py",
+        "if allow_private else _Guarded(",
+        "if True else _Guarded(",
+        "integration/test_outbound.py",
+        ("test_R5_a_name_that_means_an_address_that_is_not_public_is_refused",),
+    ),
+    Protection(
+        "P14",
+        "a forged message cannot bring code with it",
+        "shared/boyd/broker.py",
+        'accept_content=["json"],',
+        'accept_content=["json", "pickle"],',
+        "integration/test_workers.py",
+        ("test_P14_a_message_that_would_run_when_it_is_read_is_not_read",),
+    ),
+)
+
+
+class Unfit(Exception):
+    """The tests say nothing: they could not be run, or fail also with the protection."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of the project, to take protections out of."""
+
+    root: Path
+
+    @classmethod
+    def into(cls, folder: Path) -> Copy:
+        """Make a copy in *folder*."""
+        root = folder / "project"
+        shutil.copytree(PROJECT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        # Compiled code is checked by the content of its source: changes come within one second.
+        for source in SOURCES:
+            how = PycInvalidationMode.CHECKED_HASH
+            compileall.compile_dir(root / source, quiet=2, invalidation_mode=how)
+        return cls(root)
+
+    def without(self, protection: Protection) -> str | None:
+        """The test that fails without that protection; None: none does.
+
+        Raises:
+            Unfit: the tests could not be run.
+        """
+        path = self.root / protection.file
+        whole = path.read_text()
+        path.write_text(whole.replace(protection.old, protection.new))
+        try:
+            return self.failing(protection.nodes)
+        finally:
+            path.write_text(whole)
+
+    def failing(self, nodes: Sequence[str]) -> str | None:
+        """The first of those tests that fails; None: all pass.
+
+        Raises:
+            Unfit: they could not be run.
+        """
+        limits = ("--timeout", str(TEST_LIMIT), "--timeout-method=signal")
+        command = [sys.executable, "-m", "pytest", "-xq", "--color=no", *limits, *nodes]
+        try:
+            done = self._run(command)
+        except subprocess.TimeoutExpired:
+            raise Unfit(f"they took longer than {LIMIT:g} s") from None
+        found = re.search(r"^FAILED tests/(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        if done.returncode == 1 and found:
+            return found[1]
+        if done.returncode == 0:
+            return None
+        raise Unfit(f"they cannot be run:\n{(done.stdout + done.stderr)[-2000:]}")
+
+    def check(self) -> None:
+        """Make sure that what runs is the copy.
+
+        Raises:
+            Unfit: it is another.
+        """
+        code = "import boyd, boyd_api, boyd_worker as w; print(boyd.__file__, boyd_api.__file__, "
+        done = self._run([sys.executable, "-c", f"{code} w.__file__)"])
+        places = done.stdout.split()
+        if len(places) != 3 or not all(place.startswith(str(self.root)) for place in places):
+            raise Unfit(f"another project would be tested: {done.stdout}{done.stderr}")
+
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("BOYD_")
+        }
+        environment |= {
+            "PYTHONPATH": os.pathsep.join(str(self.root / source) for source in SOURCES),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # A test that has no Redis must not count as passed.
+            "CI": "1",
+        }
+        return subprocess.run(
+            command,
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT,
+        )
+
+
+def misplaced(root: Path = PROJECT) -> list[str]:
+    """The entries whose text is not in its file exactly once, with where it should be."""
+    counts = [(protection, protection.found_in(root)) for protection in PROTECTIONS]
+    return [
+        f"{p.promise}, {p.what}: found {count} times, not once, in {p.file}: {p.old!r}"
+        for p, count in counts
+        if count != 1
+    ]
+
+
+def survivors(chosen: Sequence[Protection]) -> list[Protection]:
+    """Take out each of those protections in turn and say what came of it; those nobody missed.
+
+    Raises:
+        Unfit: the tests fail without any change.
+    """
+    missed = []
+    with tempfile.TemporaryDirectory(prefix="protections-") as folder:
+        copy = Copy.into(Path(folder))
+        copy.check()
+        nodes = dict.fromkeys(node for protection in chosen for node in protection.nodes)
+        fails = copy.failing(list(nodes))
+        if fails:
+            raise Unfit(f"{fails} fails without any change")
+        print(f"{len(nodes)} tests pass with everything in place; taken out one at a time:\n")
+        width = max(len(protection.what) for protection in chosen)
+        for protection in chosen:
+            try:
+                failed = copy.without(protection)
+                said = failed.partition("::")[2] if failed else "SURVIVED"
+            except Unfit as error:
+                failed, said = None, str(error)
+            if failed is None:
+                missed.append(protection)
+            print(f"{protection.promise:<4} {protection.what:<{width}}  → {said}", flush=True)
+    return missed
+
+
+def main() -> None:
+    """Show that every protection is missed by a test; the exit status is 1 when one is not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="P6", help="those of some promises")
+    parser.add_argument("--list", action="store_true", help="show the table and do nothing")
+    given = parser.parse_args()
+    chosen = [p for p in PROTECTIONS if not given.only or p.promise in given.only]
+    if given.list:
+        for protection in chosen:
+            print(f"{protection.promise:<4} {protection.what}  ({protection.file})")
+        return
+    began = time.monotonic()
+    wrong = misplaced()
+    if wrong or not chosen:
+        sys.exit("\n".join(wrong) or "there is no such promise")
+    try:
+        missed = survivors(chosen)
+    except Unfit as error:
+        sys.exit(str(error))
+    minutes, seconds = divmod(round(time.monotonic() - began), 60)
+    noticed = f"{len(chosen) - len(missed)} of {len(chosen)} protections"
+    print(f"\n{noticed} are missed by a test when they are taken out; {minutes} min {seconds} s")
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The disk or the memory of Redis is full for a while: nobody is told what is not so (P5, P8)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import requests
+
+from boyd.errors import StoreError
+from faults.invariants import Invariants
+from faults.load import Load
+from faults.small_disk import SmallDisk, SupervisedRedis, missing
+from faults.storm import settle
+from faults.world import AGENTS, RedisProcess, World
+from harness import wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+#: Seconds that Redis has no room: longer than all leases, and than an action's outcome is kept in
+#: hand when it cannot be recorded.
+FULL = 12.0
+
+
+@dataclass
+class Told:
+    """What a client is told that asks again and again, and gives up at once."""
+
+    answers: Counter[tuple[int, str]] = field(default_factory=Counter)
+    made: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Watcher:
+    """Asks all the time for something that is written, and notes what it is told."""
+
+    def __init__(self, world: World) -> None:
+        self.told = Told()
+        self._world = world
+        self._headers = world.deployment.key("watcher", "admin")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+
+    def __enter__(self) -> Told:
+        self._thread.start()
+        return self.told
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(60)
+
+    def _ask(self) -> None:
+        body = {"title": "watch", "description": "whether there is room"}
+        while not self._over.wait(0.1):
+            for name in self._world.apis:
+                url = f"{self._world.url(name)}/api/v0/agents/storm0/runs"
+                said = requests.post(url, json=body, headers=self._headers, timeout=30)
+                kind = said.json()["type"] if not said.ok else ""
+                self.told.answers[said.status_code, kind] += 1
+                if said.ok:
+                    self.told.made.append(("storm0", said.json()["id"]))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk; where none can be mounted it is skipped."""
+    why = missing()
+    if why:
+        pytest.skip(why)
+    made = SmallDisk(tmp_path / "disk")
+    yield made
+    made.unmount()
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+def test_P8_a_full_disk_of_redis_costs_time_only(
+    disk: SmallDisk, tmp_path: Path, fsync: str
+) -> None:
+    """With `always` Redis ends itself and is started again, with `everysec` it refuses writes."""
+    with SupervisedRedis(tmp_path, disk, fsync) as server, _world(tmp_path, server) as world:
+        _stands(world, disk.fill, disk.free)
+
+        assert bool(server.ended) == (fsync == "always")
+
+
+def test_P8_full_memory_of_redis_costs_time_only(tmp_path: Path) -> None:
+    server = RedisProcess(tmp_path)
+    with _world(tmp_path, server) as world, redis.Redis.from_url(server.url) as operator:
+        full = partial(operator.config_set, "maxmemory", "1mb")
+        room = partial(operator.config_set, "maxmemory", "0")
+        _stands(world, full, room)
+
+
+class _world:  # noqa: N801 - reads as a function
+    """A world on that Redis, started, and killed at the end."""
+
+    def __init__(self, folder: Path, server: RedisProcess) -> None:
+        self._world = World(folder, server)
+
+    def __enter__(self) -> World:
+        self._world.start()
+        return self._world
+
+    def __exit__(self, *_: object) -> None:
+        self._world.end()
+
+
+def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> None:
+    """Have no room for a while, under load; all is as promised afterwards."""
+    load = Load(world, seed=1)
+    load.start()
+    wait_until(lambda: len(load.acknowledged.answers) > 3, 30)
+    pids = {name: process.pid for name, process in world.deployment.processes.items()}
+    with Watcher(world) as told:
+        full()
+        wait_until(lambda: any(status == 503 for status, _ in told.answers), 30)
+        time.sleep(FULL)  # the fault itself
+        room()
+        before = time.monotonic()
+        wait_until(lambda: all(_goes_on(world, agent) for agent in AGENTS), 30)
+        print(f"recovered {time.monotonic() - before:.1f} s after there was room")
+    load.stop()
+    load.acknowledged.runs.extend(told.made)
+    settle(world)
+
+    assert set(told.answers) <= {(201, ""), (503, "/problems/unavailable")}
+    assert Invariants(world, load.acknowledged).check() == []
+    assert pids == {name: p.pid for name, p in world.deployment.processes.items() if not p.poll()}
+    logs = "".join(world.deployment.log(name) for name in (*world.workers, *world.beats))
+    assert "Traceback" not in logs
+
+
+def _goes_on(world: World, agent: str) -> bool:
+    """Whether an iteration has been completed that began within the last second."""
+    iterations = world.deployment.agent(agent).iterations
+    try:
+        now = world.deployment.store.clock.now()
+        recent = iterations.history(3)
+        return any(one.success and (now - one.started_at).total_seconds() < 1 for one in recent)
+    except StoreError:
+        return False

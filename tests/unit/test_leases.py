@@ -1,0 +1,59 @@
+"""Leases: renewed while the work goes on, and no longer (P3, P8)."""
+
+from __future__ import annotations
+
+import threading
+
+from boyd.engine import Leases
+from boyd.errors import StoreUnavailable
+
+
+class Renewals:
+    """Counts renewals; what each says comes from *answers*, then it says yes."""
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        self.count = 0
+        self._answers = iter(answers)
+        self._came = threading.Semaphore(0)
+
+    def __call__(self) -> bool:
+        self.count += 1
+        self._came.release()
+        answer = next(self._answers, True)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def come(self, times: int) -> bool:
+        """Whether that many more come."""
+        return all(self._came.acquire(timeout=5) for _ in range(times))
+
+
+def test_a_lease_is_renewed_while_the_work_goes_on() -> None:
+    renewals = Renewals()
+    with Leases(0.005).hold(renewals, 60):
+        assert renewals.come(3)
+
+
+def test_what_hangs_loses_its_lease() -> None:
+    leases = Leases(0.005)
+    hangs, works = Renewals(), Renewals()
+    with leases.hold(hangs, 0), leases.hold(works, 60):
+        assert works.come(3)
+
+    assert hangs.count == 0
+
+
+def test_what_was_given_to_somebody_else_is_not_renewed_again() -> None:
+    leases = Leases(0.005)
+    lost, kept = Renewals(False), Renewals()
+    with leases.hold(lost, 60), leases.hold(kept, 60):
+        assert kept.come(3)
+
+    assert lost.count == 1
+
+
+def test_P8_a_lease_is_renewed_again_after_redis_was_away() -> None:
+    renewals = Renewals(StoreUnavailable("away"))
+    with Leases(0.005).hold(renewals, 60):
+        assert renewals.come(3)
