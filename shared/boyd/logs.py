@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Literal
 
+from boyd.redaction import redactor
+
 _FIELDS = ("agent", "iteration", "phase", "plugin")
 _SECRET = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
 _QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
@@ -32,7 +34,7 @@ class _Text(logging.Formatter):
         text = f"{line} [{ids}]" if ids else line
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
-        return masked(text)
+        return _clean(text)
 
 
 class _Json(logging.Formatter):
@@ -46,12 +48,17 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return masked(json.dumps(entry, default=str))
+        return _clean(json.dumps(entry, default=str))
 
 
 def _ids(record: logging.LogRecord) -> dict[str, object]:
     found = {name: getattr(record, name, None) for name in _FIELDS}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _clean(text: str) -> str:
+    """A text without passwords of URLs and other secrets."""
+    return redactor().redact(masked(text))
 
 
 def masked(text: str) -> str:

@@ -10,9 +10,10 @@ import base64
 import difflib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 import platformdirs
 from pydantic import (
@@ -33,6 +34,7 @@ from pydantic_settings import (
 
 from boyd.errors import ConfigError
 from boyd.models import explain
+from boyd.redaction import register
 from boyd.toml import read_toml
 
 PREFIX = "BOYD_"
@@ -221,9 +223,22 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
     try:
         # Environment over file, by pydantic-settings; then flags over both.
         base = Settings(**_read(file))
-        return Settings.model_validate(_merged(base.model_dump(), flags or {}))
+        settings = Settings.model_validate(_merged(base.model_dump(), flags or {}))
     except ValidationError as error:
         raise ConfigError(f"settings: {explain(error)}{_hint(error)}") from None
+    register(*_secrets(settings))
+    return settings
+
+
+def _secrets(settings: Settings) -> Iterator[str]:
+    """What must be in no log, whatever says it."""
+    yield from settings.callbacks.secrets
+    if settings.audit_key is not None:
+        yield settings.audit_key.get_secret_value()
+    for url in (settings.redis_url, settings.broker_url):
+        password = urlsplit(url).password if url else None
+        if password:
+            yield unquote(password)
 
 
 def _read(file: Path | None) -> dict[str, Any]:

@@ -1,0 +1,281 @@
+"""Takes secrets out of texts: values that are known, and what looks like one (T8).
+
+Everything is found in linear time, whatever the text. What is cut before it comes here may hold
+half a secret, which nothing can find: redact first, cut then.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+#: What stands where a secret was.
+MARK = "[redacted]"
+#: The shortest value that is registered, and the shortest that is taken from the environment.
+MIN_LENGTH = 6
+MIN_ENVIRONMENT = 8
+
+Span = tuple[int, int]
+
+#: A name of a secret, which begins with one of a few letters.
+_NAME = (
+    r"(?=[acepstACEPST])(?i:pass(?:word|wd|phrase)|pwd|secret(?:(?:access)?key)?|token|credential|"
+    r"(?:api|access|private|signing|encryption)[_-]?key)"
+)
+#: And how it goes on; what is said about a secret is none, and `max_tokens` is none either.
+_NAME_END = (
+    r"(?![_-](?i:count|env|expir\w{1,8}|file|id|length|limit|name|path|policy|ref|type|url)\b)"
+    r"(?:[_-][\w-]{0,32}+)?+"
+)
+#: What is said of secrets, and stands for none.
+_WORDS = (
+    r"(?!(?:true|false|null|none|nil|undefined|string|required|optional|missing|invalid|expired|"
+    r"incorrect|rejected|unknown|empty|unset|hidden|masked)\b|\[redacted\])"
+)
+_TOKEN = r"(?<![A-Za-z0-9_-])"  # noqa: S105 - where a token may begin
+_IS = r"[ \t]{0,4}(?:=>|:=|[:=])[ \t]{0,4}"
+_BEGIN = r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+_END = r"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+_BLANKS = r"(?:\s|\\[rn])*+"
+_LINE = r"(?:(?:Proc-Type:|DEK-Info:)[ \t]?[^\s\\]++|[A-Za-z0-9+/=]{16,}+)"
+
+_PRIVATE_KEY = (
+    rf"(?P<secret>{_BEGIN}(?:{_BLANKS}{_LINE})*+"
+    rf"(?:{_BLANKS}[A-Za-z0-9+/=]{{0,15}}+{_BLANKS}{_END})?)"
+)
+#: After the name of the header any credentials, elsewhere those that do not look like a word.
+_AUTHORIZATION = (
+    rf"(?i:authorization)\\{{0,3}}[\"']?{_IS}\\{{0,3}}[\"']?"
+    r"(?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]{1,4})?+"
+    r"(?P<secret>(?!\[redacted\])[^\s\"',\\]{6,}+)"
+)
+_CREDENTIALS = (
+    r"\b(?i:basic|bearer)[ \t]{1,4}(?=[A-Za-z+/._~-]*+[0-9=]|[a-z+/._~-]++[A-Z])"
+    r"(?P<secret>[A-Za-z0-9+/._~=-]{12,}+)"
+)
+_AWS_KEY = r"(?<![A-Za-z0-9])(?P<secret>(?:AKIA|ASIA)[A-Z0-9]{16})(?![A-Za-z0-9])"
+#: Keys and tokens that say what they are: GitHub, GitLab, Slack, models, Google, JSON web tokens.
+_TELLING = (
+    rf"{_TOKEN}(?P<secret>gh[opsur]_[A-Za-z0-9]{{20,}}+|github_pat_[A-Za-z0-9_]{{20,}}+"
+    r"|glpat-[A-Za-z0-9_-]{16,}+|xox[a-z]-[A-Za-z0-9-]{10,}+"
+    r"|sk-(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{16,}+|AIza[A-Za-z0-9_-]{35}"
+    r"|eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){2,4})"
+)
+_BOYD_KEY = r"boyd_[a-z0-9]{12}_(?P<secret>[A-Za-z0-9_-]{43})"
+_URL = r"(?<=://)[^\s:/@]{0,256}+:(?P<secret>(?!\[redacted\]@)[^\s/?#]{1,256})@"
+#: ="a b c", ": "a b c", and the same inside of JSON
+_QUOTED = tuple(
+    rf"\\{{0,3}}[\"']?{_IS}\\{{0,3}}{mark}(?i:{_WORDS})"
+    rf"(?P<secret>(?=[^{mark}]{{4}})[^\s{mark}\\]++(?:[ \\][^\s{mark}\\]++){{0,6}})"
+    rf"(?=\\{{0,3}}{mark})"
+    for mark in ('"', "'")
+)
+#: =abc
+_CLOSE = rf"=(?i:{_WORDS})(?P<secret>[^\s\"'&;,\\]{{4,}}+)"
+#: : abc, and = abc; f(x) in place of abc is a call, and no secret
+_APART = (
+    rf"\\{{0,3}}[\"']?{_IS}(?i:{_WORDS})(?![\w.]{{1,64}}+[(\[])"
+    r"(?P<secret>[^\s\"'\\,;&()\[\]{}<>|`]{6,}+)"
+)
+#: Each finds one kind of secret, in the group `secret`; none spans more than _REACH words.
+_PATTERNS = tuple(
+    map(
+        re.compile,
+        (_PRIVATE_KEY, _AUTHORIZATION, _CREDENTIALS, _AWS_KEY, _TELLING, _BOYD_KEY, _URL),
+    )
+)
+_NAMES = re.compile(_NAME)
+#: What comes right after a name of a secret, if the secret does.
+_ASSIGNED = re.compile(
+    _NAME_END
+    + "(?:"
+    + "|".join(
+        one.replace("?P<secret>", f"?P<s{n}>") for n, one in enumerate((*_QUOTED, _CLOSE, _APART))
+    )
+    + ")"
+)
+#: How many words a pattern may span; a key in PEM form more, of which its beginning shows.
+_REACH = 14
+_WORD = re.compile(r"\s(?=\S)")
+_SECRET_NAME = re.compile(rf".*{_NAME}{_NAME_END}")
+_ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
+
+
+class Redactor:
+    """Replaces secrets by a mark.
+
+    Args:
+        values: secrets that are known; those shorter than six characters are passed over. They are
+            found as they are, in JSON, in URLs and in base64.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        known = {value.strip() for value in values}
+        long = {value for value in known if len(value) >= MIN_LENGTH and value not in MARK}
+        self._forms = sorted({form for value in long for form in _forms(value)})
+        words = max((len(form.split()) for form in self._forms), default=0)
+        #: How many words a secret may span.
+        self.reach = max(_REACH, words + 1)
+
+    def redact(self, text: str) -> str:
+        """*text* without its secrets."""
+        parts: list[str] = []
+        end = 0
+        for start, stop in _united(secret for _, secret in self.found(text)):
+            parts += [text[end:start], MARK]
+            end = stop
+        return "".join([*parts, text[end:]])
+
+    def redact_json(self, value: Any) -> Any:
+        """A JSON value without secrets in its texts and keys, and under names of secrets."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, list):
+            return [self.redact_json(one) for one in value]
+        if isinstance(value, dict):
+            return {self.redact(key): self._field(key, one) for key, one in value.items()}
+        return value
+
+    def holds_secret(self, text: str) -> bool:
+        """Whether `redact` would change *text*."""
+        return any(True for _ in self.found(text))
+
+    def found(self, text: str) -> Iterator[tuple[Span, Span]]:
+        """Where secrets are: the whole that shows it, and the secret in it."""
+        for form in self._forms:
+            start = text.find(form)
+            while start >= 0:
+                span = (start, start + len(form))
+                yield span, span
+                start = text.find(form, start + 1)
+        for pattern in _PATTERNS:
+            for match in pattern.finditer(text):
+                yield match.span(), match.span("secret")
+        yield from _assigned(text)
+
+    def _field(self, key: str, value: Any) -> Any:
+        named = isinstance(value, str) and value and _SECRET_NAME.fullmatch(key)
+        return MARK if named else self.redact_json(value)
+
+
+class RedactedStream:
+    """Redacts a text that comes in pieces, as if it had come in one.
+
+    The last words are held back, as many as a secret may span. A text is cut between two words
+    that no secret joins, so that neither side would have been redacted otherwise as a whole.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._parts: list[str] = []
+        self._length = 0
+        self._due = 0
+
+    def feed(self, chunk: str) -> str:
+        """What may be shown after *chunk* has come."""
+        self._parts.append(chunk)
+        self._length += len(chunk)
+        if self._length < self._due:
+            return ""
+        text = "".join(self._parts)
+        cut = self._cut(text)
+        self._keep(text[cut:])
+        return self._redactor.redact(text[:cut])
+
+    def flush(self) -> str:
+        """The rest; the stream begins anew."""
+        text = "".join(self._parts)
+        self._keep("")
+        self._due = 0
+        return self._redactor.redact(text)
+
+    def _cut(self, text: str) -> int:
+        """How much of *text* nothing that follows can change."""
+        words = [match.end() for match in _WORD.finditer(text)][: -self._redactor.reach]
+        spans = _united(span for span, _ in self._redactor.found(text))
+        while words and spans:
+            start, end = spans.pop()
+            # A word may begin with the end of one secret and end with the beginning of another.
+            while words and start < words[-1] < end:
+                words.pop()
+        return words[-1] if words else 0
+
+    def _keep(self, text: str) -> None:
+        """Hold *text* back; a long one is looked at again only when it has grown by a quarter."""
+        self._parts = [text] if text else []
+        self._length = len(text)
+        self._due = self._length + self._length // 4 if self._length > 1024 else 0
+
+
+_registered: set[str] = set()
+
+
+def register(*values: str) -> None:
+    """Have `redactor` know those values, too, in this process."""
+    _registered.update(values)
+
+
+def redactor() -> Redactor:
+    """What this process takes for secrets: what is registered, in its environment, or looks so."""
+    return _redactor(frozenset(environment_secrets() | _registered))
+
+
+@lru_cache(maxsize=2)
+def _redactor(values: frozenset[str]) -> Redactor:
+    return Redactor(values)
+
+
+def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
+    """The values of environment variables whose names say that they are secrets."""
+    found = os.environ if environ is None else environ
+    return {
+        value.strip()
+        for name, value in found.items()
+        if len(value.strip()) >= MIN_ENVIRONMENT and _ENVIRONMENT.fullmatch(name)
+    }
+
+
+def _assigned(text: str) -> Iterator[tuple[Span, Span]]:
+    """Where names of secrets are given values."""
+    name = _NAMES.search(text)
+    while name:
+        given = _ASSIGNED.match(text, name.end())
+        if given and given.lastgroup:
+            yield (name.start(), given.end()), given.span(given.lastgroup)
+        name = _NAMES.search(text, (given or name).end())
+
+
+def _united(spans: Iterable[Span]) -> list[Span]:
+    """Spans in order, those that overlap made one."""
+    united: list[Span] = []
+    for start, end in sorted(spans):
+        if united and start < united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        else:
+            united.append((start, end))
+    return united
+
+
+def _forms(value: str) -> set[str]:
+    """The ways in which a secret is written."""
+    escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    raw = value.encode("utf-8", "surrogatepass")
+    quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw)}
+    return {value, *escaped, *quoted, *_encoded(raw)}
+
+
+def _encoded(raw: bytes) -> Iterator[str]:
+    """What base64 makes of *raw*, wherever in a longer text it stands."""
+    for before in range(3):
+        coded = base64.b64encode(bytes(before) + raw).rstrip(b"=")
+        whole = (before + len(raw)) * 8 // 6
+        inner = coded[-(-before * 8 // 6) : whole].decode()
+        if len(inner) >= MIN_LENGTH:
+            yield inner
+            yield inner.translate(str.maketrans("+/", "-_"))

@@ -1,0 +1,193 @@
+"""Secrets do not get past the redactor, whole or in pieces: T8."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boyd.redaction import MARK, RedactedStream, Redactor, environment_secrets
+
+SECRET = 'pä"ss/w+rd 1&2'
+PEM = (
+    "-----BEGIN RSA PRIVATE KEY-----\n"
+    + ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ" + "\n") * 5
+    + "abc=\n-----END RSA PRIVATE KEY-----"
+)
+BOYD = "boyd_abcdefghij12_" + "s3" * 21 + "x"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl"
+
+#: A text, and what must not be left of it.
+LEAKS = [
+    ("Authorization: Bearer abcdef.ghi", "abcdef.ghi"),
+    ("authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ('{"Authorization": "token abcdefgh"}', "abcdefgh"),
+    ("curl -H 'X: Bearer abc123def456ghi'", "abc123def456ghi"),
+    ("AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
+    ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "wJalrXUtnFEMI/K7MDENG"),
+    ('"SecretAccessKey": "wJalrXUtnFEMI/K7MDENG"', "wJalrXUtnFEMI/K7MDENG"),
+    ("ghp_" + "aB3" * 12, "aB3aB3"),
+    ("github_pat_" + "aB3_" * 12, "aB3_aB3"),
+    ("xoxb-123456789012-abcdef", "123456789012"),
+    ("sk-proj-abcdefghij1234567890", "abcdefghij1234567890"),
+    (f"jwt {JWT} end", "eyJzdWIi"),
+    ("password=hunter2 next", "hunter2"),
+    ("DB_PASSWORD_PROD=p@ss(w)0rd!", "p@ss(w)0rd!"),
+    ("?token=abcd1234&x=1", "abcd1234"),
+    ("secret: hunter22", "hunter22"),
+    ("api_key: abcdef123", "abcdef123"),
+    ("api-key = 'ab cd ef'", "ab cd ef"),
+    ('{"password":"correct horse battery staple"}', "correct horse"),
+    (json.dumps(json.dumps({"password": "hunter2"})), "hunter2"),
+    ("password='say-\"x\"-now'", "say-"),
+    ("redis://:hunter2@localhost/0", "hunter2"),
+    ("postgres://me:p@ss@db.example/x", "p@ss"),
+    (f"key {BOYD}.", "s3s3"),
+    (f"before {PEM} after", "MIIE"),
+    (json.dumps(PEM), "MIIE"),
+    (PEM[: PEM.index("abc=")], "MIIE"),
+]
+
+#: What a person or a model must still be able to read.
+PLAIN = [
+    "Basic authentication is enabled, bearer tokens are not.",
+    "max_tokens: 4096000, total_tokens=123456",
+    "token_count=500000 token_type: bearer-like api_key_env: MY_KEY_NAME",
+    "password: incorrect",
+    "token = next(tokens)\npassword = getpass.getpass()",
+    "http://localhost:8080/path?mail=me@example.org",
+    "task-abcdefghij1234567890",
+    "The secret is to keep going. What is a password? The password was changed.",
+    'Look for "-----BEGIN CERTIFICATE-----" in it.',
+    "sk-learn and scikit",
+]
+
+
+@pytest.mark.parametrize(("text", "leak"), LEAKS)
+def test_T8_what_looks_like_a_secret_is_taken_out(text: str, leak: str) -> None:
+    redacted = Redactor().redact(text)
+    assert leak not in redacted
+    assert MARK in redacted
+    assert Redactor().holds_secret(text)
+    assert not Redactor().holds_secret(redacted)
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_T8_what_does_not_stays(text: str) -> None:
+    assert Redactor().redact(text) == text
+
+
+def test_T8_what_surrounds_a_secret_stays() -> None:
+    assert Redactor().redact("a password=hunter2 b") == f"a password={MARK} b"
+    assert Redactor().redact("http://me:pw@host/x") == f"http://me:{MARK}@host/x"
+    assert Redactor().redact(f"x {BOYD} y") == f"x boyd_abcdefghij12_{MARK} y"
+    assert Redactor().redact(f"x {PEM} y") == f"x {MARK} y"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        *(base64.b64encode(b"x" * n + SECRET.encode() + b"yy").decode() for n in range(4)),
+        base64.urlsafe_b64encode(SECRET.encode()).decode(),
+    ],
+)
+def test_T8_a_known_value_is_found_however_it_is_written(form: str) -> None:
+    redacted = Redactor([f" {SECRET}\n"]).redact(f"it is {form} here")
+    assert MARK in redacted
+    assert len(redacted) < len(f"it is {MARK} here") + 12
+
+
+def test_T8_short_values_are_passed_over_and_overlapping_ones_are_one() -> None:
+    assert Redactor(["abc", "", "  "]).redact("abc def") == "abc def"
+    assert Redactor(["abcdef", "defghi"]).redact("abcdefghi") == MARK
+    assert Redactor(["ababab"]).redact("abababab!") == f"{MARK}!"
+
+
+def test_T8_json_is_redacted_in_values_keys_and_by_names() -> None:
+    redactor = Redactor(["hunter2222"])
+    value = {"a": ["x hunter2222", 1, None], "hunter2222": True, "apiKey": "short", "tokens": "12"}
+    assert redactor.redact_json(value) == {
+        "a": [f"x {MARK}", 1, None],
+        MARK: True,
+        "apiKey": MARK,
+        "tokens": "12",
+    }
+
+
+def test_T8_secrets_of_the_environment_are_told_by_their_names() -> None:
+    environ = {"OPENAI_API_KEY": "longenough", "X_TOKEN": "short", "PATH": "/usr/bin:/bin"}
+    environ |= {"db_password": "p" * 8, "THE_SECRET": "s" * 9, "KEY_FILE": "/etc/some/key"}
+    assert environment_secrets(environ) == {"longenough", "p" * 8, "s" * 9}
+    assert isinstance(environment_secrets(), set)
+
+
+PIECES = st.sampled_from(
+    [
+        *(text for text, _ in LEAKS),
+        *PLAIN,
+        *("multi word secret value", "multi word", "secret value", "hunter2222", "password", "="),
+        *(":", '"', "'", " ", "\n", "  ", "Bearer", "Authorization:", "-----BEGIN", "RSA"),
+        *("PRIVATE KEY-----", "-----END", "A" * 20, "abc=", "\\n", "://", "@", "x", "token"),
+    ]
+) | st.text(max_size=5)
+TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.lists(PIECES, max_size=40).map(" ".join)
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXTS, st.randoms(use_true_random=False))
+def test_T8_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -> None:
+    redactor = Redactor(["multi word secret value", "hunter2222"])
+    stream, parts, at = RedactedStream(redactor), [], 0
+    while at < len(text):
+        size = random.choice([1, 2, 3, 7, 40, 400])  # type: ignore[attr-defined]
+        parts.append(stream.feed(text[at : at + size]))
+        at += size
+    assert "".join([*parts, stream.flush()]) == redactor.redact(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+def test_T8_a_known_value_is_never_left(text: str) -> None:
+    redactor = Redactor(["hunter2222"])
+    assert "hunter2222" not in redactor.redact(text)
+    assert redactor.holds_secret(text) or redactor.redact(text) == text
+
+
+def test_T8_a_stream_shows_what_is_far_enough_back() -> None:
+    stream = RedactedStream(Redactor())
+    shown = [stream.feed(f"word{n} ") for n in range(100)]
+    assert "".join(shown).endswith("word84 ")
+    assert stream.flush() == "".join(f"word{n} " for n in range(85, 100))
+    assert stream.flush() == ""
+
+
+HOSTILE = [
+    *("a", "token:", "token=", "token_", "token: x.", "a://b:", "://x:", "-sk-", "eyJaaaaaaaa."),
+    *("Bearer ", "authorization: ", 'password="a ', "-----BEGIN PRIVATE KEY-----", "\\\\"),
+    *("-----BEGIN A ", "A" * 30 + "\n", "-----BEGIN PRIVATE KEY-----\n" + "A" * 20 + "\n", "xoxb-"),
+    *("hunter2222", "aaaaaaaa", " ", "-----END ", "token:'", "://"),
+]
+
+
+@pytest.mark.parametrize("seed", HOSTILE)
+def test_T8_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
+    text = seed * (1_000_000 // len(seed))
+    redactor = Redactor(["hunter2222", "aaaaaaaa"])
+    began = time.monotonic()
+    redactor.redact(text)
+    assert time.monotonic() - began < 15
+    stream = RedactedStream(redactor)
+    for at in range(0, len(text), 1000):
+        stream.feed(text[at : at + 1000])
+    stream.flush()
+    assert time.monotonic() - began < 30
