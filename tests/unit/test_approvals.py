@@ -298,7 +298,7 @@ def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
 
     assert [execution.state for execution in seen] == ["queued"]
     lab.client.hset(key(item), "executionNotBefore", 1)
-    lab.orders.execute(name(item), 2)
+    lab.orders.execute(name(item), 3)
     done = now(lab, item)
     assert done.result is not None
     assert done.result.output == "done"

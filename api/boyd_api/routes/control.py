@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from boyd.models import Model
-from boyd.models.answers import Steered, SteeredAll
+from boyd.models.answers import Standing, StandingAll
 from boyd.store import reason_text
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
@@ -19,56 +19,56 @@ class Reason(Model):
     reason: str | None = Field(default=None, max_length=1000)
 
 
-@routes.post("/pause", scope="admin", answers={200: Steered}, idempotent=True)
-def pause(ask: Ask, body: Reason | None) -> Steered:
+@routes.post("/pause", scope="admin", answers={200: Standing}, idempotent=True)
+def pause(ask: Ask, body: Reason | None) -> Standing:
     """Keep the agent from starting iterations; the one in flight goes on to its end."""
     ask.agent.store.iterations.pause(_reason(ask, body), ask.actor)
-    return _steered(ask)
+    return _standing(ask)
 
 
-@routes.post("/resume", scope="admin", answers={200: Steered}, idempotent=True)
-def resume(ask: Ask) -> Steered:
+@routes.post("/resume", scope="admin", answers={200: Standing}, idempotent=True)
+def resume(ask: Ask) -> Standing:
     """Let a paused agent go on; work that has arrived meanwhile starts an iteration."""
     ask.agent.launcher.resume(ask.actor)
-    return _steered(ask)
+    return _standing(ask)
 
 
-@routes.post("/freeze", scope="admin", answers={200: Steered}, idempotent=True)
-def freeze(ask: Ask, body: Reason | None) -> Steered:
+@routes.post("/freeze", scope="admin", answers={200: Standing}, idempotent=True)
+def freeze(ask: Ask, body: Reason | None) -> Standing:
     """Stop the agent's acting; observing, orienting and deciding go on."""
     ask.services.store.fleet.freeze(_reason(ask, body), [ask.agent.entry.id], ask.actor)
-    return _steered(ask)
+    return _standing(ask)
 
 
-@routes.post("/unfreeze", scope="admin", answers={200: Steered}, idempotent=True)
-def unfreeze(ask: Ask) -> Steered:
+@routes.post("/unfreeze", scope="admin", answers={200: Standing}, idempotent=True)
+def unfreeze(ask: Ask) -> Standing:
     """Let the agent act again, unless acting is frozen everywhere."""
     ask.services.store.fleet.unfreeze([ask.agent.entry.id], ask.actor)
-    return _steered(ask)
+    return _standing(ask)
 
 
 @routes.post(
-    "/freeze-all", scope="admin", reach="deployment", answers={200: SteeredAll}, idempotent=True
+    "/freeze-all", scope="admin", reach="deployment", answers={200: StandingAll}, idempotent=True
 )
-def freeze_all(ask: Ask, body: Reason | None) -> SteeredAll:
+def freeze_all(ask: Ask, body: Reason | None) -> StandingAll:
     """Stop all acting of all agents."""
     ask.services.store.fleet.freeze(_reason(ask, body), actor=ask.actor)
-    return SteeredAll(frozen=ask.services.store.fleet.frozen())
+    return StandingAll(frozen=ask.services.store.fleet.frozen())
 
 
 @routes.post(
-    "/unfreeze-all", scope="admin", reach="deployment", answers={200: SteeredAll}, idempotent=True
+    "/unfreeze-all", scope="admin", reach="deployment", answers={200: StandingAll}, idempotent=True
 )
-def unfreeze_all(ask: Ask) -> SteeredAll:
+def unfreeze_all(ask: Ask) -> StandingAll:
     """Lift the freeze of everywhere; agents that were frozen by name stay so."""
     ask.services.store.fleet.unfreeze(actor=ask.actor)
-    return SteeredAll(frozen=ask.services.store.fleet.frozen())
+    return StandingAll(frozen=ask.services.store.fleet.frozen())
 
 
 def _reason(ask: Ask, body: Reason | None) -> str:
     return reason_text(ask.actor.principal, body.reason if body else None)
 
 
-def _steered(ask: Ask) -> Steered:
+def _standing(ask: Ask) -> Standing:
     status = ask.agent.store.iterations.status()
-    return Steered(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)
+    return Standing(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)

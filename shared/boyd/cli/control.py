@@ -14,7 +14,7 @@ from boyd.cli.typed import boyd_here
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
-from boyd.models.answers import AgentList, AgentState, Steered, Triggered
+from boyd.models.answers import AgentList, AgentState, Standing, Triggered
 
 timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--timeout",
@@ -143,7 +143,7 @@ def pause(api: Api, reason: str | None) -> None:
 
     It ignores ticks and refuses triggers; an iteration in flight goes on to its end.
     """
-    name = api.agent.post("/pause", Steered, {"reason": reason}).agent_id
+    name = api.agent.post("/pause", Standing, {"reason": reason}).agent_id
     output.say(f"{name} is paused. `{boyd_here()} resume --agent {name}` lets it go on.")
 
 
@@ -154,4 +154,4 @@ def resume(api: Api) -> None:
 
     Work that has arrived meanwhile starts an iteration.
     """
-    output.say(f"{api.agent.post('/resume', Steered).agent_id} goes on.")
+    output.say(f"{api.agent.post('/resume', Standing).agent_id} goes on.")

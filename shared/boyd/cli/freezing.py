@@ -12,7 +12,7 @@ from boyd.cli.options import Access, access_options, choose_agent, open_store
 from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor
 from boyd.errors import ApiProblem, ApiUnavailable, BoydError, ConfigError, StoreUnavailable
-from boyd.models.answers import AgentList, Steered, SteeredAll
+from boyd.models.answers import AgentList, Standing, StandingAll
 
 if TYPE_CHECKING:
     from boyd.cli.connection import Api
@@ -126,9 +126,9 @@ def _fall_back(access: Access, error: BoydError) -> Store:
 def _freeze_over(api: Api, everywhere: bool, reason: str | None) -> str:
     body = {"reason": reason}
     if everywhere:
-        api.deployment.post("/freeze-all", SteeredAll, body)
+        api.deployment.post("/freeze-all", StandingAll, body)
         return ""
-    return api.agent.post("/freeze", Steered, body).agent_id
+    return api.agent.post("/freeze", Standing, body).agent_id
 
 
 def _freeze_in(
@@ -148,9 +148,9 @@ def _freeze_in(
 
 def _unfreeze_over(api: Api, everywhere: bool) -> tuple[str, _Stays]:
     if everywhere:
-        api.deployment.post("/unfreeze-all", SteeredAll)
+        api.deployment.post("/unfreeze-all", StandingAll)
         return "", _staying(api)
-    name = api.agent.post("/unfreeze", Steered).agent_id
+    name = api.agent.post("/unfreeze", Standing).agent_id
     return name, _staying(api)
 
 

@@ -157,7 +157,7 @@ class IterationList(Model):
     next_cursor: str | None = None
 
 
-class Steered(Model):
+class Standing(Model):
     """How the agent stands now; the reason is there when it is so."""
 
     success: Literal[True] = True
@@ -166,7 +166,7 @@ class Steered(Model):
     frozen: str | None = None
 
 
-class SteeredAll(Model):
+class StandingAll(Model):
     """How the deployment stands now."""
 
     success: Literal[True] = True

@@ -80,6 +80,8 @@ class Proposal(Model):
         required: what it takes to approve it.
         requested_by: the principals who asked for it, if any did.
         undoes: the execution that it rolls back; None: it executes the action.
+        wakes: the orders that wait for it, as in `investigation:<id>` (T7).
+        bound_to: the one execution that it is for; none: whoever proposes the same joins it (A9).
         preview: what the action's dry run says (A12).
     """
 
@@ -98,6 +100,8 @@ class Proposal(Model):
     required: ApprovalPolicy = ApprovalPolicy()
     requested_by: list[str] = Field(default_factory=list)
     undoes: str | None = None
+    wakes: list[str] = Field(default_factory=list)
+    bound_to: str | None = None
     preview: ActionResult | None = None
 
 

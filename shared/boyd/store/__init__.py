@@ -15,6 +15,8 @@ from boyd.store.client import Client, connect, masked, translated
 from boyd.store.clock import ServerClock
 from boyd.store.events import AgentEvents, Events, is_later
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
+from boyd.store.growth import Growth, Topic
+from boyd.store.investigations import Change, Investigations, read_investigation
 from boyd.store.iterations import (
     Begun,
     Entry,
@@ -61,6 +63,7 @@ class AgentStore:
         self.approvals = Approvals(client, scripts, keys, agent_id, timing.dispatch)
         self.calls = Calls(client, scripts, keys, timing.dispatch)
         self.orders = Orders(client, scripts, keys, timing)
+        self.investigations = Investigations(client, scripts, keys, timing.dispatch)
         self.events = AgentEvents(client, keys)
         self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
         self.audit = Audit(client, scripts, keys, sealing)
@@ -125,6 +128,10 @@ class Store:
         """What happens to those agents from now on."""
         return Events(self.client, agent_ids)
 
+    def growth(self) -> Growth:
+        """Which events and logs grow from now on."""
+        return Growth(self.client)
+
 
 __all__ = [
     "Access",
@@ -138,11 +145,14 @@ __all__ = [
     "Answers",
     "Audit",
     "Begun",
+    "Change",
     "Ending",
     "Entry",
     "Events",
     "Fence",
     "Fleet",
+    "Growth",
+    "Investigations",
     "Iterations",
     "Record",
     "Reply",
@@ -161,6 +171,7 @@ __all__ = [
     "Submitted",
     "Taken",
     "Timing",
+    "Topic",
     "Turns",
     "WorkerInfo",
     "actor_fields",
@@ -173,6 +184,7 @@ __all__ = [
     "masked",
     "read_call",
     "read_callback",
+    "read_investigation",
     "read_item",
     "reason_text",
     "translated",

@@ -80,7 +80,8 @@ class Approvals:
         With *notify* notifiers are told of it (A13).
         """
         approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
-        lists: dict[str, object] = {"situation_summary": None, "run_ids": [], "requested_by": []}
+        lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
+        lists["situation_summary"] = None
         fields = flatten(proposal.patched(lists))
         ttl = "" if retention.ttl is None else int(retention.ttl * 1000)
         who = " ".join(proposal.requested_by) or f"agent:{self._agent_id}"
@@ -88,7 +89,7 @@ class Approvals:
             *(approval_id, fingerprint(proposal), ttl, self._keys.prefix),
             *(*retention.of_items(), *retention.of_runs()),
             *(proposal.situation_summary or "", " ".join(proposal.run_ids)),
-            *(" ".join(proposal.requested_by), int(notify), who),
+            *(" ".join(proposal.requested_by), int(notify), who, " ".join(proposal.wakes)),
             *("agentId", self._agent_id, *fields),
         ]
         return str(self._scripts.run("propose", self._item_keys(approval_id), args))
@@ -282,8 +283,10 @@ def _vote(actor: Actor, note: str | None) -> Vote:
 def fingerprint(proposal: Proposal) -> str:
     """The digest of action id and canonical params: the same proposal has the same one.
 
-    A roll-back also names the execution that it undoes.
+    A roll-back also names the execution that it undoes; what is for one execution only, that one.
     """
     canonical = json.dumps(proposal.params, sort_keys=True, separators=(",", ":"))
     undoes = f"\n{proposal.undoes}" if proposal.undoes else ""
-    return hashlib.sha256(f"{proposal.action_id}\n{canonical}{undoes}".encode()).hexdigest()
+    bound = f"\n=> {proposal.bound_to}" if proposal.bound_to else ""
+    text = f"{proposal.action_id}\n{canonical}{undoes}{bound}"
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -14,12 +14,24 @@ _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "queue", "undoes"),
+        *("boundTo",),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
         *("action", "rationale", "state", "target", "by", "worker"),
+        *(
+            "question",
+            "instructions",
+            "profile",
+            "key",
+            "askedBy",
+            "ending",
+            "detail",
+            "text",
+            "cancelledBy",
+        ),
     }
 )
 #: Ids and principals, separated by spaces.
-_LISTS = frozenset({"runIds", "requestedBy"})
+_LISTS = frozenset({"runIds", "requestedBy", "wakes"})
 _TIMES = frozenset({"createdAt", "updatedAt", "completedAt", "expiresAt", "startedAt", "endedAt"})
 
 

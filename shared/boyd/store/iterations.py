@@ -177,6 +177,12 @@ class Iterations:
             raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
         return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
 
+    def look_again(self, trigger: str) -> int:
+        """Have an iteration look at what has come; its number if it begins now, 0 if later (L3)."""
+        keys = self._keys
+        names = [keys.loop, keys.iteration, keys.due, keys.events]
+        return int(self._scripts.run("look_again", names, [trigger, self._dispatch]))
+
     def enter(
         self, iteration: int, epoch: int, phase: Phase, worker: str, fields: Sequence[str] = ()
     ) -> Entry | None:

@@ -46,6 +46,7 @@ class Keys:
         self.runs_pending = self.prefix + "runs:pending"
         self.runs_finished = self.prefix + "runs:finished"
         self.run_prefix = self.prefix + "run:"
+        self.investigations = self.prefix + "investigations"
         self.intake = self.prefix + "intake"
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"
@@ -69,8 +70,12 @@ class Keys:
         return self.approval_prefix + approval_id
 
     def order(self, name: str) -> str:
-        """An order by its name: `approval:<id>`, `call:<id>`, `callback:<id>` or `notice:<id>`."""
+        """An order by its name: its kind, as in `call`, a colon, and its id."""
         return self.prefix + name
+
+    def log(self, investigation_id: str) -> str:
+        """What was said and done in an investigation."""
+        return f"{self.prefix}log:{investigation_id}"
 
     def asked(self, request: str) -> str:
         """What a request has led to, for when it comes again."""

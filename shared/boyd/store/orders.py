@@ -60,11 +60,18 @@ class Orders:
         worker: str,
         seconds: float,
         fields: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Queue an order again that is not to be worked on for so many *seconds*."""
+    ) -> int:
+        """Queue an order again that is not to be worked on for so many *seconds*.
+
+        With 0 seconds the caller sends its message now.
+
+        Returns:
+            The attempt that it has from then on; 0 when it was lost.
+        """
         flat = [item for pair in (fields or {}).items() for item in pair]
-        args = [name, attempt, worker, int(seconds * 1000), 1, *flat]
-        return bool(self._scripts.run("renew_order", self._names(name), args))
+        wait = [int(seconds * 1000), 1] if seconds else [self._dispatch, 2]
+        args = [name, attempt, worker, *wait, *flat]
+        return int(self._scripts.run("renew_order", self._names(name), args))
 
     def leave(
         self,

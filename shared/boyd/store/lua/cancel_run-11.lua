@@ -12,7 +12,7 @@
 -- KEYS[10] history   zset: resolved items by time
 -- KEYS[11] fingerprints  hash: fingerprint to pending item
 -- ARGV[1] id
--- ARGV[2] prefix     of the agent's keys; touches approval:, run: and callback: hashes (same slot)
+-- ARGV[2] prefix     of the agent's keys; touches approval:, run: and callback: hashes, and orders (same slot)
 -- ARGV[3] keep age   of finished runs, ms
 -- ARGV[4] keep count of finished runs
 -- ARGV[5] keep age   of resolved items, ms
@@ -27,7 +27,9 @@
 -- @include audit
 -- @include place_order
 -- @include settle_run
+-- @include wake
 -- @include settle_approval
+-- @include cancel_investigation
 local have = redis.call('HMGET', KEYS[1], 'status', 'iteration', 'approvalId')
 if have[1] == 'cancelled' and ARGV[9] ~= '' and redis.call('HGET', KEYS[1], 'cancelRequest') == ARGV[9] then
   return {'cancelled'}
@@ -39,6 +41,7 @@ local runs = {ARGV[2], KEYS[2], KEYS[4], KEYS[7], KEYS[8], ARGV[3], tonumber(ARG
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'cancelRequest', ARGV[9])
 end_run(runs, KEYS[6], ARGV[1], have[1], 'cancelled', 'reason', ARGV[7], unpack(ARGV, 10))
+cancel_investigation(ARGV[2], KEYS[7], ARGV[1], ARGV[8])
 
 -- all_cancelled(ids): whether nobody waits for any of these runs any more.
 local function all_cancelled(ids)

@@ -95,7 +95,7 @@ if ARGV[5] ~= '1' and have[6] == 'follow-up' and not have[7] then
     return {'ok', 0}
   end
 end
-if not redis.call('HGET', KEYS[2], 'paused') and work_waits(KEYS[7], KEYS[8]) then
+if not redis.call('HGET', KEYS[2], 'paused') and work_waits(KEYS[2], KEYS[7], KEYS[8]) then
   return {'ok', begin_iteration(KEYS[2], KEYS[1], KEYS[3], KEYS[4], 'follow-up', ARGV[4])}
 end
 return {'ok', 0}

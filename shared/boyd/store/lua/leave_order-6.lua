@@ -1,4 +1,4 @@
--- End an order, and with it the runs that waited for it (A4, L35).
+-- End an order, and with it the runs that waited for it; orders that did go on (A4, L35, T7).
 -- KEYS[1] order      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] events     stream
@@ -9,7 +9,7 @@
 -- ARGV[2] attempt    its fencing token
 -- ARGV[3] worker     as it entered, or empty: the sweeper ends what nobody can execute
 -- ARGV[4] state      succeeded, failed or unknown
--- ARGV[5] prefix     of the agent's keys; touches run: and callback: hashes (same slot)
+-- ARGV[5] prefix     of the agent's keys; touches run: and callback: hashes, and orders (same slot)
 -- ARGV[6] keep age   of finished runs, ms
 -- ARGV[7] keep count of finished runs
 -- ARGV[8] keep age   of the order, ms; 0: it goes now
@@ -22,6 +22,7 @@
 -- @include place_order
 -- @include executes
 -- @include settle_run
+-- @include wake
 local gives_up = ARGV[3] == '' and redis.call('HGET', KEYS[1], 'executionAttempt') == ARGV[2]
 if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then
   return 0
@@ -37,7 +38,10 @@ redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
 local kind, id = string.match(ARGV[1], '^(%w+):(.*)$')
-emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
+if kind ~= 'investigation' then
+  emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
+end
+wake(ARGV[5], KEYS[2], redis.call('HGET', KEYS[1], 'wakes'))
 for i = after, #ARGV, 3 do
   settle_run({ARGV[5], KEYS[4], KEYS[5], KEYS[2], KEYS[6], ARGV[6], tonumber(ARGV[7])}, KEYS[3], ARGV[i], ARGV[i + 1],
     'result', ARGV[i + 2], kind, id)

@@ -11,7 +11,7 @@
 -- ARGV[1] id         the same however often one decision is proposed
 -- ARGV[2] fingerprint
 -- ARGV[3] ttl        ms until it expires, or empty: never
--- ARGV[4] prefix     of the agent's keys; touches approval:, run:, callback: and notice: hashes (same slot)
+-- ARGV[4] prefix     of the agent's keys; touches approval:, run:, callback: and notice: hashes, and orders (same slot)
 -- ARGV[5] keep age   of history, ms
 -- ARGV[6] keep count of history
 -- ARGV[7] keep age   of finished runs, ms
@@ -21,7 +21,8 @@
 -- ARGV[11] asked by  principals who asked for it, separated by spaces
 -- ARGV[12] notify    1: notifiers are to be told
 -- ARGV[13] who       proposes, for the audit
--- ARGV[14...] field, value, ...
+-- ARGV[14] wakes     name of the order that waits for it, or empty
+-- ARGV[15...] field, value, ...
 -- Returns id of the item, or empty when all the runs that it is for are cancelled (R4)
 -- Events  approval.pending, approval.seen, approval.expired, run.failed
 -- @include common
@@ -29,6 +30,7 @@
 -- @include place_order
 -- @include names
 -- @include settle_run
+-- @include wake
 -- @include settle_approval
 local same = redis.call('HGET', KEYS[1], 'sameAs')
 if same or redis.call('EXISTS', KEYS[1]) == 1 then
@@ -63,10 +65,10 @@ local found = redis.call('HGET', KEYS[4], ARGV[2])
 local deadline = found and redis.call('ZSCORE', KEYS[2], found)
 if deadline and now < tonumber(deadline) then
   local item = ARGV[4] .. 'approval:' .. found
-  local have = redis.call('HMGET', item, 'runIds', 'requestedBy')
+  local have = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes')
   redis.call('HINCRBY', item, 'seen', 1)
   redis.call('HSET', item, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', joined(have[1], ARGV[10]),
-    'requestedBy', joined(have[2], ARGV[11]))
+    'requestedBy', joined(have[2], ARGV[11]), 'wakes', joined(have[3], ARGV[14]))
   if ARGV[10] == '' then
     redis.call('HSET', item, 'own', 1)
   end
@@ -81,9 +83,10 @@ if deadline then
   settle_approval({KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[5], tonumber(ARGV[6])},
     {ARGV[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[7], tonumber(ARGV[8])}, found, 'expired', 'who', 'clock')
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 14))
+redis.call('HSET', KEYS[1], unpack(ARGV, 15))
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'fingerprint', ARGV[2], 'seen', 1, 'version', 1,
-  'createdAt', now, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', ARGV[10], 'requestedBy', ARGV[11])
+  'createdAt', now, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', ARGV[10], 'requestedBy', ARGV[11],
+  'wakes', ARGV[14])
 if ARGV[10] == '' then
   -- It does not go away with the runs that may join it.
   redis.call('HSET', KEYS[1], 'own', 1)

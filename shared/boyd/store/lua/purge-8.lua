@@ -18,6 +18,7 @@
 -- @include audit
 -- @include place_order
 -- @include settle_run
+-- @include wake
 -- @include settle_approval
 local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms(), 'LIMIT', 0, 100)
 for _, id in ipairs(ids) do

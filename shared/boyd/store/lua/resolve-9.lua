@@ -33,6 +33,7 @@
 -- @include place_order
 -- @include names
 -- @include settle_run
+-- @include wake
 -- @include settle_approval
 local request = 'request:' .. ARGV[10]
 if ARGV[14] ~= '' and redis.call('HGET', KEYS[1], request) == ARGV[14] then
@@ -82,6 +83,7 @@ settle_approval(approvals, runs, ARGV[1], ARGV[2], unpack(ARGV, actor))
 local done = redis.call('HGET', KEYS[1], 'executionState')
 if done then
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  wake(ARGV[3], KEYS[8], redis.call('HGET', KEYS[1], 'wakes'))
   for run in string.gmatch(redis.call('HGET', KEYS[1], 'runIds') or '', '%S+') do
     settle_run(runs, KEYS[5], run, done == 'succeeded' and 'completed' or 'failed', 'reason',
       'the action was executed by who approved it', 'approval', ARGV[1])

@@ -18,7 +18,7 @@ if redis.call('HDEL', KEYS[1], 'paused') == 1 then
   emit(KEYS[4], 'agent.resumed')
   audit(KEYS[7], 'agent.resumed', 'before', 'paused', 'after', 'running', unpack(ARGV, 2))
 end
-if redis.call('HGET', KEYS[1], 'active') or not work_waits(KEYS[5], KEYS[6]) then
+if redis.call('HGET', KEYS[1], 'active') or not work_waits(KEYS[1], KEYS[5], KEYS[6]) then
   return 0
 end
 return begin_iteration(KEYS[1], KEYS[2], KEYS[3], KEYS[4], 'resume', ARGV[1])

@@ -4,6 +4,7 @@ local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
   local now = now_ms()
   local n = redis.call('HINCRBY', loop, 'iteration', 1)
   redis.call('HSET', loop, 'active', n)
+  redis.call('HDEL', loop, 'again')
   redis.call('DEL', iteration)
   redis.call('HSET', iteration, 'iteration', n, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
     'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0)

@@ -1,5 +1,6 @@
 -- settle_approval(approvals, runs, id, status, ...): move an item from pending to history; the caller has made sure
--- that it is pending. Unless it was approved, the runs that waited for it fail with it (L35). What follows *status*
+-- that it is pending. Unless it was approved, the runs that waited for it fail with it (L35), and
+-- the orders that did go on (T7). What follows *status*
 -- goes to the audit: who did it.
 -- approvals: {pending, history, fingerprints, events, keep_ms, keep_count}
 -- runs: {prefix of the agent's keys, index, finished, due, audit, keep_ms, keep_count}
@@ -8,7 +9,7 @@ local function settle_approval(approvals, runs, id, status, ...)
   local prefix, trail = runs[1] .. 'approval:', runs[5]
   local key = prefix .. id
   local now = now_ms()
-  local have = redis.call('HMGET', key, 'fingerprint', 'actionId', 'note', 'runIds')
+  local have = redis.call('HMGET', key, 'fingerprint', 'actionId', 'note', 'runIds', 'wakes')
   redis.call('HSET', key, 'status', status, 'updatedAt', now)
   redis.call('HINCRBY', key, 'version', 1)
   redis.call('ZREM', pending, id)
@@ -20,6 +21,7 @@ local function settle_approval(approvals, runs, id, status, ...)
   -- What was approved is kept until it has been executed.
   if status ~= 'approved' then
     redis.call('PEXPIRE', key, keep_ms)
+    wake(runs[1], runs[4], have[5])
     for run in string.gmatch(have[4] or '', '%S+') do
       settle_run(runs, events, run, 'failed', 'reason', status == 'expired' and 'the approval has expired' or 'the approval was ' .. status, 'approval', id)
     end

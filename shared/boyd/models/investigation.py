@@ -1,0 +1,341 @@
+"""Investigations: conversations of a model with tools, entry by entry (spec llm, T1 to T8)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from boyd.models.base import JsonObject, Model, Timestamp
+from boyd.redaction import redactor
+
+Profile = Literal["research", "general", "execution", "off"]
+Category = Literal["search", "execution", "delegation"]
+
+#: Why a turn of the model ended; `length` and `filtered` ones are not answers.
+Finish = Literal["stop", "calls", "length", "filtered"]
+
+#: Why an investigation ended (T5).
+Ending = Literal[
+    "final_answer",
+    "final_synthesis",
+    "max_steps",
+    "doom_loop",
+    "stuck_cycle",
+    "repeated_error",
+    "empty_turns",
+    "budget_exhausted",
+    "deadline",
+    "cancelled",
+    "error",
+]
+
+#: What became of a tool call (T1: every call gets exactly one of these).
+ToolStatus = Literal[
+    "succeeded",
+    "failed",
+    "refused",
+    "denied",
+    "expired",
+    "withdrawn",
+    "interrupted",
+    "skipped",
+]
+
+InvestigationStatus = Literal["running", "waiting", "ended"]
+
+#: How many characters a question may have.
+MOST_ASKED = 100_000
+
+
+class ToolCall(Model):
+    """A tool that the model asks for; `arguments` is JSON text as the model wrote it."""
+
+    id: str = Field(min_length=1)
+    name: str
+    arguments: str = "{}"
+
+
+class Usage(Model):
+    """Tokens of one or several requests; `estimated` when the server did not say (G7)."""
+
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    estimated: bool = False
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+class Limits(Model):
+    """What an investigation may use up at most (G7); times in seconds, money as the prices say."""
+
+    max_steps: int = Field(default=30, gt=0, le=1000)
+    max_tool_calls: int = Field(default=100, gt=0, le=10_000)
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_cost: float | None = Field(default=None, gt=0)
+    max_seconds: float = Field(default=3600.0, gt=0)
+
+
+class Wanted(Model):
+    """What one investigation is to keep to; what is not said is as the agent allows."""
+
+    max_steps: int | None = Field(default=None, gt=0, le=1000)
+    max_tool_calls: int | None = Field(default=None, gt=0, le=10_000)
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_cost: float | None = Field(default=None, gt=0)
+    max_seconds: float | None = Field(default=None, gt=0)
+
+
+class Counters(Model):
+    """What an investigation has used up so far; `requests` counts every attempt of every turn."""
+
+    steps: int = 0
+    requests: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    usage: Usage = Usage()
+    cost: float = 0.0
+
+    def plus(self, usage: Usage = Usage(), **more: int) -> Counters:  # noqa: B008 - it is frozen
+        """With so much more of each."""
+        changes: dict[str, Any] = {name: getattr(self, name) + n for name, n in more.items()}
+        return self.patched({**changes, "usage": self.usage + usage})
+
+
+class ToolObservation(Model):
+    """What a tool call came to (T4); named on the wire as here, for models read it.
+
+    Attributes:
+        schema_: the name and version of this shape.
+        time: when it ended.
+        step: the turn that asked for it; whoever logs it says which.
+        tool: its name, as the model knows it.
+        call_id: which call it answers.
+        command: of a shell tool.
+        workdir: of a shell tool.
+        status: what became of it.
+        exit_code: of a shell tool.
+        timed_out: whether its time was up.
+        interactive: whether it was refused for waiting for a person.
+        truncated: whether `output` is only a part.
+        total_bytes: how long the whole output was.
+        duration: milliseconds.
+        output: what it said; for a refusal or a failure, why.
+    """
+
+    model_config = ConfigDict(alias_generator=None)
+
+    schema_: Literal["boyd.tool_observation.v1"] = Field(
+        default="boyd.tool_observation.v1", alias="schema"
+    )
+    time: Timestamp
+    step: int | None = None
+    tool: str
+    call_id: str | None = None
+    command: str | None = None
+    workdir: str | None = None
+    status: ToolStatus
+    exit_code: int | None = None
+    timed_out: bool = False
+    interactive: bool = False
+    truncated: bool = False
+    total_bytes: int = 0
+    duration: float = 0.0
+    output: str = ""
+
+
+class Asked(Model):
+    """Somebody says something to the model: the question, or what comes after an answer."""
+
+    kind: Literal["asked"] = "asked"
+    text: str
+    by: str = ""
+
+
+class Delta(Model):
+    """A piece of a turn as it comes; what the whole turn is, `Said` tells."""
+
+    kind: Literal["delta"] = "delta"
+    step: int
+    channel: Literal["text", "reasoning"]
+    text: str
+
+
+class Discarded(Model):
+    """The attempt that the last deltas were of has failed: they do not count (G6)."""
+
+    kind: Literal["discarded"] = "discarded"
+    step: int
+    why: str
+
+
+class Said(Model):
+    """A complete turn of the model; stored before the first of its tools starts (T1)."""
+
+    kind: Literal["said"] = "said"
+    step: int
+    text: str = ""
+    calls: list[ToolCall] = Field(default_factory=list)
+    finish: Finish = "stop"
+    usage: Usage = Usage()
+    requests: int = 1
+
+
+class Started(Model):
+    """A tool has been started; without a result after it, its outcome is lost (T2)."""
+
+    kind: Literal["started"] = "started"
+    call_id: str
+
+
+class Waits(Model):
+    """A tool waits for a person (T7)."""
+
+    kind: Literal["waits"] = "waits"
+    call_id: str
+    approval_id: str
+
+
+class Result(Model):
+    """The one result of a tool call (T1)."""
+
+    kind: Literal["result"] = "result"
+    observation: ToolObservation
+
+
+class Steered(Model):
+    """What Boyd says to the model in between, and whether its tools are taken away (F5, F9)."""
+
+    kind: Literal["steered"] = "steered"
+    text: str
+    why: str
+    strip: bool = False
+
+
+class Warned(Model):
+    """Something that those who watch should know: a guard, or a budget that is nearly used up."""
+
+    kind: Literal["warned"] = "warned"
+    what: str
+    text: str
+
+
+class Ended(Model):
+    """It is over: why, and what was found (T5, T6); with what a turn that failed has used up."""
+
+    kind: Literal["ended"] = "ended"
+    ending: Ending
+    text: str = Field(min_length=1)
+    detail: str | None = None
+    findings: JsonObject | None = None
+    counters: Counters = Counters()
+    requests: int = 0
+    usage: Usage = Usage()
+
+
+Entry = Annotated[
+    Asked | Delta | Discarded | Said | Started | Waits | Result | Steered | Warned | Ended,
+    Field(discriminator="kind"),
+]
+
+_entry: TypeAdapter[Entry] = TypeAdapter(Entry)
+
+
+def read_entry(text: str | bytes) -> Entry | None:
+    """An entry of a log; None: it is of a kind that this release does not know."""
+    try:
+        return _entry.validate_json(text, extra="ignore")
+    except ValidationError:
+        return None
+
+
+def redacted(entry: Entry) -> Entry:
+    """The same entry without secrets (T8)."""
+    return _entry.validate_json(json.dumps(redactor().redact_json(entry.to_wire())))
+
+
+class Logged(Model):
+    """An entry with its place in the log; None: this release does not know its kind."""
+
+    id: str
+    entry: Entry | None
+
+
+class InvestigationRequest(Model):
+    """A question to a model, and what it may use.
+
+    Attributes:
+        question: what it is to find out.
+        instructions: what it is told first, after what the agent always says.
+        tools: patterns of the tools it may use.
+        profile: how eager it is to come to an end; absent: as the agent says.
+        limits: what it may use up; never more than the agent allows.
+        answer: a JSON schema that the answer has to fit; absent: it answers in prose.
+    """
+
+    question: str = Field(min_length=1, max_length=MOST_ASKED)
+    instructions: str = Field(default="", max_length=100_000)
+    tools: list[str] = Field(default_factory=lambda: ["*"])
+    profile: Profile | None = None
+    limits: Wanted = Wanted()
+    answer: JsonObject | None = None
+
+
+class Investigation(InvestigationRequest):
+    """An investigation and how far it is.
+
+    Attributes:
+        source: what it is for: `api`, `run`, or `plugin:<id>`.
+        key: what its source knows it by.
+        asked_by: the principal that asked, if one did.
+        ending: why it ended.
+        detail: more about that.
+        text: the answer, or what was found when there is none.
+        findings: the answer as `answer` has it.
+        counters: what it has used up.
+        used: how often each tool was called.
+        reflection: what the reflection has counted (F8).
+        approval_id: what it waits for.
+        cancelled_by: who wants it to end.
+        version: counts its changes.
+    """
+
+    id: str
+    status: InvestigationStatus = "running"
+    source: str = "api"
+    key: str | None = None
+    asked_by: str | None = None
+    created_at: Timestamp
+    updated_at: Timestamp
+    ended_at: Timestamp | None = None
+    ending: Ending | None = None
+    detail: str | None = None
+    text: str | None = None
+    findings: JsonObject | None = None
+    counters: Counters = Counters()
+    used: dict[str, int] = Field(default_factory=dict)
+    reflection: JsonObject = Field(default_factory=dict)
+    approval_id: str | None = None
+    cancelled_by: str | None = None
+    version: int = 0
+
+
+class InvestigationPage(Model):
+    """Investigations, newest first; `next_cursor` when there are more."""
+
+    investigations: list[Investigation]
+    total: int
+    next_cursor: str | None = None
+
+
+class LogPage(Model):
+    """Entries of a log, oldest first; `next_after` goes on from there when there may be more."""
+
+    entries: list[Logged]
+    next_after: str | None = None

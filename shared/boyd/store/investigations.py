@@ -1,0 +1,257 @@
+"""Investigations: each a hash, which is also its order, and a log that only grows (T2)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from boyd.errors import QueueFull, StoreError
+from boyd.models import Actor, RunRequest
+from boyd.models.investigation import (
+    MOST_ASKED,
+    Asked,
+    Entry,
+    Investigation,
+    InvestigationPage,
+    InvestigationRequest,
+    Logged,
+    read_entry,
+    redacted,
+)
+from boyd.redaction import redactor
+from boyd.store.audit import actor_fields
+from boyd.store.client import Client, translated
+from boyd.store.hashes import flatten, restore
+from boyd.store.keys import Keys
+from boyd.store.ledger import Fence
+from boyd.store.paging import dump_cursor, load_cursor, read_page
+from boyd.store.portion import Portion
+from boyd.store.retention import Retention
+from boyd.store.scripts import Scripts
+
+#: The most investigations of an agent, whether they have ended or not.
+MOST = 5000
+#: How many entries are read at once.
+PAGE = 500
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one step writes: entries, fields of the hash, and the event that tells of it.
+
+    `keep` is how many milliseconds the log is kept from then on; None: it goes on. `step` says that
+    something was decided now, or that a tool is started, which a cancelled one does not.
+    """
+
+    entries: Sequence[Entry] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    event: str = ""
+    keep: int | None = None
+    step: Literal["", "decides", "starts"] = ""
+
+
+class Investigations:
+    """The investigations of one agent."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, dispatch: float) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._dispatch = int(dispatch * 1000)
+
+    def ask(
+        self,
+        request: InvestigationRequest,
+        queue: str,
+        retention: Retention,
+        *,
+        id: str | None = None,
+        source: str = "api",
+        key: str | None = None,
+        actor: Actor | None = None,
+        run: RunRequest | None = None,
+    ) -> tuple[str, bool]:
+        """Begin an investigation on *queue*; its id, and whether it is new.
+
+        The same *id* is the same investigation, however often it is asked for. With *run*, a run of
+        the same id is under investigation from the beginning and ends with it.
+
+        Raises:
+            QueueFull: there are `MOST` of them, and this one did not begin.
+        """
+        keys = self._keys
+        id = id or str(uuid.uuid4())
+        request = InvestigationRequest.from_json(_safe(request))
+        by = actor.principal if actor else ""
+        fields = [*flatten(request), "source", source]
+        fields += _named(key=key, askedBy=by)
+        of_run = [*flatten(run), "requestedBy", by] if run else []
+        args = [
+            *(id, queue, self._dispatch, keys.prefix, *retention.of_runs(), MOST),
+            *(_line(Asked(text=request.question, by=by)), len(fields), len(of_run)),
+            *(*fields, *of_run, *actor_fields(actor)),
+        ]
+        names = [
+            *(*self._names(id), keys.investigations, keys.due, keys.events, keys.audit_open),
+            *(keys.run(id), keys.runs),
+        ]
+        began = self._scripts.run("ask", names, args)
+        if began < 0:
+            raise QueueFull(f"there are {MOST} investigations already; this one did not begin")
+        return id, bool(began)
+
+    def write(self, id: str, fence: Fence, version: int | None, change: Change) -> int | None:
+        """Append to the log in one step with what changes, without secrets; the version after it.
+
+        Args:
+            id: of the investigation.
+            fence: as its order was entered.
+            version: that the log was read at; None: pieces of a turn, which change nothing.
+            change: what to write.
+
+        Returns:
+            None when it is not ours any more; for pieces and a start also when it was cancelled.
+        """
+        entries = [_line(entry) for entry in change.entries]
+        flat = [item for pair in change.fields.items() for item in pair]
+        args = [
+            *(fence.token, fence.entered, "" if version is None else version),
+            *("" if change.keep is None else change.keep, change.event, len(entries)),
+            *(change.step, *entries, *flat),
+        ]
+        names = [*self._names(id), self._keys.events]
+        reply = self._scripts.run("write_log", names, args)
+        return int(reply[0]) if reply else None
+
+    def go_on(
+        self,
+        id: str,
+        entry: Asked,
+        queue: str,
+        actor: Actor | None = None,
+        request: str | None = None,
+    ) -> int | None:
+        """Say something more after the end; the attempt of its order, or None while it goes on.
+
+        The same *request* says it once.
+
+        Raises:
+            KeyError: there is no such investigation.
+        """
+        keys = self._keys
+        args = [id, _line(entry), queue, self._dispatch, request or "", *actor_fields(actor)]
+        names = [*self._names(id), keys.due, keys.events, keys.audit_open]
+        outcome, *rest = self._scripts.run("go_on", names, args)
+        if outcome == "unknown":
+            raise KeyError(id)
+        return int(rest[0]) if outcome == "ok" else None
+
+    def cancel(self, id: str, actor: Actor, request: str | None = None) -> str:
+        """Have the next worker end it, and start nothing more for it: `ok`, `over` or `unknown`.
+
+        The same *request* is `ok` also when it is over by then.
+        """
+        keys = self._keys
+        args = [id, keys.prefix, actor.principal, request or "", *actor_fields(actor)]
+        names = [keys.order(_name(id)), keys.due, keys.events, keys.audit_open]
+        return str(self._scripts.run("cancel_investigation", names, args))
+
+    def get(self, id: str) -> Investigation | None:
+        """One investigation."""
+        with translated():
+            fields = self._client.hgetall(self._keys.order(_name(id)))
+        return read_investigation(fields) if "status" in fields else None
+
+    def status(self, id: str) -> str | None:
+        """Whether it is running, waits or has ended; None: there is no such investigation."""
+        with translated():
+            found: str | None = self._client.hget(self._keys.order(_name(id)), "status")
+        return found
+
+    def newest(self, id: str) -> str:
+        """The id of the last entry of its log."""
+        with translated():
+            found = self._client.xrevrange(self._keys.log(id), count=1)
+        return str(found[0][0]) if found else "0-0"
+
+    def log(self, id: str, after: str = "0-0") -> list[Logged]:
+        """The entries of its log after *after*, oldest first."""
+        found: list[Logged] = []
+        while page := self.entries(id, found[-1].id if found else after):
+            found += page
+        return found
+
+    def entries(self, id: str, after: str = "0-0", count: int = PAGE) -> list[Logged]:
+        """Up to *count* entries of its log after *after*."""
+        with translated():
+            rows = self._client.xrange(self._keys.log(id), min=f"({after}", count=count)
+        # Those of a later release have a place and nothing that this one could say of them.
+        return [Logged(id=row, entry=read_entry(fields["entry"])) for row, fields in rows]
+
+    def forget(self, id: str, places: Sequence[str]) -> None:
+        """Remove entries of its log that others say in full."""
+        if places:
+            with translated():
+                self._client.xdel(self._keys.log(id), *places)
+
+    def page(self, limit: int, cursor: str | None = None) -> InvestigationPage:
+        """Investigations, newest first.
+
+        Raises:
+            BadCursor: *cursor* was not given out by an earlier page.
+        """
+        (position,) = load_cursor(cursor, 1)
+        places = read_page(self._scripts, self._keys.investigations, position, limit)
+        portion = Portion(self._scripts)
+        prefix = self._keys.order(_name(""))
+        read = list(portion.read(prefix, [name for name, _ in places]))
+        more = portion.full or len(places) == limit
+        found = [one for fields in read if (one := _read_or_none(fields)) is not None]
+        return InvestigationPage(
+            investigations=found,
+            total=len(found),
+            next_cursor=dump_cursor(places[len(read) - 1]) if more and read else None,
+        )
+
+    def _names(self, id: str) -> list[str]:
+        return [self._keys.order(_name(id)), self._keys.log(id)]
+
+
+def _line(entry: Entry) -> str:
+    """An entry as the log holds it: this is where secrets are taken out (T8)."""
+    return redacted(entry).to_json()
+
+
+def _safe(request: InvestigationRequest) -> str:
+    """A request without secrets, and no longer than it may be for that."""
+    safe = redactor().redact_json(request.to_wire())
+    for name in ("question", "instructions"):
+        safe[name] = safe[name][:MOST_ASKED]
+    return json.dumps(safe)
+
+
+def _name(id: str) -> str:
+    return f"investigation:{id}"
+
+
+def _named(**values: str | None) -> list[str]:
+    return [text for name, value in values.items() if value for text in (name, value)]
+
+
+def _read_or_none(fields: Mapping[str, str]) -> Investigation | None:
+    """One of a page, unless it has gone meanwhile or a later release has written it."""
+    try:
+        return read_investigation(fields) if "status" in fields else None
+    except StoreError:
+        return None
+
+
+def read_investigation(fields: Mapping[str, str]) -> Investigation:
+    """An investigation from its hash."""
+    try:
+        return restore(Investigation, fields)
+    except ValueError as error:
+        raise StoreError(f"investigation {fields.get('id')} cannot be read: {error}") from None
