@@ -1,8 +1,4 @@
-"""For plugin authors: run iterations of an agent in this process, on a Redis that is not there.
-
-    agent = Agent("test", plugins=[DiskMonitor(threshold=80)])
-    result = Lab(agent).run()
-    assert result.decision.action == "disk-monitor:clean"
+"""Iterations of an agent in this process, on a Redis that is not there.
 
 The phases, the store and its scripts are the real ones; only Redis is `fakeredis` and messages are
 delivered by hand. Install `boyd[testing]`.

@@ -1,0 +1,144 @@
+"""What goes wrong with one attempt at a turn, and whether another one may go better (G3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+#: How long a server may ask to be left alone, in seconds; it is asked again then, whatever it said.
+MAX_RETRY_AFTER = 60.0
+
+_IN_STREAM = "an error came in the stream"
+_PASSING_STATUSES = frozenset({408, 409, 425, 429})
+#: Kinds of errors within a stream that are about the request, as the servers call them.
+_LASTING_KINDS = frozenset(
+    {
+        "authenticationerror",
+        "badrequesterror",
+        "billingerror",
+        "contentfilter",
+        "contextlengthexceeded",
+        "exceedcontextsizeerror",
+        "invalidapikey",
+        "invalidprompt",
+        "invalidrequesterror",
+        "modelnotfound",
+        "notfounderror",
+        "permissiondeniederror",
+        "permissionerror",
+        "requesttoolarge",
+        "unprocessableentityerror",
+    }
+)
+
+
+class Fault(Exception):
+    """An attempt failed.
+
+    Attributes:
+        said: the server's own words, which may be long and may hold secrets.
+        lasting: the same request would fail again.
+        status: of HTTP; None when there was no answer.
+        wait: how many seconds the server wants to be left alone.
+    """
+
+    def __init__(
+        self,
+        why: str,
+        said: str = "",
+        *,
+        lasting: bool = False,
+        status: int | None = None,
+        wait: float = 0.0,
+    ) -> None:
+        super().__init__(why)
+        self.said = said
+        self.lasting = lasting
+        self.status = status
+        self.wait = wait
+
+
+def of_status(status: int, headers: Mapping[str, str], body: str, now: float) -> Fault:
+    """The fault of an answer that is no stream of events.
+
+    Args:
+        status: of HTTP.
+        headers: their names in lower case.
+        body: as much of it as was read.
+        now: seconds since the epoch, against which a date to retry after is held.
+    """
+    said, why = _told_by(body), f"it answered {status}"
+    if status < 300:
+        kind = headers.get("content-type", "nothing")
+        why = f"it answered with {kind} and not with a stream of events{_hint(body)}"
+        return Fault(why, said, lasting=True, status=status)
+    if status < 400:
+        return Fault(f"{why}; redirects are not followed", said, lasting=True, status=status)
+    if status == 404:
+        why += _hint(body)
+    wait = retry_after(headers.get("retry-after", ""), now)
+    return Fault(why, said, lasting=not _may_pass(status), status=status, wait=wait)
+
+
+def of_error(error: Any) -> Fault:
+    """The fault of an error that came within a stream, as an object or as text."""
+    if not isinstance(error, Mapping):
+        return Fault(_IN_STREAM, _plain(str(error)))
+    code, kind = str(error.get("code") or ""), str(error.get("type") or "")
+    status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
+    names = {re.sub(r"[^a-z]", "", name.lower()) for name in (kind, code)}
+    lasting = bool(names & _LASTING_KINDS) or (status is not None and not _may_pass(status))
+    said = _plain(str(error.get("message") or kind or json.dumps(error, default=str)))
+    return Fault(_IN_STREAM, said, lasting=lasting, status=status)
+
+
+def retry_after(header: str, now: float) -> float:
+    """The seconds that a `Retry-After` header asks for, at most a minute; 0 when it says nothing.
+
+    Args:
+        header: seconds or a date of HTTP.
+        now: seconds since the epoch.
+    """
+    if re.fullmatch(r"\s*\d{1,9}(\.\d{0,9})?\s*", header):
+        return min(float(header), MAX_RETRY_AFTER)
+    try:
+        date = parsedate_to_datetime(header)
+    except ValueError:
+        return 0.0
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return min(max(date.timestamp() - now, 0.0), MAX_RETRY_AFTER)
+
+
+def _may_pass(status: int) -> bool:
+    return status in _PASSING_STATUSES or status >= 500
+
+
+def _told_by(body: str) -> str:
+    """What an error document says, or else its text."""
+    document = _document(body)
+    error = document.get("error", document)
+    said = error.get("message") if isinstance(error, Mapping) else error
+    return _plain(said if isinstance(said, str) and said.strip() else body)
+
+
+def _document(body: str) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _hint(body: str) -> str:
+    """Where nothing speaks of models, the address is the likely mistake."""
+    return "" if _document(body) else " (is llm.base_url complete?)"
+
+
+def _plain(text: str) -> str:
+    """*text* in one line."""
+    return " ".join(text.split())

@@ -1,0 +1,67 @@
+"""What makes two tool calls the same call, however the model has written them (T5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection
+
+from boyd.models import JsonObject
+
+SHELL = "bash"
+_ALIASES = {"run_command": SHELL}
+_SHELL_IGNORED = frozenset({"description", "reason", "timeout"})
+
+#: Quoted and escaped text and here-documents are kept; an unclosed quote is, to the end.
+_PIECES = re.compile(
+    r"""(?P<kept>'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.|<<<|<<[^\n]*+(?:\n.*)?|['"].*)|[ \t]++""",
+    re.DOTALL,
+)
+
+
+def signature(name: str, arguments: JsonObject | str, ignored: Collection[str] = ()) -> str:
+    """The SHA-256 of a call in hex: of the tool and of its arguments in one canonical form.
+
+    Args:
+        name: of the tool; `bash` and `run_command` are one.
+        arguments: as an object, or as the model wrote them where that cannot be read.
+        ignored: arguments that make no difference to what the call does.
+    """
+    tool = canonical_name(name)
+    if isinstance(arguments, str):
+        return _digest(f"{tool}\0text\0{arguments.strip()}")
+    dropped = {*ignored, *(_SHELL_IGNORED if tool == SHELL else ())}
+    kept = {key: value for key, value in arguments.items() if key not in dropped}
+    command = kept.get("command")
+    if tool == SHELL and isinstance(command, str):
+        kept["command"] = normal_command(command)
+    return _digest(f"{tool}\0json\0{canonical_json(kept)}")
+
+
+def canonical_name(name: str) -> str:
+    """The name of a tool without its aliases."""
+    return _ALIASES.get(name, name)
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys, without blanks, and with one form for each number."""
+    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"))
+
+
+def normal_command(command: str) -> str:
+    """A shell command trimmed, its line ends unified, its blanks outside quotes collapsed."""
+    text = command.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return _PIECES.sub(lambda found: found["kept"] or " ", text)
+
+
+def _normal(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _normal(one) for key, one in value.items()}
+    return [_normal(one) for one in value] if isinstance(value, list) else value
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

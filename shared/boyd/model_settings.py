@@ -1,0 +1,110 @@
+"""Which model an agent has, and what its investigations may use up (G1, G7)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from boyd.errors import ConfigError
+from boyd.models.investigation import Limits, Profile
+from boyd.redaction import register
+
+Wire = Literal["openai", "anthropic"]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelTimeouts(_Group):
+    """How patient requests are, in seconds.
+
+    Attributes:
+        connect: until the connection stands.
+        first: until the first event of the answer.
+        idle: between two events.
+        total: for one attempt in all.
+    """
+
+    connect: float = Field(default=5.0, gt=0)
+    first: float = Field(default=120.0, gt=0)
+    idle: float = Field(default=60.0, gt=0)
+    total: float = Field(default=600.0, gt=0)
+
+
+class Prices(_Group):
+    """What a million tokens cost, in whatever currency budgets are in."""
+
+    input: float = Field(default=0.0, ge=0)
+    output: float = Field(default=0.0, ge=0)
+
+
+class ModelSettings(_Group):
+    """Where an agent's model is, and how to talk to it.
+
+    Attributes:
+        wire: `openai` for chat completions (OpenAI, Ollama, vLLM, llama.cpp), or `anthropic`.
+        base_url: up to, and without, `/chat/completions` or `/v1/messages`.
+        model: as the server names it.
+        api_key_env: the environment variable that holds the key, on the workers that ask.
+        api_key_file: or the file that does.
+        max_output_tokens: how long one turn may be.
+        temperature: as the server understands it; absent: the server's own.
+        steering: whether the server takes system messages in the middle of a conversation.
+        allow_http: let requests go unencrypted to other hosts than this one.
+        timeouts: how patient requests are.
+        prices: what tokens cost.
+        limits: what one investigation may use up.
+        profile: how eager investigations are to come to an end, unless their caller says; absent:
+            `execution` where all their tools do something, else `general` (F7).
+        system: what every investigation is told first, before its own instructions.
+    """
+
+    wire: Wire = "openai"
+    base_url: str = Field(pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
+    model: str = Field(min_length=1)
+    api_key_env: str | None = Field(default=None, min_length=1)
+    api_key_file: Path | None = None
+    max_output_tokens: int = Field(default=4096, gt=0)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    steering: Literal["user", "system"] = "user"
+    allow_http: bool = False
+    timeouts: ModelTimeouts = ModelTimeouts()
+    prices: Prices = Prices()
+    limits: Limits = Limits()
+    profile: Profile | None = None
+    system: str = ""
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.api_key_env and self.api_key_file:
+            raise ValueError("api_key_env and api_key_file are both set; unset one of them")
+        return self
+
+    def api_key(self) -> SecretStr | None:
+        """The key, read anew each time; None when none is configured.
+
+        Raises:
+            ConfigError: the variable is not set, or the file cannot be read.
+        """
+        if self.api_key_env:
+            found = os.environ.get(self.api_key_env, "").strip()
+            if not found:
+                raise ConfigError(f"llm.api_key_env: {self.api_key_env} is not set on this worker")
+            return _registered(found)
+        if self.api_key_file:
+            try:
+                return _registered(self.api_key_file.read_text(encoding="utf-8").strip())
+            except OSError as error:
+                why = f"llm.api_key_file: {self.api_key_file}: {error.strerror}"
+                raise ConfigError(why) from None
+        return None
+
+
+def _registered(key: str) -> SecretStr:
+    """The key, which from now on is taken out of whatever is written."""
+    register(key)
+    return SecretStr(key)

@@ -1,0 +1,29 @@
+"""For plugin authors: an agent in this process, and a model that follows a script.
+
+    agent = Agent("test", plugins=[DiskMonitor(threshold=80)])
+    result = Lab(agent).run()
+    assert result.decision.action == "disk-monitor:clean"
+
+`Lab` needs `boyd[testing]`; the scripted model (`boyd.testing.model_server`) needs nothing, so what
+is named here is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from boyd.testing.lab import TESTER, HandCourier, Lab
+    from boyd.testing.model_server import ScriptedModel
+
+__all__ = ["TESTER", "HandCourier", "Lab", "ScriptedModel"]
+
+_LAB = ("TESTER", "HandCourier", "Lab")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{'lab' if name in _LAB else 'model_server'}")
+    return getattr(module, name)

@@ -1,0 +1,268 @@
+"""When an investigation is told to stop and think: F1 to F9."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd.llm.reflection import BASES, MAX_ERRORS, OODAReflection, ReflectionAction
+from boyd.llm.synthesis import digest
+from boyd.llm.tooling import ToolOutcome, ToolUse, is_error
+from boyd.models.investigation import Category, Profile
+
+ACTIVE: list[Profile] = ["research", "general"]
+
+
+class Told:
+    """An investigation of which each call is new, unless its arguments are given."""
+
+    def __init__(self, profile: Profile = "research", category: Category = "search") -> None:
+        self.reflection = OODAReflection(profile)
+        self.category = category
+        self.made = 0
+
+    def turn(self, *results: str, **fields: Any) -> ReflectionAction:
+        """A turn whose calls end so: `ok`, `bad` or a status that is neither."""
+        uses, outcomes = [], []
+        said = fields.pop("text", None)
+        for result in results:
+            self.made += 1
+            use = {"arguments": {"q": self.made}, "category": self.category, **fields}
+            uses.append(ToolUse(id=f"c{self.made}", name="look", **use))
+            status = {"ok": "succeeded", "bad": "failed"}.get(result, result)
+            text = said or f"text {self.made}"
+            outcomes.append(ToolOutcome(f"c{self.made}", status, text, result == "bad"))  # type: ignore[arg-type]
+        return self.reflection.observe(uses, outcomes)
+
+
+def test_A14_research_takes_three_calls_and_is_told_to_answer_with_all_it_found() -> None:
+    told = Told()
+    kinds = [told.turn("ok").kind for _ in range(2)]
+    action = told.turn("ok")
+    assert kinds == ["none", "micro"]
+    assert (action.kind, action.strip_tools, action.terminate) == ("synthesis", True, False)
+    assert action.reason == "threshold"
+    assert action.inject_message is not None
+    assert all(f"text {n}" in action.inject_message for n in (1, 2, 3))
+
+
+def test_F3_base_three_and_two_errors_leave_one_success() -> None:
+    told = Told()
+    assert [told.turn("bad").kind, told.turn("bad").kind] == ["none", "none"]
+    assert told.turn("ok").kind == "synthesis"
+
+
+def test_F3_errors_after_a_success_count_as_well() -> None:
+    told = Told()
+    assert [told.turn(result).kind for result in ("ok", "bad")] == ["none", "micro"]
+    assert told.turn("bad").kind == "synthesis"
+
+
+@pytest.mark.parametrize("profile", ACTIVE)
+@pytest.mark.parametrize("errors", range(12))
+def test_F3_the_threshold_is_the_base_less_the_errors_and_one_at_least(
+    profile: Profile, errors: int
+) -> None:
+    told = Told(profile)
+    if errors:
+        errors = min(errors, MAX_ERRORS - 1)
+        assert told.turn(*["bad"] * errors).kind == "none"
+    threshold = max(1, BASES[profile] - errors)
+    kinds = [told.turn("ok").kind for _ in range(threshold)]
+    assert kinds[-1] == "synthesis"
+    assert "synthesis" not in kinds[:-1]
+    half = -(-threshold // 2)
+    assert kinds.count("micro") == (1 if half < threshold else 0)
+    if "micro" in kinds:
+        assert kinds.index("micro") == half - 1
+
+
+def test_F3_calls_are_counted_and_not_turns() -> None:
+    assert Told().turn("ok", "ok", "ok").kind == "synthesis"
+
+
+def test_F4_synthesis_goes_before_the_half_when_both_are_due_in_one_turn() -> None:
+    told = Told("general")
+    action = told.turn(*["ok"] * 8)
+    assert action.kind == "synthesis"
+    assert action.stats["microReflected"] is False
+
+
+def test_F4_the_half_is_said_once_also_when_errors_move_it() -> None:
+    told = Told("general")
+    told.turn(*["ok"] * 3)
+    kinds = [told.turn(result).kind for result in ("ok", "bad", "bad", "bad")]
+    assert kinds == ["micro", "none", "none", "none"]
+    assert told.turn("bad").kind == "synthesis"
+
+
+@pytest.mark.parametrize("status", ["denied", "expired", "withdrawn", "interrupted", "skipped"])
+def test_A07_what_people_and_crashes_do_is_neither_success_nor_error(status: str) -> None:
+    told = Told()
+    for _ in range(10):
+        assert told.turn(status).kind == "none"
+    assert (told.reflection.stats["successes"], told.reflection.stats["errors"]) == (0, 0)
+    assert told.reflection.evidence == []
+
+
+def test_A07_errors_are_failures_and_refusals_and_not_what_a_person_has_denied() -> None:
+    assert is_error("failed")
+    assert is_error("refused")
+    assert not is_error("succeeded")
+    assert not is_error("denied")
+
+
+@pytest.mark.parametrize("profile", ACTIVE)
+def test_A08_errors_alone_never_reflect_before_there_are_six(profile: Profile) -> None:
+    told = Told(profile)
+    kinds = [told.turn("bad").kind for _ in range(MAX_ERRORS)]
+    assert kinds == ["none"] * (MAX_ERRORS - 1) + ["synthesis"]
+    action = Told(profile).turn(*["bad"] * MAX_ERRORS)
+    assert action.reason == "max_errors"
+    assert action.strip_tools
+    assert action.inject_message is not None
+    assert "cannot proceed" in action.inject_message
+    assert "text 6" in action.inject_message
+
+
+def test_F2_the_same_call_anywhere_before_is_pointed_out() -> None:
+    told = Told("general")
+    told.turn("ok", arguments={"q": "a", "n": 1})
+    told.turn("ok", arguments={"q": "b"})
+    action = told.turn("ok", arguments={"n": 1.0, "q": "a"})
+    assert action.kind == "duplicate"
+    assert not action.strip_tools
+    assert action.inject_message is not None
+    assert "look" in action.inject_message
+
+
+def test_F2_the_same_call_twice_in_one_turn_is_pointed_out() -> None:
+    told = Told("general")
+    assert told.turn("ok", "ok", arguments={}).kind == "duplicate"
+
+
+def test_F2_asking_again_is_what_a_poll_is_for() -> None:
+    told = Told("general")
+    assert [told.turn("ok", arguments={}, poll=True).kind for _ in range(3)] == ["none"] * 3
+
+
+def test_F9_what_is_due_in_one_turn_is_one_message() -> None:
+    told = Told("general")
+    told.turn("ok", "ok", "ok", arguments={"q": 1})
+    action = told.turn("ok", arguments={"q": 1})
+    assert action.kind == "micro"
+    assert action.inject_message is not None
+    assert "already made this call" in action.inject_message
+    assert "half of your tool calls" in action.inject_message
+
+
+def test_F6_two_turns_without_an_answer_end_in_a_digest() -> None:
+    told = Told()
+    told.turn("ok", "ok", "ok")
+    retry = told.turn("skipped")
+    assert (retry.kind, retry.strip_tools, retry.terminate) == ("retry", True, False)
+    assert retry.inject_message
+    last = told.reflection.observe([], [])
+    assert (last.kind, last.terminate, last.inject_message) == ("digest", True, None)
+    assert "text 2" in digest(told.reflection.evidence, str(last.reason))
+
+
+def test_F7_execution_is_advised_once_and_keeps_its_tools() -> None:
+    told = Told("execution", "execution")
+    actions = [told.turn("ok") for _ in range(20)]
+    kinds = [action.kind for action in actions]
+    assert kinds.count("advice") == 1
+    assert kinds.index("advice") == BASES["execution"] - 1
+    assert not any(action.strip_tools or action.terminate for action in actions)
+    assert "verified" in str(actions[BASES["execution"] - 1].inject_message)
+
+
+def test_F7_execution_that_only_fails_is_told_so_and_keeps_its_tools() -> None:
+    told = Told("execution")
+    actions = [told.turn("bad") for _ in range(MAX_ERRORS + 3)]
+    assert [action.kind for action in actions].count("advice") == 1
+    assert not any(action.strip_tools for action in actions)
+
+
+def test_F7_off_counts_and_says_nothing() -> None:
+    told = Told("off")
+    actions = [told.turn("ok", arguments={}) for _ in range(20)]
+    assert {action.kind for action in actions} == {"none"}
+    assert all(action.inject_message is None for action in actions)
+    assert actions[-1].stats["duplicates"] == 19
+    assert told.reflection.evidence
+
+
+@pytest.mark.parametrize(
+    ("category", "word"),
+    [("search", "cite"), ("execution", "verified"), ("delegation", "who did what")],
+)
+def test_F5_the_instruction_fits_the_category(category: Category, word: str) -> None:
+    action = Told(category=category).turn("ok", "ok", "ok")
+    assert action.inject_message is not None
+    assert word in action.inject_message
+
+
+def test_F5_results_that_say_the_same_again_are_enough() -> None:
+    told = Told("general")
+    text = " ".join(f"word{n}" for n in range(40))
+    kinds = [told.turn("ok", text=f"{text} {n}").kind for n in range(5)]
+    assert kinds == ["none", "none", "stale", "micro", "synthesis"]
+    assert told.reflection.stats["reason"] == "no_novelty"
+
+
+def test_F1_calls_and_results_must_belong_together() -> None:
+    reflection = OODAReflection("general")
+    use = ToolUse("a", "look", {}, "search")
+    with pytest.raises(ValueError, match="is not that of"):
+        reflection.observe([use], [ToolOutcome("b", "succeeded", "", False)])
+    with pytest.raises(ValueError, match="shorter"):
+        reflection.observe([use], [])
+
+
+def test_F1_an_unreadable_state_is_refused_and_one_of_another_release_is_not() -> None:
+    with pytest.raises(ValueError, match="errors"):
+        OODAReflection("general", {"errors": "many"})
+    assert OODAReflection("general", {"errors": 2, "unheardOf": 1}).stats["threshold"] == 6
+
+
+TURNS = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from(["ok", "bad", "denied"]), st.integers(0, 4), st.text(max_size=9)),
+        max_size=3,
+    ),
+    max_size=12,
+)
+
+
+@given(TURNS, st.sampled_from(["research", "general", "execution", "off"]))
+def test_F1_a_reflection_that_travels_as_json_does_the_same(turns: Any, profile: Profile) -> None:
+    stays, travels = OODAReflection(profile), OODAReflection(profile)
+    for turn in turns:
+        uses = [ToolUse(str(n), "t", {"n": one[1]}, "search") for n, one in enumerate(turn)]
+        results = [
+            ToolOutcome(str(n), "succeeded" if how == "ok" else "failed", text, how == "bad")
+            for n, (how, _, text) in enumerate(turn)
+        ]
+        travels = OODAReflection(profile, json.loads(json.dumps(travels.state)))
+        action = stays.observe(uses, results)
+        assert travels.observe(uses, results) == action
+        assert action.inject_message or not (action.strip_tools and not action.terminate)
+        if profile in {"execution", "off"}:
+            assert not action.strip_tools
+    assert travels.state == stays.state
+    assert travels.evidence == stays.evidence
+
+
+@given(TURNS)
+def test_F3_no_profile_goes_on_with_its_tools_after_the_threshold(turns: Any) -> None:
+    told = Told()
+    for turn in turns:
+        action = told.turn(*[how for how, _, _ in turn])
+        stats = action.stats
+        reached = int(str(stats["successes"])) >= int(str(stats["threshold"]))
+        assert action.strip_tools == (reached or stats["reason"] is not None)
