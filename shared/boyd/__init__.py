@@ -31,12 +31,14 @@ from boyd.plugin import (
     Perform,
     Plugin,
     Strategy,
+    Tool,
     action,
     endpoint,
     hook,
     observer,
     orienter,
     strategy,
+    tool,
 )
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "Situation",
     "SituationAssessment",
     "Strategy",
+    "Tool",
     "Veto",
     "action",
     "endpoint",
@@ -74,4 +77,5 @@ __all__ = [
     "observer",
     "orienter",
     "strategy",
+    "tool",
 ]

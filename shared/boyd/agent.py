@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from boyd.errors import ConfigError
+from boyd.model_settings import ModelSettings
 from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode, explain
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
@@ -84,7 +85,7 @@ class AgentSettings(_Settings):
     """Everything about an agent but its plugins.
 
     `loop_interval` is in seconds; `run_at_start` lets a continuous agent begin at once instead of
-    after one interval.
+    after one interval. With `llm` it has a model that investigates.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
@@ -96,6 +97,7 @@ class AgentSettings(_Settings):
     history: HistorySettings = HistorySettings()
     runs: RunSettings = RunSettings()
     budgets: dict[str, Budget] = Field(default_factory=dict)
+    llm: ModelSettings | None = None
 
 
 class AgentFile(AgentSettings):

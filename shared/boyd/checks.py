@@ -304,6 +304,8 @@ def _unserved(
     """Queues without a worker that every agent needs, that plugins name, or that hold work."""
     served = vitals.roster.served(agent.entry.id)
     wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
+    if agent.entry.model:
+        wanted[queues.THINK] = ", where its model is asked"
     wanted |= {queue: _needed(parts) for queue, parts in needed.items()}
     for queue, since in agent.oldest.items():
         waited = span(vitals.roster.now - since)

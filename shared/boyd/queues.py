@@ -10,9 +10,11 @@ OBSERVE = "observe"
 ACT = "act"
 HOST = "host"
 CALLBACK = "callback"
+#: Where the turns of models are taken; put it on the hosts that may reach them.
+THINK = "think"
 
 #: What a worker consumes unless told otherwise; `host` is the queue of its own host.
-DEFAULT = (LOOP, OBSERVE, ACT, HOST, CALLBACK)
+DEFAULT = (LOOP, OBSERVE, ACT, HOST, CALLBACK, THINK)
 
 
 def of_host(host: str) -> str:

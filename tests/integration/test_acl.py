@@ -91,7 +91,7 @@ def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
         made.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
         made.environment["BOYD_AUDIT_KEY"] = "for the tests only"
         made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
-        made.start("worker", "worker", *agents, "--queues", "loop,observe,host,callback")
+        made.start("worker", "worker", *agents, "--queues", "loop,observe,host,callback,think")
         made.start("act", "worker", *agents, *act)
         made.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
         made.start("beat", "beat", *agents)

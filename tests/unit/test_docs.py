@@ -159,7 +159,8 @@ def test_ctx_and_its_state_are_told_completely() -> None:
 
     text = page("plugins.md")
     ctx, state = section(text, "## ctx"), section(text, "## State")
-    for name in [*Context.__annotations__, "logger", "http"]:
+    fields = [name for name in Context.__annotations__ if not name.startswith("_")]
+    for name in [*fields, "logger", "http", "llm", "has_llm"]:
         assert f"`ctx.{name}" in ctx, name
     for name in (name for name in vars(State) if not name.startswith("_")):
         assert f"`{name}(" in state, name

@@ -112,6 +112,7 @@ class Runtime:
             worker.width,
             worker.max_bytes,
             post=_post(self.settings.callbacks),
+            thinking=max(1, worker.concurrency // 2),
         )
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings)

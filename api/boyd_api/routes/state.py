@@ -16,7 +16,7 @@ def show(ask: Ask) -> Answer:
     entry, catalog = ask.agent.entry, ask.agent.entry.catalog
     last = last_result(ask.agent.store)
     state = State(
-        agent=Identity(id=entry.id, name=entry.name),
+        agent=Identity(id=entry.id, name=entry.name, model=entry.model),
         capabilities=Capabilities(
             observers=catalog.observers,
             orienters=catalog.orienters,

@@ -78,6 +78,9 @@ def _show(agent: Agent, reference: str, show_all: bool) -> None:
     every = f" every {output.seconds(agent.settings.loop_interval)}"
     mode = info.mode + (every if info.mode == "continuous" else "")
     output.say(f"ok: {reference}: agent {agent.id}{named}, {mode}")
+    llm = agent.settings.llm
+    if llm is not None:
+        output.say(f"  model {llm.model} at {llm.base_url}")
     if show_all:
         _show_values(agent.settings.model_dump(mode="json"))
     for plugin in agent.host.plugins.values():
@@ -101,6 +104,7 @@ def _components(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
         "orienter": host.orienters,
         "strategy": host.strategies,
         "action": host.actions,
+        "tool": host.tools,
     }
     for kind, components in kinds.items():
         for component in components.values():
@@ -134,6 +138,8 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
     params = ", ".join(action.params.model_fields) if action.params else "any"
     yield f"params ({params})"
     yield f"risk {action.risk}"
+    if action.tool:
+        yield "a tool for models"
     yield action.autonomy.mode
     if action.autonomy.min_confidence is not None:
         yield f"confidence from {action.autonomy.min_confidence:g}"

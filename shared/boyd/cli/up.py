@@ -138,7 +138,7 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
     if settings.agent:
         env["BOYD_AGENT"] = settings.agent
     commands = {
-        "worker": ["worker", "-Q", "loop,observe,host,callback"],
+        "worker": ["worker", "-Q", "loop,observe,host,callback,think"],
         "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
         "beat": ["beat"],
         "api": ["api"],

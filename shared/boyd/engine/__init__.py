@@ -8,9 +8,10 @@ from boyd.engine.engine import Engine, EngineSettings
 from boyd.engine.launch import Launcher
 from boyd.engine.leases import Leases
 from boyd.engine.notices import Notices
-from boyd.engine.orders import Orders
+from boyd.engine.orders import Job, Orders
 from boyd.engine.resolve import Resolution, Resolver
 from boyd.engine.sweeper import Sweeper, sweep_all
+from boyd.engine.unled import Unled
 
 __all__ = [
     "Courier",
@@ -30,12 +31,16 @@ __all__ = [
 
 def orders_of(engine: Engine) -> Orders:
     """The orders of an agent, with what is to be done for each kind."""
-    return Orders(
-        engine,
-        {
-            "approval": Approved(engine),
-            "call": Called(engine),
-            "callback": Callbacks(engine),
-            "notice": Notices(engine),
-        },
-    )
+    jobs: dict[str, Job] = {
+        "approval": Approved(engine),
+        "call": Called(engine),
+        "callback": Callbacks(engine),
+        "notice": Notices(engine),
+        "investigation": Unled(engine),
+    }
+    llm = engine.agent.settings.llm
+    if llm is not None:
+        from boyd.engine.investigation import Investigated  # an agent without a model does without
+
+        jobs["investigation"] = Investigated(engine, llm)
+    return Orders(engine, jobs)

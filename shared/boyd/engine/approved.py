@@ -55,6 +55,7 @@ class Approved:
             retry=retry,
             by=item.acted_by or "",
             undoes=item.undoes,
+            for_model=bool(item.wakes),
         )
         ctx = PhaseContext(engine.agent, "act", engine.context)
         ledger = LeasedLedger(engine.store, engine.leases, fence)

@@ -9,27 +9,22 @@ from pydantic import ValidationError
 
 from boyd.engine.approved import lost, rollback_id
 from boyd.engine.engine import Engine
-from boyd.engine.ledger import LeasedLedger
+from boyd.engine.gated import ledger_of, take
 from boyd.engine.orders import Done, Fields
 from boyd.errors import Overrun
-from boyd.loop import act, bounded, decide
+from boyd.loop import act, bounded
 from boyd.loop.context import PhaseContext, describe
 from boyd.models import (
     ActionResult,
     Call,
     Decision,
-    DecisionTrace,
     EndpointReply,
     JsonObject,
-    Situation,
     explain,
 )
 from boyd.plugin import Perform
 from boyd.store import Fence, StuckOrder, read_call
 from boyd.store.calls import KEEP, kept
-
-#: What hooks are shown when no iteration has made a situation yet.
-NOTHING_SEEN = Situation(summary="No situation yet", priority="low", confidence=0.0)
 
 
 class Called:
@@ -73,27 +68,21 @@ class Called:
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
         """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""
-        ledger = LeasedLedger(self._engine.store, self._engine.leases, fence)
+        ledger = ledger_of(self._engine, fence)
         decision = self._decision(call, ledger)
         if isinstance(decision, ActionResult):
             return decision
-        ctx = self._context()
-        situation = self._engine.store.iterations.situation() or NOTHING_SEEN
-        decision, trace = decide.review(ctx, decision, situation)
-        if decision.is_no_op:
-            return act.failed(call.action, _refusal(trace, decision))
-        request = act.Request(
+        wanted = act.Request(
             execution_id=rollback_id(call.undoes) if call.undoes else f"call:{call.id}",
             decision=decision,
-            situation_summary=situation.summary,
             retry=retry,
-            asked_by=trace.asked_by or (call.actor.principal if call.requires_approval else None),
+            asked_by=call.actor.principal if call.requires_approval else None,
             requested_by=(call.actor.principal,),
             by=call.actor.principal,
             undoes=call.undoes,
             origin=f"call:{call.id}",
         )
-        return act.act(ctx, request, ledger, self._engine.waiting)
+        return take(self._engine, ledger, wanted)
 
     def _decision(self, call: Call, ledger: act.Ledger) -> Decision | ActionResult:
         action, params = call.action, call.params
@@ -152,11 +141,6 @@ class Called:
 
     def _context(self) -> PhaseContext:
         return PhaseContext(self._engine.agent, "act", self._engine.context)
-
-
-def _refusal(trace: DecisionTrace, decision: Decision) -> str:
-    refusal = trace.vetoed or trace.invalid
-    return f"Vetoed by {refusal.by}: {refusal.reason}" if refusal else decision.rationale
 
 
 def _reply(answer: Any, endpoint: str) -> Done:

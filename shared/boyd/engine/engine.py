@@ -37,7 +37,7 @@ from boyd.models import (
     Problem,
 )
 from boyd.outbound import Delivery, post_callback
-from boyd.plugin import Context
+from boyd.plugin import Context, Llm
 from boyd.store import (
     AgentEntry,
     AgentFleet,
@@ -88,6 +88,7 @@ class EngineSettings:
         max_bytes: the most JSON that one observer may return.
         phase_limit: seconds after which a control phase that hangs loses its lease.
         post: sends the callbacks of runs.
+        thinking: how many threads may wait for a model at the same time.
     """
 
     worker: str
@@ -96,6 +97,7 @@ class EngineSettings:
     max_bytes: int = 1_000_000
     phase_limit: float = 120.0
     post: Post = post_unsigned
+    thinking: int = 4
 
 
 class Engine:
@@ -122,8 +124,19 @@ class Engine:
 
     def context(self, plugin_id: str, iteration: int | None = None) -> Context:
         """The `ctx` of a plugin."""
-        state, now = self.store.state(plugin_id), self.store.clock.now
-        return Context(self.agent.info, plugin_id, state, iteration, now)
+        store = self.store
+        state = store.state(plugin_id)
+        model = self._model if self.agent.settings.llm else None
+        agent = self.agent
+        now, catalog = store.clock.now, agent.host.catalog
+        return Context(agent.info, plugin_id, state, iteration, now, model, catalog)
+
+    def _model(self, plugin_id: str) -> Llm:
+        from boyd.engine.investigation import Thinking  # an agent without a model does without it
+
+        assert self.agent.settings.llm is not None
+        llm = self.agent.settings.llm
+        return Thinking(llm, self.store, self.courier, self.retention, plugin_id)
 
     def init_plugins(self) -> None:
         """Let every plugin prepare, in order.
@@ -149,6 +162,7 @@ class Engine:
             loop_interval=settings.loop_interval,
             plugins=list(self.agent.host.plugins),
             fingerprint=self.agent.fingerprint,
+            model=settings.llm.model if settings.llm else None,
             catalog=self.agent.host.catalog,
             retention=self.retention,
         )

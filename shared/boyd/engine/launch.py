@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from boyd import queues
 from boyd.engine.courier import Courier
 from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
-from boyd.store import AgentStore, Begun, Slot, Submitted
+from boyd.models.investigation import Asked, InvestigationRequest
+from boyd.store import AgentStore, Begun, Retention, Slot, Submitted
 
 
 class Launcher:
@@ -46,6 +48,44 @@ class Launcher:
             self._courier.order(self._store.agent_id, f"call:{call_id}", 1, queue)
         return call_id
 
+    def ask(
+        self,
+        request: InvestigationRequest,
+        actor: Actor,
+        retention: Retention,
+        id: str | None = None,
+        run: RunRequest | None = None,
+    ) -> str:
+        """Begin an investigation, with the run that it is for if there is one; its id.
+
+        The same *id* is the same one, however often it is asked for.
+
+        Raises:
+            QueueFull: there are too many already.
+        """
+        source = "run" if run else "api"
+        id, new = self._store.investigations.ask(
+            request, queues.THINK, retention, id=id, source=source, actor=actor, run=run
+        )
+        if new:
+            self._courier.order(self._store.agent_id, f"investigation:{id}", 1, queues.THINK)
+        return id
+
+    def go_on(self, id: str, text: str, actor: Actor, request: str | None = None) -> bool:
+        """Say something more in a conversation; False while the last question is not answered.
+
+        The same *request* says it once.
+
+        Raises:
+            KeyError: there is no such investigation.
+        """
+        entry = Asked(text=text, by=actor.principal)
+        attempt = self._store.investigations.go_on(id, entry, queues.THINK, actor, request)
+        if attempt is not None:
+            name = f"investigation:{id}"
+            self._courier.order(self._store.agent_id, name, attempt, queues.THINK)
+        return attempt is not None
+
     def intake(
         self,
         observations: list[Observation],
@@ -63,6 +103,10 @@ class Launcher:
         iteration = self._store.iterations.intake(observations, start, actor, request)
         self._start(iteration)
         return iteration
+
+    def look_again(self, trigger: str) -> None:
+        """Have an iteration look at what has come: now, or once the one in flight has ended."""
+        self._start(self._store.iterations.look_again(trigger))
 
     def resume(self, actor: Actor | None = None) -> None:
         """Let a paused agent go on."""

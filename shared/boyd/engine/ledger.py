@@ -46,7 +46,7 @@ class LeasedLedger:
     def claim(self, execution: Execution) -> Claim:
         """Take the right to execute, and keep it while the action runs."""
         token = uuid.uuid4().hex
-        reply = _persistently(lambda: self._claim(execution, token))
+        reply = persistently(lambda: self._claim(execution, token))
         if reply.outcome == "claimed":
             hold = self._leases.hold(
                 lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
@@ -57,7 +57,7 @@ class LeasedLedger:
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome and let the claim go."""
         try:
-            return _persistently(lambda: self._ledger.finish(execution_id, token, result))
+            return persistently(lambda: self._ledger.finish(execution_id, token, result))
         finally:
             self._holding.close()
 
@@ -100,7 +100,7 @@ class Waiting:
         return self._approvals.proposed(execution_id)
 
 
-def _persistently(ask: Callable[[], _T]) -> _T:
+def persistently(ask: Callable[[], _T]) -> _T:
     """Ask until Redis answers, for about ten seconds."""
     for pause in PAUSES:
         try:

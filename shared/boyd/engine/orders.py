@@ -42,10 +42,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Later:
-    """Not over: to be taken up again in so many *seconds*, with those fields stored."""
+    """Not over: to be taken up again in so many *seconds*, with those fields stored.
+
+    After 0 seconds it goes on at once, on *queue* if one is named.
+    """
 
     seconds: float
     fields: Fields = field(default_factory=dict)
+    queue: str | None = None
 
 
 class Job(Protocol):
@@ -119,9 +123,15 @@ class Orders:
         elif self._engine.fleet.serving(stuck.queue or queues.ACT):
             self._engine.courier.order(self._engine.agent.id, name, stuck.attempt, stuck.queue)
 
+    def _put_back(self, name: str, attempt: int, worker: str, came: Later) -> None:
+        fields = {**came.fields, **({"queue": came.queue} if came.queue else {})}
+        following = self._orders.put_back(name, attempt, worker, came.seconds, fields)
+        if following and came.seconds == 0:
+            self._engine.courier.order(self._engine.agent.id, name, following, came.queue)
+
     def _leave(self, name: str, attempt: int, worker: str, came: Done | Later) -> None:
         if isinstance(came, Later):
-            self._orders.put_back(name, attempt, worker, came.seconds, came.fields)
+            self._put_back(name, attempt, worker, came)
             return
         keep_runs = self._engine.retention.of_runs()
         self._orders.leave(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from json import dumps
 from typing import Any, Protocol
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -23,7 +24,8 @@ from boyd.models import (
     Proposal,
     explain,
 )
-from boyd.plugin import Action
+from boyd.plugin import Action, Tool
+from boyd.redaction import redactor
 
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
@@ -106,7 +108,9 @@ class Request:
     `asked_by` names the plugin whose hook asked for an approval, if one did; `requested_by` the
     principals who want the action, `by` whoever the audit is to name. With `undoes` it is not
     executed but rolls that earlier execution back: one execution, whoever asks for it, so what
-    asks has an `origin` of its own that a proposal is known by.
+    asks has an `origin` of its own that a proposal is known by. `wakes` is the order that waits for
+    what becomes of a proposal, which nobody else joins then. What the action says to a model loses
+    its secrets before it is kept.
     """
 
     execution_id: str
@@ -120,6 +124,8 @@ class Request:
     by: str = ""
     undoes: str | None = None
     origin: str = ""
+    wakes: str = ""
+    for_model: bool = False
 
     @property
     def proposer(self) -> str:
@@ -186,7 +192,7 @@ def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> Act
     return _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
 
 
-def validate(action: Action, params: Mapping[str, Any]) -> Any:
+def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
     """The parameters as the action's model makes them; as they are when it has none.
 
     Raises:
@@ -276,6 +282,8 @@ class _Execution:
     def _execute(self, params: Any, token: str) -> ActionResult:
         action = self.action
         result = _timed(action, lambda: self._call(params))
+        if self.request.for_model:
+            result = _without_secrets(result)
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = "the worker lost its claim while executing; another may have reported it unknown"
             self.ctx.report(action.id, note)
@@ -313,12 +321,19 @@ def _queue(
         required=ctx.agent.policy(action, decision),
         requested_by=list(request.requested_by),
         undoes=request.undoes,
+        wakes=[request.wakes] if request.wakes else [],
+        bound_to=request.execution_id if request.wakes else None,
     )
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
         preview = _timed(action, lambda: _called(ctx, action, "dry_run", params))
+        preview = _without_secrets(preview) if request.for_model else preview
         proposal = proposal.patched({"preview": preview})
     approval_id = approvals.propose(proposal, request.proposer)
     return _waits(action, approval_id) if approval_id else failed(action.id, CANCELLED)
+
+
+def _without_secrets(result: ActionResult) -> ActionResult:
+    return ActionResult.from_json(dumps(redactor().redact_json(result.to_wire())))
 
 
 def _waits(action: Action, approval_id: str) -> ActionResult:

@@ -30,6 +30,7 @@ from boyd.models.base import (
     Timestamp,
     explain,
     from_ms,
+    to_ms,
     unstorable,
     utc_now,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "explain",
     "from_ms",
     "no_op",
+    "to_ms",
     "unstorable",
     "utc_now",
 ]

@@ -69,6 +69,11 @@ def from_ms(ms: float) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
+def to_ms(time: datetime) -> int:
+    """A time as milliseconds since the epoch."""
+    return int(time.timestamp() * 1000)
+
+
 class Model(BaseModel):
     """A data shape: frozen, strict, without unknown fields, NaN or values that JSON cannot hold."""
 

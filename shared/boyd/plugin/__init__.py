@@ -9,13 +9,15 @@ from boyd.plugin.components import (
     Orienter,
     Perform,
     Strategy,
+    Tool,
     action,
     endpoint,
     observer,
     orienter,
     strategy,
+    tool,
 )
-from boyd.plugin.context import AgentInfo, Context, State
+from boyd.plugin.context import AgentInfo, Context, Llm, State
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
 
@@ -26,6 +28,7 @@ __all__ = [
     "Context",
     "Endpoint",
     "Hook",
+    "Llm",
     "Observer",
     "Orienter",
     "Perform",
@@ -33,10 +36,12 @@ __all__ = [
     "PluginHost",
     "State",
     "Strategy",
+    "Tool",
     "action",
     "endpoint",
     "hook",
     "observer",
     "orienter",
     "strategy",
+    "tool",
 ]

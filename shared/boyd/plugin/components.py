@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel
 
 from boyd.models import Autonomy, AutonomyMode, Budget, Level
+from boyd.models.investigation import Category
 from boyd.plugin.signature import Taker
 
 Scope = Literal["anywhere", "every_host"]
@@ -94,6 +95,21 @@ class Component:
         """The id of the plugin that the component belongs to."""
         return self.id.partition(":")[0]
 
+    def _model(self) -> type[BaseModel] | None:
+        """The model of `params`, as the first function names it.
+
+        Raises:
+            ValueError: a function takes what looks like a parameter, and would never be given.
+        """
+        for taker in self._takers.values():
+            strange = sorted(set(inspect.signature(taker.function).parameters) - set(taker.takes))
+            if strange:
+                raise ValueError(
+                    f"{self.name}: takes {', '.join(strange)}; what it is given comes as one "
+                    "argument `params`, a pydantic model or a dict"
+                )
+        return _params_model(next(iter(self._takers.values())).function)
+
 
 class Observer(Component):
     """Looks at something and returns observations.
@@ -144,6 +160,8 @@ class Action(Component):
         queue: the queue of the workers that may perform it (L33); None: `boyd.act`.
         target: the parameter that names what it acts on, for budgets.
         budget: how often it may run per target (L34).
+        tool: whether models may use it in investigations, gated like from anywhere else.
+        category: what kind of tool it then is.
     """
 
     functions: ClassVar = {
@@ -160,25 +178,15 @@ class Action(Component):
     queue: str | None = None
     target: str | None = None
     budget: Budget | None = None
+    tool: bool = False
+    category: Category = "execution"
 
     def bind(self, plugin_id: str) -> Self:
         """Also find the parameters' model in the annotation of `execute`."""
         super().bind(plugin_id)
-        for taker in self._takers.values():
-            self._check_taken(taker)
-        self.params = self.params or _params_model(self._takers["execute"].function)
+        self.params = self.params or self._model()
         self._check_target()
         return self
-
-    def _check_taken(self, taker: Taker) -> None:
-        """Refuse what looks like a parameter of the action, and would never be given."""
-        names = inspect.signature(taker.function).parameters
-        strange = sorted(set(names) - set(taker.takes))
-        if strange:
-            raise ValueError(
-                f"{self.name}: takes {', '.join(strange)}; what an action is given comes as one "
-                "argument `params`, a pydantic model or a dict"
-            )
 
     def _check_target(self) -> None:
         if self.target is None or self.params is None:
@@ -195,6 +203,34 @@ class Action(Component):
     def target_of(self, params: Mapping[str, Any]) -> str:
         """What an execution with *params* acts on: the value of the target parameter."""
         return str(params.get(self.target, "")) if self.target else ""
+
+
+class Tool(Component):
+    """Finds something out for a model that investigates; what changes something is an action.
+
+    Attributes:
+        params: the pydantic model its parameters must fit, which the model is told of.
+        timeout: seconds one call may take.
+        queue: the queue of the workers that can do it; None: `boyd.act`.
+        category: what kind of tool it is, for how a model is brought to an end (F5).
+        idempotent: whether it may be called again when a worker was lost meanwhile (T2).
+        poll: whether calling it again and again is what it is for, as long as its results differ.
+    """
+
+    functions: ClassVar = {"run": ("params", "ctx")}
+
+    timeout = 60.0
+    params: type[BaseModel] | None = None
+    queue: str | None = None
+    category: Category = "search"
+    idempotent: bool = False
+    poll: bool = False
+
+    def bind(self, plugin_id: str) -> Self:
+        """Also find the parameters' model in the annotation of `run`."""
+        super().bind(plugin_id)
+        self.params = self.params or self._model()
+        return self
 
 
 class Endpoint(Component):
@@ -334,6 +370,8 @@ def action(
     queue: str | None = None,
     target: str | None = None,
     budget: Budget | None = None,
+    tool: bool = False,
+    category: Category = "execution",
 ) -> Callable[[Callable[..., Any]], DeclaredAction]:
     """Declare a method as an action; see `Action` for the settings."""
     settings = _given(
@@ -346,8 +384,31 @@ def action(
         queue=queue,
         target=target,
         budget=budget,
+        tool=tool,
+        category=category,
     )
     return lambda function: DeclaredAction(Action, function, settings)
+
+
+def tool(
+    *,
+    name: str | None = None,
+    timeout: float = 60.0,
+    queue: str | None = None,
+    category: Category = "search",
+    idempotent: bool = False,
+    poll: bool = False,
+) -> Callable[[Callable[..., Any]], Declared[Tool]]:
+    """Declare a method as a tool; see `Tool` for the settings."""
+    settings = _given(
+        name=name,
+        timeout=timeout,
+        queue=queue,
+        category=category,
+        idempotent=idempotent,
+        poll=poll,
+    )
+    return lambda function: Declared(Tool, function, settings)
 
 
 def endpoint(

@@ -1,18 +1,24 @@
-"""What a plugin's functions are given: the agent, a logger, shared state, HTTP and the time."""
+"""What a plugin's functions are given: agent, logger, shared state, HTTP, a model and the time."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from boyd.models import Mode, utc_now
+from pydantic import BaseModel
+
+from boyd.errors import ConfigError
+from boyd.models import Catalog, Mode, utc_now
 
 if TYPE_CHECKING:
+    from boyd.models.investigation import Investigation, Profile, Wanted
     from boyd.plugin.http import Session
+
+_M = TypeVar("_M", bound=BaseModel)
 
 _sessions = threading.local()
 
@@ -45,6 +51,48 @@ class State(Protocol):
         """Remove *key*."""
 
 
+class Llm(Protocol):
+    """The agent's model (spec llm): for one answer, or for an investigation."""
+
+    def ask(self, prompt: str, *, instructions: str = "") -> str:
+        """One answer in prose, without tools.
+
+        Raises:
+            ModelError: the model did not answer, or refused.
+        """
+
+    def answer(self, prompt: str, shape: type[_M], *, instructions: str = "") -> _M:
+        """One answer of that *shape*; an answer that does not fit is put right once.
+
+        Raises:
+            ModelError: the model did not answer, refused, or its answer does not fit.
+        """
+
+    def investigate(
+        self,
+        key: str,
+        question: str,
+        *,
+        instructions: str = "",
+        tools: Sequence[str] = ("*",),
+        profile: Profile | None = None,
+        limits: Wanted | None = None,
+        answer: type[BaseModel] | None = None,
+    ) -> Investigation:
+        """Begin the investigation that this plugin knows as *key*, or find it; never waits for it.
+
+        It is stored with the agent, and forgotten like a run; then the same key begins anew.
+        When it ends, an iteration begins that finds it ended: see its `text` and, with *answer*,
+        its `findings`.
+
+        Raises:
+            QueueFull: there are too many already.
+        """
+
+    def find(self, key: str) -> Investigation | None:
+        """The investigation that this plugin knows as *key*, if it has begun and is kept."""
+
+
 @dataclass(frozen=True)
 class AgentInfo:
     """Whose plugin this is."""
@@ -65,6 +113,7 @@ class Context:
     """Handed to every function of a plugin as `ctx`.
 
     `iteration` is None where no iteration is running (`init`, an action a person started).
+    `catalog` tells what the agent can do.
     """
 
     agent: AgentInfo
@@ -72,6 +121,8 @@ class Context:
     state: State
     iteration: int | None = None
     now: Callable[[], datetime] = field(default=utc_now)
+    _llm: Callable[[str], Llm] | None = None
+    catalog: Catalog = field(default_factory=Catalog)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -82,6 +133,23 @@ class Context:
             "iteration": self.iteration,
         }
         return _Logger(logging.getLogger(f"boyd.plugin.{self.plugin_id}"), extra)
+
+    @property
+    def llm(self) -> Llm:
+        """The agent's model.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        if self._llm is None:
+            why = "its file has no table [llm], or this is an isolated observer"
+            raise ConfigError(f"agent {self.agent.id!r} has no model here: {why}")
+        return self._llm(self.plugin_id)
+
+    @property
+    def has_llm(self) -> bool:
+        """Whether the agent has a model."""
+        return self._llm is not None
 
     @property
     def http(self) -> Session:

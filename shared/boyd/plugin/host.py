@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from boyd.errors import PluginError
@@ -19,6 +20,7 @@ from boyd.plugin.components import (
     Observer,
     Orienter,
     Strategy,
+    Tool,
 )
 from boyd.plugin.hooks import SPECIFICATIONS, is_guard
 from boyd.plugin.signature import Taker
@@ -78,11 +80,16 @@ class PluginHost:
         return self._of(Action)
 
     @property
+    def tools(self) -> Mapping[str, Tool]:
+        """All tools for models by id, in registration order."""
+        return self._of(Tool)
+
+    @property
     def endpoints(self) -> Mapping[str, Endpoint]:
         """All endpoints by id, in registration order."""
         return self._of(Endpoint)
 
-    @property
+    @cached_property
     def catalog(self) -> Catalog:
         """All parts, for processes that do not load the plugins."""
         return Catalog(

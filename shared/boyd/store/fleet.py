@@ -27,7 +27,7 @@ WorkerInfo = answers.WorkerInfo
 
 
 class AgentEntry(Model):
-    """An agent as the workers that run it announce it."""
+    """An agent as the workers that run it announce it; `model` names its model, if it has one."""
 
     id: str
     name: str
@@ -35,6 +35,7 @@ class AgentEntry(Model):
     loop_interval: float
     plugins: list[str]
     fingerprint: str
+    model: str | None = None
     catalog: Catalog = Catalog()
     retention: Retention = Retention()
 

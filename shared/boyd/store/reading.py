@@ -24,7 +24,7 @@ _STEPS = 50
 #: What each level of urgency adds to the score of a pending run (`submit_run`).
 _URGENCY = 1e13
 #: Queues that every agent has.
-_SHARED = (queues.LOOP, queues.OBSERVE, queues.ACT, queues.CALLBACK)
+_SHARED = (queues.LOOP, queues.OBSERVE, queues.ACT, queues.CALLBACK, queues.THINK)
 
 _Q = TypeVar("_Q", bound=Hashable)
 _Question = Callable[[Client], Any]

@@ -1,0 +1,86 @@
+"""The orders of investigations: what a worker does with one, and what becomes of a lost one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from boyd import queues
+from boyd.engine.engine import Engine
+from boyd.engine.investigation.move import Move, over
+from boyd.engine.orders import Done, Fields, Later
+from boyd.errors import ConfigError, StoreError
+from boyd.llm.conversation import Unreadable
+from boyd.loop.context import describe
+from boyd.model_settings import ModelSettings
+from boyd.models.investigation import Ended
+from boyd.store import Fence, Stale, StuckOrder
+
+log = logging.getLogger("boyd.engine")
+
+
+class Investigated:
+    """The investigations of one agent."""
+
+    patient = False
+
+    def __init__(self, engine: Engine, settings: ModelSettings) -> None:
+        self.engine = engine
+        self.settings = settings
+        #: Waiting for a model takes minutes and must not keep a worker from all else.
+        self.thinking = threading.BoundedSemaphore(engine.settings.thinking)
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds one move may take."""
+        host = self.engine.agent.host
+        parts = [*host.actions.values(), *host.tools.values()]
+        longest = max((part.timeout for part in parts), default=0.0)
+        # Three attempts, and before each the longest pause that a server may ask for.
+        turn = 3 * (self.settings.timeouts.total + 60)
+        return self.engine.settings.phase_limit + max(turn, longest)
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
+        """Make the next move; what goes wrong ends the investigation, with what was found.
+
+        Raises:
+            Stale: it is not ours any more.
+            StoreUnavailable: Redis does not answer.
+        """
+        try:
+            move = Move(self.engine, self.settings, self.thinking, id, fence, fields.get("queue"))
+        except Unreadable as error:
+            # A worker of that release may take it; if none does, it is given up.
+            raise Stale(str(error)) from None
+        try:
+            return move.run()
+        except StoreError:
+            raise
+        except ConfigError as error:
+            return move.fail(str(error))
+        except Exception as error:
+            log.exception("investigation %s failed", id)
+            return move.fail(describe(error))
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+        """End it with an error: its log cannot even be read, or written."""
+        return self._broken(id, fields.get("source", ""), why)
+
+    def _broken(self, id: str, source: str, why: str) -> Done:
+        ended = Ended(ending="error", detail=why, text=f"The investigation failed: {why}")
+        stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
+        return over(self.engine, id, source, ended, [], stored)
+
+    def given_up(self, id: str, stuck: StuckOrder) -> Done:
+        """End it with what was found until its workers were lost."""
+        worker = stuck.worker.partition("/")[0]
+        why = f"it lost its workers again and again, last {worker}"
+        if not worker:
+            why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
+        fence = Fence(f"investigation:{id}", stuck.attempt, stuck.worker)
+        try:
+            move = Move(self.engine, self.settings, self.thinking, id, fence, stuck.queue)
+            return move.fail(why)
+        except Stale:
+            return Done("failed", 0.0)
+        except Unreadable as error:
+            return self._broken(id, "", f"{why}; {error}")

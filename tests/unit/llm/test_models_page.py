@@ -1,0 +1,86 @@
+"""docs/models.md is complete, and its example runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from boyd.model_settings import ModelSettings
+from boyd.testing import replies
+from boyd.testing.model_server import Reply
+
+PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
+#: Defaults that the page tells in words.
+TOLD_IN_WORDS = {"usage", "finish"}
+
+
+def settings(model: type[BaseModel] = ModelSettings, prefix: str = "") -> Iterator[Any]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from settings(kind, f"{prefix}{name}.")
+        else:
+            default = field.get_default(call_default_factory=True)
+            yield pytest.param(prefix + name, field.is_required(), default, id=prefix + name)
+
+
+def row(name: str) -> str:
+    # The endings of investigations have names of their own.
+    tables = PAGE.replace(PAGE[PAGE.index("### How they end") : PAGE.index("### In a plugin")], "")
+    found = re.search(rf"^\| `{re.escape(name)}` \|.*", tables, re.MULTILINE)
+    assert found, name
+    return found[0]
+
+
+def shown(default: Any) -> str:
+    if default is None:
+        return "none"
+    return f"`{default}`".lower() if isinstance(default, bool) else f"`{default}`"
+
+
+@pytest.mark.parametrize(("name", "is_required", "default"), list(settings()))
+def test_every_setting_is_told_with_its_default(name: str, is_required: bool, default: Any) -> None:
+    wanted = "required" if is_required else shown(default)
+
+    assert default == "" or f"| {wanted} |" in row(name)
+
+
+def test_every_field_of_a_reply_is_told_with_its_default() -> None:
+    for name, field in Reply.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        told = row(to_camel(name))
+        assert default == "" or name in TOLD_IN_WORDS or f"| {shown(default)} |" in told, name
+
+
+@pytest.mark.parametrize("kind", [replies.Cut, replies.End])
+def test_every_way_to_cut_and_to_end_is_told(kind: Any) -> None:
+    told = row("cut") + row("end")
+
+    assert all(f"`{word}`" in told for word in get_args(kind))
+
+
+def test_every_function_that_makes_a_reply_is_told() -> None:
+    made = [name for name, value in vars(replies).items() if _makes_reply(value)]
+
+    assert made
+    assert all(f"`{name}(" in PAGE for name in made)
+
+
+def _makes_reply(value: Any) -> bool:
+    here = getattr(value, "__module__", "") == replies.__name__
+    return here and callable(value) and not isinstance(value, type) and value.__name__[0] != "_"
+
+
+def test_the_example_runs() -> None:
+    block = r"^<!-- complete -->\n```python\n(.*?)^```$"
+    [code] = re.findall(block, PAGE, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "example", "exec", dont_inherit=True), names)
+
+    names["test_a_busy_server_is_asked_again"]()
