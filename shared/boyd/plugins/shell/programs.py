@@ -1,0 +1,123 @@
+"""Which program a command really runs: behind assignments, `env`, `sudo`, `timeout 5` and so on."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=", re.ASCII)
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
+#: Words after which a command begins.
+KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "coproc"})
+
+
+#: How many programs that run another one are looked behind.
+MAX_STAGES = 32
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A program that runs its arguments.
+
+    Attributes:
+        valued: its options that take a value in a word of its own.
+        leading: how many words come before the command.
+        settles: options with which it runs no command at all.
+    """
+
+    valued: frozenset[str] = frozenset()
+    leading: int = 0
+    settles: frozenset[str] = frozenset()
+
+
+def named(names: str) -> frozenset[str]:
+    """A set of names that are written with blanks between them."""
+    return frozenset(names.split())
+
+
+def _wrapper(valued: str = "", leading: int = 0, settles: str = "") -> Wrapper:
+    return Wrapper(named(valued), leading, named(settles))
+
+
+WRAPPERS = {
+    "builtin": _wrapper(),
+    "busybox": _wrapper(),
+    "chrt": _wrapper(leading=1),
+    "chroot": _wrapper(leading=1),
+    "command": _wrapper(settles="-v -V"),
+    "doas": _wrapper("-u -C", settles="-L"),
+    "env": _wrapper("-u --unset -C --chdir"),
+    "exec": _wrapper("-a"),
+    "flock": _wrapper("-w --timeout -E", leading=1),
+    "ionice": _wrapper("-c --class -n --classdata -p"),
+    "nice": _wrapper("-n --adjustment"),
+    "nohup": _wrapper(),
+    "setsid": _wrapper(),
+    "stdbuf": _wrapper("-i -o -e --input --output --error"),
+    "sudo": _wrapper(
+        "-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D -R",
+        settles="-l --list -v --validate -V --version -K -e --edit",
+    ),
+    "taskset": _wrapper(leading=1),
+    "time": _wrapper("-f --format -o --output"),
+    "timeout": _wrapper("-s --signal -k --kill-after", leading=1),
+    "unbuffer": _wrapper(),
+    "xargs": _wrapper("-n -I -P -L -s -d -E -a --max-args --max-procs --delimiter --arg-file"),
+}
+
+
+def name(word: str) -> str:
+    """The name of the program that *word* calls, without its folder."""
+    return PurePosixPath(word).name if "/" in word else word
+
+
+def stages(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The command itself, then what it runs, and so on: `sudo env A=1 ls`, `env A=1 ls`, `ls`."""
+    rest = tuple(words)
+    for _ in range(MAX_STAGES):
+        rest = tuple(itertools.dropwhile(_precedes, rest))
+        if not rest:
+            return
+        yield rest
+        wrapper = WRAPPERS.get(name(rest[0]))
+        if wrapper is None:
+            return
+        rest = _inside(wrapper, rest[1:])
+
+
+def _precedes(word: str) -> bool:
+    """Whether the program is still to come."""
+    return word in KEYWORDS or ASSIGNMENT.match(word) is not None
+
+
+def _inside(wrapper: Wrapper, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What a wrapper with those arguments runs."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        option = words[at]
+        at += 1
+        if option == "--":
+            break
+        if option in wrapper.settles:
+            return ()
+        if option in wrapper.valued:
+            at += 1
+    return words[at + wrapper.leading :]
+
+
+def script(words: Sequence[str]) -> str | None:
+    """The command line that a shell or `eval` is given as an argument, if it is."""
+    program = name(words[0])
+    if program == "eval":
+        return " ".join(words[1:])
+    if program not in {*SHELLS, "su"}:
+        return None
+    for at, word in enumerate(words[1:], 1):
+        given = word == "--command" or re.fullmatch(r"-[a-z]*c[a-z]*", word)
+        if given and at + 1 < len(words):
+            # Options may stand between -c and the line.
+            return next((line for line in words[at + 1 :] if not line.startswith("-")), None)
+    return None

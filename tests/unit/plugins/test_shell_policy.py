@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd.plugins.shell.line import read
+from boyd.plugins.shell.policy import MAX_COMMAND, Policy
+
+ALLOWED = Policy(allow=["git status", "ls", "cat", "cd", "sudo -n systemctl status"])
+
+
+def uncovered(text: str) -> str | None:
+    return ALLOWED.judge(text).uncovered
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls",
+        "ls -la /tmp",
+        "  ls  ",
+        "git status --short",
+        "git  \t status",
+        "ls; git status",
+        "ls;",
+        "ls && git status || cat x",
+        "ls &&\n\n git status",
+        "ls | cat",
+        "ls |\n cat",
+        "ls\ngit status\n",
+        "# what is there?\nls # all of it",
+        "cat x#y",
+        "'ls' \"-l\"",
+        "l\\s",
+        "ls \\\n -l",
+        "ls *.txt ~ {a,b} [ab] ?",
+        'cat "$HOME/x" ${HOME} $USER',
+        "cat 'it; rm -rf $(x) `y` > z'",
+        "cat \"it; rm > x & y\" '&'",
+        "ls 2>/dev/null",
+        "ls > /dev/null 2>&1",
+        "ls &>/dev/null; ls",
+        "2>/dev/null ls",
+        "cat < /dev/null",
+        "cd /tmp && ls",
+        "sudo -n systemctl status nginx",
+    ],
+)
+def test_a_line_is_covered_if_each_of_its_commands_begins_with_allowed_words(text: str) -> None:
+    assert uncovered(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm x",
+        "git",
+        "git push",
+        "git -c a=b status",
+        "lsof",
+        "/bin/ls",
+        "./ls",
+        "ls; rm x",
+        "ls && rm x",
+        "ls || rm x",
+        "ls | rm x",
+        "ls\nrm x",
+        "ls & rm x",
+        "ls &",
+        "ls |& cat",
+        "(ls)",
+        "{ ls; }",
+        "! ls",
+        "ls $(rm x)",
+        'ls "$(rm x)"',
+        "ls `rm x`",
+        'ls "`rm x`"',
+        "ls <(rm x)",
+        "ls > x",
+        "ls >> x",
+        "ls>x",
+        "ls 2> x",
+        "ls &> x",
+        "ls >| x",
+        "cat < x",
+        "cat <> x",
+        "cat <<< x",
+        "cat <<EOF\nrm x\nEOF",
+        "ls > /dev/nullx",
+        "ls > /dev/null/../x",
+        "ls > /dev/null\\x",
+        "ls >&3",
+        "99999999999999999999>/dev/null ls",
+        "²>/dev/null ls",
+        "2&>/dev/null ls",
+        "'2'>/dev/null ls",
+        "$X ls",
+        "$X",
+        "l$X",
+        "git $X",
+        "git stat*",
+        "git {status,push}",
+        "g?t status",
+        "~/ls",
+        "PATH=/tmp ls",
+        "A=1",
+        "A[0]=1 ls",
+        "A+=1 ls",
+        "ls ${X:=$(rm x)}",
+        "ls ${X@P}",
+        "ls $((a[1]))",
+        "ls $[1]",
+        "ls $'a'",
+        'ls $"a"',
+        "$'\\162\\155' x",
+        "if ls; then ls; fi",
+        "for x in a; do ls; done",
+        "ls() { rm x; }",
+        "function ls { rm x; }",
+        "time ls",
+        "env ls",
+        "exec ls",
+        "eval ls",
+        "command ls",
+        "sudo systemctl -n status",
+        "sudo -n systemctl restart nginx",
+        "ls 'x",
+        'ls "x',
+        "ls \\",
+        "ls (",
+        "ls )",
+        "ls ;; ls",
+        "; ls",
+        "| ls",
+        "ls |",
+        "ls &&",
+        "ls\r",
+        "ls \x1b",
+        "ls\xa0x",
+        "[[ -v 'a[$(rm x)]' ]]",
+        "((a[$(rm x)]))",
+        "'A=1' ls",
+        "'' ls",
+    ],
+)
+def test_whatever_else_a_line_has_needs_approval(text: str) -> None:
+    verdict = ALLOWED.judge(text)
+    assert verdict.uncovered or verdict.refused
+
+
+def test_without_a_list_nothing_is_covered() -> None:
+    assert Policy().judge("ls").uncovered == "`ls` is not allowed"
+
+
+def test_why_a_line_is_not_covered_is_told() -> None:
+    assert uncovered("ls; rm -rf x") == "`rm -rf x` is not allowed"
+    assert uncovered("ls > x") == "it has a redirection"
+    assert uncovered("ls $(x)") == "it has a command substitution"
+    assert uncovered("ls &") == "it has a command in the background"
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t ", "# nothing", "\n # a\n# b\n"])
+def test_what_is_empty_is_refused(text: str) -> None:
+    assert ALLOWED.judge(text).refused == "The command is empty"
+
+
+def test_what_the_system_would_not_pass_on_is_refused() -> None:
+    assert ALLOWED.judge("ls " + "x" * MAX_COMMAND).refused
+    assert ALLOWED.judge("ls " + "x" * (MAX_COMMAND - 3)).refused is None
+    assert ALLOWED.judge("ls a\0b").refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm -rf /",
+        "rm x",
+        "/bin/rm x",
+        "ls; rm x",
+        "A=1 rm x",
+        "sudo rm x",
+        "sudo -u root env A=1 nohup timeout 5 rm x",
+        "ls | xargs -n1 rm",
+        "(rm x)",
+        "echo $(rm x)",
+        'echo "`rm x`"',
+        "bash -c 'rm x'",
+        "eval rm x",
+        "bash <<EOF\nrm x\nEOF",
+        "if true; then rm x; fi",
+        "for x in a; do rm $x; done",
+        "r\\m x",
+        "'rm' x",
+        "case x in x) rm y;; esac",
+        "f() { rm x; }; f",
+        "ls 'x; rm x",
+        "git push --force",
+        "git -C repo push origin --force",
+        "git -c a=b push origin main --force",
+    ],
+)
+def test_a_denied_command_is_refused_wherever_it_hides_and_although_it_is_allowed(
+    text: str,
+) -> None:
+    policy = Policy(allow=["rm", "git", "ls"], deny=["rm", "git push --force"])
+    assert policy.judge(text).denied
+
+
+@pytest.mark.parametrize("text", ["ls rm", "echo 'rm x'", "git push", "rmdir x", "cat --rm"])
+def test_what_only_looks_like_a_denied_command_is_not_refused(text: str) -> None:
+    assert not Policy(deny=["rm", "git push --force"]).judge(text).refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ls; rm",
+        "ls > x",
+        "ls *",
+        "$X",
+        "A=1 ls",
+        "eval",
+        "printf",
+        "test -f",
+        "exec ls",
+        "sudo",
+        "sudo -n",
+        "env",
+        "env A=1",
+        "timeout",
+        "timeout 5",
+        "nohup",
+        "xargs",
+        "time",
+        "bash",
+        "sudo -n bash",
+        "if",
+        "!",
+    ],
+)
+def test_what_would_allow_anything_cannot_be_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"cannot be allowed|not the beginning"):
+        Policy(allow=[text])
+
+
+def test_a_wrapper_with_its_program_can_be_allowed() -> None:
+    policy = Policy(allow=["sudo -n ls", "timeout 5 ls"])
+    assert policy.judge("timeout 5 ls -l; sudo -n ls").uncovered is None
+
+
+def test_nesting_without_an_end_is_not_followed() -> None:
+    assert ALLOWED.judge("echo " + "$(echo " * 2000).uncovered
+    assert ALLOWED.judge("(" * 20_000).uncovered
+
+
+@pytest.mark.parametrize(
+    "piece", ["x", "! ", "sudo ", "rm ", "$(", "`", "<<A\nA\n", "(", '"$(', "x;", "bash -c "]
+)
+def test_the_longest_line_is_judged_at_once(piece: str) -> None:
+    policy = Policy(allow=["ls"], deny=["rm never there"])
+    began = time.perf_counter()
+    policy.judge(piece * ((MAX_COMMAND - 10) // len(piece)))
+    assert time.perf_counter() - began < 15  # were it quadratic, it would take minutes
+
+
+@given(st.text(alphabet="ab 'rm\"\\$`(){}<>;|&#\n=*EOF-", max_size=60))
+def test_any_text_can_be_read_and_judged(text: str) -> None:
+    policy = Policy(allow=["a", "b"], deny=["rm"])
+    verdict = policy.judge(text)
+    assert verdict == policy.judge(text)
+    if read(text).strange:
+        assert verdict.refused or verdict.uncovered
