@@ -129,7 +129,13 @@ class Engine:
         model = self._model if self.agent.settings.llm else None
         agent = self.agent
         now, catalog = store.clock.now, agent.host.catalog
-        return Context(agent.info, plugin_id, state, iteration, now, model, catalog)
+        return Context(
+            *(agent.info, plugin_id, state, iteration, now, model, catalog, self._playbooks)
+        )
+
+    def _playbooks(self) -> dict[str, list[str]]:
+        plugins = self.agent.host.plugins.values()
+        return {plugin.id: list(plugin.playbooks(self.context(plugin.id))) for plugin in plugins}
 
     def _model(self, plugin_id: str) -> Llm:
         from boyd.engine.investigation import Thinking  # an agent without a model does without it

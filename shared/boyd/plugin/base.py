@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -43,3 +43,10 @@ class Plugin:
 
     def init(self, ctx: Context) -> None:
         """Prepare for work, once in every process; raising keeps the agent from starting."""
+
+    def playbooks(self, ctx: Context) -> Iterable[str]:
+        """What models are told when it fits: Markdown with settings in front, as in a folder.
+
+        Asked for whenever a model is told playbooks, so it may change.
+        """
+        return ()

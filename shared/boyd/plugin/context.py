@@ -123,6 +123,7 @@ class Context:
     now: Callable[[], datetime] = field(default=utc_now)
     _llm: Callable[[str], Llm] | None = None
     catalog: Catalog = field(default_factory=Catalog)
+    _playbooks: Callable[[], Mapping[str, Sequence[str]]] = dict
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -150,6 +151,10 @@ class Context:
     def has_llm(self) -> bool:
         """Whether the agent has a model."""
         return self._llm is not None
+
+    def playbooks(self) -> Mapping[str, Sequence[str]]:
+        """The playbooks that plugins give, by plugin, as Markdown."""
+        return self._playbooks()
 
     @property
     def http(self) -> Session:

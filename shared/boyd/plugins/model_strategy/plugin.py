@@ -1,0 +1,195 @@
+"""The plugin: a strategy, and a hook that keeps for it what it would not see."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from boyd.errors import BoydError, PluginError, StoreError
+from boyd.models import (
+    LEVELS,
+    NO_OP,
+    SEVERITIES,
+    ActionInfo,
+    Confidence,
+    Decision,
+    Level,
+    Observation,
+    Situation,
+    no_op,
+)
+from boyd.plugin import Context, Plugin, Strategy
+from boyd.plugins import playbooks
+from boyd.plugins.investigation import prompt
+from boyd.plugins.investigation.fingerprint import normal
+from boyd.plugins.model_strategy import choice
+
+#: Characters that the situation may have, and the observations.
+SITUATION = 20_000
+OBSERVATIONS = 8_000
+#: Seconds that what was seen is kept for the strategy.
+_KEEP = 3600.0
+_LAST = "last"
+
+_INSTRUCTIONS = """\
+You decide what an agent that looks after systems does next, if anything. Choose one of the actions
+below, or no-op when none of them helps, when it is not clear what is wrong, or when what was done
+should first be given time. Prefer what is least risky.
+"""
+
+
+class ModelStrategy(Plugin):
+    """Lets the model choose among the agent's actions; what is not sound becomes a no-op.
+
+    The actions it chooses go the way of all others: their autonomy, guards and budgets hold.
+    """
+
+    id = "model-strategy"
+
+    class Options(Plugin.Options):
+        """What it may choose, and when it is asked; times in seconds.
+
+        Attributes:
+            actions: patterns of action ids.
+            min_priority: of the situation, from which on it has a say.
+            min_confidence: below it nothing is done.
+            requires_approval: ask a person before anything that it has chosen.
+            pause: for how long it is not asked again about a situation that stays the same.
+            timeout: for one decision.
+            instructions: what the model is told besides.
+            enable_playbooks: whether it is told the playbooks that fit.
+            playbooks: the folder they are in.
+        """
+
+        actions: list[str] = Field(default=["*"], min_length=1)
+        min_priority: Level = "medium"
+        min_confidence: Confidence = 0.7
+        requires_approval: bool = False
+        pause: float = Field(default=300.0, ge=0)
+        # A phase that takes two minutes is given to another worker.
+        timeout: float = Field(default=60.0, gt=0, le=90)
+        instructions: str = Field(default="", max_length=20_000)
+        enable_playbooks: bool = True
+        playbooks: Path | None = None
+
+    options: Options
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        strategy = Strategy(
+            name="choose",
+            description="Let the model choose what to do.",
+            timeout=self.options.timeout,
+            decide=self.choose,
+            applicable_when=self.has_a_say,
+        )
+        self.components = (strategy,)
+
+    def init(self, ctx: Context) -> None:
+        """Check that there is a model, and tell of playbooks that cannot be read.
+
+        Raises:
+            PluginError: the agent has no model.
+        """
+        if not ctx.has_llm:
+            raise PluginError(self.id, "needs a model: add the table [llm] to the agent file")
+        if self.options.enable_playbooks:
+            playbooks.load(self.options.playbooks, ctx)
+
+    def on_orient(
+        self, situation: Situation, observations: list[Observation], ctx: Context
+    ) -> None:
+        """Keep for the strategy what only orienters see."""
+        severities = [SEVERITIES.index(one.severity) for one in observations if one.severity]
+        worst = max([LEVELS.index(situation.priority), *severities])
+        if worst >= LEVELS.index(self.options.min_priority):
+            seen = {
+                "observations": prompt.listed(observations, OBSERVATIONS),
+                "playbooks": playbooks.told(
+                    self.options.enable_playbooks,
+                    self.options.playbooks,
+                    observations,
+                    "decide",
+                    ctx,
+                ),
+            }
+            ctx.state.set(f"seen:{ctx.iteration}", seen, _KEEP)
+
+    def has_a_say(self, situation: Situation, ctx: Context) -> bool:
+        """Whether the situation is grave enough, and there is anything to choose."""
+        grave = LEVELS.index(situation.priority) >= LEVELS.index(self.options.min_priority)
+        return grave and bool(self._actions(ctx))
+
+    def choose(self, situation: Situation, ctx: Context) -> Decision:
+        """Ask the model, unless it has just been asked the same."""
+        digest = _digest(situation)
+        waits = self._waits(digest, ctx)
+        if waits:
+            return no_op(waits)
+        actions = self._actions(ctx)
+        try:
+            made = self._ask(situation, actions, ctx)
+        except StoreError:
+            raise
+        except BoydError as error:
+            return no_op(f"The model has not decided: {error}"[: choice.LONGEST])
+        decision = choice.decided(
+            made, actions, self.options.min_confidence, self.options.requires_approval
+        )
+        last = {"digest": digest, "action": decision.action, "at": ctx.now().isoformat()}
+        ctx.state.set(_LAST, last)
+        return decision
+
+    def _actions(self, ctx: Context) -> list[ActionInfo]:
+        patterns = self.options.actions
+        return [
+            one
+            for one in ctx.catalog.actions
+            if any(fnmatchcase(one.id, pattern) for pattern in patterns)
+        ]
+
+    def _waits(self, digest: str, ctx: Context) -> str | None:
+        """Why the model is not asked, if it is not."""
+        last = ctx.state.get(_LAST)
+        if not last or last["digest"] != digest:
+            return None
+        ago = (ctx.now() - datetime.fromisoformat(last["at"])).total_seconds()
+        if not 0 <= ago < self.options.pause:
+            return None
+        did = "to do nothing" if last["action"] == NO_OP else f"for {last['action']}"
+        return (
+            f"The model has decided {did} {ago:.0f} s ago, and the situation is still the same; "
+            f"it is asked again after {self.options.pause:g} s"
+        )
+
+    def _ask(self, situation: Situation, actions: list[ActionInfo], ctx: Context) -> choice.Choice:
+        seen = ctx.state.get(f"seen:{ctx.iteration}", {})
+        parts = [
+            _INSTRUCTIONS,
+            prompt.DATA,
+            f"The actions:\n{choice.told(actions)}",
+            self.options.instructions,
+            seen.get("playbooks", ""),
+        ]
+        told = prompt.tagged("situation", situation.to_wire(), SITUATION)
+        asked = ["What is to be done in this situation?", told, seen.get("observations", "")]
+        return ctx.llm.answer(
+            "\n\n".join(part for part in asked if part),
+            choice.among(actions),
+            instructions="\n\n".join(part for part in parts if part),
+        )
+
+
+def _digest(situation: Situation) -> str:
+    """Tells situations apart, whatever their numbers and times are."""
+    parts: list[str] = [situation.priority]
+    for one in situation.assessments:
+        texts = [*one.findings, one.contributing_factor or "", one.impact_assessment or ""]
+        parts += [one.source, *map(normal, texts)]
+    parts += [f"{one.type} {one.severity} {normal(one.description)}" for one in situation.anomalies]
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,225 @@
+"""Playbooks: read from Markdown with real YAML, matched, and told to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd.errors import ConfigError
+from boyd.llm.playbooks import (
+    Playbook,
+    PlaybookPhase,
+    Trigger,
+    load_folder,
+    match,
+    parse,
+    section,
+    to_markdown,
+)
+from boyd.models import Observation, Severity
+
+HEAD = "name: Disk full\ndescription: What to do\n"
+
+
+def written(head: str = HEAD, body: str = "Look first.\n") -> str:
+    return f"---\n{head}---\n{body}"
+
+
+def book(name: str = "b", **fields: Any) -> Playbook:
+    trigger = Trigger(**fields.pop("trigger", {}))
+    return Playbook(**{"id": name, "name": name, "description": "d", "trigger": trigger, **fields})
+
+
+def seen(source: str = "app", severity: Severity | None = None, **data: Any) -> Observation:
+    return Observation(source=source, type="event", severity=severity, data=data)
+
+
+def test_a_playbook_has_defaults_and_takes_its_id_from_its_file() -> None:
+    found = parse(written(), "books/Disk Full!.md")
+    assert found == Playbook(
+        id="disk-full",
+        name="Disk full",
+        description="What to do",
+        phases=["orient", "decide"],
+        body="Look first.",
+        source="books/Disk Full!.md",
+    )
+    assert parse(written(), "!.md").id == "unknown"
+    assert parse(written(HEAD + "id: other\n"), "a.md").id == "other"
+
+
+@pytest.mark.parametrize("change", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n")])
+def test_marks_and_line_ends_of_other_systems_are_fine(change: Any) -> None:
+    assert parse(change(written()), "a.md") == parse(written(), "a.md")
+
+
+def test_yaml_is_yaml() -> None:
+    head = """
+name: 404
+description: >
+  Over two
+  lines
+trigger:
+  severity: error
+  keywords:
+    - "a, quoted"
+    - yes
+    - 2026-01-01
+  sources: ["host:", 'x']
+phases: [observe]
+priority: -10
+recordedBy: someone
+"""
+    found = parse(written(head), "a.md")
+    assert (found.name, found.description, found.priority) == ("404", "Over two lines", -10)
+    assert found.trigger.keywords == ["a, quoted", "yes", "2026-01-01"]
+    assert found.trigger.sources == ["host:", "x"]
+    assert found.phases == ["observe"]
+
+
+def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> None:
+    found = parse(written(HEAD + "trigger:\n  keywords: disk\nid:\nphases:\n"), "a.md")
+    assert found.trigger.keywords == ["disk"]
+    assert found.id == "a"
+    assert parse(written(HEAD + "trigger:\n"), "a.md").trigger == Trigger()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no settings", "does not begin with settings"),
+        ("---\nname: x\n", "does not begin with settings"),
+        (written("- a\n"), "no mapping"),
+        (written("name: a\n"), "description: Field required"),
+        (written("name: ''\ndescription: b\n"), "name: "),
+        (written(HEAD + "trigger: {severity: bad}\n"), "trigger.severity: "),
+        (written(HEAD + "trigger: {keyword: [a]}\n"), "trigger.keyword: "),
+        (written(HEAD + "trigger: {keywords: [[a]]}\n"), "trigger.keywords.0: "),
+        (written(HEAD + "trigger: {keywords: ['']}\n"), "trigger.keywords.0: "),
+        (written(HEAD + "phases: [dream]\n"), "phases.0: "),
+        (written(HEAD + "phases: []\n"), "phases: "),
+        (written(HEAD + "priority: high\n"), "priority: "),
+        (written(HEAD + "triger: {}\n"), "triger: is no field; trigger is"),
+        (written(HEAD + "x: [\n"), "line "),
+        (written(HEAD + "x: !!python/object:os.system a\n"), "line 4: "),
+        (written("x: " + "[" * 5000 + "\n"), "nest"),
+        (written("x: \x00\n"), "special characters"),
+    ],
+)
+def test_what_is_wrong_names_the_file_and_the_field(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(text, "books/a.md")
+    assert str(raised.value).startswith("books/a.md: ")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value).split("special characters")[0]
+
+
+def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "b.md").write_text(written())
+    (tmp_path / "a.MD").write_text(written(HEAD + "id: b\n"))
+    (tmp_path / "bad.md").write_text("nothing")
+    (tmp_path / "bytes.md").write_bytes(b"\xff")
+    (tmp_path / "long.md").write_bytes(b"x" * 300_000)
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "notes.txt").write_text("not a playbook")
+    playbooks, warnings = load_folder(tmp_path)
+    assert [one.id for one in playbooks] == ["b"]
+    named = ("b.md", "bad.md", "bytes.md", "folder.md", "long.md")
+    assert len(warnings) == len(named)
+    assert all(any(name in warning for warning in warnings) for name in named)
+
+
+def test_a_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+    playbooks, warnings = load_folder(tmp_path / "none")
+    assert playbooks == []
+    assert len(warnings) == 1
+
+
+def fits(trigger: dict[str, Any], *observations: Observation) -> bool:
+    return bool(match([book(trigger=trigger)], observations, "orient"))
+
+
+def test_an_empty_trigger_always_fits() -> None:
+    assert fits({})
+    assert fits({}, seen())
+
+
+@pytest.mark.parametrize(
+    ("severity", "fit"), [(None, False), ("info", False), ("warning", True), ("critical", True)]
+)
+def test_some_observation_is_at_least_as_severe(severity: Severity | None, fit: bool) -> None:
+    assert fits({"severity": "warning"}, seen(), seen(severity=severity)) == fit
+    assert not fits({"severity": "info"})
+
+
+def test_keywords_are_looked_for_in_source_and_data_in_either_case() -> None:
+    assert fits({"keywords": ["nothing", "DISK"]}, seen(), seen(note=["a Disk is full"]))
+    assert fits({"keywords": ["Disk"]}, seen("host-DISK"))
+    assert fits({"keywords": ["größe"]}, seen(text="GRÖSSE"))
+    assert fits({"keywords": ['say "x"\\']}, seen(text='say "x"\\'))
+    assert not fits({"keywords": ["disk"]}, seen(text="memory"))
+
+
+def test_sources_are_matched_at_their_beginning() -> None:
+    assert fits({"sources": ["host"]}, seen("host-1"))
+    assert not fits({"sources": ["host"]}, seen("my-host"))
+
+
+def test_all_conditions_must_be_met_if_by_different_observations() -> None:
+    trigger = {"severity": "error", "sources": ["host"]}
+    assert fits(trigger, seen("host-1"), seen("app", "error"))
+    assert not fits(trigger, seen("host-1"), seen("app", "warning"))
+
+
+def test_the_phase_fits_and_the_highest_priority_is_first() -> None:
+    late: list[PlaybookPhase] = ["decide"]
+    books = [book("b"), book("c", priority=5), book("a"), book("d", priority=9, phases=late)]
+    assert [one.id for one in match(books, [], "orient")] == ["c", "a", "b"]
+    assert [one.id for one in match(books, [], "decide")] == ["d", "c", "a", "b"]
+
+
+def test_a_section_keeps_the_order_and_the_limit() -> None:
+    books = [book("first", body="x" * 100), book("second", body="y" * 100)]
+    whole = section(books, 10_000)
+    assert whole.index("first") < whole.index("second")
+    for limit in range(320):
+        said = section(books, limit)
+        assert len(said) <= limit
+        assert said == whole or not said or said.endswith(("[... cut]", "x"))
+    assert section([], 100) == ""
+
+
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
+SAID = TEXT.map(str.strip).filter(bool)
+ODD = st.sampled_from(["null", "~", "yes", "1", "- a", "a: b", "---", "<<", "'", '"', "a\n---\nb"])
+
+
+@given(
+    SAID | ODD,
+    SAID | ODD,
+    st.builds(
+        Trigger,
+        severity=st.sampled_from([None, "info", "critical"]),
+        keywords=st.lists(SAID | ODD, max_size=3),
+        sources=st.lists(SAID, max_size=2),
+    ),
+    st.integers(-999, 999),
+    TEXT | st.just("a\n---\nb\n\n# c"),
+)
+def test_what_is_written_is_read_again(
+    name: str, description: str, trigger: Trigger, priority: int, body: str
+) -> None:
+    written = Playbook(
+        id=name,
+        name=name,
+        description=description,
+        trigger=trigger,
+        priority=priority,
+        body=body,
+        source="x.md",
+    )
+    assert parse(to_markdown(written), "x.md") == written
