@@ -124,6 +124,19 @@ _ALL = (
         "It takes no triggers until it is resumed: `POST /resume`.",
     ),
     Kind(
+        "no-model",
+        409,
+        "The agent has no model",
+        "Only an agent with a table `[llm]` investigates; workers announce it when they start.",
+    ),
+    Kind(
+        "busy",
+        409,
+        "The last question is not answered yet",
+        "Something more can be said once the investigation has ended: follow its events, or "
+        "cancel it.",
+    ),
+    Kind(
         "idempotency-in-flight",
         409,
         "The same request is being worked on",

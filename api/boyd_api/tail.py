@@ -1,4 +1,4 @@
-"""Follows the events of all agents in one thread, and wakes the requests that wait for them."""
+"""Follows events and logs in one thread, and wakes the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from boyd.errors import StoreError
-from boyd.store import Store
+from boyd.store import Store, Topic
 
 log = logging.getLogger("boyd.api")
 
@@ -47,8 +47,34 @@ class Places:
                 self.free()
 
 
+class Bell:
+    """Wakes those who wait for it."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        """Ring later; nobody waits once *stopping* is set."""
+        self._stopping = stopping
+        self._changed = threading.Condition()
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How often it has rung; grows."""
+        return self._count
+
+    def ring(self) -> None:
+        """Let everybody who waits look."""
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Wait until `count` is beyond *seen*, or for that many *seconds*."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count > seen or self._stopping.is_set(), seconds)
+
+
 class Tail:
-    """Wakes those who wait, each time anything happens to any agent."""
+    """Wakes those who wait, each time anything happens to any agent, or to what they listen to."""
 
     def __init__(
         self,
@@ -69,14 +95,15 @@ class Tail:
         self._agents = agents
         self._places = Places(places)
         self._stopping = stopping
-        self._changed = threading.Condition()
-        self._count = 0
+        self._lock = threading.Lock()
+        self._events = Bell(stopping)
+        self._bells: dict[Topic, tuple[Bell, int]] = {}
         self._thread: threading.Thread | None = None
 
     @property
     def count(self) -> int:
         """How often something has happened; grows."""
-        return self._count
+        return self._events.count
 
     def until(
         self,
@@ -98,25 +125,42 @@ class Tail:
                 left = deadline - time.monotonic()
                 if found is not None or left <= 0 or self._stopping.is_set() or gone():
                     return found
-                self.wait(seen, min(left, LOOK))
+                self._events.wait(seen, min(left, LOOK))
 
-    def wait(self, seen: int, seconds: float) -> None:
-        """Wait until `count` is beyond *seen*, or for that many *seconds*."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._count > seen or self._stopping.is_set(), seconds)
+    @contextmanager
+    def listening(self, topic: Topic) -> Iterator[Bell]:
+        """What rings each time that *topic* grows; first once it is followed.
+
+        That takes up to `BLOCK` seconds: whoever listens has to look by themselves until then.
+        """
+        self.start()
+        with self._lock:
+            bell, users = self._bells.get(topic, (Bell(self._stopping), 0))
+            self._bells[topic] = (bell, users + 1)
+        try:
+            yield bell
+        finally:
+            with self._lock:
+                bell, users = self._bells.pop(topic)
+                if users > 1:
+                    self._bells[topic] = (bell, users - 1)
 
     def start(self) -> None:
         """Begin to follow, unless that has begun."""
-        with self._changed:
+        with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
                 self._thread.start()
 
     def wake(self) -> None:
         """Let everybody who waits look."""
-        with self._changed:
-            self._count += 1
-            self._changed.notify_all()
+        self._events.ring()
+        for bell in self._listened().values():
+            bell.ring()
+
+    def _listened(self) -> dict[Topic, Bell]:
+        with self._lock:
+            return {topic: bell for topic, (bell, _) in self._bells.items()}
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -129,11 +173,17 @@ class Tail:
             self._stopping.wait(LOOK)
 
     def _follow(self) -> None:
-        store = self._open()
-        events = store.events([])
+        growth = self._open().growth()
         while not self._stopping.is_set():
-            new = events.follow(self._agents())
+            events: set[Topic] = {(agent_id, None) for agent_id in self._agents()}
+            new = growth.follow(events | self._listened().keys())
             # What happened before we had our position in a new stream is behind it: whoever waits
             # has to look once.
-            if events.wait(0 if new else BLOCK) or new:
-                self.wake()
+            self._ring(growth.wait(0 if new else BLOCK) | new)
+
+    def _ring(self, grown: set[Topic]) -> None:
+        if any(investigation_id is None for _, investigation_id in grown):
+            self._events.ring()
+        for topic, bell in self._listened().items():
+            if topic in grown:
+                bell.ring()

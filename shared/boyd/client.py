@@ -11,11 +11,11 @@ from __future__ import annotations
 import ipaddress
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -25,9 +25,11 @@ from urllib3.exceptions import NewConnectionError, ReadTimeoutError
 
 from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Event, Model, explain, utc_now
+from boyd.models.investigation import Logged, read_entry
 from boyd.version import VERSION
 
 _M = TypeVar("_M", bound=Model)
+_T = TypeVar("_T")
 
 BASE = "/api/v0"
 #: Seconds to connect, and to wait for an answer; no request asks to wait longer than that.
@@ -126,8 +128,8 @@ class Client:
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
-        given = {name: value for name, value in (body or {}).items() if value is not None}
-        return self._read(self._send("POST", path, query=query, body=given, headers=headers), kind)
+        sent = _given(body or {})
+        return self._read(self._send("POST", path, query=query, body=sent, headers=headers), kind)
 
     def delete(self, path: str, kind: type[_M]) -> _M:
         """DELETE *path*; not repeated, for a repetition would find nothing to delete.
@@ -143,7 +145,7 @@ class Client:
         answer = self._send("GET", path, query=query, stream=True)
         return (line.decode() for line in self._lines(answer))
 
-    def events(self, last_id: str | None = None, until_quiet: float | None = None) -> Events:
+    def events(self, last_id: str | None = None, until_quiet: float | None = None) -> Stream[Event]:
         """The agent's events after *last_id*, or from now on; the stream is open when this returns.
 
         Args:
@@ -154,12 +156,27 @@ class Client:
             ApiProblem: it was refused.
             ApiUnavailable: nobody answered; also while reading, when the stream breaks.
         """
+        answer = self._opened("/events", last_id, until_quiet or SILENCE)
+        return Stream(self, answer, _event, ends=until_quiet is not None)
+
+    def entries(self, investigation: str, last_id: str | None = None) -> Stream[Logged]:
+        """What the log of an investigation has after *last_id*, and what comes, until it ends.
+
+        An entry without an id comes first when the one of *last_id* is lost.
+
+        Raises:
+            ApiProblem: it was refused.
+            ApiUnavailable: nobody answered; also while reading, when the stream breaks.
+        """
+        path = f"/investigations/{quote(investigation, safe='')}/events"
+        return Stream(self, self._opened(path, last_id, SILENCE), _logged)
+
+    def _opened(self, path: str, last_id: str | None, silence: float) -> requests.Response:
+        """A stream of server-sent events that goes on after *last_id*."""
         headers = {"Accept": "text/event-stream"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
-        silence = until_quiet or SILENCE
-        answer = self._send("GET", "/events", headers=headers, stream=True, silence=silence)
-        return Events(self, answer, ends=until_quiet is not None)
+        return self._send("GET", path, headers=headers, stream=True, silence=silence)
 
     def _send(
         self,
@@ -267,17 +284,24 @@ class Client:
         )
 
 
-class Events(Iterator[Event]):
-    """Events as they come; ends when the API ends the stream."""
+class Stream(Iterator[_T], Generic[_T]):
+    """What is sent, as it comes; ends when the API ends the stream."""
 
-    def __init__(self, client: Client, answer: requests.Response, ends: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        answer: requests.Response,
+        read: Callable[[Mapping[str, str]], _T],
+        ends: bool = False,
+    ) -> None:
         self._answer = answer
-        self._events = _parsed(client._lines(answer))  # noqa: SLF001  # the other half of it
+        lines = client._lines(answer)  # noqa: SLF001  # the other half of it
+        self._found = map(read, _sent(lines))
         self._ends = ends
 
-    def __next__(self) -> Event:
+    def __next__(self) -> _T:
         try:
-            return next(self._events)
+            return next(self._found)
         except ApiUnavailable as error:
             if self._ends and _is_silence(error.__cause__):
                 raise StopIteration from None
@@ -288,14 +312,15 @@ class Events(Iterator[Event]):
         self._answer.close()
 
 
-def _parsed(lines: Iterator[bytes]) -> Iterator[Event]:
+def _sent(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
+    """The fields of each server-sent event that has data."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:
             name, _, value = line.decode().partition(":")
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
-            yield _event(fields)
+            yield fields
             fields = {}
         else:
             fields = {}
@@ -305,6 +330,12 @@ def _event(fields: Mapping[str, str]) -> Event:
     if fields.get("event") == "missed":
         return Event(id="", kind="missed", at=utc_now(), data={})
     return Event.from_json(fields["data"])
+
+
+def _logged(fields: Mapping[str, str]) -> Logged:
+    if fields.get("event") == "missed":
+        return Logged(id="", entry=None)
+    return Logged(id=fields["id"], entry=read_entry(fields["data"]))
 
 
 def checked_url(text: str) -> str:
@@ -329,6 +360,11 @@ def _proxies(url: str) -> dict[str, str]:
     except ValueError:
         here = host == "localhost"
     return {"no_proxy": host} if here else {}
+
+
+def _given(body: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """What is to be sent of *body*."""
+    return body and {name: value for name, value in body.items() if value is not None}
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,11 @@
-"""An agent with one of everything that the API shows, for tests of its contract."""
+"""An agent with one of everything that the API shows, for tests of its contract.
+
+Its model is at `MODEL_URL`.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -17,6 +21,7 @@ from boyd import (
     endpoint,
     observer,
     strategy,
+    tool,
 )
 from boyd.models import EndpointRequest, JsonObject
 
@@ -58,7 +63,7 @@ class Contract(Plugin):
         """Wipe the note away."""
         return f"wiped {params.text}"
 
-    @action(autonomy="approval-required", risk="high")
+    @action(tool=True, autonomy="approval-required", risk="high")
     def publish(self, params: Note) -> str:
         """Show a note to everybody."""
         return f"published {params.text}"
@@ -67,6 +72,11 @@ class Contract(Plugin):
     def tear(self) -> None:
         """Fail."""
         raise RuntimeError("the paper is too strong")
+
+    @tool()
+    def read(self, params: Note) -> str:
+        """Read a note."""
+        return f"read {params.text}"
 
     @endpoint("GET", "/{name}")
     def note(self, request: EndpointRequest) -> dict[str, str]:
@@ -84,4 +94,6 @@ class Contract(Plugin):
         return {"sent": request.body}
 
 
-agent = Agent("contract", plugins=[Contract()])
+_MODEL = {"base_url": os.environ.get("MODEL_URL", "http://127.0.0.1:9/v1"), "model": "scripted"}
+
+agent = Agent("contract", plugins=[Contract()], llm=_MODEL)

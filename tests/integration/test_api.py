@@ -9,17 +9,21 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
 from boyd.embedded.redis_server import find_program
 from boyd.models import Actor
+from boyd.models.investigation import Said
 from boyd.store import Store, connect
+from boyd.testing import ScriptedModel
+from boyd.testing.model_server import Received, Reply, say
 from harness import Deployment, free_port, wait_until
 
 pytestmark = pytest.mark.real
@@ -54,10 +58,12 @@ class Site:
         return answer.status, json.loads(text), took
 
     @contextmanager
-    def stream(self, **headers: str) -> Iterator[http.client.HTTPResponse]:
-        """The event stream of `traced`."""
+    def stream(
+        self, path: str = "/api/v0/events", **headers: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The event stream of the only agent, or another one."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request("GET", "/api/v0/events", None, {**self.headers, **headers})
+        connection.request("GET", path, None, {**self.headers, **headers})
         answer = connection.getresponse()
         try:
             yield answer
@@ -75,11 +81,12 @@ class Site:
 
 
 def block(stream: http.client.HTTPResponse) -> dict[str, str]:
-    """The next event: its fields."""
+    """The next event: its fields; none at the end of the stream."""
     found: dict[str, str] = {}
     while True:
-        line = stream.readline().decode().rstrip("\n")
-        if not line and found:
+        read = stream.readline().decode()
+        line = read.rstrip("\n")
+        if not read or (not line and found):
             return found
         name, _, value = line.partition(": ")
         if name:
@@ -173,9 +180,10 @@ def test_a_stream_ends_when_the_process_is_told_to_stop_and_a_request_is_answere
     assert time.monotonic() - began < 5
 
 
-def _entry(name: str) -> str:
+def _entry(name: str, **more: Any) -> str:
     return json.dumps(
         {
+            **more,
             "id": name,
             "name": name,
             "mode": "manual",
@@ -184,6 +192,95 @@ def _entry(name: str) -> str:
             "fingerprint": "x",
         }
     )
+
+
+# Investigations
+
+
+MODELLED = """
+id = "modelled"
+[[plugins]]
+use = "example"
+[llm]
+base_url = "{url}/v1"
+model = "scripted"
+"""
+
+
+def test_a_conversation_with_the_model_is_followed_as_it_comes(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    first, go_on = "It is full. " * 50, threading.Event()
+
+    def waits(_: Received) -> Reply:
+        assert go_on.wait(20)
+        return say("Since noon.")
+
+    with ScriptedModel([say(first), waits]) as model:
+        file = tmp_path / "agent.toml"
+        file.write_text(MODELLED.format(url=model.url))
+        deployment.worker("w", str(file))
+        site = Site(deployment)
+        assert site.request("GET", "/api/v0/state")[1]["agent"]["model"] == "scripted"
+        status, asked, _ = site.request("POST", "/api/v0/investigations", {"question": "Why?"})
+        path = f"/api/v0/investigations/{asked['id']}"
+        with site.stream(f"{path}/events") as stream:
+            blocks = list(iter(lambda: block(stream), {}))
+        status_said, going, _ = site.request("POST", f"{path}/messages", {"text": "Since when?"})
+        with site.stream(f"{path}/events", **{"Last-Event-ID": blocks[-1]["id"]}) as stream:
+            assert [block(stream), block(stream)["event"]] == [{"retry": "2000"}, "asked"]
+            began = time.monotonic()
+            go_on.set()
+            rest = list(iter(lambda: block(stream), {}))
+            took = time.monotonic() - began
+
+    assert (status, status_said, going["status"]) == (201, 202, "running")
+    assert [one["event"] for one in blocks[1:] if one["event"] != "delta"] == [
+        *("asked", "said", "ended")
+    ]
+    assert json.loads(blocks[-1]["data"])["text"] == first
+    assert [one["event"] for one in rest if one["event"] != "delta"] == ["said", "ended"]
+    assert json.loads(rest[-1]["data"])["text"] == "Since noon."
+    assert took < 5
+    _, page, _ = site.request("GET", f"{path}/log")
+    # Pieces of a turn are forgotten when the next one begins: what it said is told whole.
+    kept = [one["id"] for one in page["entries"] if one["entry"]["kind"] != "delta"]
+    shown = [one["id"] for one in [*blocks[1:], *rest] if one["event"] != "delta"]
+    assert [one for one in kept if one in shown] == shown
+
+
+def test_a_client_that_reads_nothing_takes_little_memory(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle", model="x"))
+    site = Site(deployment)
+    asked = site.request("POST", "/api/v0/investigations", {"question": "Why?"})[1]
+    entry = Said(step=1, text="x" * 1_000_000).to_json()
+    for _ in range(100):
+        deployment.store.client.xadd(f"boyd:{{idle}}:log:{asked['id']}", {"entry": entry})
+    before = psutil.Process(site.pid).memory_info().rss
+    with site.stream(f"/api/v0/investigations/{asked['id']}/events") as stream:
+        assert block(stream) == {"retry": "2000"}
+        # Each part is at most so many entries; nothing is read from Redis while it is not taken.
+        wait_until(lambda: _reads(deployment) > 0)
+        settled = wait_until(lambda: _settled(lambda: _reads(deployment)), 20)
+        grown = psutil.Process(site.pid).memory_info().rss - before
+        assert site.request("GET", "/api/v0/state")[2] < 1
+    assert settled
+    assert grown < 200_000_000, grown
+
+
+def _reads(deployment: Deployment) -> int:
+    """How often entries of streams have been read by their place."""
+    found = deployment.store.client.info("commandstats").get("cmdstat_xrange", {})
+    return int(found.get("calls", 0))
+
+
+def _settled(count: Callable[[], int]) -> bool:
+    """Whether that stays as it is for a second."""
+    before = count()
+    time.sleep(1.0)
+    return count() == before
 
 
 # Redis goes away

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from boyd.testing import ScriptedModel
+from boyd.testing.model_server import say
 from boyd_api.problems import KINDS
 from boyd_api.routes import ALL
 from harness import Deployment, wait_until
@@ -76,9 +79,27 @@ class Shell:
 
 
 @pytest.fixture
-def shell(deployment: Deployment, tmp_path: Path) -> Iterator[tuple[Shell, str]]:
+def model() -> Iterator[ScriptedModel]:
+    """A model that takes a moment to say what the guide shows."""
+    answer = say("Since version 2.0 the checkout times out.").patched({"wait": 0.2})
+    with ScriptedModel([answer], forever=True) as made:
+        yield made
+
+
+@pytest.fixture
+def agent(model: ScriptedModel, tmp_path: Path) -> Path:
+    """The agent of the guide: that of the example, with a model."""
+    folder = shutil.copytree(AGENT.parent, tmp_path / "approvals")
+    file = folder / AGENT.name
+    llm = f'[llm]\nbase_url = "{model.url}/v1"\nmodel = "qwen3:8b"\n'
+    file.write_text(f"{AGENT.read_text(encoding='utf-8')}\n{llm}", encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def shell(deployment: Deployment, agent: Path, tmp_path: Path) -> Iterator[tuple[Shell, str]]:
     """A shell as a reader has it, and where the API is."""
-    deployment.worker("worker", str(AGENT))
+    deployment.worker("worker", str(agent))
     deployment.start("api", "api", "--port", "0", ready=False)
     found = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
     programs = tmp_path / "bin"
@@ -170,7 +191,8 @@ def test_every_example_of_the_guide_is_answered_as_it_says(shell: tuple[Shell, s
 def test_the_guide_has_an_example_of_every_kind() -> None:
     typed = "\n".join(example[0] for example in examples())
 
-    for noun in ("runs", "approvals", "actions", "executions", "events", "intake", "plugins"):
+    nouns = ("runs", "approvals", "actions", "executions", "investigations", "events", "intake")
+    for noun in (*nouns, "plugins"):
         assert f"$BOYD_URL/api/v0/{noun}" in typed, noun
 
 

@@ -235,6 +235,25 @@ def test_events_are_read_until_the_stream_ends(server: Server, client: Client) -
     assert server.requests[0][2]["last-event-id"] == "0-1"
 
 
+def test_entries_of_an_investigation_are_read_with_their_places(
+    server: Server, client: Client
+) -> None:
+    lost = "event: missed\ndata: {}\n\n"
+    known = 'id: 5-0\nevent: asked\ndata: {"kind": "asked", "text": "Why?"}\n\n'
+    later = 'id: 6-0\nevent: sung\ndata: {"kind": "sung"}\n\nid: 7-0\n\n:\n\n'
+    server.will(body=f"retry: 2000\n\n{lost}{known}{later}", Content_Type="text/event-stream")
+    found = list(client.of("a").entries("i/1", "4-0"))
+
+    assert [(one.id, one.entry and one.entry.kind) for one in found] == [
+        ("", None),
+        ("5-0", "asked"),
+        ("6-0", None),
+    ]
+    method, path, headers, _ = server.requests[0]
+    assert (method, path) == ("GET", "/api/v0/agents/a/investigations/i%2F1/events")
+    assert headers["last-event-id"] == "4-0"
+
+
 def test_events_end_with_silence_where_only_the_past_is_wanted(
     server: Server, client: Client
 ) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 from pydantic import Field
 
 from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus
 from boyd.models.answers import Redelivering, RunCancelled, RunCreated
+from boyd.models.investigation import MOST_ASKED, InvestigationRequest
 from boyd.outbound import check_url
 from boyd_api.problems import FieldError, Problem
+from boyd_api.routes.investigations import check_model
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
 
 routes = Routes("runs")
+
+#: The kind of run that the agent's model looks into, without an iteration.
+INVESTIGATION = "investigation"
 
 
 class RunsQuery(Model):
@@ -30,11 +37,23 @@ class CancelRequest(Model):
     reason: str | None = Field(default=None, max_length=1000)
 
 
-@routes.post("/runs", scope="runs", answers={201: RunCreated}, idempotent=True)
+@routes.post(
+    "/runs",
+    scope="runs",
+    answers={201: RunCreated},
+    problems=["no-model"],
+    idempotent=True,
+)
 def submit(ask: Ask, body: RunRequest) -> Answer:
-    """Submit a run; it starts an iteration unless the agent is continuous."""
+    """Submit a run; it starts an iteration unless the agent is continuous.
+
+    One of the kind `investigation` is looked into by the agent's model instead.
+    """
     _check_callback(ask, body.callback_url)
-    run = ask.agent.launcher.submit_run(body, ask.actor, ask.idempotent_id()).run
+    if body.kind == INVESTIGATION:
+        run = _investigated(ask, body)
+    else:
+        run = ask.agent.launcher.submit_run(body, ask.actor, ask.idempotent_id()).run
     where = f"/api/v0/agents/{ask.agent.entry.id}/runs/{run.id}"
     created = RunCreated(id=run.id, status=run.status, created_at=run.created_at)
     return Answer(created, headers={"Location": where})
@@ -104,6 +123,32 @@ def redeliver(ask: Ask, id: str) -> Redelivering:
     if not ask.agent.store.runs.redeliver(id, ask.actor):
         raise not_found(f"run {id!r} has no callback, or has not ended")
     return Redelivering(id=id)
+
+
+def _investigated(ask: Ask, body: RunRequest) -> Run:
+    """The run, which the investigation of the same id ends."""
+    agent = ask.agent
+    check_model(agent.entry)
+    request = _question(body)
+    id = agent.launcher.ask(
+        request, ask.actor, agent.entry.retention, ask.idempotent_id(), run=body
+    )
+    run = agent.store.runs.get(id)
+    if run is None:
+        raise not_found(f"no run {id!r}")
+    return run
+
+
+def _question(run: RunRequest) -> InvestigationRequest:
+    parts = [run.title, run.description]
+    if run.context:
+        parts.append(f"Context:\n{json.dumps(run.context, ensure_ascii=False, indent=1)}")
+    question = "\n\n".join(parts)
+    if len(question) > MOST_ASKED:
+        wrong = f"with it the question has {len(question)} of at most {MOST_ASKED} characters"
+        error = FieldError(pointer="/context", detail=wrong)
+        raise Problem("invalid-request", f"context: {wrong}", errors=[error])
+    return InvestigationRequest(question=question)
 
 
 def _check_callback(ask: Ask, url: str | None) -> None:

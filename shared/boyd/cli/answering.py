@@ -29,7 +29,7 @@ _PASSING = {
 
 
 @dataclass
-class _Outcome:
+class Outcome:
     """What came of one answer: an exit status, the item as far as it is known, what went wrong."""
 
     item: ApprovalItem
@@ -63,9 +63,9 @@ def approve(
     outcomes = []
     for item in _found(api, beginnings):
         shown = _asked(api, item) if ask else item
-        outcome = _answered(api, "approve", shown, note, ask)
+        outcome = answered(api, "approve", shown, note, ask)
         if form == "table":
-            _say_answer(api, outcome, len(beginnings) > 1)
+            say_answer(api, outcome, len(beginnings) > 1)
         outcomes.append(outcome)
     if wait:
         with Waiting(wait) as waiting:
@@ -76,10 +76,10 @@ def approve(
 
 def refuse(api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str) -> None:
     """Deny or withdraw each; ends the command unless all went well."""
-    outcomes = [_answered(api, verb, item, note, ask=False) for item in _found(api, beginnings)]
+    outcomes = [answered(api, verb, item, note, ask=False) for item in _found(api, beginnings)]
     if form == "table":
         for outcome in outcomes:
-            _say_answer(api, outcome, len(beginnings) > 1)
+            say_answer(api, outcome, len(beginnings) > 1)
     _finish(outcomes, form, len(beginnings) > 1)
 
 
@@ -103,7 +103,7 @@ def _asked(api: Api, item: ApprovalItem) -> ApprovalItem:
     return item
 
 
-def _answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> _Outcome:
+def answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> Outcome:
     """Give the answer to what *item* was when it was shown."""
     path = f"/approvals/{item.id}/{verb}"
     query = {"wait": 0} if verb == "approve" else {}
@@ -112,17 +112,17 @@ def _answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bo
         try:
             body = {"note": note}
             done = api.agent.post(path, Resolved, body, if_match=now.version, **query)
-            return _Outcome(done.approval)
+            return Outcome(done.approval)
         except ApiProblem as problem:
             if problem.name != "changed":
                 return _refused(api, item, problem)
         now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
         if now.status == "pending" and not _is_same(now, item):
             if not ask:
-                return _Outcome(now, output.CONFLICT, "it has changed since it was looked at")
+                return Outcome(now, output.CONFLICT, "it has changed since it was looked at")
             output.note("It has changed meanwhile:")
             item = _asked(api, now)
-    return _Outcome(now, output.CONFLICT, "it changes all the time: try again")
+    return Outcome(now, output.CONFLICT, "it changes all the time: try again")
 
 
 def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
@@ -130,18 +130,19 @@ def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
     return one.model_dump(exclude=_PASSING) == other.model_dump(exclude=_PASSING)
 
 
-def _refused(api: Api, item: ApprovalItem, problem: ApiProblem) -> _Outcome:
+def _refused(api: Api, item: ApprovalItem, problem: ApiProblem) -> Outcome:
     """What it is instead: somebody else, or the time, was first; or we may not."""
     status = output.status_of(problem)
     known = problem.document.get("approval")
     if isinstance(known, dict):
         item = ApprovalItem.model_validate(known, strict=False, extra="ignore")
     if problem.name == "not-pending" and item.status != "pending":
-        return _Outcome(item, status, approval_view.refusal(item, api.agent.now()))
-    return _Outcome(item, status, output.one_line(problem.detail))
+        return Outcome(item, status, approval_view.refusal(item, api.agent.now()))
+    return Outcome(item, status, output.one_line(problem.detail))
 
 
-def _say_answer(api: Api, outcome: _Outcome, several: bool) -> None:
+def say_answer(api: Api, outcome: Outcome, several: bool) -> None:
+    """Print what an answer has led to so far; with *several*, of which item."""
     item = outcome.item
     which = f"{short(item.id)} " if several else ""
     if outcome.said:
@@ -157,7 +158,7 @@ def _say_answer(api: Api, outcome: _Outcome, several: bool) -> None:
     )
 
 
-def _await(api: Api, outcome: _Outcome, waiting: Waiting) -> None:
+def _await(api: Api, outcome: Outcome, waiting: Waiting) -> None:
     """Wait until the action has ended, if it is this answer that has set it going."""
     item = outcome.item
     path = f"/approvals/{item.id}"
@@ -171,7 +172,7 @@ def _await(api: Api, outcome: _Outcome, waiting: Waiting) -> None:
         outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
 
 
-def _finish(outcomes: Sequence[_Outcome], form: str, several: bool) -> None:
+def _finish(outcomes: Sequence[Outcome], form: str, several: bool) -> None:
     for outcome in outcomes:
         result = outcome.item.result
         which = f"{short(outcome.item.id)} " if several else ""

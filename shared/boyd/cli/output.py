@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +44,8 @@ LINE = 120
 _LEAST = 24
 #: Where an approval's id is cut.
 _SHORT_ID = 6
+#: How programs colour what they print, and name the window.
+_COLOURING = re.compile(r"\x1b(\[[0-9;:]*m|\][^\x07\x1b]*(\x07|\x1b\\))")
 #: A table cell that begins with one of these words is shown in its colour.
 _COLOURS = {
     "ok": "green",
@@ -177,6 +180,12 @@ def one_line(text: str) -> str:
     """The text on one line, without control characters: nothing from outside moves the cursor."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(printable.split())
+
+
+def clean(text: str) -> str:
+    """The text with its lines, and without what colours text or moves the cursor."""
+    plain = _COLOURING.sub("", text).replace("\r\n", "\n").replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
 
 
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from boyd.cli.connection import Api
 from boyd.models import ApprovalQueue, Run, RunPage
+from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 
 #: The most that one page may hold.
 PAGE = 500
@@ -19,6 +21,29 @@ def runs(api: Api, **query: object) -> Iterator[Run]:
         yield from page.runs
         cursor = page.next_cursor
         if cursor is None:
+            return
+
+
+def investigations(api: Api, **query: object) -> Iterator[Investigation]:
+    """Investigations, newest first, as many as there are."""
+    cursor: str | None = None
+    while True:
+        page = api.agent.get("/investigations", InvestigationPage, **query, cursor=cursor)
+        yield from page.investigations
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[Logged]:
+    """What the log of an investigation has by now after *after*, oldest first."""
+    path = f"/investigations/{quote(investigation, safe='')}/log"
+    last: str | None = after
+    while True:
+        page = api.agent.get(path, LogPage, after=last, limit=PAGE)
+        yield from page.entries
+        last = page.next_after
+        if last is None:
             return
 
 

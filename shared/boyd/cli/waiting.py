@@ -25,8 +25,12 @@ _LONGEST = 0.5
 class Waiting:
     """Some time to wait; Ctrl-C ends the command with its own status, and nothing else."""
 
-    def __init__(self, seconds: float | None) -> None:
-        """Begin to wait for so long; None: as long as it takes."""
+    def __init__(self, seconds: float | None, *, ends_command: bool = True) -> None:
+        """Begin to wait for so long; None: as long as it takes.
+
+        Without *ends_command* Ctrl-C is for whoever waits.
+        """
+        self._ends_command = ends_command
         self._began = time.monotonic()
         self._until = float("inf") if seconds is None else self._began + seconds
         self._pause = _FIRST
@@ -44,7 +48,7 @@ class Waiting:
     ) -> None:
         if self._status is not None:
             self._status.stop()
-        if kind is KeyboardInterrupt:
+        if kind is KeyboardInterrupt and self._ends_command:
             output.note("It goes on without this command.")
             raise click.exceptions.Exit(output.INTERRUPTED) from None
 

@@ -53,7 +53,8 @@ class RunResult(Model):
 class RunRequest(Model):
     """What a client sends to start a run (R1).
 
-    `callback_url` is told when the run has ended (R5); `kind` is a label for whoever reads it.
+    `callback_url` is told when the run has ended (R5). `kind` is a label for whoever reads it, but
+    for `investigation`: the agent's model looks into such a run, without an iteration.
     """
 
     title: str = Field(min_length=1, max_length=500)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from api_kit import Site
 from boyd.engine import UnitHint
 from boyd.errors import StoreUnavailable
 from boyd_api.courier import WAITING, BackgroundCourier
 from boyd_api.tail import LOOK, Places, Tail
+from harness import wait_until
 
 
 def make_tail(places: int = 1) -> tuple[Tail, threading.Event]:
@@ -111,6 +113,41 @@ def test_a_place_is_given_back_whatever_happens() -> None:
 
     assert places.take()
     assert not places.take()
+
+
+def test_who_listens_to_one_thing_hears_only_that(site: Site) -> None:
+    tail, client = site.services.tail, site.lab.client
+    with tail.listening(("test", "1")) as first, tail.listening(("test", "2")) as second:
+        wait_until(lambda: first.count and second.count)
+        before = second.count
+        seen, events = first.count, tail.count
+        client.xadd("boyd:{test}:log:1", {"entry": "x"})
+        first.wait(seen, 10)
+
+        assert (first.count, second.count, tail.count) == (seen + 1, before, events)
+
+
+def test_those_who_listen_to_the_same_share_it_until_the_last_one_leaves(site: Site) -> None:
+    tail = site.services.tail
+    with tail.listening(("test", "1")) as one:
+        with tail.listening(("test", "1")) as other:
+            assert other is one
+        wait_until(lambda: one.count)
+        seen = one.count
+        site.lab.client.xadd("boyd:{test}:log:1", {"entry": "x"})
+        one.wait(seen, 10)
+        assert one.count > seen
+    with tail.listening(("test", "1")) as later:
+        assert later is not one
+
+
+def test_a_process_that_stops_wakes_those_who_listen(site: Site) -> None:
+    began = time.monotonic()
+    with site.services.tail.listening(("test", "1")) as bell:
+        threading.Timer(0.05, site.services.stop).start()
+        bell.wait(100, 30)
+
+    assert time.monotonic() - began < 5
 
 
 class Recording:

@@ -34,6 +34,24 @@ def _pending_run(desk: Site) -> str:
     return _run(desk)
 
 
+def _modelled(desk: Site) -> str:
+    """Announce that the agent has a model, which no worker of this test asks."""
+    desk.store.fleet.register(desk.lab.engine.entry().patched({"model": "x"}))
+    return "/investigations"
+
+
+def _asked(desk: Site, **fields: str) -> str:
+    path = _modelled(desk)
+    id = str(desk.post(path, {"question": "why?"}).json["id"])
+    if fields:
+        desk.lab.client.hset(f"boyd:{{desk}}:investigation:{id}", mapping=fields)
+    return f"{path}/{id}"
+
+
+def _answered(desk: Site) -> str:
+    return _asked(desk, status="ended", executionState="succeeded")
+
+
 MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/trigger": lambda desk: ("/loop/trigger", None),
     "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
@@ -48,6 +66,16 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /runs/<id>/cancel": lambda desk: (f"/runs/{_pending_run(desk)}/cancel", None),
     "POST /runs/<id>/callback/redeliver": lambda desk: (
         f"/runs/{_called_back(desk)}/callback/redeliver",
+        None,
+    ),
+    "POST /investigations": lambda desk: (_modelled(desk), {"question": "why?"}),
+    "POST /investigations/<id>/messages": lambda desk: (
+        f"{_answered(desk)}/messages",
+        {"text": "and?"},
+    ),
+    "POST /investigations/<id>/cancel": lambda desk: (
+        # No worker has a model here, so it has ended already.
+        f"{_asked(desk, status='running', executionState='queued')}/cancel",
         None,
     ),
     "POST /intake/<format>": lambda desk: (

@@ -1,0 +1,213 @@
+"""`boyd chat`: a conversation with the agent's model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from boyd.cli import answering, approval_view, output
+from boyd.cli.asking import asking_options, begin, live_transcript
+from boyd.cli.chat_prompt import Prompt, new_prompt
+from boyd.cli.connection import Api
+from boyd.cli.following import Following
+from boyd.cli.ids import short
+from boyd.cli.investigations import find
+from boyd.cli.options import api_options
+from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript
+from boyd.cli.typed import boyd_here
+from boyd.errors import ApiProblem, BoydError
+from boyd.models import ApprovalItem
+from boyd.models.investigation import Asked, Ended, Investigation, Logged, Waits
+
+
+@click.command()
+@click.argument("investigation", required=False)
+@asking_options
+@api_options
+def chat(api: Api, investigation: str | None, **how: Any) -> None:
+    """Talk with the agent's model, which uses the agent's tools.
+
+    INVESTIGATION goes on with an earlier one. Ctrl-C cancels a question, Ctrl-D leaves. From a
+    pipe each line is a question, and into a pipe go the answers alone.
+    """
+    if investigation is not None and any(how.values()):
+        raise click.UsageError("what is gone on with keeps its options")
+    found = find(api, investigation) if investigation else None
+    made = Chat(api, new_prompt(), how)
+    try:
+        if found is not None:
+            made.take_up(found)
+        made.run()
+    finally:
+        made.leave()
+    if not made.answered and not output.can_ask():
+        raise click.exceptions.Exit(output.FAILED)
+
+
+class Chat:
+    """A conversation on this terminal, or through pipes.
+
+    Attributes:
+        answered: whether the last question was answered, or there was none.
+    """
+
+    def __init__(self, api: Api, prompt: Prompt, how: dict[str, Any]) -> None:
+        """Begin with the first question; *how* is what `begin` takes besides it."""
+        self._api = api
+        self._prompt = prompt
+        self._how = how
+        self._live = output.is_terminal()
+        self._id: str | None = None
+        self._following: Following | None = None
+        self._over = True
+        self.answered = True
+
+    def take_up(self, found: Investigation) -> None:
+        """Go on with that one: show its last exchange, and what it is doing."""
+        following = self._follow(found.id)
+        entries = following.missed()
+        self._prompt.remember(one.entry.text for one in entries if isinstance(one.entry, Asked))
+        asked = [n for n, one in enumerate(entries) if isinstance(one.entry, Asked)]
+        last = asked[-1] if asked else 0
+        if found.status != "ended":
+            following.last = entries[last - 1].id if last else None
+            self._turn(following, own=False)
+        elif entries:
+            following.last = entries[-1].id
+            self._recall([entries[last], entries[-1]])
+
+    def run(self) -> None:
+        """Answer questions until there are no more.
+
+        Raises:
+            Abort: Ctrl-C was not only to cancel a question.
+        """
+        while (text := self._prompt.question()) is not None:
+            if not text.strip():
+                continue
+            try:
+                self._turn(self._ask(text), own=True)
+            except KeyboardInterrupt:
+                # It came too early or too late to cancel anything.
+                if not output.can_ask():
+                    raise
+            except BoydError as error:
+                if self._id is None or not output.can_ask():
+                    raise
+                output.note(f"boyd: {output.one_line(str(error))}")
+
+    def leave(self) -> None:
+        """Say how to come back."""
+        if self._id is not None:
+            output.note(f"`{boyd_here()} chat {short(self._id)}` goes on with this conversation.")
+
+    def _ask(self, text: str) -> Following:
+        """Ask a question; what comes of it is to be followed."""
+        if self._id is None or self._following is None:
+            return self._follow(begin(self._api, text, **self._how).id)
+        missed = self._following.missed()
+        if missed:
+            # Somebody else has gone on with it.
+            self._recall(missed)
+            self._following.last = missed[-1].id
+        self._api.agent.post(f"/investigations/{self._id}/messages", Investigation, {"text": text})
+        return self._following
+
+    def _follow(self, id: str) -> Following:
+        self._id = id
+        self._following = Following(self._api, id)
+        return self._following
+
+    def _turn(self, following: Following, own: bool) -> None:
+        """Show what comes until the question has ended; Ctrl-C cancels it, a second one leaves.
+
+        Raises:
+            Abort: it was the second one, or nobody is there who could ask another question.
+        """
+        self.answered = self._over = False
+        interrupted = False
+        transcript = self._transcript()
+        following.note = lambda text: transcript.line("note", text)
+        while True:
+            try:
+                if interrupted:
+                    self._cancel()
+                self._show(transcript, following, own)
+                return
+            except KeyboardInterrupt:
+                if self._over:
+                    return
+                if interrupted:
+                    raise click.Abort from None
+                interrupted = True
+
+    def _show(self, transcript: Transcript, following: Following, own: bool) -> None:
+        with transcript:
+            for logged in following.question():
+                entry = logged.entry
+                if not (own and isinstance(entry, Asked)):
+                    transcript.show(entry)
+                if isinstance(entry, Waits):
+                    self._offer(transcript, entry.approval_id)
+                if isinstance(entry, Ended):
+                    self._ended(entry)
+
+    def _transcript(self) -> Transcript:
+        return live_transcript() if self._live else PlainTranscript(output.note, answers=False)
+
+    def _recall(self, entries: list[Logged]) -> None:
+        """Show what has happened already."""
+        with live_transcript() if self._live else PlainTranscript(output.note) as transcript:
+            for logged in entries:
+                transcript.show(logged.entry)
+
+    def _ended(self, ended: Ended) -> None:
+        self._over = True
+        self.answered = ended.ending in ANSWERED
+        if not self._live:
+            output.say(output.clean(ended.text).rstrip())
+
+    def _cancel(self) -> None:
+        """Cancel the question.
+
+        Raises:
+            Abort: nobody is there who could ask another one.
+        """
+        again = "; Ctrl-C again leaves" if output.can_ask() else ""
+        try:
+            self._api.agent.post(f"/investigations/{self._id}/cancel", Investigation)
+            output.note(f"The question is cancelled{again}.")
+        except BoydError as error:
+            if not (isinstance(error, ApiProblem) and error.name == "finished"):
+                output.note(f"boyd: {output.one_line(str(error))}{again}")
+        if not output.can_ask():
+            raise click.Abort
+
+    def _offer(self, transcript: Transcript, approval_id: str) -> None:
+        """Let whoever chats answer an approval, as far as the API lets them."""
+        if not output.can_ask():
+            return
+        with transcript.paused():
+            try:
+                item = self._api.agent.get(f"/approvals/{approval_id}", ApprovalItem)
+                if item.status == "pending":
+                    self._answer(item)
+            except BoydError as error:
+                output.note(f"boyd: {output.one_line(str(error))}")
+
+    def _answer(self, item: ApprovalItem) -> None:
+        output.say()
+        approval_view.show(item, self._api.agent.now())
+        said = self._prompt.reply("Approve? y approves, n denies, Enter leaves it waiting: ")
+        verb = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}.get(
+            (said or "").strip().lower()
+        )
+        if verb is None:
+            return
+        why = self._prompt.reply("Why? Enter gives no reason: ") or None
+        outcome = answering.answered(self._api, verb, item, why, ask=False)
+        if outcome.said:
+            output.note(f"boyd: {outcome.said}")
+        else:
+            answering.say_answer(self._api, outcome, several=False)

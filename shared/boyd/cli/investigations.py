@@ -1,0 +1,159 @@
+"""`boyd investigations list|show|follow|cancel`: what the agent's model was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import islice
+
+import click
+
+from boyd.cli import output, pages
+from boyd.cli.asking import goes_on, live_transcript
+from boyd.cli.connection import Api
+from boyd.cli.following import Following
+from boyd.cli.ids import short, the_one
+from boyd.cli.options import api_options
+from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, used
+from boyd.models.investigation import Ended, Investigation
+
+#: Characters of a whole id.
+_WHOLE = 36
+#: How far back a beginning of an id is looked for.
+_KNOWN = 5000
+
+investigation_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument(
+    "investigation"
+)
+
+
+@click.group()
+def investigations() -> None:
+    """See what the agent's model was asked, and what it found."""
+
+
+@investigations.command("list")
+@click.option("--limit", type=click.IntRange(1, 5000), default=20, show_default=True)
+@output.output_option
+@api_options
+def list_(api: Api, limit: int, form: str) -> None:
+    """List investigations, newest first."""
+    page = min(limit, pages.PAGE)
+    found = list(islice(pages.investigations(api, limit=page), limit))
+    if output.print_data(form, found):
+        return
+    if not found:
+        output.say("There are no investigations.")
+        return
+    header = ["id", "status", "steps", "age", "source", "asked by", "question"]
+    output.print_table(header, [_row(api, one) for one in found])
+
+
+def _row(api: Api, one: Investigation) -> list[str]:
+    return [
+        short(one.id),
+        one.ending or one.status,
+        str(one.counters.steps),
+        output.age(one.created_at, api.agent.now()),
+        one.source,
+        one.asked_by or "",
+        output.cut(output.one_line(one.question), output.LINE),
+    ]
+
+
+@investigations.command()
+@investigation_argument
+@output.output_option
+@api_options
+def show(api: Api, investigation: str, form: str) -> None:
+    """Show an investigation and its answer."""
+    found = find(api, investigation)
+    if not output.print_data(form, found):
+        _show(api, found)
+
+
+def find(api: Api, beginning: str) -> Investigation:
+    """The one whose id begins like that; ends the command when there is none, or several."""
+    if len(beginning) == _WHOLE:
+        return api.agent.get(f"/investigations/{beginning}", Investigation)
+    known = {one.id: one for one in islice(pages.investigations(api, limit=pages.PAGE), _KNOWN)}
+    return known[the_one("investigation", beginning, known)]
+
+
+def _show(api: Api, found: Investigation) -> None:
+    now = api.agent.now()
+    output.say(output.one_line(f"{found.question}: {found.ending or found.status}"))
+    output.print_pairs(
+        [
+            ("id", found.id),
+            ("detail", found.detail or ""),
+            ("source", f"{found.source} {found.key or ''}"),
+            ("asked by", found.asked_by or ""),
+            ("asked", output.age(found.created_at, now)),
+            ("ended", output.age(found.ended_at, now) if found.ended_at else ""),
+            ("used", used(found.counters)),
+            ("waits for", f"approval {short(found.approval_id)}" if found.approval_id else ""),
+            ("cancelled by", found.cancelled_by or ""),
+        ]
+    )
+    if found.text is not None:
+        output.say()
+        _show_text(found.text)
+
+
+def _show_text(text: str) -> None:
+    if output.is_terminal():
+        from boyd.cli.prose import Prose
+
+        output.console().print(Prose(text))
+    else:
+        output.say(output.clean(text).rstrip())
+
+
+@investigations.command()
+@investigation_argument
+@output.lines_option
+@api_options
+def follow(api: Api, investigation: str, form: str) -> None:
+    """Show all that happens in an investigation, from its beginning to its end.
+
+    Exit status 1 unless it ends with an answer. Ctrl-C ends this, not the investigation.
+    """
+    found = find(api, investigation)
+    transcript = _transcript(form)
+    following = Following(api, found.id, note=_noting(transcript))
+    ended: Ended | None = None
+    try:
+        with transcript or nullcontext():
+            for logged in following.everything():
+                ended = logged.entry if isinstance(logged.entry, Ended) else None
+                if transcript is not None:
+                    transcript.show(logged.entry)
+                else:
+                    output.print_item(form, logged)
+    except KeyboardInterrupt:
+        goes_on(found.id)
+    if ended is None or ended.ending not in ANSWERED:
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _transcript(form: str) -> Transcript | None:
+    """What shows the entries to people; None: they are data."""
+    if form != "table":
+        return None
+    return live_transcript() if output.is_terminal() else PlainTranscript(output.say)
+
+
+def _noting(transcript: Transcript | None) -> Callable[[str], None]:
+    return (lambda text: transcript.line("note", text)) if transcript else output.note
+
+
+@investigations.command()
+@investigation_argument
+@api_options
+def cancel(api: Api, investigation: str) -> None:
+    """End an investigation: nothing more is started for it."""
+    found = find(api, investigation)
+    now = api.agent.post(f"/investigations/{found.id}/cancel", Investigation)
+    state = "cancelled" if now.status == "ended" else "being cancelled"
+    output.say(f"investigation {short(found.id)} is {state}")

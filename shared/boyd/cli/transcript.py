@@ -1,0 +1,287 @@
+"""What happens in an investigation, as people read it: who says what, which tools are called."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Literal, Self
+
+from boyd.cli import output
+from boyd.cli.ids import short
+from boyd.cli.typed import boyd_here
+from boyd.models.investigation import (
+    Asked,
+    Counters,
+    Delta,
+    Discarded,
+    Ended,
+    Ending,
+    Entry,
+    Result,
+    Said,
+    Started,
+    Steered,
+    ToolCall,
+    ToolObservation,
+    Waits,
+    Warned,
+)
+
+Channel = Literal["text", "reasoning"]
+#: How a line looks: what it is about, more about that, or what should be noticed.
+Tone = Literal["call", "ok", "detail", "note", "end"]
+
+#: The endings that are answers.
+ANSWERED: tuple[Ending, ...] = ("final_answer", "final_synthesis")
+#: How many lines of a result are shown, and where an argument is cut.
+_FIRST = 6
+_CUT = 60
+
+
+class Transcript(ABC):
+    """Shows the entries of an investigation in their order; to be used within `with`."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, ToolCall] = {}
+        self._begun: set[str] = set()
+        self._waited: set[str] = set()
+        self._shown = ""
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.settle()
+
+    def show(self, entry: Entry | None) -> None:
+        """Show one more entry; None is of a kind that this release does not know."""
+        match entry:
+            case Asked():
+                self.settle()
+                self.question(entry.text)
+                self._said = ""
+            case Delta():
+                self._shown += entry.text if entry.channel == "text" else ""
+                self.piece(entry.channel, entry.text)
+            case Discarded():
+                self._shown = ""
+                self.withdraw(output.one_line(entry.why))
+            case Said():
+                self._tell(entry)
+            case Started():
+                self._begin(entry.call_id)
+            case Waits():
+                self._wait(entry)
+            case Result():
+                self._end_call(entry.observation)
+            case Steered() | Warned():
+                self.settle()
+                self.line("note", _remark(entry))
+            case Ended():
+                self._end(entry)
+
+    @abstractmethod
+    def question(self, text: str) -> None:
+        """Show what somebody has said to the model."""
+
+    @abstractmethod
+    def piece(self, channel: Channel, text: str) -> None:
+        """Show what has come of a turn."""
+
+    @abstractmethod
+    def turn(self, text: str, shown: str) -> None:
+        """Show a whole turn, of which the pieces *shown* have come."""
+
+    @abstractmethod
+    def answer(self, text: str, said: bool) -> None:
+        """Show what a question has come to; *said*: the last turn was that."""
+
+    @abstractmethod
+    def withdraw(self, why: str) -> None:
+        """Take back the pieces of a turn that has failed."""
+
+    @abstractmethod
+    def line(self, tone: Tone, text: str) -> None:
+        """Show a line that Boyd itself says."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Show to the end what was held back."""
+
+    def doing(self, what: str) -> None:  # noqa: B027 - most have nowhere to show it
+        """Show what goes on, where it can be taken away again."""
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let somebody else use the terminal."""
+        yield
+
+    def _tell(self, said: Said) -> None:
+        self.turn(said.text, self._shown)
+        self._said, self._shown = said.text, ""
+        self._calls.update((call.id, call) for call in said.calls)
+
+    def _begin(self, call_id: str) -> None:
+        """Show a call, once; perhaps its turn was not shown."""
+        call = self._calls.get(call_id)
+        if call is not None and call_id not in self._begun:
+            self.settle()
+            self._begun.add(call_id)
+            self.line("call", f"→ {call_text(call)}")
+            self.doing(f"{output.one_line(call.name)} runs")
+
+    def _wait(self, waits: Waits) -> None:
+        self.settle()
+        self._waited.add(waits.call_id)
+        name = short(waits.approval_id)
+        command = f"{boyd_here()} approvals"
+        self.line("note", f"  it waits for approval {name}; see it with `{command} show {name}`")
+        self.line("note", f"  `{command} approve {name}` lets it run, `deny` refuses it")
+        self.doing(f"waits for approval {name}")
+
+    def _end_call(self, seen: ToolObservation) -> None:
+        self.settle()
+        self._begin(seen.call_id or "")
+        # Much may have been shown since it began to wait, or nothing of it.
+        apart = seen.call_id in self._waited or seen.call_id not in self._begun
+        which = f"{output.one_line(seen.tool)}: " if apart else ""
+        self.line("ok" if seen.status == "succeeded" else "note", f"  {which}{result_text(seen)}")
+        for text in first_lines(seen.output):
+            self.line("detail", f"    {text}")
+        self.doing("the model is asked")
+
+    def _end(self, ended: Ended) -> None:
+        self.answer(ended.text, said=ended.text.strip() == self._said.strip())
+        self.settle()
+        self._said = self._shown = ""
+        self.line("end" if ended.ending in ANSWERED else "note", end_text(ended))
+
+
+class PlainTranscript(Transcript):
+    """Prints lines of plain text, each when it is complete.
+
+    What a turn says is held back until it is known whether it is the answer.
+    """
+
+    def __init__(self, print_line: Callable[[str], None], *, answers: bool = True) -> None:
+        """Print by *print_line*; without *answers*, those are left to somebody else."""
+        super().__init__()
+        self._print = print_line
+        self._answers = answers
+        self._thought = ""
+        self._held = ""
+
+    def question(self, text: str) -> None:
+        """See `Transcript`."""
+        self._lines("> ", text)
+
+    def piece(self, channel: Channel, text: str) -> None:
+        """See `Transcript`."""
+        if channel == "reasoning":
+            self._thought += text
+
+    def turn(self, text: str, shown: str) -> None:
+        """See `Transcript`."""
+        self.settle()
+        self._held = text
+
+    def answer(self, text: str, said: bool) -> None:
+        """See `Transcript`."""
+        if not said:
+            self.settle()
+        self._held = text if self._answers else ""
+
+    def withdraw(self, why: str) -> None:
+        """See `Transcript`: what has come of the turn is only told of."""
+        self.settle()
+        self._print(f"! withdrawn, the model is asked again: {why}")
+
+    def line(self, tone: Tone, text: str) -> None:
+        """See `Transcript`."""
+        self._print(text)
+
+    def settle(self) -> None:
+        """See `Transcript`."""
+        self._lines("| ", self._thought)
+        self._lines("", self._held)
+        self._thought = self._held = ""
+
+    def _lines(self, mark: str, text: str) -> None:
+        for line in output.clean(text).strip().split("\n") if text.strip() else []:
+            self._print(f"{mark}{line.rstrip()}")
+
+
+def call_text(call: ToolCall) -> str:
+    """A call on one line, its arguments shortened."""
+    try:
+        given = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        given = call.arguments
+    if isinstance(given, dict):
+        pairs = [f"{output.one_line(key)}={_value(value)}" for key, value in given.items()]
+    else:
+        pairs = [_value(given)]
+    return output.cut(" ".join([output.one_line(call.name), *pairs]), output.LINE)
+
+
+def _value(value: object) -> str:
+    """As it is written behind `=`; quoted where it would not be seen where it ends."""
+    text = output.cut(output.text_of(value), _CUT)
+    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and " " in text else text
+
+
+def result_text(seen: ToolObservation) -> str:
+    """What became of a call, in a few words."""
+    parts = [
+        "ok" if seen.status == "succeeded" else seen.status,
+        f"exit code {seen.exit_code}" if seen.exit_code else "",
+        "its time was up" if seen.timed_out else "",
+        output.duration(seen.duration) if seen.duration else "",
+        f"{seen.total_bytes} bytes in all" if seen.truncated else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def first_lines(text: str) -> Iterator[str]:
+    """The first lines of what a tool has said, and how many are not shown."""
+    lines = [line.rstrip() for line in output.clean(text).strip("\n").split("\n")]
+    for line in lines[:_FIRST]:
+        yield output.cut(line, output.LINE)
+    if len(lines) > _FIRST:
+        yield f"… {output.count(len(lines) - _FIRST, 'more line')}"
+
+
+def end_text(ended: Ended) -> str:
+    """How it has ended, and what it has used up."""
+    if ended.ending in ANSWERED:
+        return f"{ended.ending}: {used(ended.counters)}"
+    why = f": {output.one_line(ended.detail)}" if ended.detail else ""
+    return f"! ended by {ended.ending}{why} ({used(ended.counters)})"
+
+
+def used(counters: Counters) -> str:
+    """What was used up, in words."""
+    usage = counters.usage
+    tokens = usage.input_tokens + usage.output_tokens
+    about = "about " if usage.estimated else ""
+    parts = [
+        output.count(counters.steps, "step"),
+        output.count(counters.tool_calls, "tool call"),
+        f"{about}{tokens} tokens" if tokens else "",
+        f"cost {counters.cost:.4g}" if counters.cost else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _remark(entry: Steered | Warned) -> str:
+    text = output.cut(output.one_line(entry.text), output.LINE)
+    if isinstance(entry, Warned):
+        return f"! {text}"
+    how = f"{entry.why}, without tools from now on" if entry.strip else entry.why
+    return f"! told the model ({output.one_line(how)}): {text}"

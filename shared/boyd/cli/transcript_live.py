@@ -1,0 +1,171 @@
+"""A transcript on a terminal: Markdown as it comes, and below it what goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from boyd.cli import output
+from boyd.cli.prose import Prose, whole_blocks
+from boyd.cli.transcript import Channel, Tone, Transcript
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+_STYLES: dict[Tone, str] = {
+    "call": "bold",
+    "ok": "green",
+    "detail": "dim",
+    "note": "yellow",
+    "end": "dim",
+}
+#: What is drawn anew all the time takes at most this part of the screen.
+_PART = 3
+
+
+class LiveTranscript(Transcript):
+    """Shows a turn as it comes: whole blocks for good, and the last one until it is whole."""
+
+    def __init__(self) -> None:
+        from rich.spinner import Spinner
+
+        super().__init__()
+        self._console: Console = output.console()
+        self._spinner = Spinner("dots")
+        self._live: Live | None = None
+        self._channel: Channel = "text"
+        self._block = ""
+        self._printed = ""
+        self.doing("the model is asked")
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.settle()
+        self._stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """See `Transcript`."""
+        self.settle()
+        self._stop()
+        try:
+            yield
+        finally:
+            self._printed = "others"
+            self._start()
+
+    def question(self, text: str) -> None:
+        """See `Transcript`."""
+        from rich.text import Text
+
+        self._print("question", Text(f"> {output.clean(text).strip()}", "bold"))
+
+    def piece(self, channel: Channel, text: str) -> None:
+        """See `Transcript`."""
+        if channel != self._channel:
+            self.settle()
+        self._channel = channel
+        self._block += text
+        whole = whole_blocks(self._block)
+        if whole:
+            self._print_block(self._block[:whole])
+            self._block = self._block[whole:]
+        self.doing("the model thinks" if channel == "reasoning" else "the model answers")
+
+    def turn(self, text: str, shown: str) -> None:
+        """See `Transcript`."""
+        if text.startswith(shown):
+            if text[len(shown) :]:
+                self.piece("text", text[len(shown) :])
+            self.settle()
+        elif text.strip() != shown.strip():
+            self.settle()
+            self.line("note", "! what has come of this turn was not all; it says:")
+            self.answer(text, said=False)
+
+    def answer(self, text: str, said: bool) -> None:
+        """See `Transcript`."""
+        self.settle()
+        if not said:
+            self._print("text", Prose(text))
+
+    def withdraw(self, why: str) -> None:
+        """See `Transcript`: what is printed already is told not to count."""
+        self._block = ""
+        gone = self._printed in ("text", "reasoning")
+        what = "withdrawn, what was just said does not count" if gone else "withdrawn"
+        self.line("note", f"! {what}; the model is asked again: {why}")
+        self.doing("the model is asked again")
+
+    def line(self, tone: Tone, text: str) -> None:
+        """See `Transcript`."""
+        from rich.text import Text
+
+        shown = Text(text, _STYLES[tone], no_wrap=tone == "detail", overflow="ellipsis")
+        self._print("lines", shown)
+
+    def doing(self, what: str) -> None:
+        """See `Transcript`."""
+        from rich.text import Text
+
+        self._spinner.update(text=Text(output.one_line(what), "dim"))
+
+    def settle(self) -> None:
+        """See `Transcript`."""
+        block, self._block = self._block, ""
+        if block.strip():
+            self._print_block(block)
+
+    def _print_block(self, block: str) -> None:
+        from rich.text import Text
+
+        if self._channel == "text":
+            self._print("text", Prose(block))
+        else:
+            self._print("reasoning", Text(output.clean(block).strip(), "dim italic"))
+
+    def _print(self, kind: str, shown: RenderableType) -> None:
+        """Print for good, apart from what is of another kind."""
+        if self._printed and (kind != "lines" or self._printed != "lines"):
+            self._console.print()
+        self._console.print(shown)
+        self._printed = kind
+
+    def _start(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._drawn,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _drawn(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        if not self._block.strip():
+            return self._spinner
+        size = self._console.size
+        rows = max(1, size.height // _PART)
+        lines = output.clean(self._block).strip("\n").split("\n")[-rows:]
+        text = "\n".join(lines)[-rows * size.width :]
+        style = "dim italic" if self._channel == "reasoning" else ""
+        return Group(Text(text, style), self._spinner)

@@ -1,0 +1,520 @@
+"""`boyd ask`, `chat` and `investigations` as somebody uses them who wants to know something."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_kit import InlineCourier
+from boyd.models import ApprovalPolicy, Autonomy
+from boyd.models.investigation import Investigation
+from boyd.plugin import Action, Tool
+from boyd.store import Store
+from boyd.testing.model_server import Reply, ScriptedModel, call, calls, say
+from cli_kit import Cli, Terminal, lab_of, new_key, said, serving
+from harness import free_port, wait_until
+from kit import LAX, person
+
+pytestmark = pytest.mark.real
+
+GATED = Autonomy(mode="approval-required")
+#: What a terminal is told when a prompt begins.
+PROMPT = "\x1b[?2004h"
+LOOK = call("look", {"path": "/var"})
+
+
+class Study:
+    """An agent with a model that follows a script, an imaginary worker, and `ann`, who asks."""
+
+    def __init__(
+        self, redis_url: str, store: Store, folder: Path, required: ApprovalPolicy = LAX
+    ) -> None:
+        self.redis_url = redis_url
+        self.model = ScriptedModel([say("It is **full**.")], forever=True)
+        self.going = threading.Event()
+        self.going.set()
+        self.lab = lab_of(
+            store,
+            Tool(name="look", run=self.look, description="Look at a folder."),
+            Action(name="move", execute=lambda: "moved", tool=True, autonomy=GATED),
+            llm={"base_url": f"{self.model.url}/v1", "model": "scripted"},
+            approvals={"required": required.model_dump()},
+        )
+        self.courier = InlineCourier(self.lab)
+        self.cli = Cli(folder, BOYD_API_KEY=self.key("ann"), PROMPT_TOOLKIT_NO_CPR="1")
+
+    def key(self, principal: str, *scopes: Any) -> str:
+        """A key of a person."""
+        wanted = scopes or ("read", "runs", "approvals")
+        return new_key(self.redis_url, principal, *wanted, person=True)
+
+    def look(self) -> str:
+        """Look, when it may."""
+        self.going.wait(10)
+        return "99 %"
+
+    def will(self, *replies: Reply) -> None:
+        """Let the model answer so; the last one again and again."""
+        self.model._replies = list(replies)
+        self.model.requests.clear()
+
+    @property
+    def last(self) -> Investigation:
+        """The newest investigation."""
+        return self.lab.store.investigations.page(1).investigations[0]
+
+    @property
+    def waiting(self) -> str:
+        """The approval that is waited for."""
+        return self.lab.store.approvals.page(1).pending[0].id
+
+    def resolved(self) -> None:
+        """Let the worker do what was approved, and go on with what has waited for it."""
+        for _ in range(2):
+            self.lab.deliver()
+            self.lab.sweeper.sweep()
+        self.lab.deliver()
+
+    def work(self) -> threading.Thread:
+        """Let the worker take what there is, beside the test."""
+        worker = threading.Thread(target=self.lab.deliver)
+        worker.start()
+        return worker
+
+
+@pytest.fixture
+def study(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Study]:
+    """A study in which nobody has asked anything."""
+    made = Study(redis_url, store, tmp_path)
+    with made.model, serving(redis_url, courier=made.courier) as api:
+        made.cli.environment["BOYD_URL"] = api.url
+        yield made
+
+
+@pytest.fixture
+def cli(study: Study) -> Cli:
+    """The commands."""
+    return study.cli
+
+
+class Talk:
+    """Somebody at a terminal, who waits for what comes before typing something."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self._heard = 0
+
+    def hears(self, text: str) -> None:
+        """Wait for *text*, after what was waited for before."""
+        while text not in self.terminal.text[self._heard :]:
+            chunk = self.terminal._read()
+            assert chunk, f"ended before {text!r}: {self.terminal.text}"
+            self.terminal.text += chunk
+        self._heard = self.terminal.text.index(text, self._heard) + len(text)
+
+    def types(self, text: str, after: str = PROMPT) -> None:
+        """Type *text* after *after*, which is the next prompt unless given."""
+        self.hears(after)
+        self.terminal.type(text)
+
+    def leaves(self) -> str:
+        """Leave at the next prompt; all that was said."""
+        self.types("\x04")
+        shown = self.terminal.rest()
+        assert self.terminal.process.wait(10) == 0
+        return shown
+
+
+@contextmanager
+def talking(study: Study, *arguments: str) -> Iterator[Talk]:
+    """A chat on a terminal."""
+    with study.cli.terminal("chat", *arguments, NO_COLOR="1") as terminal:
+        yield Talk(terminal)
+
+
+# Asking
+
+
+def test_into_a_pipe_goes_the_answer_alone_and_elsewhere_what_was_done(study: Study) -> None:
+    study.will(calls(("look", {"path": "/var"}), text="Let me look."), say("It is **full**."))
+    done = study.cli.result("ask", "Why?")
+
+    assert (done.exit_code, done.stdout) == (0, "It is **full**.\n")
+    assert done.stderr.splitlines()[:2] == ["Let me look.", "→ look path=/var"]
+    assert "    99 %" in done.stderr
+    assert "final_answer: 2 steps, 1 tool call, " in done.stderr
+
+
+def test_on_a_terminal_everything_is_rendered_where_it_happens(study: Study) -> None:
+    study.will(LOOK, say("# Found\n\nIt is **full**."))
+    shown = study.cli.on_terminal("ask", "Why?", NO_COLOR="1")
+
+    assert re.search(
+        r"→ look path=/var.*ok.*99 %.*Found.*It is .*full.*final_answer", shown, re.DOTALL
+    )
+    assert "**" not in shown
+    assert shown.count("Found") == 1
+
+
+def test_the_question_may_come_from_a_pipe(study: Study) -> None:
+    study.cli.result("ask", "-", stdin="Why is it\nso slow?\n")
+    assert study.last.question == "Why is it\nso slow?\n"
+
+
+def test_how_it_is_asked_can_be_told(study: Study) -> None:
+    options = ["--reflection", "research", "--tools", "lo*", "--tools", "x", "--max-steps", "2"]
+    study.cli.result("ask", "Why?", *options)
+    found = study.last
+
+    assert (found.profile, found.tools) == ("research", ["lo*", "x"])
+    assert found.limits is not None
+    assert found.limits.max_steps == 2
+
+
+def test_an_investigation_is_printed_as_json(cli: Cli) -> None:
+    for option in (["--json"], ["-o", "json"]):
+        found = json.loads(cli.result("ask", "Why?", *option).stdout)
+        assert (found["ending"], found["text"]) == ("final_answer", "It is **full**.")
+
+
+def test_without_following_its_id_is_printed(study: Study) -> None:
+    study.courier.held = True
+    assert study.cli("ask", "Why?", "--no-follow") == f"{study.last.id}\n"
+    assert study.cli.json("ask", "Why?", "--no-follow")["status"] == "running"
+
+
+def test_an_end_without_an_answer_is_named_and_has_a_status_of_its_own(study: Study) -> None:
+    study.will(LOOK)
+    done = study.cli.result("ask", "Why?", "--max-steps", "1")
+
+    assert done.exit_code == 1
+    assert "ended by max_steps" in done.stderr
+    assert "99 %" in done.stdout
+
+
+def test_what_waits_for_a_person_says_how_it_is_approved(study: Study) -> None:
+    study.will(call("move"), say("Moved."))
+    with study.cli.running("ask", "Why?") as asking:
+        line = said(asking.stderr, "approvals approve")[-1]
+        name = re.findall(r"approve (\w+)`", line)[0]
+        study.cli("approvals", "approve", name)
+        study.resolved()
+        out, errors = asking.communicate(timeout=20)
+
+    assert out == "Moved.\n"
+    assert "  p:move: ok" in errors or "  move: ok" in errors
+
+
+def test_a_withdrawn_attempt_is_told(study: Study) -> None:
+    half = "This is half of what it wanted to say"
+    study.will(Reply(text=half, end="cut", after=3), say("Whole."))
+    done = study.cli.result("ask", "Why?")
+
+    assert done.stdout == "Whole.\n"
+    assert "! withdrawn, the model is asked again:" in done.stderr
+
+
+def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study) -> None:
+    study.courier.held = True
+    study.will(call("move"), say("Moved."))
+    with study.cli.running("ask", "Why?") as asking:
+        wait_until(lambda: study.lab.store.investigations.page(1).investigations)
+        study.lab.deliver()
+        said(asking.stderr, "approvals approve")
+        asking.send_signal(signal.SIGINT)
+        assert asking.wait(10) == 130
+        errors = asking.stderr.read() if asking.stderr else ""
+
+    assert f"investigations follow {study.last.id[:8]}`" in errors
+    assert f"investigations cancel {study.last.id[:8]}`" in errors
+    assert study.last.status == "waiting"
+
+
+def test_an_api_that_comes_back_is_gone_on_with(
+    redis_url: str, store: Store, tmp_path: Path
+) -> None:
+    study = Study(redis_url, store, tmp_path)
+    port = free_port()
+    study.courier.held = True
+    study.cli.environment["BOYD_URL"] = f"http://127.0.0.1:{port}"
+    study.will(LOOK, call("move"), say("Moved."))
+    with study.model:
+        with serving(redis_url, port, study.courier):
+            asking = study.cli.running("ask", "Why?")
+            process = asking.__enter__()
+            wait_until(lambda: study.lab.store.investigations.page(1).investigations)
+            study.lab.deliver()
+            said(process.stderr, "approvals approve")
+        said(process.stderr, "waiting for it to come back")
+        with serving(redis_url, port, study.courier):
+            said(process.stderr, "the API answers again")
+            study.cli("approvals", "approve", study.waiting, "--wait", "0")
+            study.resolved()
+            out, errors = process.communicate(timeout=20)
+        asking.__exit__(None, None, None)
+
+    assert out == "Moved.\n"
+    assert "→" not in errors
+
+
+def test_an_agent_without_a_model_cannot_be_asked(cli: Cli, store: Store) -> None:
+    lab_of(store)
+    assert "has no model" in cli("ask", "Why?", status=5)
+
+
+def test_whoever_may_only_look_cannot_ask(study: Study) -> None:
+    key = study.key("eve", "read")
+    assert study.cli.result("ask", "Why?", BOYD_API_KEY=key).exit_code != 0
+    assert study.lab.store.investigations.page(1).total == 0
+
+
+# Looking
+
+
+def test_investigations_are_listed_newest_first(cli: Cli) -> None:
+    assert cli("investigations", "list") == "There are no investigations.\n"
+    for question in ("first?", "second?"):
+        cli.result("ask", question)
+    header, *lines = cli("investigations", "list").splitlines()
+
+    columns = ["ID", "STATUS", "STEPS", "AGE", "SOURCE", "ASKED BY", "QUESTION"]
+    assert re.split(r"  +", header) == columns
+    shown = [re.split(r"  +", line) for line in lines]
+    assert [one[-1] for one in shown] == ["second?", "first?"]
+    assert shown[0][1:3] == ["final_answer", "1"]
+    assert len(cli.json("investigations", "list", "--limit", "1")) == 1
+
+
+def test_an_investigation_is_shown_with_its_answer(study: Study) -> None:
+    study.cli.result("ask", "Why?")
+    shown = study.cli("investigations", "show", study.last.id[:8])
+
+    assert shown.startswith("Why?: final_answer\n")
+    assert re.search(r"asked by +ann", shown)
+    assert re.search(r"used +1 step, 0 tool calls, \d+ tokens", shown)
+    assert shown.endswith("\nIt is **full**.\n")
+    assert study.cli.json("investigations", "show", study.last.id)["ending"] == "final_answer"
+    assert study.cli.result("investigations", "show", "nothing").exit_code == 4
+
+
+def test_an_investigation_is_followed_from_its_beginning(study: Study) -> None:
+    study.will(LOOK, say("Full."))
+    study.cli.result("ask", "Why?")
+    shown = study.cli("investigations", "follow", study.last.id[:8]).splitlines()
+
+    assert shown[:2] == ["> Why?", "→ look path=/var"]
+    assert shown[-2] == "Full."
+    assert shown[-1].startswith("final_answer: 2 steps")
+
+
+def test_a_conversation_is_followed_to_its_last_end(study: Study) -> None:
+    study.cli.result("chat", stdin="Why?\nAnd now?\n")
+    shown = study.cli("investigations", "follow", study.last.id[:8])
+
+    assert shown.count("> ") == 2
+    assert shown.count("final_answer: ") == 2
+
+
+def test_followed_entries_can_be_read_by_programs(study: Study) -> None:
+    study.cli.result("ask", "Why?")
+    lines = study.cli.result("investigations", "follow", study.last.id, "-o", "json").stdout
+    kinds = [json.loads(line)["entry"]["kind"] for line in lines.splitlines()]
+    assert (kinds[0], kinds[-2:]) == ("asked", ["said", "ended"])
+
+
+def test_an_end_that_the_log_does_not_have_is_shown(study: Study) -> None:
+    study.cli.result("ask", "Why?")
+    store = study.lab.store.investigations
+    study.lab.client.delete(store._names(study.last.id)[1])
+    shown = study.cli("investigations", "follow", study.last.id)
+
+    assert shown.splitlines()[0] == "It is **full**."
+    assert study.cli.result("chat", study.last.id, stdin="").exit_code == 0
+
+
+def test_an_investigation_is_cancelled(study: Study) -> None:
+    study.courier.held = True
+    study.cli("ask", "Why?", "--no-follow")
+    name = study.last.id[:8]
+
+    told = study.cli("investigations", "cancel", name)
+    assert told == f"investigation {name} is being cancelled\n"
+    study.lab.deliver()
+    followed = study.cli.result("investigations", "follow", name)
+    assert followed.exit_code == 1
+    assert "ended by cancelled: ann cancelled it" in followed.stdout
+    assert "has ended already" in study.cli("investigations", "cancel", name, status=5)
+
+
+# Talking
+
+
+def test_each_line_of_a_pipe_is_a_question(study: Study) -> None:
+    study.will(say("One."), say("Two."))
+    done = study.cli.result("chat", stdin="Why?\n\nAnd now?")
+
+    assert (done.exit_code, done.stdout) == (0, "One.\nTwo.\n")
+    assert f"chat {study.last.id[:8]}` goes on" in done.stderr
+    heard = [one["content"] for one in study.model.requests[-1].body["messages"][1:]]
+    assert heard == ["Why?", "One.", "And now?"]
+
+
+def test_a_chat_through_a_pipe_fails_with_its_last_question(study: Study) -> None:
+    study.will(LOOK)
+    done = study.cli.result("chat", "--max-steps", "1", stdin="Why?\n")
+    assert done.exit_code == 1
+    assert "ended by max_steps" in done.stderr
+
+
+def test_a_chat_goes_on_with_an_earlier_one(study: Study) -> None:
+    study.cli.result("ask", "Why?")
+    name = study.last.id[:8]
+    done = study.cli.result("chat", name, stdin="And now?\n")
+
+    assert done.stderr.startswith("> Why?\nIt is **full**.\n")
+    assert study.lab.store.investigations.page(9).total == 1
+    assert study.last.counters.steps == 2
+
+
+def test_what_others_have_asked_meanwhile_is_shown_first(study: Study) -> None:
+    with talking(study) as talk:
+        talk.types("Why?\r")
+        talk.hears("final_answer")
+        study.cli.result("chat", study.last.id, stdin="Something else?\n")
+        talk.types("And now?\r")
+        talk.hears("> Something else?")
+        talk.hears("2 steps")
+        talk.hears("3 steps")
+        talk.leaves()
+
+
+def test_a_conversation_on_a_terminal(study: Study) -> None:
+    study.will(LOOK, say("It is **full**."))
+    with talking(study) as talk:
+        talk.types("Why?\r")
+        talk.types("\x03")
+        talk.hears("Ctrl-D leaves")
+        shown = talk.leaves()
+
+    assert "→ look path=/var" in shown
+    assert "**" not in shown
+    assert f"chat {study.last.id[:8]}` goes on with this conversation" in shown
+
+
+def test_the_questions_of_a_conversation_can_be_called_back(study: Study) -> None:
+    study.cli.result("ask", "Why is it full?")
+    with talking(study, study.last.id[:8]) as talk:
+        talk.types("\x1b[A\r")
+        talk.hears("2 steps")
+        talk.leaves()
+    heard = [one["content"] for one in study.model.requests[-1].body["messages"][1:]]
+    assert heard == ["Why is it full?", "It is **full**.", "Why is it full?"]
+
+
+def test_ctrl_c_cancels_the_question_and_not_the_conversation(study: Study) -> None:
+    study.courier.held = True
+    study.going.clear()
+    study.will(LOOK, say("Full."))
+    with talking(study) as talk:
+        talk.types("Why?\r")
+        wait_until(lambda: study.lab.courier.hints)
+        worker = study.work()
+        talk.hears("→ look")
+        talk.terminal.process.send_signal(signal.SIGINT)
+        talk.hears("The question is cancelled")
+        wait_until(lambda: study.last.cancelled_by)
+        study.going.set()
+        talk.hears("ended by cancelled")
+        worker.join()
+        study.courier.held = False
+        talk.types("And now?\r")
+        talk.hears("final_answer")
+        talk.leaves()
+
+
+def test_a_conversation_that_is_not_over_is_taken_up_where_it_is(study: Study) -> None:
+    study.will(call("move"), say("Moved."))
+    study.cli("ask", "Why?", "--no-follow")
+    with talking(study, study.last.id[:8]) as talk:
+        talk.hears("> Why?")
+        talk.types("n\r", after="Approve?")
+        talk.types("\r", after="Why?")
+        talk.hears("is denied")
+        study.resolved()
+        talk.hears("final_answer")
+        talk.leaves()
+
+
+def test_ctrl_c_twice_leaves_and_says_how_to_come_back(study: Study) -> None:
+    study.courier.held = True
+    with talking(study) as talk:
+        talk.types("Why?\r")
+        for text in ("asked", "cancelled"):
+            talk.hears(text)
+            talk.terminal.process.send_signal(signal.SIGINT)
+        talk.hears("goes on with this conversation")
+        assert talk.terminal.process.wait(10) == 130
+    study.lab.deliver()
+
+    assert study.last.ending == "cancelled"
+
+
+def test_whoever_may_approves_inside_the_conversation(study: Study) -> None:
+    study.will(call("move"), say("Moved."))
+    with talking(study) as talk:
+        talk.types("Please?\r")
+        talk.types("y\r", after="Approve?")
+        talk.types("so be it\r", after="Why?")
+        talk.hears("is approved")
+        study.resolved()
+        talk.hears("move: ok")
+        talk.hears("final_answer")
+        talk.leaves()
+
+    item = study.lab.store.approvals.page(1).history[0]
+    assert (item.acted_by, item.note) == ("ann", "so be it")
+
+
+def test_a_denial_goes_back_to_the_model_with_its_reason(study: Study) -> None:
+    study.will(call("move"), say("Then not."))
+    with talking(study) as talk:
+        talk.types("Please?\r")
+        talk.types("n\r", after="Approve?")
+        talk.types("not today\r", after="Why?")
+        talk.hears("is denied")
+        study.resolved()
+        talk.hears("move: denied")
+        talk.hears("final_answer")
+        talk.leaves()
+
+    assert "not today" in study.model.requests[-1].body["messages"][-1]["content"]
+
+
+def test_who_may_not_approve_what_he_asked_for_is_told_so(
+    redis_url: str, store: Store, tmp_path: Path
+) -> None:
+    study = Study(redis_url, store, tmp_path, ApprovalPolicy())
+    study.will(call("move"), say("Moved."))
+    with study.model, serving(redis_url, courier=study.courier) as api:
+        study.cli.environment["BOYD_URL"] = api.url
+        with talking(study) as talk:
+            talk.types("Please?\r")
+            talk.types("y\r", after="Approve?")
+            talk.types("\r", after="Why?")
+            talk.hears("somebody else has to approve it")
+            study.lab.resolver.approve(study.waiting, person("bob"))
+            study.resolved()
+            talk.hears("final_answer")
+            talk.leaves()
+
+
+def test_only_new_conversations_take_options(study: Study) -> None:
+    assert study.cli.result("chat", "abc", "--max-steps", "2").exit_code == 2

@@ -1,0 +1,737 @@
+"""`/investigations`: ask, follow, go on, cancel; and runs that are investigations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import fakeredis
+import pytest
+from pydantic import BaseModel
+
+from api_kit import MAKER, Site, make_desk
+from boyd import Agent, Plugin, action, tool
+from boyd.models.investigation import Asked, Entry, Said
+from boyd.store import investigations
+from boyd.testing import Lab, ScriptedModel
+from boyd.testing.model_server import call, say
+from boyd_api import sse
+from boyd_api.routes import investigations as routes
+
+QUESTION = {"question": "Why is the disk full?"}
+RUN = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
+KEY = {"Idempotency-Key": "once"}
+ANSWER = say("The log of nginx has grown to 40 GB.")
+LOOK = call("look", {"path": "/var"})
+
+
+class Path(BaseModel):
+    """Where."""
+
+    path: str = "/"
+
+
+class Disk(Plugin):
+    """A tool, and an action that a person has to allow."""
+
+    id = "disk"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.cleaned: list[str] = []
+
+    @tool()
+    def look(self, params: Path) -> str:
+        """Look how full it is."""
+        return f"{params.path} is full"
+
+    @action(tool=True, autonomy="approval-required")
+    def clean(self, params: Path) -> str:
+        """Remove what is old."""
+        self.cleaned.append(params.path)
+        return f"cleaned {params.path}"
+
+
+class Case:
+    """A site over an agent whose model follows a script."""
+
+    def __init__(self, server: Any, model: ScriptedModel) -> None:
+        self.disk = Disk()
+        self.model = model
+        llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
+        agent = Agent("disks", plugins=[self.disk], llm=llm)
+        client = fakeredis.FakeRedis(server=server, decode_responses=True)
+        self.site = Site(Lab(agent, client=client), server, max_wait=5)
+        self.get, self.post = self.site.get, self.site.post
+        self.store = self.site.lab.store.investigations
+
+    def asked(self, question: str = "Why?", **more: Any) -> str:
+        """The id of a new investigation."""
+        answer = self.post("/investigations", {"question": question, **more})
+        assert answer.status_code == 201, answer.text
+        found: str = answer.json["id"]
+        return found
+
+    def pending(self, question: str = "Why?") -> str:
+        """The id of one that no worker has taken up."""
+        self.site.courier.held = True
+        return self.asked(question)
+
+    def written(self, id: str, *texts: str) -> None:
+        """Have those texts, of whatever release, in its log."""
+        for text in texts:
+            self.site.lab.client.xadd(f"boyd:{{disks}}:log:{id}", {"entry": text})
+
+    def twice(self, path: str, body: Any = None, meanwhile: Any = lambda: None) -> list[Any]:
+        """The answers to the same request, the first of which the process did not keep."""
+        first = self.post(path, body, headers=KEY)
+        meanwhile()
+        client = self.site.lab.client
+        client.delete(*client.keys("*answer*"))
+        return [first, self.post(path, body, headers=KEY)]
+
+    def entries(self, id: str) -> list[Entry | None]:
+        """Its log."""
+        return [one.entry for one in self.store.log(id)]
+
+    def stream(self, id: str, **headers: str) -> Stream:
+        """Its event stream."""
+        return Stream(self.get(f"/investigations/{id}/events", headers=headers, buffered=False))
+
+
+class Stream:
+    """An event stream, block by block."""
+
+    def __init__(self, answer: Any) -> None:
+        assert answer.status_code == 200, answer.text
+        self.answer = answer
+        self._blocks = self._read()
+
+    def _read(self) -> Iterator[dict[str, str]]:
+        for chunk in self.answer.response:
+            text = chunk.decode() if isinstance(chunk, bytes) else chunk
+            for block in filter(None, text.split("\n\n")):
+                yield dict(line.partition(": ")[::2] for line in block.splitlines())
+
+    def next(self) -> dict[str, str]:
+        """The next block."""
+        return next(self._blocks)
+
+    def rest(self) -> list[dict[str, str]]:
+        """All blocks to the end, which has to come by itself."""
+        found = list(self._blocks)
+        self.answer.close()
+        return found
+
+
+@pytest.fixture
+def replies() -> list[Any]:
+    """What the model says, one after the other."""
+    return [LOOK, ANSWER]
+
+
+@pytest.fixture
+def case(server: Any, replies: list[Any]) -> Iterator[Case]:
+    """A site whose model says *replies*, and the last one for ever."""
+    with ScriptedModel(replies, forever=True) as model:
+        made = Case(server, model)
+        yield made
+        made.site.services.stop()
+
+
+# Ask
+
+
+def test_a_question_is_taken_and_its_place_is_told(case: Case) -> None:
+    case.site.courier.held = True
+    answer = case.post("/investigations", QUESTION)
+    there = case.site.client.get(answer.headers["Location"], headers=case.site.admin)
+
+    assert answer.status_code == 201
+    assert answer.headers["Location"] == f"/api/v0/agents/disks/investigations/{answer.json['id']}"
+    assert there.json == answer.json
+    assert there.json.items() >= {
+        ("question", QUESTION["question"]),
+        ("status", "running"),
+        ("source", "api"),
+        ("askedBy", "alice"),
+    }
+
+
+def test_the_model_answers_with_its_tools(case: Case) -> None:
+    found = case.get(f"/investigations/{case.asked()}").json
+
+    assert (found["status"], found["ending"]) == ("ended", "final_answer")
+    assert found["text"] == "The log of nginx has grown to 40 GB."
+    assert found["counters"]["steps"] == 2
+    assert found["counters"]["toolCalls"] == 1
+
+
+@pytest.mark.parametrize("replies", [[call("answer", {"gb": 40})]])
+def test_an_answer_comes_in_the_form_that_was_asked_for(case: Case) -> None:
+    schema = {"type": "object", "properties": {"gb": {"type": "integer"}}, "required": ["gb"]}
+
+    assert case.get(f"/investigations/{case.asked(answer=schema)}").json["findings"] == {"gb": 40}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({}, ["/question"]),
+        ({"question": ""}, ["/question"]),
+        ({"question": "x" * 100_001}, ["/question"]),
+        ({**QUESTION, "profile": "eager"}, ["/profile"]),
+        (
+            {**QUESTION, "limits": {"maxSteps": 0, "maxCost": -1}},
+            ["/limits/maxSteps", "/limits/maxCost"],
+        ),
+        ({**QUESTION, "tools": "*"}, ["/tools"]),
+        ({**QUESTION, "askedBy": "bob"}, ["/askedBy"]),
+        ({**QUESTION, "answer": []}, ["/answer"]),
+        ({**QUESTION, "answer": {}}, ["/answer"]),
+        ({**QUESTION, "answer": {"type": "string"}}, ["/answer"]),
+        ({**QUESTION, "answer": {"type": "object", "required": 1}}, ["/answer"]),
+        ({**QUESTION, "answer": {"type": "object", "$ref": "#"}}, ["/answer"]),
+        ({**QUESTION, "answer": {"type": "object", "$ref": "#/type"}}, ["/answer"]),
+        ({**QUESTION, "answer": {"type": "object", "$ref": "https://example.com/"}}, ["/answer"]),
+    ],
+)
+def test_each_field_that_does_not_fit_is_named_and_nothing_is_asked(
+    case: Case, body: Any, pointers: list[str]
+) -> None:
+    answer = case.post("/investigations", body)
+
+    assert (answer.status_code, answer.json["type"]) == (422, "/problems/invalid-request")
+    assert [error["pointer"] for error in answer.json["errors"]] == pointers
+    assert case.get("/investigations").json["total"] == 0
+
+
+def test_the_same_request_asks_once(case: Case) -> None:
+    first = case.post("/investigations", QUESTION, headers=KEY)
+    again = case.post("/investigations", QUESTION, headers=KEY)
+
+    assert again.json == first.json
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert len(case.model.requests) == 2
+    assert case.get("/investigations").json["total"] == 1
+
+
+def test_while_there_are_too_many_none_begins(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.pending()
+    monkeypatch.setattr(investigations, "MOST", 1)
+
+    assert case.post("/investigations", QUESTION).status_code == 429
+
+
+def test_an_agent_without_a_model_is_asked_nothing(server: Any) -> None:
+    lab, _ = make_desk(server)
+    site = Site(lab, server)
+    answers = [site.post("/investigations", QUESTION), site.post("/runs", RUN)]
+
+    for answer in answers:
+        assert (answer.status_code, answer.json["type"]) == (409, "/problems/no-model")
+        assert "'desk'" in answer.json["detail"]
+    assert site.get("/investigations").json == {"investigations": [], "total": 0}
+    assert site.get("/runs").json["total"] == 0
+    assert site.post("/runs", {**RUN, "kind": "incident"}).status_code == 201
+
+
+def test_the_state_names_the_model(case: Case, server: Any) -> None:
+    assert case.get("/state").json["agent"]["model"] == "scripted"
+
+
+def test_who_may_only_read_asks_nothing_and_reads_everything(case: Case) -> None:
+    id = case.asked()
+    reader, submitter = case.site.key("read"), case.site.key("runs")
+    for path in ("", f"/{id}", f"/{id}/log", f"/{id}/events"):
+        assert case.get(f"/investigations{path}", headers=reader).status_code == 200
+        assert case.get(f"/investigations{path}", headers=submitter).status_code == 403
+    for path, body in (("", QUESTION), (f"/{id}/messages", {"text": "x"}), (f"/{id}/cancel", None)):
+        assert case.post(f"/investigations{path}", body, headers=reader).status_code == 403
+    assert case.post("/investigations", QUESTION, headers=submitter).status_code == 201
+
+
+def test_a_key_for_other_agents_sees_none_of_it(case: Case) -> None:
+    id = case.asked()
+    stranger = case.site.key("admin", agents=["other"])
+    answer = case.get(f"/agents/disks/investigations/{id}", headers=stranger)
+
+    assert (answer.status_code, answer.json["type"]) == (404, "/problems/unknown-agent")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("GET", "/log"),
+        ("GET", "/events"),
+        ("POST", "/messages"),
+        ("POST", "/cancel"),
+    ],
+)
+def test_what_does_not_exist_is_named(case: Case, method: str, path: str) -> None:
+    body = {"json": {"text": "x"}} if path == "/messages" else {}
+    answer = case.site.open(method, f"/investigations/nowhere{path}", **body)
+
+    assert (answer.status_code, answer.json["type"]) == (404, "/problems/not-found")
+    assert "'nowhere'" in answer.json["detail"]
+
+
+# List and log
+
+
+def test_investigations_are_listed_newest_first_page_by_page(case: Case) -> None:
+    ids = [case.pending(f"number {number}") for number in range(3)]
+    first = case.get("/investigations?limit=2").json
+    second = case.get(f"/investigations?limit=2&cursor={first['nextCursor']}").json
+
+    listed = [one["id"] for one in first["investigations"] + second["investigations"]]
+    assert sorted(listed[:2]) == sorted(ids[1:])
+    assert listed[2] == ids[0]
+    assert "nextCursor" not in second
+    assert case.get("/investigations?cursor=x").status_code == 422
+
+
+def test_the_log_tells_what_was_said_and_done(case: Case) -> None:
+    page = case.get(f"/investigations/{case.asked()}/log").json
+
+    kinds = [one["entry"]["kind"] for one in page["entries"] if one["entry"]["kind"] != "delta"]
+    assert kinds == ["asked", "said", "started", "result", "said", "ended"]
+    assert "nextAfter" not in page
+
+
+def test_the_log_is_read_page_by_page(case: Case) -> None:
+    id = case.asked()
+    whole = case.get(f"/investigations/{id}/log").json["entries"]
+    found: list[Any] = []
+    after = "0-0"
+    while after:
+        page = case.get(f"/investigations/{id}/log?limit=2&after={after}").json
+        assert len(page["entries"]) <= 2
+        found += page["entries"]
+        after = page.get("nextAfter")
+
+    assert found == whole
+
+
+def test_a_page_of_the_log_ends_when_it_is_large(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = case.pending()
+    for number in range(2 * routes.STEP):
+        case.written(id, Asked(text=f"{number}").to_json())
+    monkeypatch.setattr(routes, "PORTION", 1)
+    page = case.get(f"/investigations/{id}/log").json
+
+    assert len(page["entries"]) == routes.STEP
+    assert page["nextAfter"] == page["entries"][-1]["id"]
+
+
+def test_entries_of_a_later_release_are_passed_over_and_keep_their_place(case: Case) -> None:
+    id = case.pending()
+    case.written(id, '{"kind":"sung","notes":3}', Asked(text="known").to_json())
+    places = [one.id for one in case.store.log(id)]
+    page = case.get(f"/investigations/{id}/log?limit=1&after={places[0]}").json
+    rest = case.get(f"/investigations/{id}/log?after={page['nextAfter']}").json
+
+    assert page == {"entries": [], "nextAfter": places[1]}
+    assert [one["id"] for one in rest["entries"]] == [places[2]]
+
+
+@pytest.mark.parametrize("after", ["x", "1", "-1-1", "99999999999999999999-0", "0-0;"])
+def test_a_place_that_is_none_is_refused(case: Case, after: str) -> None:
+    answer = case.get(f"/investigations/{case.pending()}/log?after={after}")
+
+    assert answer.status_code == 422
+    assert answer.json["errors"][0]["parameter"] == "after"
+
+
+# Events
+
+
+def test_the_stream_tells_everything_and_ends_by_itself(case: Case) -> None:
+    id = case.asked()
+    head, *blocks = case.stream(id).rest()
+    logged = case.store.log(id)
+
+    assert head == {"retry": "2000"}
+    assert [block["id"] for block in blocks] == [one.id for one in logged]
+    for block, one in zip(blocks, logged, strict=True):
+        assert one.entry is not None
+        assert block["event"] == one.entry.kind
+        assert json.loads(block["data"]) == one.entry.to_wire()
+    assert blocks[-1]["event"] == "ended"
+
+
+def test_the_stream_goes_on_after_the_last_one_that_was_received(case: Case) -> None:
+    id = case.asked()
+    places = [one.id for one in case.store.log(id)]
+    _, *blocks = case.stream(id, **{"Last-Event-ID": places[2]}).rest()
+
+    assert [block["id"] for block in blocks] == places[3:]
+    assert case.stream(id, **{"Last-Event-ID": places[-1]}).rest() == [{"retry": "2000"}]
+
+
+def test_who_has_seen_what_redis_has_lost_is_told(case: Case) -> None:
+    id = case.asked()
+    _, missed, *rest = case.stream(id, **{"Last-Event-ID": f"{2**60}-0"}).rest()
+
+    assert missed == {"event": "missed", "data": "{}"}
+    assert rest == []
+
+
+@pytest.mark.parametrize("sent", ["x", "1", f"{2**64}-0"])
+def test_an_id_that_is_none_is_refused(case: Case, sent: str) -> None:
+    path = f"/investigations/{case.asked()}/events"
+
+    assert case.get(path, headers={"Last-Event-ID": sent}).status_code == 400
+
+
+def test_what_is_said_arrives_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody looks by himself, so what arrives was pushed.
+    monkeypatch.setattr(sse, "LOOK", 60.0)
+    monkeypatch.setattr(sse, "SOON", 60.0)
+    id = case.pending()
+    stream = case.stream(id)
+    assert [stream.next(), stream.next()["event"]] == [{"retry": "2000"}, "asked"]
+    began = time.monotonic()
+    worker = threading.Thread(target=case.site.lab.deliver)
+    worker.start()
+    kinds = [block["event"] for block in stream.rest()]
+    worker.join()
+
+    assert [kind for kind in kinds if kind != "delta"] == [
+        *("said", "started", "result", "said", "ended")
+    ]
+    assert time.monotonic() - began < 10
+
+
+def test_what_this_release_does_not_know_only_keeps_its_place(case: Case) -> None:
+    id = case.pending()
+    case.written(id, '{"kind":"sung"}', Asked(text="known").to_json())
+    stream = case.stream(id)
+    blocks = [stream.next() for _ in range(4)]
+    stream.answer.close()
+    places = [one.id for one in case.store.log(id)]
+
+    assert blocks[2] == {"id": places[1]}
+    assert (blocks[3]["id"], blocks[3]["event"]) == (places[2], "asked")
+
+
+def test_a_long_log_is_sent_in_parts(case: Case) -> None:
+    id = case.asked()
+    last = case.entries(id)[-1]
+    assert last is not None
+    case.written(id, *[Said(step=9, text="x" * 50_000).to_json()] * 50, last.to_json())
+    answer = case.get(f"/investigations/{id}/events", buffered=False)
+    sizes = [len(chunk) for chunk in answer.response]
+    answer.close()
+
+    assert max(sizes) < 1.5 * routes.STEP * 50_000
+    assert sum(sizes) > 50 * 50_000
+
+
+def test_the_stream_stays_while_a_person_is_waited_for(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(sse, "LOOK", 0.01)
+    monkeypatch.setattr(sse, "SOON", 0.01)
+    case.site.courier.held = True
+    id = case.asked()
+    case.site.lab.client.hset(f"boyd:{{disks}}:investigation:{id}", "status", "waiting")
+    stream = case.get(f"/investigations/{id}/events", buffered=False).response
+    assert [next(stream), next(stream)[:4]] == [b"retry: 2000\n\n", b"id: "]
+    assert [next(stream) for _ in range(3)] == [b":\n\n"] * 3
+    [key] = case.site.store.access.all()
+    case.site.store.access.revoke(key.id, MAKER)
+
+    assert set(stream) <= {b":\n\n"}
+
+
+def test_the_stream_of_one_that_is_kept_no_longer_ends(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "SOON", 0.01)
+    id = case.pending()
+    stream = case.stream(id)
+    assert [stream.next(), stream.next()["event"]] == [{"retry": "2000"}, "asked"]
+    case.site.lab.client.delete(f"boyd:{{disks}}:investigation:{id}", f"boyd:{{disks}}:log:{id}")
+
+    assert stream.rest() == []
+
+
+def test_a_conversation_that_went_on_is_followed_to_its_last_end(case: Case) -> None:
+    id = case.asked()
+    stream = case.stream(id)
+    stream.next()
+    assert stream.next()["event"] == "asked"
+    case.post(f"/investigations/{id}/messages", {"text": "And now?"})
+    kinds = [block["event"] for block in stream.rest()]
+
+    assert kinds.count("ended") == 2
+    assert kinds[-1] == "ended"
+
+
+def test_all_streams_share_their_places(case: Case) -> None:
+    id = case.pending()
+    paths = ["/events", f"/investigations/{id}/events"] * 4
+    streams = [case.get(path, buffered=False) for path in paths]
+    refused = case.get(f"/investigations/{id}/events")
+    for stream in streams:
+        stream.close()
+
+    assert refused.status_code == 503
+    assert refused.headers["Retry-After"]
+    assert case.site.open("HEAD", f"/investigations/{id}/events").status_code == 200
+
+
+# Go on
+
+
+def test_something_more_is_said_after_the_answer(case: Case) -> None:
+    id = case.asked()
+    case.site.courier.held = True
+    answer = case.post(f"/investigations/{id}/messages", {"text": "Since when?"})
+    going = answer.json
+    case.site.lab.deliver()
+
+    assert (answer.status_code, going["id"], going["status"]) == (202, id, "running")
+    assert "text" not in going
+    assert case.get(f"/investigations/{id}").json["status"] == "ended"
+    said = [m["content"] for m in case.model.requests[-1].body["messages"] if m["role"] == "user"]
+    assert said[-1] == "Since when?"
+
+
+def test_nothing_is_said_before_the_answer(case: Case) -> None:
+    id = case.pending()
+    answer = case.post(f"/investigations/{id}/messages", {"text": "Well?"})
+
+    assert (answer.status_code, answer.json["type"]) == (409, "/problems/busy")
+    assert id in answer.json["detail"]
+    assert len(case.entries(id)) == 1
+
+
+def test_who_answers_at_the_very_end_waits_until_its_last_task_is_left(case: Case) -> None:
+    id = case.asked()
+    name = f"boyd:{{disks}}:investigation:{id}"
+    case.site.lab.client.hset(name, "executionState", "running")
+    left = threading.Timer(
+        0.1, lambda: case.site.lab.client.hset(name, "executionState", "succeeded")
+    )
+    left.start()
+    answer = case.post(f"/investigations/{id}/messages", {"text": "And?"})
+    left.join()
+
+    assert answer.status_code == 202
+
+
+@pytest.mark.parametrize("body", [{}, {"text": ""}, {"text": "x" * 100_001}, {"text": 1}])
+def test_what_cannot_be_said_is_named(case: Case, body: Any) -> None:
+    answer = case.post(f"/investigations/{case.asked()}/messages", body)
+
+    assert answer.status_code == 422
+    assert answer.json["errors"][0]["pointer"] == "/text"
+
+
+def test_a_message_that_is_repeated_is_said_once(case: Case) -> None:
+    id = case.asked()
+    for _ in range(2):
+        case.post(f"/investigations/{id}/messages", {"text": "And?"}, headers=KEY)
+
+    asked = [entry for entry in case.entries(id) if isinstance(entry, Asked)]
+    assert [entry.text for entry in asked] == ["Why?", "And?"]
+
+
+# Cancel
+
+
+def test_what_was_cancelled_is_ended_by_a_worker(case: Case) -> None:
+    id = case.pending()
+    answer = case.post(f"/investigations/{id}/cancel")
+    case.site.lab.deliver()
+    found = case.get(f"/investigations/{id}").json
+
+    assert (answer.status_code, answer.json["cancelledBy"]) == (202, "alice")
+    assert (found["status"], found["ending"]) == ("ended", "cancelled")
+    assert "alice" in found["detail"]
+    assert case.model.requests == []
+
+
+def test_what_is_over_is_not_cancelled(case: Case) -> None:
+    answer = case.post(f"/investigations/{case.asked()}/cancel")
+
+    assert (answer.status_code, answer.json["type"]) == (409, "/problems/finished")
+    assert (answer.json["state"], answer.json["ending"]) == ("ended", "final_answer")
+
+
+# An answer that was lost (H3)
+
+
+def test_H3_what_was_said_is_said_once(case: Case) -> None:
+    id = case.asked()
+    answers = case.twice(f"/investigations/{id}/messages", {"text": "And?"})
+    another = case.post(f"/investigations/{id}/messages", {"text": "And?"})
+
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert another.status_code == 202
+    asked = [entry for entry in case.entries(id) if isinstance(entry, Asked)]
+    assert [entry.text for entry in asked] == ["Why?", "And?", "And?"]
+
+
+def test_H3_what_was_cancelled_is_told_again(case: Case) -> None:
+    id = case.pending()
+    path = f"/investigations/{id}/cancel"
+    case.site.courier.held = False
+    answers = case.twice(path, meanwhile=case.site.lab.deliver)
+
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[1].json["status"] == "ended"
+    assert case.post(path).status_code == 409
+
+
+# Approvals
+
+
+@pytest.fixture
+def waiting(server: Any) -> Iterator[Case]:
+    """A site whose model wants what a person has to allow."""
+    with ScriptedModel([call("clean", {"path": "/var"}), say("It is clean now.")]) as model:
+        made = Case(server, model)
+        yield made
+        made.site.services.stop()
+
+
+def test_who_asked_may_not_approve_what_comes_of_it(waiting: Case) -> None:
+    people = {
+        name: waiting.site.key("read", "runs", "approvals", principal=name, person=True)
+        for name in ("ann", "bob")
+    }
+    asked = waiting.post("/investigations", QUESTION, headers=people["ann"]).json
+    found = waiting.get(f"/investigations/{asked['id']}").json
+    approve = f"/approvals/{found['approvalId']}/approve"
+    own = waiting.post(approve, headers=people["ann"])
+    item = waiting.get(f"/approvals/{found['approvalId']}").json
+    other = waiting.post(approve, headers=people["bob"])
+    waiting.site.lab.sweeper.sweep()
+    waiting.site.lab.deliver()
+
+    assert found["status"] == "waiting"
+    assert item["requestedBy"] == ["ann"]
+    assert (own.status_code, own.json["type"]) == (403, "/problems/requester")
+    assert (other.status_code, other.json["result"]["success"]) == (200, True)
+    assert waiting.disk.cleaned == ["/var"]
+    ended = waiting.get(f"/investigations/{asked['id']}").json
+    assert ended["text"] == "It is clean now."
+
+
+def test_who_submitted_the_run_may_not_approve_either(waiting: Case) -> None:
+    ann = waiting.site.key("admin", principal="ann", person=True)
+    id = waiting.post("/runs", RUN, headers=ann).json["id"]
+    approval = waiting.get(f"/investigations/{id}").json["approvalId"]
+    answer = waiting.post(f"/approvals/{approval}/approve", headers=ann)
+
+    assert answer.json["type"] == "/problems/requester"
+    assert waiting.disk.cleaned == []
+
+
+def test_what_is_cancelled_withdraws_what_it_waits_for(waiting: Case) -> None:
+    id = waiting.asked()
+    approval = waiting.get(f"/investigations/{id}").json["approvalId"]
+    waiting.post(f"/investigations/{id}/cancel")
+    waiting.site.lab.sweeper.sweep()
+    waiting.site.lab.deliver()
+
+    assert waiting.get(f"/investigations/{id}").json["ending"] == "cancelled"
+    assert waiting.get(f"/approvals/{approval}").json["status"] == "withdrawn"
+
+
+# Runs
+
+
+def test_a_run_of_that_kind_is_investigated_without_an_iteration(case: Case) -> None:
+    context = {"host": "web1", "ticket": {"id": 7}}
+    answer = case.post("/runs", {**RUN, "context": context})
+    run = case.get(f"/runs/{answer.json['id']}").json
+    found = case.get(f"/investigations/{run['id']}").json
+
+    assert answer.status_code == 201
+    assert set(answer.json) == {"id", "status", "createdAt"}
+    assert answer.headers["Location"] == f"/api/v0/agents/disks/runs/{run['id']}"
+    assert (run["status"], run["kind"]) == ("completed", "investigation")
+    assert run["result"]["summary"] == found["text"]
+    assert (found["source"], found["askedBy"]) == ("run", "alice")
+    title, description, told = found["question"].split("\n\n")
+    assert (title, description) == (RUN["title"], RUN["description"])
+    assert json.loads(told.removeprefix("Context:\n")) == context
+    assert case.get("/loop/status").json["iteration"] == 0
+
+
+def test_such_a_run_is_investigated_from_the_beginning(case: Case) -> None:
+    case.site.courier.held = True
+    answer = case.post("/runs", RUN, headers=KEY)
+    again = case.post("/runs", RUN, headers=KEY)
+
+    assert answer.json["status"] == "investigating"
+    assert again.json == answer.json
+    assert case.get("/runs?status=investigating").json["total"] == 1
+
+
+def test_a_run_that_is_cancelled_takes_its_investigation_with_it(case: Case) -> None:
+    case.site.courier.held = True
+    id = case.post("/runs", RUN).json["id"]
+    answer = case.post(f"/runs/{id}/cancel")
+    case.site.lab.deliver()
+    found = case.get(f"/investigations/{id}").json
+
+    assert answer.json["status"] == "cancelled"
+    assert (found["ending"], found["cancelledBy"]) == ("cancelled", "alice")
+
+
+def test_a_context_that_makes_the_question_too_long_is_named(case: Case) -> None:
+    answer = case.post("/runs", {**RUN, "context": {"dump": "x" * 100_000}})
+
+    assert answer.status_code == 422
+    assert answer.json["errors"][0]["pointer"] == "/context"
+    assert case.get("/runs").json["total"] == 0
+
+
+def test_such_a_run_calls_back_only_where_it_may(case: Case) -> None:
+    answer = case.post("/runs", {**RUN, "callbackUrl": "http://127.0.0.1/"})
+
+    assert answer.json["errors"][0]["pointer"] == "/callbackUrl"
+
+
+# What it costs those who have no model
+
+_IMPORTED = """
+import sys
+import fakeredis
+from api_kit import Site, make_desk
+server = fakeredis.FakeServer()
+lab, _ = make_desk(server)
+site = Site(lab, server)
+asked = site.post("/investigations", {"question": "x"})
+answers = [site.get("/state"), site.get("/investigations"), asked]
+print([answer.status_code for answer in answers])
+theirs = ("boyd.llm", "boyd.engine.investigation", "httpx2", "jsonschema")
+print(sorted(name for name in sys.modules if name.startswith(theirs)))
+"""
+
+
+def test_without_a_model_nothing_of_it_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+
+    assert done.stdout.splitlines() == ["[200, 200, 409]", "[]"]

@@ -1,0 +1,266 @@
+"""Transcripts of investigations: what people see of each entry, and what they never see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from boyd.cli.prose import Prose, whole_blocks
+from boyd.cli.transcript import PlainTranscript
+from boyd.cli.transcript_live import LiveTranscript
+from boyd.models.investigation import (
+    Asked,
+    Counters,
+    Delta,
+    Discarded,
+    Ended,
+    Entry,
+    Result,
+    Said,
+    Started,
+    Steered,
+    ToolCall,
+    ToolObservation,
+    Usage,
+    Waits,
+    Warned,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+USED = Counters(steps=2, tool_calls=1, usage=Usage(input_tokens=200, output_tokens=40))
+LOOK = ToolCall(id="call00001", name="look", arguments='{"path": "/var", "why": "it is full"}')
+
+
+def text(piece: str) -> Delta:
+    """A piece of an answer."""
+    return Delta(step=1, channel="text", text=piece)
+
+
+def thought(piece: str) -> Delta:
+    """A piece of reasoning."""
+    return Delta(step=1, channel="reasoning", text=piece)
+
+
+def result(output: str = "99 %", **fields: Any) -> Result:
+    """The result of `LOOK`."""
+    known = {"time": NOW, "tool": "look", "call_id": "call00001", "status": "succeeded"}
+    return Result(observation=ToolObservation(**{**known, "output": output, **fields}))
+
+
+def answered(said: str = "It is full.", **fields: Any) -> Ended:
+    """An end with an answer."""
+    return Ended(**{"ending": "final_answer", "text": said, "counters": USED, **fields})
+
+
+def plain(*entries: Entry | None, answers: bool = True) -> list[str]:
+    """The lines of a transcript."""
+    lines: list[str] = []
+    with PlainTranscript(lines.append, answers=answers) as transcript:
+        for entry in entries:
+            transcript.show(entry)
+    return lines
+
+
+def live(capsys: pytest.CaptureFixture[str], entries: Sequence[Entry]) -> str:
+    """What stays of a transcript on a terminal."""
+    with LiveTranscript() as transcript:
+        for entry in entries:
+            transcript.show(entry)
+    return capsys.readouterr().out
+
+
+def rendered(markdown: str) -> str:
+    """Markdown as a terminal gets it."""
+    console = Console(width=60, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(Prose(markdown))
+    return capture.get()
+
+
+# Lines
+
+
+def test_a_call_is_one_line_with_its_arguments_and_its_result_some_more() -> None:
+    said = Said(step=1, text="Let me look.", calls=[LOOK])
+    lines = plain(said, Started(call_id="call00001"), result("a\nb\n", duration=1400.0))
+
+    assert lines == [
+        "Let me look.",
+        '→ look path=/var why="it is full"',
+        "  ok, 1.4 s",
+        "    a",
+        "    b",
+    ]
+
+
+def test_long_results_and_arguments_are_shortened() -> None:
+    long = ToolCall(id="call00001", name="look", arguments='{"path": "%s"}' % ("x" * 500))
+    lines = plain(Said(step=1, calls=[long]), result("line\n" * 20))
+
+    assert len(lines[0]) < 100
+    assert lines[0].endswith("…")
+    assert lines[-1] == "    … 14 more lines"
+    assert len(lines) == 9
+
+
+def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
+    call = ToolCall(id="call00001", name="look", arguments="{bad")
+    assert plain(Said(step=1, calls=[call]), result())[0] == "→ look {bad"
+
+
+def test_a_result_says_what_went_wrong() -> None:
+    seen = result(status="failed", exit_code=124, timed_out=True, truncated=True, total_bytes=70000)
+    assert plain(seen)[0] == "  look: failed, exit code 124, its time was up, 70000 bytes in all"
+
+
+def test_what_waits_says_what_for_and_how_to_approve_it() -> None:
+    waits = Waits(call_id="call00001", approval_id="01234567-89ab")
+    lines = plain(Said(step=1, calls=[LOOK]), Started(call_id="call00001"), waits, result())
+
+    assert "approvals show 01234567`" in lines[1]
+    assert "approvals approve 01234567`" in lines[2]
+    assert lines[3] == "  look: ok"
+
+
+def test_what_is_said_to_the_model_and_to_those_who_watch_is_a_note() -> None:
+    lines = plain(
+        Steered(text="You have\nasked before.", why="duplicate", strip=True),
+        Warned(what="tokens", text="80 % of the tokens are used"),
+    )
+    assert lines == [
+        "! told the model (duplicate, without tools from now on): You have asked before.",
+        "! 80 % of the tokens are used",
+    ]
+
+
+def test_the_answer_is_printed_once_and_how_it_ended() -> None:
+    lines = plain(Asked(text="Why?"), Said(step=1, text="It is full."), answered())
+    assert lines == ["> Why?", "It is full.", "final_answer: 2 steps, 1 tool call, 240 tokens"]
+
+
+def test_an_answer_that_goes_elsewhere_is_not_among_the_notes() -> None:
+    lines = plain(Said(step=1, text="It is full."), answered(), answers=False)
+    assert lines == ["final_answer: 2 steps, 1 tool call, 240 tokens"]
+
+
+def test_an_end_without_an_answer_is_named_with_its_reason() -> None:
+    ended = answered("What was found", ending="max_steps", detail="30 of 30\nsteps")
+    lines = plain(Said(step=1, text="Hm."), ended)
+    assert lines[:2] == ["Hm.", "What was found"]
+    assert lines[2].startswith("! ended by max_steps: 30 of 30 steps (")
+
+
+def test_reasoning_is_marked_and_a_failed_attempt_withdrawn() -> None:
+    lines = plain(thought("I th"), thought("ink"), Discarded(step=1, why="cut"), thought("Again"))
+    assert lines == ["| I think", "! withdrawn, the model is asked again: cut", "| Again"]
+
+
+def test_entries_of_a_later_release_are_passed_over() -> None:
+    assert plain(None) == []
+
+
+@pytest.mark.parametrize("way", ["plain", "live"])
+def test_nothing_from_outside_moves_the_cursor(
+    way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J\x9b1A\u202egnp.exe\rover"
+    call = ToolCall(id="call00001", name=evil, arguments=evil)
+    entries: list[Entry] = [
+        Asked(text=evil),
+        thought(evil),
+        text(evil),
+        Discarded(step=1, why=evil),
+        Said(step=1, text=evil, calls=[call]),
+        Started(call_id="call00001"),
+        result(evil, tool=evil),
+        Steered(text=evil, why=evil),
+        Warned(what="x", text=evil),
+        answered(f"{evil} &#27;[2J &#8238;", ending="error", detail=evil),
+    ]
+    shown = "\n".join(plain(*entries)) if way == "plain" else live(capsys, entries)
+
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+
+
+def test_colours_of_a_tool_leave_nothing_behind() -> None:
+    assert plain(result("\x1b[1;31mred\x1b[0m\x1b]0;title\x07\tend"))[1] == "    red    end"
+
+
+# On a terminal
+
+
+def test_a_turn_is_printed_block_by_block_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+    pieces = ["# Fou", "nd\n\nIt is **fu", "ll**.\n\n- a\n", "- b"]
+    said = "".join(pieces)
+    shown = live(capsys, [*map(text, pieces), Said(step=1, text=said), answered(said)])
+
+    assert [line.strip() for line in shown.splitlines() if line.strip()] == [
+        "Found",
+        "It is full.",
+        "• a",
+        "• b",
+        "final_answer: 2 steps, 1 tool call, 240 tokens",
+    ]
+
+
+def test_a_turn_of_which_no_piece_came_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "It is full." in live(capsys, [Said(step=1, text="It is full."), answered()])
+
+
+def test_pieces_that_were_printed_are_withdrawn_visibly(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = live(
+        capsys,
+        [
+            text("Wrong.\n\nAnd this half is not even whole"),
+            Discarded(step=1, why="the connection was cut"),
+            text("Right."),
+            Said(step=1, text="Right."),
+            answered("Right."),
+        ],
+    )
+    assert "not even whole" not in shown
+    wrong, note, right = (shown.index(part) for part in ("Wrong.", "does not count", "Right."))
+    assert wrong < note < right
+    assert shown.count("Right.") == 1
+
+
+def test_an_answer_that_was_not_said_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
+    assert "The digest" in shown
+    assert "! ended by doom_loop" in shown
+
+
+# Markdown
+
+
+def test_links_are_written_out_and_lead_nowhere_else() -> None:
+    shown = rendered("See [your bank](http://evil.example/x).")
+    assert "http://evil.example/x" in shown
+    assert "\x1b]8" not in shown
+
+
+def test_entities_become_no_control_characters() -> None:
+    assert "\u202e" not in rendered("a &#8238; b &#x9b; c")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "whole"),
+    [
+        ("one", ""),
+        ("one\n\n", ""),
+        ("one\n\ntwo\n", "one\n\n"),
+        ("one\n\n1", ""),
+        ("```\na\n\nb\n", ""),
+        ("```\na\n\nb\n```\n\nafter\n", "```\na\n\nb\n```\n\n"),
+        ("~~~\n```\n\nb\n~~~\n\nafter\n", "~~~\n```\n\nb\n~~~\n\n"),
+        ("- a\n\n- b\n\n  more\n", ""),
+        ("1. a\n\n2. b\n\nafter it\n", "1. a\n\n2. b\n\n"),
+        ("a\n\nb\n\nc\n\nd\n", "a\n\nb\n\nc\n\n"),
+    ],
+)
+def test_blocks_are_whole_when_nothing_can_change_them(markdown: str, whole: str) -> None:
+    assert markdown[: whole_blocks(markdown)] == whole
