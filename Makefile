@@ -19,12 +19,12 @@ up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl
 test: $(VENV)/.tests ## Run the tests; ARGS="-k words" chooses some.
 	@exec $(VENV)/bin/python -m pytest $(ARGS)
 
-check: $(VENV)/.tests ## Lint, check format, types, dependencies between packages, and the example.
+check: $(VENV)/.tests ## Lint, check format, types, dependencies between packages, and the examples.
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	@$(VENV)/bin/boyd check examples/watch/agent.toml > /dev/null
+	@$(VENV)/bin/boyd check examples/watch/agent.toml examples/investigate/agent.toml > /dev/null
 
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)

@@ -1,0 +1,178 @@
+"""`examples/investigate` with real processes: a courier is killed, and what comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from boyd.models import ApprovalItem, JsonObject
+from boyd.models.investigation import Investigation
+from boyd.store import AgentStore
+from cli_kit import Cli
+from harness import Deployment, free_port, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "investigate"
+PROGRAMS = ("shop", "courier", "model")
+
+
+class Site:
+    """The agent at work, its shop, and somebody at a terminal."""
+
+    def __init__(self, deployment: Deployment, folder: Path) -> None:
+        shop, model = str(free_port()), str(free_port())
+        deployment.environment |= {
+            "XDG_STATE_HOME": str(folder),
+            "SHOP_PORT": shop,
+            "MODEL_PORT": model,
+        }
+        self.folder = folder / "boyd-investigate"
+        self.url = f"http://127.0.0.1:{shop}"
+        self.store: AgentStore = deployment.agent("investigate")
+        agent = str(_copied(folder / "example", shop, model))
+        deployment.worker("worker", agent)
+        deployment.beat("beat", agent)
+        url = deployment.api("api")
+        key = deployment.key("ann", "read", "runs", "approvals")["Authorization"].split()[1]
+        self.boyd = Cli(folder, BOYD_URL=url, BOYD_API_KEY=key)
+
+    def pid(self, name: str) -> int | None:
+        """The process of a program that has been started."""
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            return int((self.folder / f"{name}.pid").read_text().split()[0])
+        return None
+
+    def log(self, name: str) -> str:
+        """What a program has logged."""
+        path = self.folder / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def is_open(self) -> bool:
+        """Whether all programs are at work."""
+        return all(
+            word in self.log(name)
+            for name, word in (("shop", "is open"), ("courier", "holds"), ("model", "answers"))
+        )
+
+    def health(self) -> int:
+        """What the shop answers."""
+        return requests.get(f"{self.url}/health", timeout=5).status_code
+
+    def order(self) -> int:
+        """Order something; what the shop answers."""
+        return requests.post(f"{self.url}/orders", data=b"{}", timeout=5).status_code
+
+    def proposal(self) -> ApprovalItem | None:
+        """What waits for an approval, if something does."""
+        pending = self.store.approvals.page(10).pending
+        return pending[0] if pending else None
+
+    def investigation(self) -> Investigation:
+        """The one that the agent has begun by itself."""
+        found = self.store.investigations.page(10).investigations
+        return next(one for one in found if one.source == "plugin:investigation")
+
+    def evidence(self) -> JsonObject | None:
+        """What some situation says of what that has found out."""
+        id = self.investigation().id
+        for result in self.store.iterations.history(50):
+            found = result.situation and result.situation.evidence("investigation:investigate")
+            if found and (found.get("status"), found.get("investigation")) == ("ended", id):
+                return dict(found)
+        return None
+
+    def close(self) -> None:
+        """End the programs, which outlive their agent."""
+        for name in PROGRAMS:
+            pid = self.pid(name)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if pid and str(self.folder) in " ".join(psutil.Process(pid).cmdline()):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _copied(target: Path, shop: str, model: str) -> Path:
+    """The example with other ports and at a quicker pace."""
+    shutil.copytree(EXAMPLE, target)
+    path = target / "agent.toml"
+    text = path.read_text().replace(":8766/", f":{shop}/").replace(":8767/", f":{model}/")
+    path.write_text(text.replace("interval = 2", "interval = 0.5"))
+    return path
+
+
+@pytest.fixture
+def site(deployment: Deployment, tmp_path: Path) -> Iterator[Site]:
+    """A shop that is well."""
+    made = Site(deployment, tmp_path)
+    try:
+        wait_until(made.is_open, 60)
+        wait_until(lambda: made.health() == 200)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def killed(site: Site) -> int:
+    """The courier that was killed; the next one waits for its lock, and the outbox is full."""
+    pid = site.pid("courier")
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: f"which process {pid} holds" in site.log("courier"), 30)
+    wait_until(lambda: site.order() == 503)
+    return pid
+
+
+def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
+    site: Site, killed: int
+) -> None:
+    lock = str(site.folder / "courier.lock")
+    item: ApprovalItem = wait_until(site.proposal, 30)
+    assert item.action_id == "shop:remove_lock"
+    assert (item.params["path"], item.params["pid"]) == (lock, killed)
+    assert str(killed) in str(item.params["reason"])
+    assert site.investigation().status == "waiting"
+    assert Path(lock).exists()
+
+    asked = site.boyd.process("ask", "Why does the shop answer 503?")
+    assert asked.returncode == 0, asked.stderr
+    assert f"courier.lock was left behind by process {killed}" in asked.stdout
+    assert f"Remove {lock}" in asked.stdout
+
+    assert site.health() == 503
+    approved: Any = site.boyd.json("approvals", "approve", item.id)
+    assert approved["success"]
+    wait_until(lambda: site.health() == 200)
+    wait_until(lambda: site.investigation().status == "ended")
+    found = site.investigation()
+    assert (found.ending, found.counters.errors) == ("final_answer", 0)
+    told = wait_until(site.evidence)
+    assert f"left behind by process {killed}" in told["rootCause"]
+    assert "orders are taken again" in told["impact"]
+    assert told["affected"] == ["shop", "courier"]
+    assert "The shop answers 200" in json.dumps(told["findings"])
+
+
+def test_what_a_person_has_refused_is_not_done_and_the_answer_says_so(
+    site: Site, killed: int
+) -> None:
+    item: ApprovalItem = wait_until(site.proposal, 30)
+    site.boyd("approvals", "deny", item.id, "--note", "not now")
+    wait_until(lambda: site.investigation().status == "ended")
+    told = wait_until(site.evidence)
+
+    assert site.health() == 503
+    assert (site.folder / "courier.lock").read_text().split() == [str(killed)]
+    assert "not now" in json.dumps(told["findings"])
+    assert "Customers get 503" in told["impact"]
+    assert told["recommendedAction"].startswith("Remove ")

@@ -1,0 +1,213 @@
+"""What the model of `examples/investigate` may use, and what its script makes of what that says."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from boyd import Agent
+from boyd.agent import load_agent
+from boyd.models.investigation import Investigation, InvestigationRequest
+from boyd.testing import TESTER, Lab, ScriptedModel
+from plugin_kit import Rig, Site, site
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "investigate"
+
+
+def _loaded(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def web() -> Iterator[Site]:
+    """What is at the port of the shop."""
+    with site() as served:
+        yield served
+
+
+@pytest.fixture
+def shop(web: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The plugin file, with a folder of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("SHOP_PORT", web.url.rpartition(":")[2])
+    module = _loaded(EXAMPLE / "plugins" / "shop.py", "boyd_plugin_shop", monkeypatch)
+    module.STATE.mkdir()
+    return module
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedModel]:
+    """The model of the example."""
+    module = _loaded(EXAMPLE / "model.py", "investigate_model", monkeypatch)
+    with ScriptedModel([module.reply], forever=True) as running:
+        yield running
+
+
+@pytest.fixture
+def gone() -> int:
+    """The id of a process that has ended."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+def use(shop: Any, tool: str, **params: Any) -> Any:
+    """Call a tool."""
+    rig = Rig(shop.Shop())
+    part = rig.host.tools[f"shop:{tool}"]
+    assert part.params is not None
+    return part.call("run", params=part.params.model_validate(params), ctx=rig.ctx)
+
+
+def locked(shop: Any, pid: int) -> Path:
+    """A lock that names that process, and a courier who waits for it."""
+    lock: Path = shop.STATE / "courier.lock"
+    lock.write_text(f"{pid}\n")
+    (shop.STATE / "shop.log").write_text("an order was refused\n")
+    (shop.STATE / "courier.log").write_text(f"now waits for {lock}, which process {pid} holds\n")
+    return lock
+
+
+def test_the_agent_file_loads_and_its_model_may_use_what_the_shop_gives() -> None:
+    agent = load_agent(str(EXAMPLE / "agent.toml"))
+    assert {"shop:read_file", "shop:processes", "shop:health"} <= set(agent.host.tools)
+    action = agent.host.actions["shop:remove_lock"]
+    assert (action.tool, action.autonomy.mode) == (True, "approval-required")
+
+
+def test_programs_that_are_down_are_started_one_after_the_other(shop: Any) -> None:
+    rig = Rig(shop.Programs())
+    decision = rig.think()
+    assert decision is not None
+    assert (decision.action, decision.params) == ("programs:start", {"name": "shop"})
+
+
+def test_a_file_has_its_last_lines(shop: Any) -> None:
+    (shop.STATE / "shop.log").write_text("".join(f"line {n}\n" for n in range(20_000)))
+    assert use(shop, "read_file", path="shop.log", lines=2) == "line 19998\nline 19999\n"
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "folder/../../secret"])
+@pytest.mark.parametrize("tool", ["read_file", "list_folder"])
+def test_nothing_outside_of_the_folder_can_be_read(shop: Any, path: str, tool: str) -> None:
+    (shop.STATE.parent / "secret").write_text("secret")
+    (shop.STATE / "link").symlink_to("/etc/passwd")
+    with pytest.raises(ValueError, match="is not in"):
+        use(shop, tool, path=path)
+
+
+def test_what_is_no_file_is_not_read(shop: Any) -> None:
+    os.mkfifo(shop.STATE / "pipe")
+    with pytest.raises(ValueError, match="is no file"):
+        use(shop, "read_file", path="pipe")
+
+
+def test_a_folder_tells_how_much_it_holds(shop: Any) -> None:
+    (shop.STATE / "outbox").mkdir()
+    (shop.STATE / "outbox" / "order-1.json").write_text("tea")
+    seen = use(shop, "list_folder", path="outbox")
+    assert (seen["entries"], seen["bytes"], seen["newest"]) == (1, 3, ["order-1.json"])
+
+
+def test_processes_are_found_by_id_and_by_command_line(shop: Any, gone: int) -> None:
+    [own] = use(shop, "processes", pid=os.getpid())
+    assert own["pid"] in [one["pid"] for one in use(shop, "processes", matching="python")]
+    assert use(shop, "processes", pid=gone) == []
+
+
+def test_the_health_is_what_the_shop_answers(shop: Any, web: Site) -> None:
+    assert use(shop, "health")["status"] == 200
+    web.status = 503
+    assert use(shop, "health", patience=0.2)["status"] == 503
+
+
+def test_only_a_lock_whose_process_is_gone_is_removed(shop: Any, gone: int) -> None:
+    rig = Rig(shop.Shop())
+    lock = locked(shop, gone)
+    params = {"path": "courier.lock", "pid": gone, "reason": "it is stale"}
+    assert "there is no process" in rig.act("remove_lock", params, "dry_run")
+    assert lock.exists()
+    rig.act("remove_lock", params)
+    assert not lock.exists()
+
+
+def test_a_lock_that_is_held_or_changed_hands_stays(shop: Any, gone: int) -> None:
+    rig = Rig(shop.Shop())
+    lock = locked(shop, os.getpid())
+    with pytest.raises(ValueError, match="lives"):
+        rig.act("remove_lock", {"path": str(lock), "pid": os.getpid(), "reason": "?"})
+    with pytest.raises(ValueError, match=f"names process {os.getpid()}"):
+        rig.act("remove_lock", {"path": str(lock), "pid": gone, "reason": "?"})
+    with pytest.raises(ValueError, match="no lock"):
+        rig.act("remove_lock", {"path": "shop.log", "pid": gone, "reason": "?"})
+    assert lock.exists()
+
+
+def asked(shop: Any, model: ScriptedModel, question: str) -> Investigation:
+    """How an investigation has ended."""
+    settings = {"base_url": f"{model.url}/v1", "model": "scripted", "profile": "execution"}
+    lab = Lab(Agent("test", plugins=[shop.Shop()], llm=settings))
+    id = lab.launcher.ask(InvestigationRequest(question=question), TESTER, lab.engine.retention)
+    assert id
+    lab.deliver()
+    found = lab.store.investigations.get(id)
+    assert found is not None
+    return found
+
+
+def test_the_script_finds_nothing_where_nothing_is_wrong(shop: Any, model: ScriptedModel) -> None:
+    found = asked(shop, model, "How is the shop?")
+    assert (found.ending, found.counters.tool_calls) == ("final_answer", 1)
+    assert (found.text or "").startswith("It is well.")
+
+
+def test_the_script_names_the_cause_and_does_nothing_when_only_asked_why(
+    shop: Any, model: ScriptedModel, web: Site, gone: int
+) -> None:
+    web.status = 503
+    lock = locked(shop, gone)
+    found = asked(shop, model, "Why does the shop answer 503?")
+    assert found.status == "ended"
+    assert f"courier.lock was left behind by process {gone}" in (found.text or "")
+    assert f"Remove {lock}." in (found.text or "")
+
+
+def test_the_script_asks_for_the_fix_when_it_is_to_fix_it(
+    shop: Any, model: ScriptedModel, web: Site, gone: int
+) -> None:
+    web.status = 503
+    locked(shop, gone)
+    assert asked(shop, model, "The shop answers 503. Fix it.").status == "waiting"
+
+
+def test_the_script_does_not_blame_a_lock_whose_process_lives(
+    shop: Any, model: ScriptedModel, web: Site
+) -> None:
+    web.status = 503
+    locked(shop, psutil.Process().pid)
+    found = asked(shop, model, "The shop answers 503. Fix it.")
+    assert found.status == "ended"
+    assert (found.text or "").startswith("I have not found the cause.")
+
+
+def test_the_script_does_not_invent_what_no_log_says(
+    shop: Any, model: ScriptedModel, web: Site
+) -> None:
+    web.status = 503
+    found = asked(shop, model, "The shop answers 503. Fix it.")
+    assert (found.ending, found.counters.errors) == ("final_answer", 2)
+    assert (found.text or "").startswith("I have not found the cause.")
