@@ -130,7 +130,8 @@ class Engine:
         agent = self.agent
         now, catalog = store.clock.now, agent.host.catalog
         return Context(
-            *(agent.info, plugin_id, state, iteration, now, model, catalog, self._playbooks)
+            *(agent.info, plugin_id, state, iteration, now, model, catalog),
+            *(self._playbooks, store.graph),
         )
 
     def _playbooks(self) -> dict[str, list[str]]:

@@ -44,6 +44,7 @@ from boyd.models.call import (
 )
 from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
 from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
+from boyd.models.graph import Triple
 from boyd.models.loop import Event, LoopResult, LoopStatus, Mode, ObserverHealth, Phase, Problem
 from boyd.models.observation import Observation, ObservationType
 from boyd.models.run import (
@@ -122,6 +123,7 @@ __all__ = [
     "Situation",
     "SituationAssessment",
     "Timestamp",
+    "Triple",
     "Verification",
     "Vote",
     "explain",

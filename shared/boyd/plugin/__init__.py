@@ -18,6 +18,7 @@ from boyd.plugin.components import (
     tool,
 )
 from boyd.plugin.context import AgentInfo, Context, Llm, State
+from boyd.plugin.graph import Graph
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
 
@@ -27,6 +28,7 @@ __all__ = [
     "Component",
     "Context",
     "Endpoint",
+    "Graph",
     "Hook",
     "Llm",
     "Observer",

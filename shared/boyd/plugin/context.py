@@ -16,6 +16,7 @@ from boyd.models import Catalog, Mode, utc_now
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
+    from boyd.plugin.graph import Graph
     from boyd.plugin.http import Session
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -124,6 +125,7 @@ class Context:
     _llm: Callable[[str], Llm] | None = None
     catalog: Catalog = field(default_factory=Catalog)
     _playbooks: Callable[[], Mapping[str, Sequence[str]]] = dict
+    _graph: Callable[[str, str | None], Graph] | None = None
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -155,6 +157,16 @@ class Context:
     def playbooks(self) -> Mapping[str, Sequence[str]]:
         """The playbooks that plugins give, by plugin, as Markdown."""
         return self._playbooks()
+
+    def graph(self, name: str = "facts", of: str | None = None) -> Graph:
+        """A graph of facts that all workers share: this agent's, or the agent's named by *of*.
+
+        Raises:
+            ConfigError: there is none here: this is an isolated observer.
+        """
+        if self._graph is None:
+            raise ConfigError("there is no graph in an isolated observer")
+        return self._graph(name, of)
 
     @property
     def http(self) -> Session:

@@ -15,6 +15,7 @@ from boyd.store.client import Client, connect, masked, translated
 from boyd.store.clock import ServerClock
 from boyd.store.events import AgentEvents, Events, is_later
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
+from boyd.store.graph import FactGraph
 from boyd.store.growth import Growth, Topic
 from boyd.store.investigations import Change, Investigations, read_investigation
 from boyd.store.iterations import (
@@ -72,6 +73,11 @@ class AgentStore:
         """How long the agent keeps approvals, as its workers have announced it."""
         entry = read_entry(self._client, self.agent_id)
         return entry.retention if entry else Retention()
+
+    def graph(self, name: str, of: str | None = None) -> FactGraph:
+        """A graph of facts of this agent, or of the agent *of*."""
+        keys = self._keys if of is None else Keys(of)
+        return FactGraph(self._client, self._scripts, keys, name)
 
     def state(self, plugin_id: str) -> PluginState:
         """The state of one plugin."""
@@ -149,6 +155,7 @@ __all__ = [
     "Ending",
     "Entry",
     "Events",
+    "FactGraph",
     "Fence",
     "Fleet",
     "Growth",

@@ -77,6 +77,10 @@ class Keys:
         """What was said and done in an investigation."""
         return f"{self.prefix}log:{investigation_id}"
 
+    def graph(self, name: str) -> str:
+        """What all keys of a graph begin with."""
+        return f"{self.prefix}graph:{name}:"
+
     def asked(self, request: str) -> str:
         """What a request has led to, for when it comes again."""
         return f"{self.prefix}asked:{request}"
