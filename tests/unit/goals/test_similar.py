@@ -1,0 +1,85 @@
+"""What stands in the graph as something else does: `similarity_search`."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.goals.knowledge import similar as module
+from boyd.goals.knowledge.similar import Similar, similar, similar_many
+from boyd.models import Triple
+from boyd.testing.graph import MemoryGraph
+
+
+def facts(*lines: str) -> list[Triple]:
+    parts = [line.split() for line in lines]
+    return [Triple(subject=s, predicate=p, object=o) for s, p, o in parts]
+
+
+SKY = MemoryGraph(
+    facts(
+        *("Mars is-a Planet", "Mars orbits Sun", "Mars has-moon Phobos"),
+        *("Venus is-a Planet", "Venus orbits Sun"),
+        *("Halley is-a Comet", "Halley orbits Sun"),
+        "Bob likes Sun",
+    )
+)
+
+
+def test_what_shares_most_is_most_similar() -> None:
+    found = similar(SKY, "Mars")
+
+    assert [one.symbol for one in found] == ["Venus", "Halley"]
+    assert found[0].similarity == pytest.approx(0.5 + 0.5 * 10 / (16 * 11) ** 0.5)
+
+
+def test_what_has_a_neighbour_but_nothing_in_common_is_not_similar() -> None:
+    assert "Bob" not in [one.symbol for one in similar(SKY, "Mars")]
+
+
+def test_the_same_in_all_but_the_label_is_nearly_1_and_ties_go_by_label() -> None:
+    graph = MemoryGraph(facts(*[f"{name} orbits Sun" for name in "cbad"]))
+
+    found = similar(graph, "a", top_k=2)
+
+    assert [one.symbol for one in found] == ["b", "c"]
+    assert found[0].similarity == found[1].similarity == pytest.approx(0.5 + 0.5 * 5 / 6, abs=0.1)
+
+
+def test_words_of_labels_count() -> None:
+    graph = MemoryGraph(
+        [
+            Triple(subject=name, predicate="measured-by", object="Station")
+            for name in ("air temperature", "water temperature", "humidity")
+        ]
+    )
+
+    assert [one.symbol for one in similar(graph, "air temperature")] == [
+        "water temperature",
+        "humidity",
+    ]
+
+
+def test_what_is_about_the_agent_makes_nothing_similar() -> None:
+    graph = MemoryGraph(facts("a agent:has_status Active", "b agent:has_status Active"))
+
+    assert similar(graph, "a") == []
+
+
+def test_nothing_is_like_what_is_unknown() -> None:
+    assert similar(SKY, "unknown") == []
+
+
+def test_any_number_of_symbols_takes_six_calls() -> None:
+    SKY.calls.clear()
+    found = similar_many(SKY, ["Mars", "Venus", "Halley"], top_k=1)
+
+    assert len(SKY.calls) <= 6
+    assert found["Halley"] == [Similar("Venus", found["Halley"][0].similarity)]
+
+
+def test_of_very_many_symbols_those_that_share_most_neighbours_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "COMPARED", 1)
+
+    assert [one.symbol for one in similar(SKY, "Mars")] == ["Venus"]

@@ -1,0 +1,81 @@
+"""Keywords and parts of criteria: M5, M7."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd.goals.text import clipped, keywords, split_criteria, tokens
+from boyd.words import words
+
+
+@pytest.mark.parametrize(
+    ("criteria", "expected"),
+    [
+        ("Find mammals", ["find", "mammal"]),
+        ("find MAMMALS, mammal and a Mammal!", ["find", "mammal"]),
+        ("the planets of the cities", ["planet", "city"]),
+        ("What is the art of it?", ["art"]),
+        ("find art in no time", ["find", "art", "time"]),
+        ("IP and DNS at 10", ["ip", "dns"]),
+        ("is it up", ["up"]),
+        ("", []),
+        ("!!! ...", []),
+        ("the and", []),
+        ("naïve Straße", ["naïve", "straße"]),
+        ("findMammals", ["find", "mammal"]),
+        ("disk's space", ["disk", "space"]),
+        ("has_part_of", ["part"]),
+    ],
+)
+def test_M5_keywords_are_the_distinct_stems_of_what_can_be_found(
+    criteria: str, expected: list[str]
+) -> None:
+    assert keywords(criteria) == expected
+
+
+@given(st.text(max_size=80))
+def test_M5_keywords_are_words_as_the_graph_has_them(text: str) -> None:
+    found = keywords(text)
+
+    assert len(found) == len(set(found))
+    assert set(found) <= set().union(*map(words, tokens(text)))
+
+
+@pytest.mark.parametrize(
+    ("criteria", "parts"),
+    [
+        ("a, b", ["a", "b"]),
+        ("a and b", ["a", "b"]),
+        ("a AND b And c", ["a", "b", "c"]),
+        ("a, and b", ["a", "b"]),
+        ("a ,and b", ["a", "b"]),
+        ("a,b,,c,", ["a", "b", "c"]),
+        ("a\nand\tb", ["a", "b"]),
+        ("sand and land", ["sand", "land"]),
+        ("an android, a band", ["an android", "a band"]),
+        ("understanding", ["understanding"]),
+        ("and", ["and"]),
+        ("and b", ["and b"]),
+        ("a and and b", ["a", "and b"]),
+        ("  x  ", ["x"]),
+        (" , ", []),
+        ("", []),
+    ],
+)
+def test_M7_criteria_are_split_on_commas_and_the_word_and(criteria: str, parts: list[str]) -> None:
+    assert split_criteria(criteria) == parts
+
+
+@given(st.lists(st.sampled_from(["sand", "band", "x", "andy"]), min_size=1, max_size=8))
+def test_M7_parts_without_the_word_come_back_as_they_were(parts: list[str]) -> None:
+    assert split_criteria(", ".join(parts)) == parts
+    assert split_criteria(" and ".join(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("äöü", "äöü"), ("12345", "12345"), ("123456", "12...")]
+)
+def test_text_is_cut_by_characters(text: str, expected: str) -> None:
+    assert clipped(text, 5) == expected
