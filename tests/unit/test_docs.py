@@ -19,6 +19,7 @@ from pydantic_core import PydanticUndefined
 from boyd import Agent, Plugin
 from boyd.agent import AgentFile, PluginReference, agent_from_file
 from boyd.cli.group import boyd
+from boyd.goals.profiles import ToolProfile
 from boyd.plugin import discovery
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.plugins.approval_policy import Hours
@@ -58,7 +59,7 @@ COMMANDS = commands()
 BUILT_IN = sorted(
     name
     for name, point in discovery._installed().items()
-    if point.value.startswith("boyd.plugins.")
+    if point.value.startswith(("boyd.plugins.", "boyd.goals."))
 )
 
 
@@ -179,7 +180,12 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("http-monitor", Endpoint), ("process", Program), ("approval-policy", Hours)],
+    [
+        ("http-monitor", Endpoint),
+        ("process", Program),
+        ("approval-policy", Hours),
+        ("goals", ToolProfile),
+    ],
 )
 def test_options_with_options_of_their_own_are_told_too(name: str, model: type[BaseModel]) -> None:
     told = rows(section(page("built-in-plugins.md"), f"## {name}"))

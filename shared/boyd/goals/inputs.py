@@ -1,0 +1,73 @@
+"""What a tool is given for a goal, as far as the goal's own words tell; None: they do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from boyd.goals.shapes import Goal
+from boyd.models import JsonObject
+
+_URL = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]")
+_PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
+# They look like names of files.
+_NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
+_COMMAND = re.compile(r"`([^`]+)`")
+
+
+def params_for(tool: str, goal: Goal, params: JsonObject) -> JsonObject | None:
+    """The params of *tool*: those that scoring has found, or what the goal says; None: none."""
+    if params:
+        return params
+    return _INPUTS[tool](goal) if tool in _INPUTS else {}
+
+
+def _file_io(goal: Goal) -> JsonObject | None:
+    path = _path(goal.description)
+    return {"action": "read", "path": path} if path else None
+
+
+def _http_fetch(goal: Goal) -> JsonObject | None:
+    url = _URL.search(goal.description)
+    return {"url": url[0]} if url else None
+
+
+def _shell_exec(goal: Goal) -> JsonObject | None:
+    command = _COMMAND.search(goal.description)
+    return {"command": command[1]} if command else None
+
+
+def _user_interact(goal: Goal) -> JsonObject | None:
+    # Nobody is asked the same again, whether there was an answer or is none yet.
+    if goal.question is not None or goal.used.get("user_interact", 0) > 0:
+        return None
+    return {"question": f"What do you know that helps to: {goal.description}"}
+
+
+def _content_ingest(goal: Goal) -> JsonObject | None:
+    url = _URL.search(goal.description)
+    if url:
+        return {"title": url[0][:300], "url": url[0]}
+    path = _path(goal.description)
+    return {"title": path[:300], "path": path} if path else None
+
+
+def _library_search(goal: Goal) -> JsonObject:
+    return {"query": goal.description, "top_k": 5}
+
+
+def _path(text: str) -> str | None:
+    found = (one[0].rstrip(".") for one in _PATH.finditer(_URL.sub(" ", text)))
+    return next((one for one in found if one and one.lower() not in _NO_PATHS), None)
+
+
+_INPUTS: dict[str, Callable[[Goal], JsonObject | None]] = {
+    "file_io": _file_io,
+    "http_fetch": _http_fetch,
+    "shell_exec": _shell_exec,
+    "user_interact": _user_interact,
+    "content_ingest": _content_ingest,
+    "library_search": _library_search,
+    "infer_rules": lambda goal: {"max_iterations": 5, "min_confidence": 0.1},
+    "consolidate": lambda goal: {},
+}

@@ -1,0 +1,233 @@
+"""What came of a decision, taken into the session once (M5, M6, M15)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from boyd.goals.goal_book import FREE, changed, set_status, with_goals
+from boyd.goals.planning import backtrack, exhausted, tick
+from boyd.goals.progress import Evaluation, evaluate
+from boyd.goals.psyche import encountered
+from boyd.goals.shapes import Config, Decision, Goal, Progress, Session
+from boyd.goals.text import clipped
+from boyd.models import Model
+
+#: The most characters of what a tool has said that a decision keeps, and of its breakdown.
+DETAIL_CHARS = 200
+#: How many of the tools last used on a goal are remembered in their order (M2).
+RECENT = 3
+
+Refusal = Literal["duplicate", "stale", "unknown-goal"]
+
+
+class Outcome(Model):
+    """What came of the decision of a cycle.
+
+    Attributes:
+        cycle: the cycle; it has one outcome, except that one that waits for approval has another
+            when it was answered.
+        goal: the id of the goal it was for.
+        fence: that of the claim of the goal.
+        state: whether the tool has worked, has failed, was not allowed to, or waits for approval.
+        output: what it has told.
+        known: words that the graph knows now, of the criteria of the goal and of those above it.
+        duration: seconds it took.
+    """
+
+    cycle: int = Field(gt=0)
+    goal: str
+    fence: int = 0
+    tool: str
+    state: Literal["done", "failed", "vetoed", "pending"]
+    output: str = ""
+    known: list[str] = Field(default_factory=list)
+    params_digest: str = ""
+    breakdown: str = ""
+    duration: float | None = None
+
+
+def begin_cycle(session: Session, now: datetime) -> Session:
+    """The session in its next cycle; the first is 1."""
+    return session.model_copy(update={"cycle": session.cycle + 1, "updated_at": now})
+
+
+def refusal(session: Session, outcome: Outcome, config: Config) -> Refusal | None:
+    """Why an outcome will not be taken in; None: it will.
+
+    Its cycle has had one (or is older than all decisions that are remembered), the goal has been
+    claimed again since, or the goal is not there. The answer to what waited for approval is taken
+    in whoever works on the goal meanwhile.
+    """
+    goal = session.goals.get(outcome.goal)
+    if goal is None:
+        return "unknown-goal"
+    if _is_answer(session, outcome):
+        return None
+    if _is_repeated(session, outcome, config):
+        return "duplicate"
+    return "stale" if outcome.fence < goal.fence else None
+
+
+def apply_outcome(session: Session, outcome: Outcome, now: datetime, config: Config) -> Session:
+    """Take in what came of a decision; the same session if it is refused (`refusal`).
+
+    The goal has been worked on for one more cycle, and may have got on or be completed. A tool
+    that has failed fails the plan, and after `max_backtrack_attempts` of them the goal. What was
+    vetoed or waits for approval only counts as used: it is neither progress nor failure (M6). The
+    goal is free for the next cycle.
+    """
+    if refusal(session, outcome, config):
+        return session
+    goal = _used(session, session.goals[outcome.goal], outcome)
+    evaluation = _evaluation(session, goal, outcome, config)
+    session = _recorded(session, outcome, evaluation, now, config)
+    gains = _gains(goal, outcome, evaluation)
+    session = with_goals(session, [changed(goal, now, **gains, **_freed(goal, outcome))])
+    session = _planned(session, outcome)
+    return _concluded(session, outcome, evaluation, now, config)
+
+
+def _is_answer(session: Session, outcome: Outcome) -> bool:
+    """Whether it is what came of a decision that waited for approval."""
+    wanted = (outcome.cycle, outcome.goal, outcome.tool, "Pending")
+    return outcome.state != "pending" and any(
+        (one.cycle, one.goal, one.tool, one.progress) == wanted for one in session.decisions
+    )
+
+
+def _is_repeated(session: Session, outcome: Outcome, config: Config) -> bool:
+    # Cycles may end in another order than they began in: the last one applied does not tell.
+    cycles = [decision.cycle for decision in session.decisions]
+    is_full = len(cycles) >= config.max_decisions
+    return outcome.cycle in cycles or (is_full and outcome.cycle < min(cycles))
+
+
+def _used(session: Session, goal: Goal, outcome: Outcome) -> Goal:
+    if _is_answer(session, outcome):
+        return goal
+    recent = [*goal.recent, outcome.tool][-RECENT:]
+    used = {**goal.used, outcome.tool: goal.used.get(outcome.tool, 0) + 1}
+    return goal.model_copy(update={"recent": recent, "used": used})
+
+
+def _freed(goal: Goal, outcome: Outcome) -> dict[str, Any]:
+    return FREE if goal.fence == outcome.fence else {}
+
+
+def _evaluation(
+    session: Session, goal: Goal, outcome: Outcome, config: Config
+) -> Evaluation | None:
+    """What it has done for the goal; None: neither progress nor failure."""
+    if outcome.state not in ("done", "failed"):
+        return None
+    is_done = outcome.state == "done"
+    found = evaluate(goal, outcome.known, outcome.output, is_done, config)
+    if found.progress == "NoChange" and _is_new_step(session, outcome):
+        return Evaluation("Advanced", found.matched)
+    return found
+
+
+def _is_new_step(session: Session, outcome: Outcome) -> bool:
+    """Whether it is a step of the plan that has never succeeded for this goal."""
+    plan = session.plans.get(outcome.goal)
+    if plan is None or tick(plan, outcome.tool) is plan:
+        return False
+    return not any(
+        (decision.goal, decision.tool) == (outcome.goal, outcome.tool)
+        and decision.progress in ("Completed", "Advanced", "NoChange")
+        for decision in session.decisions
+    )
+
+
+def _gains(goal: Goal, outcome: Outcome, evaluation: Evaluation | None) -> dict[str, Any]:
+    if evaluation is None:
+        return {}
+    worked = goal.cycles_worked + 1
+    gains: dict[str, Any] = {"cycles_worked": worked, "matched": evaluation.matched}
+    if evaluation.progress in ("Completed", "Advanced"):
+        gains |= {"last_progress_cycle": worked, "stalled": False}
+    if outcome.state == "failed":
+        gains["failed_plans"] = goal.failed_plans + 1
+    return gains
+
+
+def _planned(session: Session, outcome: Outcome) -> Session:
+    plan = session.plans.get(outcome.goal)
+    if plan is None or outcome.state not in ("done", "failed"):
+        return session
+    is_done = outcome.state == "done"
+    plan = tick(plan, outcome.tool) if is_done else backtrack(plan, outcome.tool, _why(outcome))
+    return session.model_copy(update={"plans": {**session.plans, outcome.goal: plan}})
+
+
+def _concluded(
+    session: Session,
+    outcome: Outcome,
+    evaluation: Evaluation | None,
+    now: datetime,
+    config: Config,
+) -> Session:
+    goal = session.goals[outcome.goal]
+    if evaluation is None or goal.status != "Active":
+        return session
+    if evaluation.progress == "Completed":
+        reason = "the criteria are met"
+        return set_status(
+            session, goal.id, "Completed", now, config, reason=reason, known=outcome.known
+        )
+    if evaluation.progress == "Failed" and exhausted(goal, config):
+        reason = f"backtracking exhausted: {_why(outcome)}"
+        return set_status(
+            session, goal.id, "Failed", now, config, reason=reason, known=outcome.known
+        )
+    return session
+
+
+def _recorded(
+    session: Session,
+    outcome: Outcome,
+    evaluation: Evaluation | None,
+    now: datetime,
+    config: Config,
+) -> Session:
+    decision = Decision(
+        cycle=outcome.cycle,
+        goal=outcome.goal,
+        tool=outcome.tool,
+        params_digest=outcome.params_digest,
+        breakdown=clipped(outcome.breakdown, DETAIL_CHARS),
+        progress=_progress(outcome, evaluation),
+        detail=_why(outcome) if outcome.state != "done" else _said(outcome),
+        at=now,
+        duration=outcome.duration,
+    )
+    others = [one for one in session.decisions if one.cycle != outcome.cycle]
+    decisions = sorted([*others, decision], key=lambda one: one.cycle)
+    changes: dict[str, Any] = {
+        "decisions": decisions[-config.max_decisions :],
+        "cycle": max(session.cycle, outcome.cycle),
+        "applied": max(session.applied, outcome.cycle),
+        "updated_at": now,
+    }
+    if outcome.state == "vetoed" and session.psyche:
+        changes["psyche"] = encountered(session.psyche)
+    return session.model_copy(update=changes)
+
+
+def _progress(outcome: Outcome, evaluation: Evaluation | None) -> Progress | None:
+    if evaluation:
+        return evaluation.progress
+    return "Pending" if outcome.state == "pending" else None
+
+
+def _why(outcome: Outcome) -> str:
+    what = {"vetoed": "vetoed", "pending": "waits for approval"}.get(outcome.state, "failed")
+    said = f"{outcome.tool} {what}"
+    return clipped(f"{said}: {outcome.output}" if outcome.output else said, DETAIL_CHARS)
+
+
+def _said(outcome: Outcome) -> str:
+    return clipped(outcome.output, DETAIL_CHARS)

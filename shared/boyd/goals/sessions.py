@@ -1,0 +1,192 @@
+"""The session that is worked in: read from a plugin's state, and changed in one step (M14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from boyd.errors import PayloadTooLarge
+from boyd.goals.goal_book import metadata, new_session, symbol
+from boyd.goals.shapes import Session
+from boyd.models import Triple
+from boyd.plugin import Context, Graph
+
+#: Seconds that a session is kept after its last change.
+KEEP = 365 * 86400.0
+#: Seconds that it is known which session is worked in: that is written once, and read ever after.
+KEEP_CURRENT = 100 * KEEP
+#: How often a session that is too large for one value is made smaller before it is given up.
+_SMALLER = 4
+_CURRENT = "current"
+_FIRST = "1"
+
+
+@dataclass
+class Memo:
+    """What a worker remembers of what it has read, to read it less often.
+
+    Attributes:
+        current: the session that was worked in when it last looked.
+        seen: an iteration and the session read in it; phases of it need not read it again.
+        params: digests of the params with which actions were begun outside of iterations.
+    """
+
+    current: str = _FIRST
+    seen: tuple[int, Session] | None = None
+    params: dict[str, str] = field(default_factory=dict)
+
+
+class Sessions:
+    """The sessions of one agent; one of them is worked in."""
+
+    def __init__(self, ctx: Context, graph: Graph, memo: Memo) -> None:
+        """In the state of *ctx*; what goals are about is noted in *graph*."""
+        self._ctx = ctx
+        self._state = ctx.state
+        self._graph = graph
+        self._memo = memo
+
+    @property
+    def current(self) -> str:
+        """The id of the session that is worked in."""
+        self._memo.current = str(self._state.get(_CURRENT, _FIRST))
+        return self._memo.current
+
+    def read(self) -> Session:
+        """The session that is worked in; a new one if there is none."""
+        guess = self._memo.current
+        found = self._state.get_many([_CURRENT, _key(guess)])
+        current = self._memo.current = str(found.get(_CURRENT, _FIRST))
+        value = found.get(_key(guess)) if current == guess else self._state.get(_key(current))
+        return self._read(current, value)
+
+    def seen(self) -> Session:
+        """The session as this worker has seen it in this iteration; outside of one, as it is."""
+        seen = self._memo.seen
+        if seen is not None and seen[0] == self._ctx.iteration:
+            return seen[1]
+        return self.see(self.read())
+
+    def see(self, session: Session) -> Session:
+        """Remember a session for the rest of the iteration."""
+        if self._ctx.iteration is not None:
+            self._memo.seen = (self._ctx.iteration, session)
+        return session
+
+    def at_work(self) -> Session | None:
+        """The session, if a goal is worked on in this iteration."""
+        if self._ctx.iteration is None:
+            return None
+        session = self.seen()
+        mine = session.iteration == self._ctx.iteration and session.at_work in session.goals
+        return session if mine else None
+
+    def change(
+        self, change: Callable[[Session], Session], session_id: str | None = None
+    ) -> Session:
+        """Change the session in one step, which may be tried again; what it is then.
+
+        What does not fit into one value is made smaller: the oldest episodes and decisions, and
+        then the oldest memories, are forgotten.
+
+        Args:
+            change: makes the new session from the old one.
+            session_id: of which session; absent: the one that is worked in.
+        """
+        current = session_id or self.current
+        for times in range(_SMALLER):
+            try:
+                return self._change(current, _then_smaller(change, times))
+            except PayloadTooLarge as error:
+                self._ctx.logger.warning("session %s is made smaller: %s", current, error)
+        return self._change(current, _then_smaller(change, _SMALLER))
+
+    def fresh(self) -> str:
+        """Begin a new session, and keep the old one; its id."""
+
+        def following(found: Any) -> str:
+            return str(int(found or _FIRST) + 1)
+
+        self._memo.current = str(self._state.update(_CURRENT, following, KEEP_CURRENT))
+        return self._memo.current
+
+    def repair(self, session: Session) -> None:
+        """Let the graph say of goals what it should: a worker may have died before it did."""
+        symbols = [symbol(id) for id in session.goals]
+        noted = {
+            (one.subject, one.predicate, one.object)
+            for facts in (self._graph.out_many(symbols) if symbols else {}).values()
+            for one in facts
+            if one.is_metadata
+        }
+        self._note(noted, _said(session, session.goals))
+
+    def _change(self, current: str, change: Callable[[Session], Session]) -> Session:
+        pair: list[Session] = []
+
+        def changed(found: Any) -> Any:
+            session = self._read(current, found)
+            pair[:] = [session, change(session)]
+            return pair[1].to_wire()
+
+        self._state.update(_key(current), changed, KEEP)
+        before, after = pair
+        ids = {*before.goals, *after.goals}
+        new = {id for id in ids if before.goals.get(id) is not after.goals.get(id)}
+        self._note(_said(before, new), _said(after, new))
+        return self.see(after)
+
+    def _note(self, old: set[tuple[str, str, str]], new: set[tuple[str, str, str]]) -> None:
+        """Note in the graph what has changed about goals; noting it twice changes nothing."""
+        for triple in sorted(old - new):
+            self._graph.remove(*triple)
+        added = [
+            Triple(subject=subject, predicate=predicate, object=object, source="agent")
+            for subject, predicate, object in sorted(new - old)
+        ]
+        if not added:
+            return
+        try:
+            self._graph.add(added)
+        except PayloadTooLarge as error:
+            # The session is what counts; work goes on in a graph that is full.
+            self._ctx.logger.warning("what goals are about is not in the graph: %s", error)
+
+    def _read(self, current: str, found: Any) -> Session:
+        if found:
+            return Session.model_validate(found, strict=False, extra="ignore")
+        return new_session(current, self._ctx.now())
+
+
+def _then_smaller(change: Callable[[Session], Session], times: int) -> Callable[[Session], Session]:
+    """The change, and after it that many times of forgetting half of the oldest."""
+    if not times:
+        return change
+
+    def changed(session: Session) -> Session:
+        after = change(session)
+        for _ in range(times):
+            after = after.model_copy(
+                update={
+                    "episodes": after.episodes[(len(after.episodes) + 1) // 2 :],
+                    "decisions": after.decisions[len(after.decisions) // 2 :],
+                    "memory": after.memory[len(after.memory) // 2 if times > 1 else 0 :],
+                }
+            )
+        return after
+
+    return changed
+
+
+def _said(session: Session, goal_ids: Collection[str]) -> set[tuple[str, str, str]]:
+    return {
+        (one.subject, one.predicate, one.object)
+        for id in goal_ids
+        if id in session.goals
+        for one in metadata(session.goals[id])
+    }
+
+
+def _key(session_id: str) -> str:
+    return f"session:{session_id}"

@@ -1,0 +1,108 @@
+"""A goal that has stalled is split into parts, once (M7)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from boyd.goals.goal_book import (
+    FREE,
+    active_goals,
+    changed,
+    is_stalled,
+    make_goals,
+    set_status,
+    with_goals,
+    with_room,
+    without_plans,
+)
+from boyd.goals.shapes import Config, Goal, Session
+from boyd.goals.text import split_criteria
+
+#: How much less important a goal becomes that cannot be split, and each part than the one before.
+PENALTY = 30
+STEP = 5
+
+
+def decompose(session: Session, goal_id: str, now: datetime, config: Config) -> Session:
+    """Split a goal that has stalled: it waits, and its parts are worked on.
+
+    What cannot be split (there are no parts, it was split before, it is `max_depth` deep, or too
+    many goals are open) is flagged and less important, and nothing is made up for it.
+
+    The same session: the goal is not Active, has not stalled, or is flagged already. So it is done
+    once, whoever asks for it.
+    """
+    goal = session.goals.get(goal_id)
+    if goal is None or goal.status != "Active" or goal.stalled or not is_stalled(goal):
+        return session
+    parts = parts_of(goal, config)
+    roomy = with_room(session, len(parts), config) if parts else None
+    if roomy is None:
+        lower = max(0, goal.priority - PENALTY)
+        return with_goals(session, [changed(goal, now, stalled=True, priority=lower)])
+    return _split(roomy, roomy.goals[goal_id], parts, now)
+
+
+def decompose_stalled(session: Session, now: datetime, config: Config) -> Session:
+    """Split all goals that have stalled."""
+    for goal in active_goals(session):
+        session = decompose(session, goal.id, now, config)
+    return session
+
+
+def give_up_stuck(session: Session, now: datetime, config: Config) -> Session:
+    """Fail the goals that have stalled, cannot be split, and have stalled once more since."""
+    for goal in active_goals(session):
+        without = goal.cycles_worked - goal.last_progress_cycle
+        if goal.stalled and goal.question is None and without >= 2 * goal.stall_threshold:
+            reason = f"no progress in {without} cycles, and nothing to split"
+            session = set_status(session, goal.id, "Failed", now, config, reason=reason)
+    return session
+
+
+def parts_of(goal: Goal, config: Config) -> list[str]:
+    """What a goal can be split into: two parts or more, or none.
+
+    Of too many parts, the last one holds the rest.
+    """
+    if goal.children or goal.depth >= config.max_depth:
+        return []
+    for text in (goal.criteria, goal.description):
+        parts = _distinct(split_criteria(text))
+        if len(parts) > 1:
+            return _at_most(config.max_children, parts)
+    return []
+
+
+def _distinct(parts: list[str]) -> list[str]:
+    first: dict[str, str] = {}
+    for part in parts:
+        first.setdefault(part.casefold(), part)
+    return list(first.values())
+
+
+def _at_most(count: int, parts: list[str]) -> list[str]:
+    if len(parts) <= count:
+        return parts
+    return [*parts[: count - 1], ", ".join(parts[count - 1 :])]
+
+
+def _split(session: Session, goal: Goal, parts: list[str], now: datetime) -> Session:
+    values = [_part(goal, number, part) for number, part in enumerate(parts)]
+    session, children = make_goals(session, values, now)
+    reason = f"split into {len(children)} sub-goals"
+    ids = [child.id for child in children]
+    parent = changed(goal, now, status="Suspended", reason=reason, children=ids, **FREE)
+    return without_plans(with_goals(session, [parent]), [goal.id], reason)
+
+
+def _part(goal: Goal, number: int, part: str) -> dict[str, Any]:
+    return {
+        "description": part,
+        "criteria": part,
+        "priority": max(0, goal.priority - STEP * number),
+        "stall_threshold": goal.stall_threshold,
+        "parent": goal.id,
+        "depth": goal.depth + 1,
+    }

@@ -1,0 +1,1 @@
+"""The tools of an agent with goals: actions, each with what scoring must know of it."""

@@ -1,0 +1,405 @@
+"""The fourteen tools, as actions (spec goals)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from boyd.goals import memory, psyche
+from boyd.goals.goal_book import symbol
+from boyd.goals.knowledge.gaps import find_gaps
+from boyd.goals.knowledge.rewrite import reason
+from boyd.goals.knowledge.rules import infer
+from boyd.goals.knowledge.similar import similar
+from boyd.goals.profiles import PROFILES, ToolProfile
+from boyd.goals.sessions import Memo, Sessions
+from boyd.goals.shapes import Config, Danger, Session
+from boyd.goals.tools.answers import asked
+from boyd.goals.tools.files import Files
+from boyd.goals.tools.library import Library
+from boyd.goals.tools.questions import Questions
+from boyd.goals.tools.web import fetch
+from boyd.models import ActionResult, Confidence, Level, Model, Triple
+from boyd.plugin import Context, Graph, Plugin, action
+from boyd.plugins.shell import runner
+from boyd.words import words
+
+#: Lines that a tool tells at most.
+LINES = 50
+#: Bytes of a command's output that are kept.
+OUTPUT = 65_536
+_DANGERS: dict[Level, Danger] = {
+    "low": "Safe",
+    "medium": "Cautious",
+    "high": "Danger",
+    "critical": "Danger",
+}
+
+Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+
+
+class QueryParams(Model):
+    """What is known about a symbol."""
+
+    symbol: Label
+    direction: Literal["both", "out", "into"] = "both"
+
+
+class MutateParams(Model):
+    """A fact to add."""
+
+    subject: Label
+    predicate: Label
+    object: Label
+    confidence: Confidence = 0.8
+
+
+class RecallParams(Model):
+    """What to remember."""
+
+    query_symbols: list[Label] = Field(min_length=1, max_length=20)
+    top_k: int = Field(default=5, gt=0, le=50)
+
+
+class ReasonParams(Model):
+    """An expression, as in `(and b a)`."""
+
+    expression: str = Field(min_length=1, max_length=10_000)
+
+
+class SimilarParams(Model):
+    """What to find the like of."""
+
+    symbol: Label
+    top_k: int = Field(default=5, gt=0, le=50)
+
+
+class InferParams(Model):
+    """How far to go."""
+
+    max_iterations: int = Field(default=5, gt=0, le=20)
+    min_confidence: Confidence = 0.1
+
+
+class GapParams(Model):
+    """What to look around: a symbol, usually a goal."""
+
+    goal: Label
+    max_gaps: int = Field(default=10, gt=0, le=100)
+
+
+class FileParams(Model):
+    """What to do with a file below one of the allowed folders."""
+
+    action: Literal["read", "write", "list"] = "read"
+    path: str = Field(min_length=1, max_length=4000)
+    content: str | None = None
+
+
+class FetchParams(Model):
+    """What to fetch."""
+
+    url: str = Field(min_length=1, max_length=2000)
+    timeout: float = Field(default=10.0, gt=0, le=60)
+
+
+class ShellParams(Model):
+    """A command line for bash."""
+
+    command: str = Field(min_length=1, max_length=10_000)
+    timeout: float = Field(default=30.0, gt=0, le=600)
+
+
+class AskParams(Model):
+    """What to ask a person."""
+
+    question: str = Field(min_length=1, max_length=2000)
+
+
+class IngestParams(Model):
+    """A text to take in: itself, a file, or an address."""
+
+    title: Annotated[Label, Field(max_length=300)]
+    text: str | None = Field(default=None, max_length=1_000_000)
+    path: str | None = None
+    url: str | None = None
+
+
+class SearchParams(Model):
+    """What to look for."""
+
+    query: str = Field(min_length=1, max_length=2000)
+    top_k: int = Field(default=5, gt=0, le=50)
+
+
+class Tools(Plugin):
+    """The tools of an agent with goals; `Goals` adds the rest."""
+
+    def __init__(self, **options: Any) -> None:
+        """Check the options."""
+        super().__init__(**options)
+        self.memo = Memo()
+
+    def sessions(self, ctx: Context) -> Sessions:
+        """The sessions of the agent."""
+        return Sessions(ctx, self.graph(ctx), self.memo)
+
+    def graph(self, ctx: Context) -> Graph:
+        """The graph of facts."""
+        return ctx.graph(self.options.graph, self.options.graph_of)
+
+    @property
+    def config(self) -> Config:
+        """How it works."""
+        names = set(Config.model_fields) & set(type(self.options).model_fields)
+        return Config(**{name: getattr(self.options, name) for name in names})
+
+    def profiles(self) -> dict[str, ToolProfile]:
+        """What scoring knows of each tool, those of other plugins by the ids of their actions."""
+        return {**PROFILES, **self.options.tools}
+
+    def action_of(self, tool: str) -> str:
+        """The id of the action that a tool is."""
+        return tool if ":" in tool else f"{self.id}:{tool}"
+
+    def tool_of(self, action: str) -> str | None:
+        """The tool that an action is; None: it is none."""
+        known = self.profiles()
+        if action in known:
+            return action if ":" in action else None
+        plugin, _, name = action.partition(":")
+        return name if plugin == self.id and name in known else None
+
+    def danger_of(self, action: str, risk: Level, params: Mapping[str, Any]) -> Danger:
+        """The worst that an action may do with those params (M5)."""
+        tool = self.tool_of(action)
+        if tool is None:
+            return _DANGERS[risk]
+        if tool == "file_io" and params.get("action") == "write":
+            return "Danger"
+        known = self.profiles()[tool].danger
+        # A profile for another plugin's action may say less than its author.
+        return known if tool in PROFILES else max(known, _DANGERS[risk], key=psyche.DANGERS.index)
+
+    @property
+    def files(self) -> Files:
+        """The files that it may read and write."""
+        return Files(self.options.roots)
+
+    @action(idempotent=True)
+    def kg_query(self, params: QueryParams, ctx: Context) -> str:
+        """Tell what the graph knows about a symbol."""
+        graph, found = self.graph(ctx), list[Triple]()
+        if params.direction in ("both", "out"):
+            found += graph.out(params.symbol)
+        if params.direction in ("both", "into"):
+            found += graph.into(params.symbol)
+        known = [one for one in found if not one.is_metadata]
+        return _told([_line(one) for one in known], "No triples found")
+
+    @action(risk="medium", idempotent=True)
+    def kg_mutate(self, params: MutateParams, ctx: Context) -> str:
+        """Add a fact to the graph."""
+        if params.predicate.lower().startswith("agent:"):
+            raise ValueError("predicates that begin with agent: are the agent's own")
+        triple = Triple(
+            subject=params.subject,
+            predicate=params.predicate,
+            object=params.object,
+            confidence=params.confidence,
+            source=f"agent:{ctx.agent.id}",
+        )
+        added = self.graph(ctx).add([triple])
+        return f"{_line(triple)}{'' if added else ' was known already'}"
+
+    @action(idempotent=True)
+    def memory_recall(self, params: RecallParams, ctx: Context) -> str:
+        """Recall episodes about some symbols."""
+        session = self.sessions(ctx).read()
+        found = memory.recall(session.episodes, params.query_symbols, params.top_k)
+        # A line each: so it can be told which of them speak of what was decided.
+        lines = [f"{one.timestamp:%Y-%m-%d %H:%M} {' '.join(one.summary.split())}" for one in found]
+        return _told(lines, "Nothing like it is remembered")
+
+    @action(idempotent=True)
+    def reason(self, params: ReasonParams) -> str:
+        """Simplify an expression by the rules of logic."""
+        found = reason(params.expression)
+        steps = [f"{one.rule}: {one.before} becomes {one.after}" for one in found.steps]
+        return "\n".join([found.expression, *steps[:LINES]])
+
+    @action(idempotent=True)
+    def similarity_search(self, params: SimilarParams, ctx: Context) -> str:
+        """Find what is like a symbol."""
+        found = similar(self.graph(ctx), params.symbol, params.top_k)
+        return _told(
+            [f"{one.symbol}  [{one.similarity:.3f}]" for one in found], "Nothing is like it"
+        )
+
+    @action(risk="medium", idempotent=True, timeout=120.0)
+    def infer_rules(self, params: InferParams, ctx: Context) -> str:
+        """Add what follows from the facts by general rules."""
+        graph = self.graph(ctx)
+        found = infer(
+            graph, max_iterations=params.max_iterations, min_confidence=params.min_confidence
+        )
+        graph.add([one.triple for one in found])
+        lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
+        return _told(lines, "Nothing new follows")
+
+    @action(idempotent=True, timeout=120.0)
+    def gap_analysis(self, params: GapParams, ctx: Context) -> str:
+        """Tell what is missing around a symbol."""
+        sessions, graph = self.sessions(ctx), self.graph(ctx)
+        goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
+        starts = _near(graph, goal.description) if goal else [params.goal]
+        report = find_gaps(graph, starts, params.max_gaps)
+        head = f"{report.examined} symbols, {report.coverage:.0%} of them well connected"
+        lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
+        return "\n".join([head, *lines[:LINES]])
+
+    @action(idempotent=True)
+    def consolidate(self, ctx: Context) -> str:
+        """Keep what is worth it of working memory as episodes, and free the rest."""
+        kept, gone = self.consolidated(ctx)
+        return f"{kept} entries became episodes, {gone} were forgotten"
+
+    def consolidated(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
+        """Consolidate; how many entries became episodes, and how many were forgotten."""
+        sessions, graph = self.sessions(ctx), self.graph(ctx)
+        seen = sessions.read()
+        symbols = sorted({one for entry in seen.memory for one in entry.symbols})
+        degrees = graph.degrees(symbols) if symbols else {}
+        near = _near_goals(graph, seen)
+        counts = [0, 0]
+
+        def change(session: Session) -> Session:
+            after, kept = memory.consolidate(
+                session,
+                degrees,
+                session.cycle,
+                ctx.now(),
+                self.config,
+                near=near,
+                on_demand=on_demand,
+            )
+            counts[:] = [len(kept), len(session.memory) - len(after.memory) - len(kept)]
+            return after
+
+        sessions.change(change, seen.id)
+        return counts[0], counts[1]
+
+    @action(risk="medium")
+    def file_io(self, params: FileParams) -> str:
+        """Read, write or list files below the allowed folders."""
+        if params.action == "list":
+            return _told(self.files.names(params.path), "It is empty")
+        if params.action == "read":
+            return self.files.read(params.path)
+        if params.content is None:
+            raise ValueError("there is no content to write")
+        return f"{self.files.write(params.path, params.content)} bytes written to {params.path}"
+
+    @action(risk="medium", idempotent=True, timeout=70.0)
+    def http_fetch(self, params: FetchParams) -> str:
+        """Fetch a page of a public address."""
+        return fetch(params.url, params.timeout, self.options.allow_private).told
+
+    @action(risk="high", autonomy="approval-required", timeout=610.0)
+    def shell_exec(self, params: ShellParams) -> ActionResult:
+        """Run a command line, once a person has allowed it."""
+        ended = runner.run(
+            params.command,
+            timeout=params.timeout,
+            workdir="/",
+            limit=OUTPUT,
+            env=runner.environment([], None),
+        )
+        error = f"exit code {ended.code}" if ended.code else None
+        if ended.timed_out:
+            error = f"timed out after {params.timeout:g} s"
+        return ActionResult(
+            action=self.action_of("shell_exec"),
+            success=error is None,
+            duration=0.0,
+            output=ended.output.text(),
+            error=error,
+        )
+
+    @action(idempotent=True)
+    def user_interact(self, params: AskParams, ctx: Context) -> str:
+        """Ask a person; the answer comes when it comes."""
+        sessions, now = self.sessions(ctx), ctx.now()
+        session = sessions.at_work()
+        goal = session.at_work if session else None
+        question = Questions(ctx.state).ask(goal, params.question, now)
+        if session is not None:
+            sessions.change(lambda current: asked(current, question, now), session.id)
+        return f"Asked as question {question.id}: {question.text}"
+
+    @action(risk="medium", idempotent=True, timeout=70.0)
+    def content_ingest(self, params: IngestParams, ctx: Context) -> str:
+        """Take a text into the library, and what it is about into the graph."""
+        given = [one for one in (params.text, params.path, params.url) if one is not None]
+        if len(given) != 1:
+            raise ValueError("give one of text, path and url")
+        text, source = given[0], "text"
+        if params.path is not None:
+            text, source = self.files.read(params.path), params.path
+        elif params.url is not None:
+            page = fetch(params.url, 30.0, self.options.allow_private)
+            if page.status != 200:
+                raise ValueError(f"{params.url} answered {page.told.splitlines()[0]}")
+            text, source = page.text, params.url
+        passages, about = Library(ctx.state).add(params.title, text, source)
+        origin = source[:500]
+        facts = [
+            Triple(subject=params.title, predicate="is-a", object="document", source=origin),
+            *(
+                Triple(
+                    subject=params.title,
+                    predicate="mentions",
+                    object=word,
+                    confidence=0.6,
+                    source=origin,
+                )
+                for word in about[:20]
+            ),
+        ]
+        self.graph(ctx).add(facts)
+        # Not the title: it was given, and is nothing that was found.
+        return f"{passages} passages, about {', '.join(about[:10])}"
+
+    @action(idempotent=True)
+    def library_search(self, params: SearchParams, ctx: Context) -> str:
+        """Find passages of the library."""
+        found = Library(ctx.state).search(params.query, params.top_k)
+        lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
+        return _told(lines, "No passage fits")
+
+
+def _near(graph: Graph, text: str) -> list[str]:
+    """The symbols that a text speaks of."""
+    found = graph.symbols_with(words(text), 20)
+    return sorted({one for symbols in found.values() for one in symbols})[:50]
+
+
+def _near_goals(graph: Graph, session: Session) -> set[str]:
+    """What facts that lead away from the goals of what is remembered name (M9)."""
+    named = {one for entry in session.memory for one in entry.symbols}
+    goals = sorted(named & {symbol(id) for id in session.goals})
+    facts = graph.out_many(goals) if goals else {}
+    return {fact.object for many in facts.values() for fact in many if not fact.is_metadata}
+
+
+def _line(triple: Triple) -> str:
+    said = f'"{triple.subject}" -> {triple.predicate} -> "{triple.object}"'
+    return f"{said}  [{triple.confidence:.2f}]"
+
+
+def _told(lines: list[str], nothing: str) -> str:
+    if len(lines) > LINES:
+        return "\n".join([*lines[:LINES], f"and {len(lines) - LINES} more"])
+    return "\n".join(lines) or nothing

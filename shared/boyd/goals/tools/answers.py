@@ -1,0 +1,69 @@
+"""What an answer of a person does for the goal that has asked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from boyd.goals import memory
+from boyd.goals.goal_book import changed, is_open, symbol, with_goals
+from boyd.goals.progress import gathered, told
+from boyd.goals.shapes import Config, Session
+from boyd.goals.text import clipped
+from boyd.goals.tools.questions import Question
+
+
+def taken_in(session: Session, question: Question, now: datetime, config: Config) -> Session:
+    """The session that remembers the answer: once, however often it is told.
+
+    The goal that has asked has got on if the answer holds more words of its criteria than were
+    found before; the next cycle evaluates it with them.
+    """
+    if question.answer is None:
+        return session
+    goal = session.goals.get(question.goal or "")
+    said = f"{question.text}\nAnswer of {question.answered_by}: {question.answer}"
+    content = clipped(said, memory.CONTENT_CHARS)
+    if not any(entry.content == content for entry in session.memory):
+        session = memory.push(
+            session,
+            content=content,
+            kind="Observation",
+            relevance=0.9,
+            source_cycle=session.cycle,
+            now=now,
+            config=config,
+            symbols=[symbol(goal.id)] if goal else [],
+            tool="user_interact",
+            success=True,
+        )
+    if goal is None or not is_open(goal):
+        return session
+    matched = gathered(goal, told(question.answer))
+    changes: dict[str, Any] = {"matched": matched}
+    if len(matched) > len(goal.matched):
+        changes.update(last_progress_cycle=goal.cycles_worked, stalled=False)
+    if goal.question == question.id:
+        changes["question"] = None
+    return with_goals(session, [changed(goal, now, **changes)])
+
+
+def asked(session: Session, question: Question, now: datetime) -> Session:
+    """The session in which the goal waits for an answer, and does not ask again."""
+    goal = session.goals.get(question.goal or "")
+    if goal is None or goal.question is not None or question.answer is not None:
+        return session
+    return with_goals(session, [changed(goal, now, question=question.id)])
+
+
+def listened(session: Session, questions: list[Question], now: datetime, config: Config) -> Session:
+    """The session that knows of its goals' questions whether they still wait."""
+    known = {one.id: one for one in questions}
+    for goal in list(session.goals.values()):
+        question = known.get(goal.question or "")
+        if question is not None:
+            session = taken_in(session, question, now, config)
+        elif goal.question is not None:
+            # So many were asked since that it was forgotten.
+            session = with_goals(session, [changed(goal, now, question=None)])
+    return session

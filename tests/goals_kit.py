@@ -1,0 +1,188 @@
+"""Short names for what tests of goals build over and over."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from boyd import Agent
+from boyd.goals.goal_book import add_goal, get_goal, is_open, new_session, with_goals
+from boyd.goals.memory import push
+from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle
+from boyd.goals.plugin import Goals
+from boyd.goals.sessions import Memo
+from boyd.goals.shapes import Config, Goal, Session
+from boyd.models import Decision as LoopDecision
+from boyd.models import EndpointReply, EndpointRequest, LoopResult, Triple
+from boyd.plugin import Context, Graph, Plugin
+from boyd.testing import TESTER, Lab
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CONFIG = Config()
+
+
+def later(seconds: float) -> datetime:
+    """So long after `NOW`."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def empty() -> Session:
+    """A session without anything."""
+    return new_session("s", NOW)
+
+
+def having(*descriptions: str, config: Config = CONFIG, **fields: Any) -> tuple[Session, list[str]]:
+    """A session with goals of those descriptions, all with those fields, and their ids."""
+    session, ids = empty(), []
+    for description in descriptions:
+        session, goal = add_goal(session, description, NOW, config)
+        ids.append(goal.id)
+    return session if not fields else patched(session, *ids, **fields), ids
+
+
+def a_goal(description: str = "find mammals", **fields: Any) -> Goal:
+    """A goal."""
+    known = {"id": "1", "description": description, "criteria": description}
+    return Goal(**{**known, "created_at": NOW, "updated_at": NOW, **fields})
+
+
+def patched(session: Session, *ids: str, **fields: Any) -> Session:
+    """The session in which those goals have those fields."""
+    return with_goals(session, [get_goal(session, id).patched(fields) for id in ids])
+
+
+def stalled(session: Session, *ids: str) -> Session:
+    """The session in which those goals have just stalled."""
+    return patched(session, *ids, cycles_worked=5, last_progress_cycle=0)
+
+
+def told(session: Session, goal: str, state: str = "done", **fields: Any) -> Session:
+    """The session after the outcome of one more cycle."""
+    config = fields.pop("config", CONFIG)
+    session = begin_cycle(session, NOW)
+    fence = session.goals[goal].fence
+    known = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "kg_query"}
+    return apply_outcome(session, Outcome(**{**known, "state": state, **fields}), NOW, config)
+
+
+def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> Session:
+    """A session with entries of those relevances, a second apart."""
+    session = fields.pop("session", None) or empty()
+    known = {"content": "text", "kind": "Observation", "source_cycle": 0}
+    for number, relevance in enumerate(relevances):
+        values = {**known, **fields, "relevance": relevance, "now": later(number)}
+        session = push(session, config=config, **values)
+    return session
+
+
+def check(session: Session, config: Config) -> None:
+    """Whether all of a session fits together."""
+    goals = session.goals
+    assert len(goals) <= config.max_goals
+    assert len(session.memory) <= config.working_memory_capacity
+    assert len(session.episodes) <= config.max_episodes
+    assert len(session.decisions) <= config.max_decisions
+    ids = [entry.id for entry in session.memory]
+    assert ids == sorted(set(ids))
+    cycles = [decision.cycle for decision in session.decisions]
+    assert cycles == sorted(set(cycles))
+    assert len({episode.id for episode in session.episodes}) == len(session.episodes)
+    assert len({goal.order for goal in goals.values()}) == len(goals)
+    assert set(session.plans) <= set(goals)
+    for id, goal in goals.items():
+        assert goal.id == id
+        assert goal.depth <= config.max_depth
+        assert len(goal.children) <= config.max_children
+        assert 0 <= goal.last_progress_cycle <= goal.cycles_worked
+        assert all(goals[child].parent == id for child in goal.children)
+        assert goal.parent is None or goal.children.count(id) == 0
+        assert goal.parent is None or goals[goal.parent].children.count(id) == 1
+        assert goal.parent is None or goal.depth == goals[goal.parent].depth + 1
+        if not is_open(goal):
+            assert not any(is_open(goals[child]) for child in goal.children)
+            assert goal.owner is None
+            assert id not in session.plans or session.plans[id].status != "Active"
+        if goal.status == "Failed":
+            assert goal.reason
+    assert Session.from_json(session.to_json()) == session
+
+
+class Mind:
+    """An agent with goals in a lab, and short ways to ask it.
+
+    Attributes:
+        plugin: the bundle; `others` are plugins beside it.
+    """
+
+    def __init__(self, *others: Plugin, **options: Any) -> None:
+        self.plugin = Goals(**options)
+        self.lab = Lab(Agent("a", plugins=[self.plugin, *others]))
+
+    @property
+    def ctx(self) -> Context:
+        """That of a request."""
+        return self.within(None)
+
+    def within(self, iteration: int | None) -> Context:
+        """That of an iteration."""
+        return self.lab.engine.context("goals", iteration)
+
+    @property
+    def session(self) -> Session:
+        """What is stored."""
+        return self.plugin.sessions(self.ctx).read()
+
+    @property
+    def facts(self) -> Graph:
+        """The graph."""
+        return self.ctx.graph("facts")
+
+    def know(self, *facts: str) -> None:
+        """Add facts of three words each."""
+        parts = (fact.split() for fact in facts)
+        self.facts.add([Triple(subject=s, predicate=p, object=o) for s, p, o in parts])
+
+    def ask(self, endpoint: str, body: Any = None, query: Any = None, **path: str) -> Any:
+        """The status and the body with which an endpoint answers."""
+        method = getattr(self.plugin, endpoint)
+        request = EndpointRequest(
+            method="POST" if body is not None else "GET",
+            path=path,
+            query=query or {},
+            body=body,
+            actor=TESTER,
+        )
+        given = {"request": request, "ctx": self.ctx}
+        wanted = inspect.signature(method).parameters
+        found = method(**{name: value for name, value in given.items() if name in wanted})
+        return (found.status, found.body) if isinstance(found, EndpointReply) else (200, found)
+
+    def goal(self, description: str, **fields: Any) -> str:
+        """Make a goal; its id."""
+        status, made = self.ask("make_goal", {"description": description, **fields})
+        assert status == 201, made
+        return str(made["id"])
+
+    def cycle(self) -> LoopResult:
+        """One iteration."""
+        result = self.lab.run()
+        assert not result.problems, result.problems
+        return result
+
+    def forget(self) -> None:
+        """Go on as another worker, which has seen nothing."""
+        self.plugin.memo = Memo()
+
+
+class Steer(Plugin):
+    """Replaces what was decided."""
+
+    id = "steer"
+
+    def __init__(self, action: str, **params: Any) -> None:
+        super().__init__()
+        self.wanted = {"action": action, "params": params}
+
+    def on_decide(self, decision: LoopDecision) -> dict[str, Any]:
+        return self.wanted

@@ -1,0 +1,178 @@
+"""What people see and do of goals over HTTP: M16."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.goals.profiles import PROFILES
+from goals_kit import Mind
+
+CRITERIA = "unicorn habitat, dragon nests and whale songs"
+
+
+def test_a_goal_is_made_and_told_with_its_defaults() -> None:
+    mind = Mind(stall_threshold=7)
+    status, made = mind.ask("make_goal", {"description": "Find mammals"})
+
+    assert status == 201
+    assert (made["criteria"], made["priority"], made["stallThreshold"], made["status"]) == (
+        "Find mammals",
+        128,
+        7,
+        "Active",
+    )
+    assert mind.ask("get_goal", id=made["id"]) == (200, made)
+    assert mind.ask("get_goal", id=made["id"][:4])[1]["id"] == made["id"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"description": " "},
+        {"description": "x" * 901},
+        {"description": "a\x1fb"},
+        {"description": "a\0b"},
+        {"description": "\ud800"},
+        {"description": "x", "criteria": "\x1f"},
+        {"description": "x", "priority": 256},
+        {"description": "x", "stallThreshold": 0},
+        {"description": "x", "what": 1},
+        [1],
+    ],
+)
+def test_a_goal_that_does_not_fit_is_refused_and_nothing_is_stored(body: object) -> None:
+    mind = Mind()
+    status, told = mind.ask("make_goal", body)
+
+    assert (status, list(told)) == (422, ["error"])
+    assert mind.session.goals == {}
+    assert mind.facts.size() == 0
+
+
+def test_the_most_important_goal_comes_first_and_ties_in_order() -> None:
+    mind = Mind()
+    low, first, second = mind.goal("a", priority=1), mind.goal("b"), mind.goal("c")
+    mind.ask("suspend_goal", {}, id=low)
+
+    assert [one["id"] for one in mind.ask("list_goals")[1]["goals"]] == [first, second, low]
+    active = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
+    assert [one["id"] for one in active] == [first, second]
+
+
+def test_a_goal_is_put_off_taken_up_and_given_up() -> None:
+    mind = Mind()
+    goal = mind.goal("a")
+
+    assert mind.ask("suspend_goal", {"reason": "later"}, id=goal)[1]["reason"] == "later"
+    assert mind.ask("resume_goal", {}, id=goal)[1]["status"] == "Active"
+    assert mind.ask("fail_goal", {}, id=goal)[1]["reason"] == "tester has asked for it"
+    assert mind.ask("resume_goal", {}, id=goal)[0] == 409
+    assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("status:failed") == 1
+
+
+def test_a_prefix_that_several_goals_have_names_none() -> None:
+    mind = Mind()
+    for number in range(11):
+        mind.goal(f"goal {number}")
+
+    assert mind.ask("get_goal", id="1")[0] == 404
+    assert mind.ask("get_goal", id="x")[0] == 404
+
+
+def test_why_tells_of_the_decisions_and_the_family() -> None:
+    mind = Mind(stall_threshold=1)
+    goal = mind.goal("xyzzy", criteria=CRITERIA)
+    for _ in range(4):
+        mind.cycle()
+    told = mind.ask("why", id=goal)[1]
+    child = told["children"][0]["id"]
+
+    assert [one["cycle"] for one in told["decisions"]] == sorted(
+        one["cycle"] for one in told["decisions"]
+    )
+    assert told["plan"]["status"] == "Superseded"
+    assert mind.ask("why", id=child)[1]["parent"]["id"] == goal
+
+
+def test_cycles_are_told_by_iteration_and_the_last_one_first() -> None:
+    mind = Mind()
+    mind.goal("a", criteria=CRITERIA)
+    results = [mind.cycle() for _ in range(3)]
+    every = mind.ask("cycles")[1]["cycles"]
+
+    assert [one["cycle"] for one in every] == [3, 2, 1]
+    one = mind.ask("cycles", query={"iteration": str(results[1].iteration)})[1]["cycles"]
+    assert [found["cycle"] for found in one] == [2]
+    assert mind.ask("cycles", query={"limit": "no"})[0] == 422
+
+
+def test_memory_is_told_consolidated_and_recalled() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    mind.goal("whale", criteria=CRITERIA)
+    for _ in range(6):
+        mind.cycle()
+    entries = mind.ask("show_memory", query={"limit": "2"})[1]["entries"]
+    kept = mind.ask("consolidate_now", {})[1]
+
+    assert [one["id"] for one in entries] == sorted((one["id"] for one in entries), reverse=True)
+    assert kept["consolidated"] > 0
+    assert len(mind.ask("episodes")[1]["episodes"]) == kept["consolidated"]
+    assert mind.ask("recall", query={"query": "whale", "topK": "2"})[1]["episodes"]
+    assert mind.ask("recall")[0] == 422
+
+
+def test_facts_go_in_and_out_as_turtle_and_metadata_stays() -> None:
+    mind = Mind()
+    mind.goal("secret plan")
+    turtle = "@prefix : <http://example.com/> . :whale :eats :krill ."
+    status, told = mind.ask("import_facts", {"turtle": turtle, "source": "test"})
+
+    assert (status, told) == (200, {"added": 1})
+    out = mind.ask("export_facts")[1]["turtle"]
+    assert "krill" in out
+    assert "secret" not in out
+    assert mind.ask("import_facts", {"turtle": "no turtle ("})[0] == 422
+    assert mind.ask("facts")[1]["facts"] == mind.facts.size()
+    assert mind.ask("facts", query={"symbol": "nothing"})[1] == {
+        "symbol": "nothing",
+        "out": [],
+        "into": [],
+    }
+
+
+def test_a_graph_that_is_full_takes_no_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    mind = Mind()
+    monkeypatch.setattr("boyd.store.graph.MOST", 0)
+    turtle = "@prefix : <http://example.com/> . :whale :eats :krill ."
+
+    assert mind.ask("import_facts", {"turtle": turtle})[0] == 413
+
+
+def test_what_is_too_much_for_one_answer_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    monkeypatch.setattr("boyd.goals.endpoints.EXPORTED", 10)
+
+    assert mind.ask("export_facts")[0] == 413
+
+
+def test_the_session_tells_how_full_it_is_and_fresh_begins_anew() -> None:
+    mind = Mind()
+    mind.goal("a", criteria=CRITERIA)
+    mind.cycle()
+    told = mind.ask("get_session")[1]
+
+    assert (told["id"], told["cycle"], told["goals"]) == ("1", 1, {"Active": 1})
+    assert told["memory"]["size"] == len(mind.session.memory)
+    assert mind.ask("begin_session", {"fresh": False}) == (201, {"id": "1"})
+    assert mind.ask("begin_session", {}) == (201, {"id": "2"})
+    assert mind.ask("get_session")[1]["goals"] == {}
+
+
+def test_each_tool_is_told_with_the_action_that_it_is() -> None:
+    mind = Mind(tools={"other:tidy": {"keywords": ["tidy"]}})
+    told = {one["name"]: one["action"] for one in mind.ask("tools")[1]["tools"]}
+
+    assert told == {**{one: f"goals:{one}" for one in PROFILES}, "other:tidy": "other:tidy"}

@@ -1,0 +1,374 @@
+"""Goals, those above and those below: M1, M7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd.goals.claims import claim
+from boyd.goals.goal_book import (
+    GoalError,
+    above,
+    active_goals,
+    add_goal,
+    below,
+    get_goal,
+    goal_of,
+    is_open,
+    is_stalled,
+    metadata,
+    open_goals,
+    set_status,
+    symbol,
+    wanted,
+)
+from boyd.goals.planning import ensure_plan
+from boyd.goals.shapes import Config, GoalStatus, Session
+from boyd.goals.splitting import decompose
+from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
+
+
+def family(criteria: str = "alpha beta, gamma delta") -> tuple[Session, str, list[str]]:
+    """A session with a goal that was split, its id, and those of its sub-goals."""
+    session, [id] = having(criteria)
+    session = decompose(stalled(session, id), id, NOW, CONFIG)
+    return session, id, session.goals[id].children
+
+
+def put(session: Session, id: str, status: GoalStatus, **fields: Any) -> Session:
+    fields.setdefault("reason", "said so")
+    after = set_status(session, id, status, later(1), CONFIG, **fields)
+    check(after, CONFIG)
+    return after
+
+
+def statuses(session: Session, *ids: str) -> list[str]:
+    return [session.goals[id].status for id in ids]
+
+
+def test_M1_a_goal_has_the_defaults_of_the_seed() -> None:
+    session, goal = add_goal(empty(), " Find mammals ", NOW, CONFIG)
+
+    assert (goal.description, goal.criteria) == ("Find mammals", "Find mammals")
+    assert (goal.priority, goal.status, goal.stall_threshold) == (128, "Active", 5)
+    assert (goal.parent, goal.children, goal.depth) == (None, [], 0)
+    assert (goal.cycles_worked, goal.last_progress_cycle) == (0, 0)
+    assert session.goals == {goal.id: goal}
+
+
+def test_M1_what_is_given_is_taken() -> None:
+    _, goal = add_goal(empty(), "d", NOW, CONFIG, criteria="c", priority=0, stall_threshold=1)
+
+    assert (goal.criteria, goal.priority, goal.stall_threshold) == ("c", 0, 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"description": " "},
+        {"description": "x" * 901},
+        {"description": "x", "criteria": "y" * 901},
+        {"description": "x", "priority": -1},
+        {"description": "x", "priority": 256},
+        {"description": "x", "stall_threshold": 0},
+    ],
+)
+def test_M1_a_goal_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(GoalError):
+        add_goal(empty(), now=NOW, config=CONFIG, **fields)
+
+
+@pytest.mark.parametrize("priority", [0, 255])
+def test_M1_priorities_reach_from_0_to_255(priority: int) -> None:
+    assert add_goal(empty(), "x", NOW, CONFIG, priority=priority)[1].priority == priority
+
+
+def test_M1_blank_criteria_are_the_description() -> None:
+    assert add_goal(empty(), "x", NOW, CONFIG, criteria="  ")[1].criteria == "x"
+
+
+def test_M1_the_highest_priority_is_first_and_of_equal_ones_the_oldest() -> None:
+    session, [a, b, c, d] = having("a", "b", "c", "d")
+    session = patched(patched(session, c, priority=129), d, status="Suspended")
+
+    assert [goal.id for goal in active_goals(session)] == [c, a, b]
+    assert [goal.id for goal in open_goals(session)] == [a, b, c, d]
+
+
+def test_goals_of_different_sessions_have_different_ids() -> None:
+    first, second = (
+        having("a")[1],
+        add_goal(empty().patched({"id": "other"}), "a", NOW, CONFIG)[1].id,
+    )
+
+    assert first != [second]
+    assert len(set(having(*["same"] * 50)[1])) == 50
+
+
+def test_a_goal_is_found_by_its_symbol() -> None:
+    session, [id] = having("a")
+
+    assert goal_of(session, symbol(id)) == session.goals[id]
+    assert goal_of(session, id) is None
+    with pytest.raises(GoalError):
+        get_goal(session, "unknown")
+
+
+def test_too_many_goals_forget_the_oldest_finished_ones() -> None:
+    config = Config(max_goals=3)
+    session, [a, b, c] = having("a", "b", "c", config=config)
+    session = put(put(session, b, "Completed"), a, "Failed")
+    session, d = add_goal(session, "d", NOW, config)
+
+    assert list(session.goals) == [b, c, d.id]
+    session, e = add_goal(session, "e", NOW, config)
+    assert list(session.goals) == [c, d.id, e.id]
+    with pytest.raises(GoalError, match="3 goals"):
+        add_goal(session, "f", NOW, config)
+
+
+def test_what_is_forgotten_is_not_linked_to_any_more() -> None:
+    config = Config(max_goals=3)
+    session, parent, [first, second] = family()
+    session = ensure_plan(session, first, [], has_knowledge=True)
+    session = put(session, first, "Completed")
+    session, _ = add_goal(session, "more", NOW, config)
+
+    assert session.goals[parent].children == [second]
+    assert first not in session.plans
+    check(session, config)
+
+
+def test_a_goal_outlives_the_one_it_was_split_off() -> None:
+    config = Config(max_goals=3)
+    session, parent, [first, second] = family()
+    session, _ = add_goal(put(session, parent, "Completed"), "more", NOW, config)
+
+    assert parent not in session.goals
+    assert [session.goals[id].parent for id in (first, second)] == [None, None]
+    check(session, config)
+
+
+@pytest.mark.parametrize(
+    ("worked", "last", "threshold", "expected"),
+    [
+        (0, 0, 5, False),
+        (4, 0, 5, False),
+        (5, 0, 5, True),
+        (6, 0, 5, True),
+        (9, 5, 5, False),
+        (10, 5, 5, True),
+        (1, 0, 1, True),
+        (1, 1, 1, False),
+        (0, 5, 5, False),
+    ],
+)
+def test_M7_a_goal_stalls_at_its_threshold(
+    worked: int, last: int, threshold: int, expected: bool
+) -> None:
+    goal = a_goal(cycles_worked=worked, last_progress_cycle=last, stall_threshold=threshold)
+
+    assert is_stalled(goal) is expected
+
+
+@pytest.mark.parametrize("status", ["Completed", "Failed"])
+def test_what_has_ended_stays_so(status: GoalStatus) -> None:
+    session, [id] = having("a")
+    session = put(session, id, status)
+
+    assert put(session, id, status) is session
+    for other in {"Active", "Suspended", "Completed", "Failed"} - {status}:
+        with pytest.raises(GoalError, match=status):
+            put(session, id, other)  # type: ignore[arg-type]
+
+
+def test_a_goal_does_not_fail_without_a_reason() -> None:
+    session, [id] = having("a")
+    with pytest.raises(GoalError, match="reason"):
+        put(session, id, "Failed", reason=None)
+
+    assert put(session, id, "Failed", reason="x" * 600).goals[id].reason == "x" * 497 + "..."
+
+
+def test_a_goal_is_put_off_and_goes_on() -> None:
+    session, [id] = having("a")
+    off = put(session, id, "Suspended", reason="later")
+    on = put(off, id, "Active", reason=None)
+
+    assert (off.goals[id].status, off.goals[id].reason) == ("Suspended", "later")
+    assert (on.goals[id].status, on.goals[id].reason) == ("Active", None)
+    assert put(on, id, "Active") is on
+
+
+@pytest.mark.parametrize("status", ["Completed", "Failed"])
+def test_nothing_below_a_goal_that_has_ended_is_worked_on(status: GoalStatus) -> None:
+    session, parent, children = family("alpha, beta, gamma")
+    first = children[0]
+    session = patched(session, first, criteria="x, y")
+    session = decompose(stalled(session, first), first, NOW, CONFIG)
+    session = ensure_plan(session, children[1], [], has_knowledge=True)
+    session, claimed = claim(session, "me", NOW, CONFIG)
+    session = put(session, children[2], "Completed")
+    session = put(session, parent, status)
+
+    assert claimed
+    assert [goal.status for goal in below(session, session.goals[parent])] == [
+        *["Failed"] * 4,
+        "Completed",
+    ]
+    assert active_goals(session) == open_goals(session) == []
+    assert session.plans[children[1]].status == "Superseded"
+
+
+def test_M7_a_parent_waits_while_a_sub_goal_is_open() -> None:
+    session, parent, [first, second] = family()
+    session = put(session, first, "Completed")
+
+    assert statuses(session, parent, second) == ["Suspended", "Active"]
+
+
+def test_M7_a_sub_goal_that_completes_is_progress_of_the_one_above() -> None:
+    session, parent, [first, _] = family()
+    session = put(patched(session, parent, stalled=True), first, "Completed")
+    goal = session.goals[parent]
+
+    assert (goal.stalled, goal.last_progress_cycle) == (False, 5)
+
+
+def test_M7_a_parent_completes_when_its_sub_goals_have_found_what_it_needs() -> None:
+    session, parent, [first, second] = family()
+    session = patched(patched(session, first, matched=["alpha"]), second, matched=["delta"])
+    session = put(put(session, first, "Completed"), second, "Completed")
+
+    assert session.goals[parent].status == "Completed"
+    assert session.goals[parent].matched == ["alpha", "delta"]
+
+
+def test_M7_a_parent_completes_when_the_graph_knows_what_it_needs() -> None:
+    session, parent, [first, second] = family()
+    session = put(put(session, first, "Completed"), second, "Completed", known=["beta", "gamma"])
+
+    assert session.goals[parent].status == "Completed"
+
+
+def test_M7_a_parent_whose_criteria_are_not_met_goes_on() -> None:
+    session, parent, [first, second] = family()
+    session = put(put(session, first, "Completed"), second, "Completed", known=["beta"])
+    goal = session.goals[parent]
+
+    assert (goal.status, goal.matched) == ("Active", ["beta"])
+    assert not is_stalled(goal)
+
+
+def test_M7_parents_complete_up_to_the_top() -> None:
+    session, parent, [first, second] = family("alpha beta, gamma delta")
+    session = patched(session, first, criteria="alpha, beta")
+    session = decompose(stalled(session, first), first, NOW, CONFIG)
+    lowest = session.goals[first].children
+    session = put(session, second, "Completed", known=["gamma"])
+    session = put(session, lowest[0], "Completed", known=["alpha"])
+    session = put(session, lowest[1], "Completed", known=["alpha", "beta"])
+
+    assert statuses(session, parent, first, second, *lowest) == ["Completed"] * 5
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("Failed", "Active", "Suspended"),
+        ("Failed", "Completed", "Active"),
+        ("Failed", "Failed", "Active"),
+        ("Completed", "Failed", "Active"),
+        ("Failed", "Suspended", "Active"),
+        ("Suspended", "Failed", "Active"),
+        ("Completed", "Suspended", "Suspended"),
+        ("Suspended", "Completed", "Suspended"),
+        ("Suspended", "Suspended", "Suspended"),
+    ],
+)
+def test_M7_a_parent_goes_on_when_one_has_failed_and_nothing_below_is_worked_on(
+    first: GoalStatus, second: GoalStatus, expected: str
+) -> None:
+    session, parent, [one, two] = family()
+    session = put(put(session, one, first), two, second)
+    goal = session.goals[parent]
+
+    assert goal.status == expected
+    assert expected == "Suspended" or not is_stalled(goal)
+
+
+def test_M7_a_sub_goal_that_was_split_itself_is_worked_on() -> None:
+    session, parent, [first, second] = family()
+    session = patched(session, second, criteria="x, y")
+    session = decompose(stalled(session, second), second, NOW, CONFIG)
+    session = put(session, first, "Failed")
+
+    assert statuses(session, parent, second) == ["Suspended", "Suspended"]
+
+
+def test_a_split_goal_is_put_off_with_all_below_it_and_goes_on_with_them() -> None:
+    session, parent, [first, second] = family()
+    session = put(session, first, "Completed")
+    off = put(session, second, "Suspended")
+    everything = put(session, parent, "Suspended")
+    on = put(off, parent, "Active")
+
+    assert everything is session, "it waits already"
+    assert statuses(on, parent, first, second) == ["Suspended", "Completed", "Active"]
+    assert put(on, parent, "Active") is on
+
+
+def test_a_goal_that_goes_on_after_its_sub_goals_can_be_put_off_with_the_rest() -> None:
+    session, parent, [first, second] = family()
+    session = put(put(session, first, "Suspended"), second, "Failed")
+    session = put(session, first, "Active")
+    off = put(session, parent, "Suspended")
+
+    assert statuses(session, parent, first) == ["Active", "Active"]
+    assert statuses(off, parent, first) == ["Suspended", "Suspended"]
+
+
+def test_M7_what_goals_above_need_is_looked_for_too() -> None:
+    session, parent, [first, second, _] = family("alpha beta, gamma and alpha delta")
+    goal = session.goals[second]
+
+    assert [one.id for one in above(session, goal)] == [parent]
+    assert wanted(session, goal) == ["gamma", "alpha", "beta", "delta"]
+    assert wanted(session, session.goals[first])[:2] == ["alpha", "beta"]
+
+
+def test_M7_metadata_links_goals_both_ways() -> None:
+    session, parent, [first, second] = family("a,b")
+    above = {(one.predicate, one.object) for one in metadata(session.goals[parent])}
+    under = {(one.predicate, one.object) for one in metadata(session.goals[first])}
+
+    assert above == {
+        ("agent:has_description", "desc:a,b"),
+        ("agent:has_status", "status:suspended"),
+        ("agent:has_priority", "priority:128"),
+        ("agent:has_criteria", "criteria:a,b"),
+        ("agent:child_goal", symbol(first)),
+        ("agent:child_goal", symbol(second)),
+    }
+    assert under == {
+        ("agent:has_description", "desc:a"),
+        ("agent:has_status", "status:active"),
+        ("agent:has_priority", "priority:128"),
+        ("agent:has_criteria", "criteria:a"),
+        ("agent:parent_goal", symbol(parent)),
+    }
+    assert all(one.subject == symbol(parent) for one in metadata(session.goals[parent]))
+    assert all(one.is_metadata for one in metadata(session.goals[first]))
+
+
+def test_metadata_of_the_longest_goal_fits_the_graph() -> None:
+    assert max(len(one.object) for one in metadata(a_goal("x" * 2000))) == 1000
+
+
+def test_only_what_is_active_or_put_off_is_open() -> None:
+    open_ones = [
+        s for s in ("Active", "Suspended", "Completed", "Failed") if is_open(a_goal(status=s))
+    ]
+
+    assert open_ones == ["Active", "Suspended"]

@@ -1,0 +1,44 @@
+"""What a tool is given for a goal, as far as its words tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.goals.inputs import params_for
+from goals_kit import a_goal
+
+
+@pytest.mark.parametrize(
+    ("tool", "description", "expected"),
+    [
+        ("file_io", "read notes/plan.md.", {"action": "read", "path": "notes/plan.md"}),
+        ("file_io", "look at /etc/hosts.", {"action": "read", "path": "/etc/hosts"}),
+        ("file_io", "read something, e.g. a poem", None),
+        ("file_io", "read http://x.org/a.txt", None),
+        ("http_fetch", "get (https://x.org/a?b=c).", {"url": "https://x.org/a?b=c"}),
+        ("http_fetch", "get a page", None),
+        ("shell_exec", "run `uptime -p` now", {"command": "uptime -p"}),
+        ("shell_exec", "run uptime", None),
+        ("content_ingest", "ingest a.pdf", {"title": "a.pdf", "path": "a.pdf"}),
+        ("content_ingest", "ingest the web", None),
+        ("library_search", "find whales", {"query": "find whales", "top_k": 5}),
+        ("consolidate", "tidy up", {}),
+        ("others:clean", "tidy up", {}),
+    ],
+)
+def test_params_come_from_the_words_of_the_goal(
+    tool: str, description: str, expected: object
+) -> None:
+    assert params_for(tool, a_goal(description), {}) == expected
+
+
+def test_what_scoring_has_found_comes_first() -> None:
+    assert params_for("kg_query", a_goal(), {"symbol": "x"}) == {"symbol": "x"}
+
+
+def test_a_person_is_asked_once() -> None:
+    asked = {"question": "What do you know that helps to: find mammals"}
+
+    assert params_for("user_interact", a_goal(), {}) == asked
+    assert params_for("user_interact", a_goal(question="q"), {}) is None
+    assert params_for("user_interact", a_goal(used={"user_interact": 1}), {}) is None

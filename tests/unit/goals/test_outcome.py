@@ -1,0 +1,276 @@
+"""What came of a decision is taken in once: M5, M6, M15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd.goals.claims import claim
+from boyd.goals.goal_book import set_status
+from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle, refusal
+from boyd.goals.planning import ensure_plan
+from boyd.goals.psyche import new_psyche
+from boyd.goals.shapes import Config
+from boyd.goals.splitting import decompose
+from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
+
+FOUR = "alpha beta gamma delta"
+
+
+def outcome(cycle: int, goal: str, **fields: Any) -> Outcome:
+    known = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
+    return Outcome(**{**known, **fields})
+
+
+def test_the_first_cycle_is_one() -> None:
+    session = begin_cycle(empty(), later(1))
+
+    assert (session.cycle, session.applied, session.updated_at) == (1, 0, later(1))
+
+
+def test_M5_a_cycle_that_finds_more_is_progress() -> None:
+    session, [id] = having(FOUR)
+    session = told(told(session, id), id, output="alpha")
+    goal = session.goals[id]
+
+    assert (goal.cycles_worked, goal.last_progress_cycle, goal.matched) == (2, 2, ["alpha"])
+    assert [one.progress for one in session.decisions] == ["NoChange", "Advanced"]
+    assert session.applied == 2
+
+
+def test_M5_a_goal_whose_criteria_are_met_is_completed() -> None:
+    session, [id] = having(FOUR)
+    session = told(session, id, output="alpha", known=["beta"])
+
+    assert (session.goals[id].status, session.goals[id].reason) == (
+        "Completed",
+        "the criteria are met",
+    )
+    assert session.decisions[-1].progress == "Completed"
+    check(session, CONFIG)
+
+
+def test_M5_one_record_says_what_was_decided_and_what_came_of_it() -> None:
+    session, [id] = having(FOUR)
+    session = told(
+        session,
+        id,
+        tool="reason",
+        params_digest="d",
+        breakdown="[score=0.98]",
+        output="x" * 300,
+        duration=1.5,
+    )
+    [record] = session.decisions
+
+    assert (record.cycle, record.goal, record.tool) == (1, id, "reason")
+    assert (record.params_digest, record.breakdown, record.progress) == (
+        "d",
+        "[score=0.98]",
+        "NoChange",
+    )
+    assert (record.detail, record.at, record.duration) == ("x" * 197 + "...", NOW, 1.5)
+
+
+def test_M2_the_last_three_tools_and_all_uses_are_remembered() -> None:
+    session, [id] = having(FOUR)
+    for tool in ("a", "b", "a", "c"):
+        session = told(session, id, tool=tool)
+
+    assert session.goals[id].recent == ["b", "a", "c"]
+    assert session.goals[id].used == {"a": 2, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize(("failures", "status"), [(1, "Active"), (2, "Active"), (3, "Failed")])
+def test_M6_a_goal_fails_after_three_failed_plans(failures: int, status: str) -> None:
+    session, [id] = having(FOUR)
+    for _ in range(failures):
+        session = ensure_plan(session, id, [], has_knowledge=True)
+        session = told(session, id, "failed", tool="reason", output="no rule")
+        assert session.plans[id].status == "Failed"
+        assert session.decisions[-1].progress == "Failed"
+
+    goal = session.goals[id]
+    assert (goal.status, goal.failed_plans) == (status, failures)
+    assert session.plans[id].attempt == failures - 1
+    if status == "Failed":
+        assert goal.reason == "backtracking exhausted: reason failed: no rule"
+    check(session, CONFIG)
+
+
+def test_M6_failures_are_counted_though_there_was_no_plan() -> None:
+    session, [id] = having(FOUR)
+    for _ in range(3):
+        session = told(session, id, "failed")
+
+    assert session.goals[id].reason == "backtracking exhausted: kg_query failed"
+
+
+def test_M6_a_sub_goal_that_fails_lets_the_goal_above_go_on() -> None:
+    session, [id] = having("alpha, beta")
+    session = told(stalled(session, id), id)
+    session = decompose(session, id, NOW, CONFIG)
+    for child in session.goals[id].children:
+        for _ in range(3):
+            session = told(session, child, "failed")
+
+    assert session.goals[id].status == "Active"
+    check(session, CONFIG)
+
+
+@pytest.mark.parametrize(("state", "progress"), [("vetoed", None), ("pending", "Pending")])
+def test_M6_a_veto_or_an_approval_is_neither_progress_nor_failure(
+    state: str, progress: str | None
+) -> None:
+    session, [id] = having(FOUR)
+    before = ensure_plan(session, id, [], has_knowledge=True)
+    after = told(before, id, state, tool="reason", output=FOUR, known=FOUR.split())
+    goal = after.goals[id]
+
+    assert (goal.cycles_worked, goal.failed_plans, goal.matched) == (0, 0, [])
+    assert (goal.status, after.plans) == ("Active", before.plans)
+    assert (goal.recent, goal.used) == (["reason"], {"reason": 1})
+    assert after.decisions[-1].progress == progress
+
+
+def test_M5_a_veto_is_an_encounter_with_the_shadow() -> None:
+    session, [id] = having(FOUR)
+    session = session.model_copy(update={"psyche": new_psyche()})
+    session = told(told(session, id, "vetoed"), id, "pending")
+
+    assert session.psyche
+    assert session.psyche.shadow_encounters == 1
+
+
+def test_M6_what_waited_for_approval_is_taken_in_when_it_was_answered_whoever_works_meanwhile() -> (
+    None
+):
+    session, [id] = having(FOUR)
+    session = told(session, id, "pending", tool="reason")
+    session, _ = claim(session, "another", NOW, CONFIG)
+    answer = outcome(1, id, tool="reason", output="alpha")
+    after = apply_outcome(session, answer, NOW, CONFIG)
+
+    assert after.goals[id].used == {"reason": 1}
+    assert after.goals[id].matched == ["alpha"]
+    assert after.goals[id].owner == "another"
+    assert [one.progress for one in after.decisions] == ["Advanced"]
+    assert apply_outcome(after, answer, NOW, CONFIG) is after
+
+
+def test_M5_a_step_of_the_plan_that_first_succeeds_is_progress_and_later_is_not() -> None:
+    session, [id] = having(FOUR)
+    session = ensure_plan(session, id, ["knowledge"], has_knowledge=False)
+    session = told(session, id, tool="shell_exec")
+    session = told(session, id, tool="kg_query")
+    session = told(session, id, "failed", tool="similarity_search")
+    session = ensure_plan(session, id, ["knowledge"], has_knowledge=False)
+    session = told(session, id, tool="memory_recall")
+    session = told(session, id, tool="kg_query")
+
+    assert [one.progress for one in session.decisions] == [
+        "NoChange",
+        "Advanced",
+        "Failed",
+        "Advanced",
+        "NoChange",
+    ]
+    assert session.plans[id].status == "Completed"
+
+
+def test_M7_progress_takes_the_flag_away() -> None:
+    session, [id] = having(FOUR, stalled=True)
+
+    assert told(session, id).goals[id].stalled
+    assert not told(session, id, output="alpha").goals[id].stalled
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "vetoed", "pending"])
+def test_M15_an_outcome_applied_twice_changes_nothing(state: str) -> None:
+    session, [id] = having(FOUR)
+    said = outcome(1, id, state=state, output="alpha")
+    once = apply_outcome(session, said, NOW, CONFIG)
+
+    assert refusal(once, said, CONFIG) == "duplicate"
+    assert apply_outcome(once, said, later(9), CONFIG) is once
+
+
+def test_M15_cycles_may_end_in_another_order_than_they_began_in() -> None:
+    session, [id] = having(FOUR)
+    for cycle in (2, 1, 3):
+        session = apply_outcome(session, outcome(cycle, id), NOW, CONFIG)
+
+    assert [one.cycle for one in session.decisions] == [1, 2, 3]
+    assert (session.goals[id].cycles_worked, session.applied, session.cycle) == (3, 3, 3)
+
+
+def test_M15_a_lower_fence_is_refused() -> None:
+    session, [id] = having(FOUR)
+    session, _ = claim(session, "slow", NOW, CONFIG)
+    session, _ = claim(session, "fast", later(400), CONFIG)
+    slow, fast = outcome(1, id, fence=1), outcome(2, id, fence=2)
+
+    assert refusal(session, slow, CONFIG) == "stale"
+    assert apply_outcome(session, slow, NOW, CONFIG) is session
+    after = apply_outcome(session, fast, NOW, CONFIG)
+    assert (after.goals[id].cycles_worked, after.goals[id].owner) == (1, None)
+    assert refusal(after, slow, CONFIG) == "stale"
+
+
+def test_M15_a_goal_that_is_not_there_is_refused() -> None:
+    assert refusal(empty(), outcome(1, "1"), CONFIG) == "unknown-goal"
+    assert apply_outcome(empty(), outcome(1, "1"), NOW, CONFIG) == empty()
+
+
+@pytest.mark.parametrize("status", ["Suspended", "Completed"])
+@pytest.mark.parametrize("state", ["done", "failed"])
+def test_M15_an_outcome_does_not_overwrite_what_was_said_meanwhile(status: Any, state: str) -> None:
+    session, [id] = having(FOUR, failed_plans=2)
+    session = set_status(session, id, status, NOW, CONFIG, reason="a person said so")
+    session = told(session, id, state, output=FOUR)
+
+    assert session.goals[id].status == status
+    assert session.goals[id].cycles_worked == 1
+
+
+def test_M15_only_the_last_decisions_are_remembered_and_older_cycles_are_over() -> None:
+    config = Config(max_decisions=3)
+    session, [id] = having(FOUR)
+    for cycle in (5, 3, 2, 4, 6):
+        session = apply_outcome(session, outcome(cycle, id), NOW, config)
+
+    assert [one.cycle for one in session.decisions] == [4, 5, 6]
+    for cycle in range(1, 7):
+        assert refusal(session, outcome(cycle, id), config) == "duplicate"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 6),
+            st.sampled_from(["done", "failed", "vetoed", "pending"]),
+            st.integers(0, 2),
+            st.sampled_from(FOUR.split()),
+        ),
+        max_size=25,
+    )
+)
+def test_M15_any_redelivery_in_any_order_counts_each_cycle_once(
+    deliveries: list[tuple[int, str, int, str]],
+) -> None:
+    session, [id] = having(FOUR, fence=1)
+    for cycle, state, fence, output in deliveries:
+        said = outcome(cycle, id, state=state, fence=fence, output=output)
+        after = apply_outcome(session, said, NOW, CONFIG)
+        again = apply_outcome(after, said, NOW, CONFIG)
+        assert again is after
+        assert (after is session) == (refusal(session, said, CONFIG) is not None)
+        session = after
+
+    worked = [one for one in session.decisions if one.progress not in (None, "Pending")]
+    assert session.goals[id].cycles_worked == len(worked)
+    assert sum(session.goals[id].used.values()) == len(session.decisions)
+    check(session, CONFIG)

@@ -1,0 +1,574 @@
+"""One iteration is one cycle, taken in once: M5 to M9, M13 to M15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from boyd.errors import Veto
+from boyd.goals.profiles import PROFILES
+from boyd.goals.sessions import Sessions
+from boyd.models import LoopResult, Triple
+from boyd.plugin import Action, Plugin, action, hook, observer, orienter
+from boyd.testing import TESTER
+from goals_kit import CONFIG, Mind, Steer, check
+
+DESCRIPTION = "Find mammals"
+CRITERIA = "unicorn habitat, dragon nests and whale songs"
+
+
+class Others(Plugin):
+    """A plugin that has nothing to do with goals."""
+
+    id = "others"
+
+    @action(risk="critical")
+    def kg_query(self) -> str:
+        """Named like one of the tools."""
+        return "done"
+
+    @action()
+    def clean(self, params: dict[str, Any]) -> str:
+        """Take anything."""
+        return "cleaned"
+
+
+def states(mind: Mind) -> dict[str, str]:
+    client = mind.lab.client
+    keys = [key for key in client.keys("*") if ":goals:" in key or "graph" in key]
+    return {key: client.dump(key) for key in keys}
+
+
+def test_a_cycle_leaves_one_record_and_what_it_was_about_in_memory() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    result = mind.cycle()
+    session = mind.session
+
+    assert [(one.cycle, one.iteration, one.goal) for one in session.decisions] == [
+        (1, result.iteration, goal)
+    ]
+    kinds = [entry.kind for entry in session.memory]
+    assert kinds == ["Observation", "Inference", "Decision", "Action"]
+    assert result.decision
+    assert "[score=" in result.decision.rationale
+    assert result.decision.alternatives
+    assert session.goals[goal].owner is None
+    check(session, CONFIG)
+
+
+def test_without_a_goal_nothing_is_written() -> None:
+    mind = Mind()
+    mind.cycle()
+
+    assert states(mind) == {}
+
+
+def test_without_an_active_goal_what_is_stored_stays_as_it_is() -> None:
+    mind = Mind()
+    goal = mind.goal(DESCRIPTION)
+    mind.ask("suspend_goal", {}, id=goal)
+    before = states(mind)
+    mind.cycle()
+
+    assert states(mind) == before
+
+
+class Watcher(Plugin):
+    """Tells how an iteration looks to others."""
+
+    id = "watcher"
+    summary = ""
+
+    @observer()
+    def sky(self) -> list[Any]:
+        return []
+
+    @orienter()
+    def sight(self, observations: list[Any]) -> dict[str, Any]:
+        return {"source": "sight", "findings": ["the sky is blue"], "confidence": 0.5}
+
+    @hook()
+    def on_loop_complete(self, result: LoopResult) -> None:
+        assert result.situation is not None
+        self.summary = result.situation.summary
+
+
+def test_without_a_goal_other_plugins_notice_nothing() -> None:
+    watcher = Watcher()
+    result = Mind(watcher).cycle()
+
+    assert result.situation is not None
+    assert [one.source for one in result.situation.assessments] == ["sight"]
+    assert (result.situation.confidence, watcher.summary) == (0.5, "the sky is blue")
+    assert result.observations == []
+    assert result.decision is not None
+    assert result.decision.is_no_op
+
+
+def test_a_cycle_may_have_another_worker_for_each_of_its_steps() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(3):
+        mind.lab.launcher.trigger("test")
+        while mind.lab.courier.hints:
+            mind.forget()
+            mind.lab.step()
+    session = mind.session
+
+    assert [one.cycle for one in session.decisions] == [1, 2, 3]
+    assert session.goals[goal].cycles_worked == 3
+    assert (session.applied, session.goals[goal].owner) == (3, None)
+    check(session, CONFIG)
+
+
+def test_a_worker_that_has_looked_too_early_still_takes_the_cycle_in() -> None:
+    mind = Mind()
+    mind.lab.launcher.trigger("test")
+    mind.lab.step()
+    early = mind.plugin.memo
+    mind.forget()
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    iteration = mind.lab.store.iterations.status().iteration
+    mind.plugin.on_loop_start(mind.within(iteration))
+    while mind.lab.courier.hints:
+        if mind.lab.courier.hints[0][0] == "complete":
+            mind.plugin.memo = early
+        mind.lab.step()
+
+    assert mind.session.applied == 1
+
+
+def test_a_start_that_is_repeated_begins_no_other_cycle() -> None:
+    mind = Mind()
+    mind.goal(DESCRIPTION)
+    for _ in range(2):
+        mind.plugin.on_loop_start(mind.within(7))
+        mind.forget()
+
+    assert (mind.session.cycle, mind.session.iteration) == (1, 7)
+
+
+def test_a_decision_that_is_repeated_is_the_same_and_remembered_once() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    result = mind.cycle()
+    situation = result.situation
+    assert situation is not None
+    mind.plugin.on_loop_start(mind.within(9))
+    found = [mind.plugin.choose(situation, mind.within(9)) for _ in range(2)]
+    entries = [one for one in mind.session.memory if one.source_cycle == 2]
+
+    assert found[0] == found[1]
+    assert [one.kind for one in entries].count("Decision") == 1
+
+
+def test_an_end_that_is_repeated_is_taken_in_once() -> None:
+    mind = Mind()
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    result = mind.cycle()
+    before = mind.session
+    for _ in range(2):
+        mind.forget()
+        mind.plugin.on_loop_complete(result, mind.within(result.iteration))
+
+    assert mind.session == before
+    assert before.goals[goal].cycles_worked == 1
+
+
+def test_a_repeated_end_puts_right_what_the_graph_was_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    goal = mind.goal("whale", criteria="whale")
+    with monkeypatch.context() as died:
+        died.setattr(Sessions, "_note", lambda *_: None)
+        result = mind.cycle()
+    mind.plugin.on_loop_complete(result, mind.within(result.iteration))
+
+    assert mind.session.goals[goal].status == "Completed"
+    assert said(mind, goal, "agent:has_status") == ["status:completed"]
+
+
+def said(mind: Mind, goal: str, predicate: str) -> list[str]:
+    return [one.object for one in mind.facts.out(f"goal:{goal}") if one.predicate == predicate]
+
+
+def test_M7_the_graph_follows_what_becomes_of_goals_and_links_them_both_ways() -> None:
+    mind = Mind(stall_threshold=1)
+    parent = mind.goal("xyzzy", criteria="unicorn habitat and dragon nests")
+    for _ in range(4):
+        mind.cycle()
+    session = mind.session
+    children = session.goals[parent].children
+
+    assert len(children) == 2
+    assert sorted(said(mind, parent, "agent:child_goal")) == sorted(f"goal:{i}" for i in children)
+    for goal in session.goals.values():
+        assert said(mind, goal.id, "agent:has_status") == [f"status:{goal.status.lower()}"]
+        assert said(mind, goal.id, "agent:has_priority") == [f"priority:{goal.priority}"]
+    assert said(mind, children[0], "agent:parent_goal") == [f"goal:{parent}"]
+
+
+def test_M8_what_was_newest_has_been_consulted() -> None:
+    mind = Mind()
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.cycle()
+    mind.cycle()
+
+    first = [one for one in mind.session.memory if one.source_cycle == 1]
+    assert [one.reference_count for one in first] == [1] * len(first)
+
+
+def test_M14_after_the_last_cycle_there_is_no_other() -> None:
+    mind = Mind(max_cycles=2)
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    decisions = [mind.cycle().decision for _ in range(4)]
+
+    assert [one is not None and one.is_no_op for one in decisions] == [False, False, True, True]
+    assert (mind.session.cycle, len(mind.session.decisions)) == (2, 2)
+
+
+def test_an_iteration_that_never_ended_holds_no_goal_back() -> None:
+    mind = Mind()
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.plugin.on_loop_start(mind.within(1000))
+    assert mind.session.goals[goal].owner == "iteration:1000"
+    result = mind.cycle()
+
+    assert result.decision is not None
+    assert not result.decision.is_no_op
+
+
+def test_a_goal_that_is_put_off_meanwhile_is_not_worked_on() -> None:
+    mind = Mind()
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.lab.launcher.trigger("test")
+    mind.lab.deliver(until=lambda: mind.session.at_work is not None)
+    mind.ask("suspend_goal", {}, id=goal)
+    mind.lab.deliver()
+    session = mind.session
+
+    assert (session.decisions, session.goals[goal].owner) == ([], None)
+
+
+def test_M5_the_shadow_stops_any_plugin_and_it_is_neither_progress_nor_failure() -> None:
+    mind = Mind(Others(), Steer("goals:kg_query", symbol="rm -rf /"))
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    result = mind.cycle()
+    session = mind.session
+
+    assert (result.action_results[0].error or "").startswith("Vetoed by goals: shadow pattern")
+    assert session.psyche is not None
+    assert session.psyche.shadow_encounters == 1
+    assert (session.goals[goal].cycles_worked, session.goals[goal].failed_plans) == (0, 0)
+    assert session.goals[goal].used == {"kg_query": 1}
+    assert session.decisions[0].progress is None
+    assert "vetoed" in session.decisions[0].detail
+
+
+def test_M5_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
+    mind = Mind(Others())
+    clean = mind.lab.agent.host.actions["others:clean"]
+
+    with pytest.raises(Veto, match="destructive_action"):
+        mind.plugin.on_before_act(clean, {"sql": "DROP  TABLE users"}, mind.ctx)
+    mind.plugin.on_before_act(clean, {"sql": "SELECT 1"}, mind.ctx)
+
+
+def test_an_action_of_another_plugin_is_as_dangerous_as_it_says() -> None:
+    mind = Mind(Others(), tools={"others:kg_query": {"keywords": ["mammal"], "danger": "Safe"}})
+    danger: Callable[..., str] = mind.plugin.danger_of
+
+    assert danger("others:kg_query", "critical", {}) == "Danger"
+    assert danger("others:reason", "medium", {}) == "Cautious"
+    assert danger("goals:file_io", "medium", {"action": "write"}) == "Danger"
+    assert danger("goals:file_io", "medium", {"action": "read"}) == "Cautious"
+
+
+def test_without_a_psyche_nothing_is_forbidden() -> None:
+    mind = Mind(Others(), with_psyche=False)
+    clean = mind.lab.agent.host.actions["others:clean"]
+    mind.plugin.on_before_act(clean, {"line": "rm -rf /"}, mind.ctx)
+    mind.goal(DESCRIPTION)
+    mind.cycle()
+
+    assert mind.session.psyche is None
+
+
+class Refuser(Plugin):
+    """Stops everything, or fails to judge."""
+
+    id = "refuser"
+
+    def __init__(self, stage: str) -> None:
+        super().__init__()
+        self.stage = stage
+
+    @hook(fail_closed=True)
+    def on_decide(self) -> None:
+        if self.stage == "decide":
+            raise Veto("not today")
+
+    @hook(fail_closed=True)
+    def on_before_act(self, action: Action) -> None:
+        if self.stage == "act":
+            raise Veto("not today")
+        if self.stage == "broken":
+            raise RuntimeError("cannot tell")
+
+
+@pytest.mark.parametrize("stage", ["decide", "act", "broken"])
+def test_M6_what_a_guard_stops_fails_no_plan(stage: str) -> None:
+    mind = Mind(Refuser(stage))
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(4):
+        mind.lab.run()
+    session = mind.session
+
+    assert [one.progress for one in session.decisions] == [None] * 4
+    assert (session.goals[goal].status, session.goals[goal].failed_plans) == ("Active", 0)
+
+
+def test_M6_while_acting_is_frozen_no_plan_fails() -> None:
+    mind = Mind()
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.lab.whole.fleet.freeze("for now")
+    for _ in range(4):
+        mind.cycle()
+
+    assert (mind.session.goals[goal].status, mind.session.decisions) == ("Active", [])
+
+
+def test_M6_tools_that_fail_fail_the_goal_in_the_end() -> None:
+    mind = Mind(Steer("goals:kg_mutate", subject="a", predicate="agent:x", object="b"))
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(3):
+        mind.cycle()
+    ended = mind.session.goals[goal]
+
+    assert (ended.status, ended.failed_plans) == ("Failed", 3)
+    assert ended.reason
+    assert "backtracking exhausted" in ended.reason
+
+
+def approval(result: LoopResult) -> str:
+    found = result.action_results[0].waits_for
+    assert found is not None
+    return found
+
+
+def test_M6_what_waits_for_a_person_is_pending_and_taken_in_when_it_is_done() -> None:
+    mind = Mind(Steer("goals:shell_exec", command="echo unicorn habitat dragon nest"))
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    result = mind.cycle()
+    waiting = mind.session
+
+    assert [one.progress for one in waiting.decisions] == ["Pending"]
+    assert waiting.goals[goal].cycles_worked == 0
+    mind.forget()
+    mind.lab.resolver.approve(approval(result), TESTER)
+    mind.lab.deliver()
+    session = mind.session
+
+    assert [(one.progress, one.cycle, one.iteration) for one in session.decisions] == [
+        ("Completed", 1, result.iteration)
+    ]
+    assert session.goals[goal].status == "Completed"
+
+
+def test_M6_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
+    mind = Mind(Steer("goals:shell_exec", command="echo unicorn habitat dragon nest"))
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    hints = mind.lab.courier.hints
+    mind.lab.launcher.trigger("test")
+    mind.lab.deliver(until=lambda: bool(hints) and hints[0][0] == "complete")
+    [item] = mind.lab.store.approvals.page(10).pending
+    mind.lab.resolver.approve(item.id, TESTER)
+    hints.rotate(1)
+    mind.lab.deliver()
+    session = mind.session
+
+    assert [one.progress for one in session.decisions] == ["Completed"]
+    assert session.goals[goal].cycles_worked == 1
+
+
+def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
+    mind = Mind(Steer("goals:shell_exec", command="echo unicorn"))
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.cycle()
+    shell = mind.lab.agent.host.actions["goals:shell_exec"]
+    mind.plugin.on_before_act(shell, {"command": "echo other"}, mind.ctx)
+    done = mind.lab.store.iterations.past(1).action_results[0]  # type: ignore[union-attr]
+    mind.plugin.on_after_act(done.patched({"success": True, "error": None}), mind.ctx)
+
+    assert [one.progress for one in mind.session.decisions] == ["Pending"]
+
+
+def test_what_waits_for_a_person_is_not_asked_for_again() -> None:
+    mind = Mind()
+    goal = mind.goal("run the shell command `uptime` in a terminal", criteria=CRITERIA)
+    actions = [mind.cycle().decision for _ in range(6)]
+    asked = [one for one in actions if one is not None and one.action == "goals:shell_exec"]
+
+    assert len(asked) == 1
+    assert mind.session.goals[goal].status == "Active"
+
+
+def test_what_another_strategy_has_decided_is_not_ours() -> None:
+    mind = Mind()
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.plugin.on_loop_start(mind.within(50))
+    mind.know("whale is-a mammal")
+    other = Mind()
+    other.goal(DESCRIPTION)
+    result = other.cycle().patched({"iteration": 50})
+    trace = result.trace
+    assert trace is not None
+    foreign = result.patched({"trace": trace.patched({"chosen": "others:rule"})})
+    mind.plugin.on_loop_complete(foreign, mind.within(50))
+    session = mind.session
+
+    assert (session.decisions, session.applied) == ([], 1)
+    assert session.goals[goal].owner is None
+
+
+def test_M2_an_action_of_another_plugin_is_chosen_by_its_profile() -> None:
+    words = ["clean", "tidy", "wipe", "sweep", "mop"]
+    mind = Mind(Others(), tools={"others:clean": {"keywords": words, "multiplier": 1.0}})
+    mind.goal("clean tidy wipe sweep mop", criteria=CRITERIA)
+    result = mind.cycle()
+    assert result.decision is not None
+    options = [result.decision, *(result.decision.alternatives or [])]
+
+    assert "others:clean" in [one.action for one in options]
+
+
+def test_a_profile_of_an_action_that_is_not_there_does_no_harm() -> None:
+    mind = Mind(tools={"gone:clean": {"keywords": ["clean"], "multiplier": 1.0}})
+    mind.goal("clean")
+    result = mind.cycle()
+
+    assert result.decision is not None
+    assert result.decision.action.startswith("goals:")
+
+
+def test_there_are_fourteen_tools_and_each_is_an_action_with_a_profile() -> None:
+    mind = Mind()
+    actions = {id.removeprefix("goals:") for id in mind.lab.agent.host.actions}
+
+    assert actions == set(PROFILES)
+    assert len(actions) == 14
+    assert [name for name, one in PROFILES.items() if one.consolidation] == [
+        "memory_recall",
+        "consolidate",
+    ]
+
+
+def test_M9_memory_that_is_nearly_full_consolidates_by_itself() -> None:
+    mind = Mind(working_memory_capacity=10, stall_threshold=50)
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(6):
+        mind.cycle()
+
+    assert mind.session.episodes
+    assert len(mind.session.memory) <= 9
+
+
+def test_M11_what_the_agent_says_of_itself_is_not_found_by_remembering_it() -> None:
+    mind = Mind(Steer("goals:memory_recall", query_symbols=["mammals"]))
+    goal = mind.goal(DESCRIPTION)
+    mind.cycle()
+    mind.ask("consolidate_now", {})
+    mind.cycle()
+    mind.cycle()
+
+    assert mind.session.goals[goal].matched == []
+
+
+def test_M13_every_fifth_cycle_is_looked_back_at() -> None:
+    mind = Mind(stall_threshold=50)
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(5):
+        mind.cycle()
+
+    assert mind.session.reflected == 5
+    assert [one.kind for one in mind.session.memory].count("Reflection") == 1
+
+
+def test_a_session_too_large_for_one_value_forgets_its_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mind = Mind(stall_threshold=90, working_memory_capacity=40)
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(8):
+        mind.cycle()
+    monkeypatch.setattr("boyd.store.state.MAX_BYTES", 9_000)
+    for _ in range(3):
+        mind.cycle()
+    session = mind.session
+
+    assert session.cycle == 11
+    assert session.decisions[-1].cycle == 11
+    check(session, CONFIG)
+
+
+def test_a_graph_that_is_full_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    mind = Mind()
+    monkeypatch.setattr("boyd.store.graph.MOST", 0)
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.cycle()
+
+    assert mind.session.goals[goal].used
+
+
+def test_M14_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
+    mind = Mind()
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.cycle()
+    old = mind.session
+    mind.ask("begin_session", {"fresh": True})
+
+    assert (mind.session.id, mind.session.goals) == ("2", {})
+    kept = mind.ctx.state.get(f"session:{old.id}")
+    assert kept["cycle"] == old.cycle == 1
+
+
+def trips(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> int:
+    count = [0]
+    client = type(mind.lab.client)
+    pipeline = type(mind.lab.client.pipeline())
+    for owner, name in ((client, "execute_command"), (pipeline, "execute")):
+        real = getattr(owner, name)
+
+        def counted(*args: Any, _real: Any = real, **more: Any) -> Any:
+            count[0] += not isinstance(args[0], pipeline) or _real.__name__ == "execute"
+            return _real(*args, **more)
+
+        monkeypatch.setattr(owner, name, counted)
+    mind.cycle()
+    monkeypatch.undo()
+    return count[0]
+
+
+def test_a_cycle_costs_as_many_round_trips_however_much_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mind = Mind(stall_threshold=99)
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.cycle()
+    few = trips(mind, monkeypatch)
+    mind.facts.add(
+        [Triple(subject=f"whale {n}", predicate="is-a", object="mammal") for n in range(300)]
+    )
+    mind.cycle()
+    many = trips(mind, monkeypatch)
+
+    assert few <= 45
+    assert many <= few + 15

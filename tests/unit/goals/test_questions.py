@@ -1,0 +1,129 @@
+"""A question waits for a person, and no worker does."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.goals.tools import questions
+from boyd.goals.tools.questions import Questions
+from goals_kit import NOW, Mind, Steer, later
+
+CRITERIA = "unicorn habitat and dragon nests"
+
+
+def asking(**options: object) -> tuple[Mind, str]:
+    mind = Mind(Steer("goals:user_interact", question="Where is the unicorn habitat?"), **options)
+    return mind, mind.goal("xyzzy", criteria=CRITERIA)
+
+
+def test_the_goal_that_has_asked_waits_and_its_own_words_are_no_answer() -> None:
+    mind, goal = asking()
+    mind.cycle()
+    [open] = mind.ask("get_session")[1]["questions"]
+    session = mind.session
+
+    assert (open["goal"], session.goals[goal].question) == (goal, open["id"])
+    assert session.goals[goal].matched == []
+
+
+def test_nobody_is_asked_twice() -> None:
+    mind = Mind()
+    mind.goal("ask the user a question, confirm the answer of a human person", criteria=CRITERIA)
+    asked = 0
+    for number in range(8):
+        decision = mind.cycle().decision
+        assert decision is not None
+        asked += decision.action == "goals:user_interact"
+        if number == 3:
+            [one] = mind.ask("questions")[1]["questions"]
+            mind.ask("answer_question", {"text": "I cannot tell"}, id=one["id"])
+
+    assert asked == 1
+
+
+def test_the_answer_is_remembered_and_the_next_cycle_goes_on_with_it() -> None:
+    mind, goal = asking()
+    mind.cycle()
+    [open] = mind.ask("questions")[1]["questions"]
+    status, told = mind.ask(
+        "answer_question", {"text": "Its habitat is near the dragon"}, id=open["id"]
+    )
+    session = mind.session
+
+    assert (status, told["answeredBy"]) == (200, "tester")
+    assert session.goals[goal].question is None
+    assert session.goals[goal].matched == ["habitat", "dragon"]
+    assert session.goals[goal].last_progress_cycle == session.goals[goal].cycles_worked == 1
+    assert session.memory[-1].kind == "Observation"
+    assert session.memory[-1].content.endswith("Answer of tester: Its habitat is near the dragon")
+    mind.cycle()
+    assert mind.session.goals[goal].status == "Completed"
+
+
+def test_an_answer_that_got_lost_on_its_way_is_taken_in_by_the_next_cycle() -> None:
+    mind, goal = asking()
+    mind.cycle()
+    asked = mind.session.goals[goal].question
+    assert asked is not None
+    Questions(mind.ctx.state).answer(asked, "the habitat", "ann", mind.ctx.now())
+    mind.forget()
+    mind.cycle()
+    session = mind.session
+
+    assert "habitat" in session.goals[goal].matched
+    assert sum("Answer of ann" in one.content for one in session.memory) == 1
+
+
+def test_a_question_has_one_answer() -> None:
+    mind, _ = asking()
+    mind.cycle()
+    [open] = mind.ask("questions")[1]["questions"]
+    mind.ask("answer_question", {"text": "yes"}, id=open["id"])
+    status, told = mind.ask("answer_question", {"text": "no"}, id=open["id"])
+
+    assert (status, told["error"]) == (409, "tester has answered it: yes")
+    assert mind.ask("answer_question", {"text": "no"}, id="nope")[0] == 404
+    assert mind.ask("answer_question", {"text": ""}, id=open["id"])[0] == 422
+
+
+def test_the_same_is_asked_once_as_long_as_it_waits() -> None:
+    asked = Questions(Mind().ctx.state)
+    first = asked.ask("g", "why?", NOW)
+
+    assert asked.ask("g", "why?", NOW).id == first.id
+    assert asked.ask("h", "why?", NOW).id != first.id
+    asked.answer(first.id, "because", "ann", NOW)
+    assert asked.ask("g", "why?", NOW).id != first.id
+
+
+def test_of_too_many_questions_those_with_an_answer_go_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "MOST", 3)
+    asked = Questions(Mind().ctx.state)
+    made = [asked.ask("g", f"{number}?", later(number)) for number in range(3)]
+    asked.answer(made[1].id, "yes", "ann", NOW)
+    asked.ask("g", "3?", later(3))
+    asked.ask("g", "4?", later(4))
+
+    assert [one.text for one in asked.all()] == ["2?", "3?", "4?"]
+
+
+def test_a_goal_whose_question_is_forgotten_no_longer_waits() -> None:
+    mind, goal = asking()
+    mind.cycle()
+    mind.ctx.state.set("questions", [])
+    mind.plugin.on_loop_start(mind.within(77))
+
+    assert mind.session.goals[goal].question is None
+
+
+def test_a_question_by_hand_belongs_to_no_goal() -> None:
+    mind, _ = asking()
+    mind.cycle()
+    params = mind.lab.agent.host.actions["goals:user_interact"].params
+    assert params is not None
+    mind.plugin.user_interact(params(question="By hand?"), mind.ctx)
+    found = mind.ask("questions")[1]["questions"]
+
+    assert [one.get("goal") is None for one in found] == [False, True]

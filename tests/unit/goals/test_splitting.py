@@ -1,0 +1,157 @@
+"""A goal that has stalled is split once: M7."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.goals.claims import claim
+from boyd.goals.planning import ensure_plan
+from boyd.goals.shapes import Config, Session
+from boyd.goals.splitting import decompose, decompose_stalled, parts_of
+from goals_kit import CONFIG, NOW, a_goal, check, having, patched, stalled
+
+
+def split(criteria: str, config: Config = CONFIG, **fields: object) -> tuple[Session, str]:
+    session, [id] = having(criteria)
+    session = patched(stalled(session, id), id, **fields)
+    session = decompose(session, id, NOW, config)
+    check(session, config)
+    return session, id
+
+
+def test_M7_a_stalled_goal_waits_and_its_parts_are_worked_on() -> None:
+    session, id = split("red, green and blue", stall_threshold=4)
+    parent = session.goals[id]
+    children = [session.goals[child] for child in parent.children]
+
+    assert (parent.status, parent.reason) == ("Suspended", "split into 3 sub-goals")
+    assert [child.description for child in children] == ["red", "green", "blue"]
+    assert [child.criteria for child in children] == ["red", "green", "blue"]
+    assert [child.priority for child in children] == [128, 123, 118]
+    assert [child.order for child in children] == [2, 3, 4]
+    assert {(c.status, c.parent, c.depth, c.stall_threshold) for c in children} == {
+        ("Active", id, 1, 4)
+    }
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(255, [255, 250, 245]), (7, [7, 2, 0])])
+def test_M7_parts_are_less_important_one_after_the_other(
+    priority: int, expected: list[int]
+) -> None:
+    session, id = split("red, green and blue", priority=priority)
+
+    assert [session.goals[child].priority for child in session.goals[id].children] == expected
+
+
+@pytest.mark.parametrize(
+    ("description", "criteria", "parts"),
+    [
+        ("x, y", "a, b", ["a", "b"]),
+        ("x, y", "alone", ["x", "y"]),
+        ("alone", "alone", []),
+        ("sand", "understanding", []),
+        ("a, A", "b, B, b", []),
+        ("x", "a, b, A", ["a", "b"]),
+    ],
+)
+def test_M7_criteria_are_split_first_and_the_description_else(
+    description: str, criteria: str, parts: list[str]
+) -> None:
+    assert parts_of(a_goal(description, criteria=criteria), CONFIG) == parts
+
+
+@pytest.mark.parametrize(
+    ("count", "last"), [(10, "p9"), (11, "p9, p10"), (13, "p9, p10, p11, p12")]
+)
+def test_M7_there_are_at_most_ten_parts_and_nothing_is_lost(count: int, last: str) -> None:
+    parts = parts_of(a_goal(", ".join(f"p{number}" for number in range(count))), CONFIG)
+
+    assert len(parts) == 10
+    assert parts[-1] == last
+
+
+def test_M7_parts_of_parts_are_deeper_until_they_are_not_split() -> None:
+    session, id = split("a, b, c, d, e, f, g", Config(max_children=2))
+    for depth in (1, 2, 3):
+        id = session.goals[id].children[-1]
+        assert session.goals[id].depth == depth
+        session = decompose(stalled(session, id), id, NOW, Config(max_children=2))
+        check(session, CONFIG)
+
+    assert session.goals[id].description == "d, e, f, g"
+    assert (session.goals[id].stalled, session.goals[id].children) == (True, [])
+
+
+@pytest.mark.parametrize(("depth", "is_split"), [(0, True), (2, True), (3, False)])
+def test_M7_a_goal_is_split_at_most_three_times(depth: int, is_split: bool) -> None:
+    assert bool(parts_of(a_goal("a, b", depth=depth), CONFIG)) is is_split
+
+
+@pytest.mark.parametrize(("priority", "lower"), [(128, 98), (30, 0), (10, 0)])
+def test_M7_what_cannot_be_split_is_flagged_and_less_important(priority: int, lower: int) -> None:
+    session, id = split("alone", priority=priority)
+    goal = session.goals[id]
+
+    assert (goal.status, goal.stalled, goal.priority) == ("Active", True, lower)
+    assert list(session.goals) == [id]
+    assert decompose(session, id, NOW, CONFIG) is session
+
+
+def test_M7_a_goal_that_goes_on_after_its_parts_is_not_split_again() -> None:
+    session, id = split("red, green")
+    session = patched(session, *session.goals[id].children, status="Completed")
+    session = decompose(patched(session, id, status="Active"), id, NOW, CONFIG)
+
+    assert session.goals[id].stalled
+    assert len(session.goals) == 3
+
+
+def test_M7_only_what_has_stalled_and_is_active_is_split() -> None:
+    session, [id] = having("red, green")
+    suspended = patched(stalled(session, id), id, status="Suspended")
+
+    assert decompose(session, id, NOW, CONFIG) is session
+    assert decompose(suspended, id, NOW, CONFIG) is suspended
+    assert decompose(session, "unknown", NOW, CONFIG) is session
+
+
+def test_M15_a_goal_is_split_once_whoever_asks() -> None:
+    session, id = split("red, green")
+
+    assert decompose(session, id, NOW, CONFIG) is session
+
+
+def test_a_goal_that_is_split_is_free_and_has_no_plan() -> None:
+    session, [id] = having("red, green")
+    session = ensure_plan(stalled(session, id), id, [], has_knowledge=True)
+    session, _ = claim(session, "me", NOW, CONFIG)
+    session = decompose(session, id, NOW, CONFIG)
+
+    assert (session.goals[id].owner, session.goals[id].leased_until) == (None, 0.0)
+    assert session.goals[id].fence == 1
+    assert session.plans[id].status == "Superseded"
+
+
+def test_without_room_for_its_parts_a_goal_is_not_split() -> None:
+    session, id = split("red, green", Config(max_goals=2))
+
+    assert session.goals[id].stalled
+
+
+def test_finished_goals_make_room_for_parts() -> None:
+    config = Config(max_goals=3)
+    session, [id, done] = having("red, green", "other", config=config)
+    session = patched(stalled(session, id), done, status="Completed")
+    session = decompose(session, id, NOW, config)
+
+    assert done not in session.goals
+    assert len(session.goals[id].children) == 2
+
+
+def test_all_that_has_stalled_is_split_at_once() -> None:
+    session, [a, b, c] = having("red, green", "alone", "blue, black")
+    session = decompose_stalled(stalled(session, a, b), NOW, CONFIG)
+
+    assert [session.goals[id].status for id in (a, b, c)] == ["Suspended", "Active", "Active"]
+    assert session.goals[b].stalled
+    assert len(session.goals) == 5

@@ -1,0 +1,86 @@
+"""The tools that work on the graph, on memory and on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd.goals.tools.actions import OUTPUT
+from goals_kit import Mind
+
+
+def use(mind: Mind, tool: str, **params: Any) -> Any:
+    wanted = mind.lab.agent.host.actions[f"goals:{tool}"]
+    given = {"ctx": mind.ctx, "params": wanted.params(**params) if wanted.params else None}
+    return wanted.call("execute", **given)
+
+
+def test_what_is_known_is_told_without_metadata() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal", "mammal is-a animal")
+    goal = mind.goal("whale")
+
+    assert use(mind, "kg_query", symbol="mammal").count("\n") == 1
+    assert use(mind, "kg_query", symbol="mammal", direction="out") == (
+        '"mammal" -> is-a -> "animal"  [1.00]'
+    )
+    assert use(mind, "kg_query", symbol=f"goal:{goal}") == "No triples found"
+
+
+@pytest.mark.parametrize("predicate", ["agent:has_status", " agent:x", "Agent:x"])
+def test_metadata_cannot_be_made_up(predicate: str) -> None:
+    mind = Mind()
+    with pytest.raises(ValueError, match="agent's own"):
+        use(mind, "kg_mutate", subject="goal:1", predicate=predicate, object="status:done")
+    assert mind.facts.size() == 0
+
+
+def test_a_fact_is_added_with_where_it_comes_from() -> None:
+    mind = Mind()
+    use(mind, "kg_mutate", subject="a", predicate="b", object="c")
+
+    assert [one.source for one in mind.facts.out("a")] == ["agent:a"]
+    assert use(mind, "kg_mutate", subject="a", predicate="b", object="c").endswith("already")
+
+
+def test_what_follows_is_added_and_a_second_time_nothing_does() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal", "mammal is-a animal")
+
+    assert '"whale" -> is-a -> "animal"' in use(mind, "infer_rules")
+    assert use(mind, "infer_rules") == "Nothing new follows"
+
+
+def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal")
+    goal = mind.goal("whale")
+
+    assert not use(mind, "gap_analysis", goal=f"goal:{goal}").startswith("0 symbols")
+    assert use(mind, "reason", expression="(and b a)").splitlines()[0]
+    assert use(mind, "similarity_search", symbol="nothing") == "Nothing is like it"
+    assert use(mind, "memory_recall", query_symbols=["x"]) == "Nothing like it is remembered"
+    assert use(mind, "consolidate") == "0 entries became episodes, 0 were forgotten"
+
+
+def test_a_command_needs_a_person_and_its_output_is_bounded() -> None:
+    mind = Mind()
+    shell = mind.lab.agent.host.actions["goals:shell_exec"]
+    done = use(mind, "shell_exec", command="head -c 500000 /dev/zero | tr '\\0' x; exit 3")
+
+    assert shell.autonomy.mode == "approval-required"
+    assert (done.success, done.error) == (False, "exit code 3")
+    assert len(done.output) < OUTPUT + 500
+
+
+def test_a_command_that_takes_too_long_is_ended() -> None:
+    done = use(Mind(), "shell_exec", command="sleep 60", timeout=0.2)
+
+    assert done.error == "timed out after 0.2 s"
+
+
+def test_secrets_of_the_worker_are_not_passed_to_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOYD_SECRET", "hunter2")
+
+    assert "hunter2" not in use(Mind(), "shell_exec", command="env").output

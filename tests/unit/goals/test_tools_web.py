@@ -1,0 +1,203 @@
+"""Pages are fetched from public addresses, in bounds of time and size."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from boyd.goals.tools.web import MOST, fetch
+from goals_kit import Mind
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Server:
+    """Answers as it is told, on this host."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.gone = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                try:
+                    outer.answers[self.path](self)
+                except (BrokenPipeError, ConnectionResetError):
+                    outer.gone.set()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def url(self, path: str, answer: Answer) -> str:
+        self.answers[path] = answer
+        return f"http://127.0.0.1:{self._server.server_port}{path}"
+
+    def close(self) -> None:
+        self.gone.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.close()
+
+
+def saying(body: bytes, status: int = 200, **headers: str) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+def test_a_page_is_told_with_its_status(server: Server) -> None:
+    page = fetch(server.url("/", saying(b"whale songs")), 5, allow_private=True)
+
+    assert page.told == "200 OK\n\nwhale songs"
+
+
+def test_addresses_that_are_not_public_are_refused(server: Server) -> None:
+    with pytest.raises(ValueError, match="not a public address"):
+        fetch(server.url("/", saying(b"x")), 5, allow_private=False)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("ftp://example.com/", "file:///etc/passwd", "http://", "http://[::1"),
+        *("http://u:p@example.com/", "http://@example.com/", "http://localhost/"),
+        *("http://169.254.169.254/", "http://0x7f000001/", "http://a b/", "http://[::1]/"),
+    ],
+)
+def test_what_is_no_public_page_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(url))):
+        fetch(url, 5, allow_private=False)
+
+
+def test_a_name_that_leads_here_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    here = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: here)
+    with pytest.raises(OSError, match="could not be fetched"):
+        fetch("http://example.com/", 5, allow_private=False)
+
+
+def test_of_a_long_page_the_beginning_is_read(server: Server) -> None:
+    page = fetch(server.url("/", saying(b"x" * (MOST + 9))), 5, allow_private=True)
+
+    assert page.text == "x" * MOST + "\n[the rest is left out]"
+
+
+def test_a_server_without_end_is_left_in_time(server: Server) -> None:
+    def dripping(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while not server.gone.wait(0.02):
+            handler.wfile.write(b"x")
+
+    with pytest.raises(OSError, match=r"no answer within 0\.3 s"):
+        fetch(server.url("/", dripping), 0.3, allow_private=True)
+    assert server.gone.wait(5)
+
+
+def test_a_server_that_drips_headers_is_left_in_time(server: Server) -> None:
+    def dripping(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+        while not server.gone.wait(0.02):
+            handler.wfile.write(b"x")
+
+    with pytest.raises(OSError, match="no answer within"):
+        fetch(server.url("/", dripping), 0.3, allow_private=True)
+
+
+def test_a_page_that_breaks_off_is_an_error(server: Server) -> None:
+    def short(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100")
+        handler.end_headers()
+        handler.wfile.write(b"half")
+        handler.close_connection = True
+
+    with pytest.raises(OSError, match="could not be fetched"):
+        fetch(server.url("/", short), 5, allow_private=True)
+
+
+def test_nobody_listening_is_an_error(server: Server) -> None:
+    with pytest.raises(OSError, match="could not be fetched"):
+        fetch("http://127.0.0.1:1/", 5, allow_private=True)
+
+
+def test_a_bad_status_is_an_error(server: Server) -> None:
+    with pytest.raises(OSError, match="404 Not Found"):
+        fetch(server.url("/", saying(b"whale", 404)), 5, allow_private=True)
+
+
+def test_a_redirect_is_told_and_not_followed(server: Server) -> None:
+    url = server.url("/", saying(b"", 302, Location="http://127.0.0.1:1/x"))
+    page = fetch(url, 5, allow_private=True)
+
+    assert page.told.startswith("302 Found\nLocation: http://127.0.0.1:1/x")
+
+
+def test_what_is_packed_is_unpacked_only_as_far_as_it_may_be_long(server: Server) -> None:
+    bomb = gzip.compress(b"x" * (50 * MOST))
+    page = fetch(server.url("/", saying(bomb, Content_Encoding="gzip")), 5, allow_private=True)
+
+    assert len(page.text) < MOST + 50
+    for body, packing in ((b"no gzip", "gzip"), (b"x", "br")):
+        url = server.url("/bad", saying(body, Content_Encoding=packing))
+        with pytest.raises(OSError, match="could not be fetched"):
+            fetch(url, 5, allow_private=True)
+
+
+@pytest.mark.parametrize("charset", ["nonsense", "punycode", "idna", "utf-7", "zlib", "hex"])
+def test_a_page_in_a_strange_charset_is_taken_as_utf_8(server: Server, charset: str) -> None:
+    answer = saying("grüße".encode(), Content_Type=f"text/plain; charset={charset}")
+
+    assert fetch(server.url("/", answer), 5, allow_private=True).text == "grüße"
+
+
+def test_a_page_can_be_ingested_and_found(server: Server) -> None:
+    mind = Mind(allow_private=True)
+    url = server.url("/paper", saying(b"The whale sings.\n\nThe dolphin whistles."))
+    params = mind.lab.agent.host.actions["goals:content_ingest"].params
+    assert params is not None
+    said = mind.plugin.content_ingest(params(title="Songs", url=url), mind.ctx)
+    search = mind.lab.agent.host.actions["goals:library_search"].params
+    assert search is not None
+    found = mind.plugin.library_search(search(query="whistling dolphins"), mind.ctx)
+
+    assert said.startswith("1 passages, about ")
+    assert "dolphin whistles" in found
+    assert "mentions" in [one.predicate for one in mind.facts.out("Songs")]
+
+
+def test_a_redirect_is_no_text_to_ingest(server: Server) -> None:
+    mind = Mind(allow_private=True)
+    url = server.url("/", saying(b"moved", 301, Location="http://127.0.0.1:1/x"))
+    params = mind.lab.agent.host.actions["goals:content_ingest"].params
+    assert params is not None
+
+    with pytest.raises(ValueError, match="301"):
+        mind.plugin.content_ingest(params(title="Songs", url=url), mind.ctx)
+    assert mind.facts.out("Songs") == []
