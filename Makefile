@@ -24,7 +24,7 @@ check: $(VENV)/.tests ## Lint, check format, types, dependencies between package
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
-	@$(VENV)/bin/boyd check examples/watch/agent.toml examples/investigate/agent.toml > /dev/null
+	@$(VENV)/bin/boyd check examples/watch/agent.toml examples/investigate/agent.toml examples/goals/agent.toml > /dev/null
 
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)

@@ -40,6 +40,8 @@ SILENCE = 45.0
 #: How often a dropped connection is tried again, and after how many seconds.
 RETRIES = 2
 PAUSE = 0.3
+#: The name of a problem that a plugin's endpoint has told in its own words.
+REFUSED = "refused"
 #: Seconds that a clock may differ before it is corrected; the header `Date` has whole seconds.
 _EXACT = 2.0
 
@@ -139,6 +141,29 @@ class Client:
             ApiUnavailable: nobody answered.
         """
         return self._read(self._send("DELETE", path), kind)
+
+    def plugin(
+        self,
+        method: str,
+        plugin: str,
+        path: str,
+        kind: type[_M],
+        body: Mapping[str, object] | None = None,
+        **query: object,
+    ) -> _M:
+        """Ask an endpoint of a plugin of the agent; *path* is below the plugin's own.
+
+        Raises:
+            ApiProblem: it was refused, by the API (`not-found`: there is no such endpoint) or by
+                the endpoint (`refused`, with the status that it chose).
+            ApiUnavailable: nobody answered.
+        """
+        address = f"/plugins/{quote(plugin, safe='')}{path}"
+        headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
+        sent = _given(body)
+        return self._read(
+            self._send(method, address, query=query, body=sent, headers=headers), kind
+        )
 
     def lines(self, path: str, **query: object) -> Iterator[str]:
         """The lines of an answer, as they come."""
@@ -245,6 +270,9 @@ class Client:
     def _problem(self, answer: requests.Response) -> ApiProblem:
         try:
             document = answer.json()
+            if "type" not in document and "/plugins/" in answer.url:
+                # A plugin's endpoint speaks for itself.
+                return ApiProblem(REFUSED, answer.status_code, str(document["error"]), document)
             name = str(document["type"]).rpartition("/")[2]
             return ApiProblem(name, answer.status_code, str(document["detail"]), document)
         except (requests.RequestException, ValueError, KeyError, TypeError):

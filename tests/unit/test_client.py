@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815  # so they have to be called
+    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815  # so they have to be called
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -170,9 +170,38 @@ def test_a_problem_is_raised_with_all_that_it_says(server: Server, client: Clien
     assert problem.document["more"] == 1
 
 
+def test_an_endpoint_of_a_plugin_is_asked(server: Server, client: Client) -> None:
+    server.will()
+    server.will(201)
+    server.will()
+    agent = client.of("a")
+    agent.plugin("GET", "goals", "/goals", Said, status="Active", limit=None)
+    agent.plugin("POST", "goals", "/goals", Said, {"description": "x", "criteria": None})
+    agent.plugin("PUT", "g/s", "/goals/1", Said, {"a": 1}, force=True)
+    base = "/api/v0/agents/a/plugins"
+    assert [(method, path, body) for method, path, _, body in server.requests] == [
+        ("GET", f"{base}/goals/goals?status=Active", b""),
+        ("POST", f"{base}/goals/goals", b'{"description": "x"}'),
+        ("PUT", f"{base}/g%2Fs/goals/1?force=true", b'{"a": 1}'),
+    ]
+    assert ["idempotency-key" in one[2] for one in server.requests] == [False, True, True]
+
+
+def test_an_endpoint_refuses_in_its_own_words(server: Server, client: Client) -> None:
+    server.will(409, '{"error": "it rests already"}')
+    server.will(404, AGAIN % ("not-found", 404))
+    with pytest.raises(ApiProblem, match="it rests already") as caught:
+        client.plugin("POST", "goals", "/goals/1/suspend", Said)
+    assert (caught.value.name, caught.value.status) == (module.REFUSED, 409)
+    with pytest.raises(ApiProblem, match="so it is") as caught:
+        client.plugin("GET", "goals", "/none", Said)
+    assert caught.value.name == "not-found"
+
+
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
+        (502, '{"error": "a gateway"}', "answers 502 Bad Gateway, and not as Boyd's API does"),
         (502, "<html>", "answers 502 Bad Gateway, and not as Boyd's API does"),
         (404, '{"detail": "x"}', "answers 404 Not Found, and not as"),
         (200, '{"words": 1}', "does not answer as Boyd .* does: word: Field required"),

@@ -1,0 +1,256 @@
+"""`boyd agent cycle|run|resume|repl|consolidate|recall`: have an agent work towards its goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from boyd.cli import output
+from boyd.cli.goal_options import data_lines_option, data_option, mind_options
+
+if TYPE_CHECKING:
+    from boyd.cli.cycles import Course
+    from boyd.cli.mind import Mind, SessionState
+
+_Command = Callable[..., Any]
+
+#: How many cycles are done unless something else is said.
+_CYCLES = 10
+
+
+def _texts(_ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
+    """What is between the commas."""
+    found = [text.strip() for text in (value or "").split(",")]
+    if value is not None and not any(found):
+        raise click.BadParameter("no goal is named", param=param)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _text(_ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("there is nothing in it", param=param)
+    return value.strip()
+
+
+goals_option: Callable[[_Command], _Command] = click.option(
+    "--goals", callback=_texts, help="Goals to add, separated by commas, unless they are active."
+)
+cycles_option: Callable[[_Command], _Command] = click.option(
+    "--max-cycles",
+    type=click.IntRange(1),
+    default=_CYCLES,
+    show_default=True,
+    help="How many cycles to do at most.",
+)
+
+
+@click.group()
+def agent() -> None:
+    """Have an agent work towards its goals, cycle by cycle.
+
+    It takes an agent with the plugin `goals`. `boyd agents` lists the agents, `boyd goals` shows
+    and changes what they work towards.
+    """
+
+
+@agent.command()
+@click.option("--goal", required=True, callback=_text, help="What to achieve.")
+@click.option("--priority", type=click.IntRange(0, 255), help="Of a new goal; default 128.")
+@data_option
+@mind_options
+def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
+    """Work towards a goal for one cycle, and show every phase of it.
+
+    The goal is added unless an active one has that description. Exit status 1 when it has failed.
+    """
+    from boyd.cli import mind_view
+    from boyd.cli.cycles import next_cycle
+
+    wanted = mind.wanted(goal, priority)
+    with _resumable():
+        done = next_cycle(mind)
+        if done.decision is None and done.result.success:
+            # It was one that had begun before there was this goal.
+            done = next_cycle(mind)
+    if not output.print_data(form, done.to_wire()):
+        mind_view.show_cycle(done)
+        mind_view.Waits().tell(done.session.questions, done.approvals)
+    if done.goal is not None and done.goal.id != wanted.id:
+        output.note(f"{output.one_line(wanted.id)} waits: another goal comes first")
+    failed = done.goal is not None and done.goal.status == "Failed"
+    if failed or not done.result.success:
+        raise click.exceptions.Exit(output.FAILED)
+
+
+@agent.command()
+@goals_option
+@cycles_option
+@click.option("--fresh", is_flag=True, help="Begin a new session; the old one is kept.")
+@data_lines_option
+@mind_options
+def run(mind: Mind, goals: list[str], max_cycles: int, fresh: bool, form: str) -> None:
+    """Work towards goals until none is active any more, or for so many cycles.
+
+    Exit status 1 when a goal has failed.
+    """
+    if fresh:
+        mind.begin()
+    for description in goals:
+        mind.wanted(description)
+    _run(mind, mind.session(), max_cycles, form)
+
+
+@agent.command()
+@cycles_option
+@data_lines_option
+@mind_options
+def resume(mind: Mind, max_cycles: int, form: str) -> None:
+    """Go on where the session was left, with its goals, plans and memory.
+
+    `boyd resume` is another command: it lets a paused agent go on.
+    """
+    from boyd.cli.mind import to_type
+
+    session = mind.session()
+    if not session.cycle:
+        how = f"{to_type('agent run --goals …')} or {to_type('agent repl')}"
+        output.stop(output.FAILED, f"there is no session to go on with: {how} begins one")
+    if session.active:
+        output.note(f"going on after cycle {session.cycle}")
+    _run(mind, session, max_cycles, form)
+
+
+def _run(mind: Mind, session: SessionState, most: int, form: str) -> None:
+    """Do cycles and show them; ends the command with 1 when a goal, or an iteration, has failed."""
+    from boyd.cli import mind_view
+    from boyd.cli.cycles import Course
+
+    before = {goal.id for goal in mind.goals("Failed")}
+    course = Course(mind, most, session)
+    waits = mind_view.Waits()
+    with _resumable():
+        if form == "table":
+            waits.tell(session.questions, [])
+        for done in course.cycles():
+            if not output.print_item(form, done.to_wire()):
+                mind_view.show_step(done)
+                waits.tell(done.session.questions, done.approvals)
+        failed = [goal for goal in mind.goals("Failed") if goal.id not in before]
+        _finish(course, form)
+    for goal in failed:
+        reason = f": {goal.reason}" if goal.reason else ""
+        output.note(output.one_line(f"boyd: goal {goal.id} has failed{reason}"))
+    if failed or course.ending == "failed":
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _finish(course: Course, form: str) -> None:
+    """Say why there are no more cycles, and what is left."""
+    from boyd.cli import mind_view
+
+    if form != "table":
+        output.print_item(form, {"ending": course.ending, "session": course.session})
+    say = output.say if form == "table" else output.note
+    say(_ending(course))
+    if course.ending in ("enough", "failed") and course.session.active:
+        for goal in course.mind.goals("Active"):
+            say(f"  {output.one_line(f'{goal.id} {goal.description}')}")
+    if course.ending == "idle":
+        for line in mind_view.Waits().lines(course.session.questions, []):
+            say(f"  {line}")
+
+
+def _ending(course: Course) -> str:
+    from boyd.cli.mind import to_type
+    from boyd.cli.mind_view import counts
+
+    if course.ending == "done" and not course.done:
+        return _nothing_active(course.session)
+    after = f"after {output.count(course.done, 'cycle')}"
+    left = f"goals: {counts(course.session)}"
+    again = f"{to_type('agent resume')} goes on"
+    if course.ending == "done":
+        return f"No goal is active any more {after}; {left}."
+    if course.ending == "spent":
+        fresh = to_type("agent run --fresh --goals …")
+        return f"The session has had its {course.session.max_cycles} cycles; {fresh} begins another"
+    if course.ending == "idle":
+        return f"Nothing can be done now, {after}; {left}; {again} later."
+    return f"Stopped {after}; {left}; {again}."
+
+
+def _nothing_active(session: SessionState) -> str:
+    """How there would be something to do."""
+    from boyd.cli.mind import to_type
+    from boyd.cli.mind_view import counts
+
+    ways = [f"{to_type('goals add …')} adds one"]
+    if session.goals.get("Suspended"):
+        ways.append(f"{to_type('goals resume ID')} takes one up again")
+    return f"No goal is active ({counts(session)}): {', '.join(ways)}."
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C ends the command, and what was begun goes on."""
+    from boyd.cli.mind import to_type
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        resume = to_type("agent resume")
+        output.note(f"A cycle that has begun goes on without this command; {resume} does the next.")
+        raise click.exceptions.Exit(output.INTERRUPTED) from None
+
+
+@agent.command()
+@goals_option
+@mind_options
+def repl(mind: Mind, goals: list[str]) -> None:
+    """Do cycles one by one, and look at everything in between.
+
+    Enter does a cycle, `help` lists the commands. From a pipe each line is a command, and an empty
+    one a cycle; exit status 1 when one of them has failed.
+    """
+    from boyd.cli.repl import Repl
+    from boyd.settings import load_settings
+
+    for description in goals:
+        mind.wanted(description)
+    if not Repl(mind).run(load_settings().state_dir):
+        raise click.exceptions.Exit(output.FAILED)
+
+
+@agent.command()
+@data_option
+@mind_options
+def consolidate(mind: Mind, form: str) -> None:
+    """Make memories of what is on the agent's mind, now."""
+    from boyd.cli.mind_view import consolidated_line
+
+    found = mind.consolidate()
+    if not output.print_data(form, found):
+        output.say(consolidated_line(found))
+
+
+@agent.command()
+@click.option("--query", required=True, callback=_text, help="Words, labels or ids.")
+@click.option(
+    "--top-k",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="How many memories to show at most.",
+)
+@data_option
+@mind_options
+def recall(mind: Mind, query: str, top_k: int, form: str) -> None:
+    """Show what the agent remembers about something, what fits best first."""
+    from boyd.cli.mind_view import show_episodes
+
+    found = mind.recall(query, top_k)
+    if not output.print_data(form, found):
+        show_episodes(found)

@@ -1,0 +1,91 @@
+"""`boyd agent`, `goals`, `graph` and `questions` over the API, before an agent with goals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api_kit import InlineCourier
+from boyd import Agent
+from boyd.goals.plugin import Goals
+from boyd.store import Store
+from boyd.testing import Lab
+from cli_kit import Cli, announced, new_key, serving
+
+pytestmark = pytest.mark.real
+
+TURTLE = """
+@prefix : <http://example.org/> .
+:Whale :is-a :Mammal . :Cat :is-a :Mammal . :Mammal :is-a :Animal .
+"""
+BREAKDOWN = re.compile(
+    r"\[score=\d\.\d\d: base=\d\.\d\d recency=-\d\.\d\d novelty=\+\d\.\d\d episodic=\+\d\.\d\d"
+    r" pressure=\+\d\.\d\d archetype=[+-]\d\.\d{3}\]"
+)
+
+
+@pytest.fixture
+def cli(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Cli]:
+    """The commands, before an agent with goals and an imaginary worker."""
+    made = Agent("test", plugins=[Goals()], mode="manual")
+    announced(store, made)
+    courier = InlineCourier(Lab(made, client=store.client))
+    with serving(redis_url, courier=courier) as api:
+        key = new_key(redis_url, "ann", "admin", person=True)
+        yield Cli(tmp_path, BOYD_API_KEY=key, BOYD_URL=api.url)
+
+
+def test_the_examples_of_the_seed_run_as_they_stand(cli: Cli, tmp_path: Path) -> None:
+    facts = tmp_path / "facts.ttl"
+    facts.write_text(TURTLE)
+    assert cli("graph", "import", str(facts)) == "3 facts added\n"
+
+    shown = cli("agent", "cycle", "--goal", "Find mammals")
+    for phase in ("Observe", "Orient", "Decide", "Act", "Result"):
+        assert re.search(rf"^  {phase} +\S", shown, re.MULTILINE), shown
+    assert BREAKDOWN.search(shown)
+
+    options = ["--max-cycles", "20"]
+    shown = cli.result("agent", "run", "--goals", "Discover planet properties", *options).output
+    assert BREAKDOWN.search(shown)
+    assert re.search(r"No goal is active any more|Stopped after 20 cycles|Nothing can be", shown)
+    assert "cycle 1: b (" in cli("agent", "run", "--goals", "b", "--max-cycles", "1", "--fresh")
+    assert "cycle 2: " in cli("agent", "resume", "--max-cycles", "1")
+    assert "kept as memories" in cli("agent", "consolidate")
+    cli("agent", "recall", "--query", "mammals", "--top-k", "5")
+    assert cli.result("agent", "repl", stdin="s\ngoals\n\nq\n").exit_code == 0
+
+
+def test_there_is_nothing_to_resume_at_first(cli: Cli) -> None:
+    assert "there is no session to go on with" in cli("agent", "resume", status=1)
+
+
+def test_goals_are_changed_and_explained(cli: Cli) -> None:
+    id = cli("goals", "add", "Find mammals", "--criteria", "whale, cat", "--priority", "9").strip()
+    assert cli("goals", "suspend", id) == f"goal {id} is Suspended: Find mammals\n"
+    assert cli("goals", "resume", id) == f"goal {id} is Active: Find mammals\n"
+    cli("agent", "run", "--max-cycles", "2")
+    shown = cli("goals", "why", id)
+    assert re.search(r"cycle 1, .*, \w+: \w+", shown)
+    assert BREAKDOWN.search(shown)
+    assert cli.json("goals", "show", id)["cyclesWorked"] == 2
+    assert "no goal" in cli("goals", "show", "none", status=4)
+
+
+def test_what_is_known_is_shown_and_taken_along(cli: Cli) -> None:
+    cli.result("graph", "import", "-", stdin=TURTLE)
+    symbol = next(name for name in re.findall(r"\S+", cli("graph", "export")) if "Mammal" in name)
+    assert symbol
+    found = cli.json("graph", "show", "Mammal")
+    assert found["symbol"] == "Mammal"
+
+
+def test_an_agent_without_goals_is_told_what_it_lacks(
+    cli: Cli, redis_url: str, store: Store
+) -> None:
+    announced(store, Agent("plain", mode="manual"))
+    for command in (["goals", "list"], ["agent", "run", "--goals", "a"]):
+        assert '`use = "goals"`' in cli(*command, "--agent", "plain", status=4)

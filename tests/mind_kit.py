@@ -1,0 +1,368 @@
+"""An API before an imaginary agent with goals: what it decides and finds is told to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Plan, PlanStep
+from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, utc_now
+from boyd.models.action import APPROVAL_REQUIRED
+from boyd.models.graph import Triple
+
+SCORES = (
+    "[score=0.98: base=0.80 recency=-0.00 novelty=+0.15"
+    " episodic=+0.00 pressure=+0.00 archetype=+0.030]"
+)
+APPROVAL = "0a1b2c3d-0000-4000-8000-000000000000"
+
+Answer = tuple[int, Any]
+
+
+class Act:
+    """What one cycle comes to."""
+
+    def __init__(self, progress: str | None = "NoChange", detail: str = "", **more: Any) -> None:
+        """*more*: `status` of the goal, `approval`, `question`, `error` of the iteration."""
+        self.progress = progress
+        self.detail = detail
+        self.more = more
+
+
+#: An iteration without a cycle.
+NOTHING = Act(None)
+
+
+class ImaginaryMind:
+    """Answers as the endpoints of the plugin `goals` do.
+
+    Attributes:
+        acts: what the next cycles come to; when there are no more, `NoChange`.
+        requests: all requests as (method, path, body).
+        has_goals: whether the agent has the plugin.
+    """
+
+    def __init__(self) -> None:
+        self.goals: dict[str, Goal] = {}
+        self.decisions: list[Decision] = []
+        self.results: dict[int, LoopResult] = {}
+        self.questions: list[dict[str, Any]] = []
+        self.facts = [Triple(subject="cat", predicate="is-a", object="mammal", confidence=0.9)]
+        self.acts: list[Act] = []
+        self.requests: list[tuple[str, str, Any]] = []
+        self.sessions = 1
+        self.max_cycles = 1000
+        self.has_goals = True
+        self.going = threading.Event()
+        self.going.set()
+        self.begun = threading.Event()
+
+    @property
+    def cycle(self) -> int:
+        """The last cycle."""
+        return len(self.decisions)
+
+    def add(self, description: str, status: GoalStatus = "Active", **more: Any) -> Goal:
+        """Add a goal."""
+        made = Goal(
+            id=f"g{len(self.goals) + 1}",
+            description=description,
+            criteria=more.pop("criteria", description),
+            status=status,
+            created_at=utc_now(),
+            updated_at=utc_now(),
+            **more,
+        )
+        self.goals[made.id] = made
+        return made
+
+    def asks(self, text: str, id: str = "q1") -> None:
+        """Ask a question."""
+        asked = {"id": id, "goal": "g1", "text": text, "askedAt": utc_now().isoformat()}
+        self.questions.append(asked)
+
+    def posted(self, path: str) -> list[Any]:
+        """The bodies that were posted there."""
+        return [body for method, at, body in self.requests if (method, at) == ("POST", path)]
+
+    # Answers
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        """The status and the document."""
+        path = re.sub(r"^/agents/[^/]+", "", path)
+        self.requests.append((method, path, body))
+        if path.startswith("/plugins/"):
+            if not self.has_goals:
+                return self._problem("not-found", 404, f"plugin 'goals' has no endpoint {path}")
+            path = path.removeprefix("/plugins/goals")
+        for verb, pattern, handle in self._routes():
+            match = re.fullmatch(pattern, path)
+            if verb == method and match:
+                return handle(*map(unquote, match.groups()), {**query, **(body or {})})
+        return self._problem("not-found", 404, f"no {path}")
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., Answer]]]:
+        return [
+            ("POST", "/loop/trigger", self._trigger),
+            ("GET", r"/loop/history/(\d+)", self._past),
+            ("GET", "/loop/status", self._status),
+            ("GET", "/session", self._session),
+            ("POST", "/session", self._fresh),
+            ("GET", "/goals", self._list),
+            ("POST", "/goals", self._add),
+            ("GET", "/goals/([^/]+)", self._goal),
+            ("POST", "/goals/([^/]+)/(suspend|resume)", self._steer),
+            ("GET", "/goals/([^/]+)/why", self._why),
+            ("GET", "/cycles", self._cycles),
+            ("GET", "/memory", self._memory),
+            ("GET", "/recall", self._recall),
+            ("POST", "/consolidate", self._consolidate),
+            ("GET", "/questions", lambda _: (200, {"questions": self.questions})),
+            ("POST", "/questions/([^/]+)/answer", self._answered),
+            ("GET", "/graph", self._graph),
+            ("POST", "/graph/import", self._import),
+            ("GET", "/graph/export", lambda _: (200, {"turtle": "<a:cat> <a:is> <a:mammal> .\n"})),
+        ]
+
+    @staticmethod
+    def _problem(name: str, status: int, detail: str) -> Answer:
+        return status, {
+            "type": f"/problems/{name}",
+            "title": name,
+            "status": status,
+            "detail": detail,
+            "error": detail,
+        }
+
+    def _trigger(self, given: dict[str, Any]) -> Answer:
+        number = len(self.results) + 1
+        act = self.acts.pop(0) if self.acts else Act()
+        active = [one for one in self.goals.values() if one.status == "Active"]
+        if not active:
+            act = NOTHING
+        self.results[number] = self._done(number, act, active)
+        self.begun.set()
+        message = "the iteration has begun"
+        return 202, {
+            "success": True,
+            "status": "triggered",
+            "message": message,
+            "iteration": number,
+        }
+
+    def _done(self, number: int, act: Act, active: list[Goal]) -> LoopResult:
+        error = act.more.get("error")
+        if act.progress is not None:
+            goal = max(active, key=lambda one: one.priority)
+            worked = {"cycles_worked": goal.cycles_worked + 1}
+            status = {"status": act.more.get("status", goal.status)}
+            self.goals[goal.id] = goal.model_copy(update={**worked, **status})
+            self.decisions.append(
+                Decision(
+                    cycle=self.cycle + 1,
+                    iteration=number,
+                    goal=goal.id,
+                    tool="kg_query",
+                    params_digest="0",
+                    breakdown=SCORES,
+                    progress=act.progress,  # type: ignore[arg-type]
+                    detail=act.detail,
+                    at=utc_now(),
+                )
+            )
+        if "question" in act.more:
+            self.asks(act.more["question"])
+        waits: dict[str, Any] = {
+            "error": APPROVAL_REQUIRED,
+            "metrics": {"approvalId": APPROVAL},
+        }
+        more = waits if act.more.get("approval") else {}
+        success = not more
+        acted = ActionResult(action="goals:kg_query", success=success, duration=1.0, **more)
+        return LoopResult(
+            id=str(number),
+            agent_id="test",
+            iteration=number,
+            trigger="api",
+            observations=[
+                Observation(source="goals", type="state", data={"goals": [{}]}),
+                Observation(source="working-memory", type="state", data={"size": 3}),
+                Observation(source="episodes", type="state", data={"episodes": []}),
+                Observation(source="load", type="metric", data={"size": 3}),
+            ],
+            situation=Situation(summary="1 active goal"),
+            action_results=[acted] if act.progress else [],
+            success=error is None,
+            error=error,
+            duration=5.0,
+            started_at=utc_now(),
+            ended_at=utc_now(),
+        )
+
+    def _past(self, number: str, _: dict[str, Any]) -> Answer:
+        if not self.going.is_set():
+            return self._problem("not-found", 404, "it has not ended")
+        return 200, self.results[int(number)]
+
+    def _status(self, _: dict[str, Any]) -> Answer:
+        return 200, {"agentId": "test", "phase": "act", "iteration": len(self.results)}
+
+    def _session(self, _: dict[str, Any]) -> Answer:
+        statuses = [one.status for one in self.goals.values()]
+        return 200, {
+            "id": f"s{self.sessions}",
+            "cycle": self.cycle,
+            "goals": {name: statuses.count(name) for name in statuses},
+            "memory": {"size": 3, "capacity": 100, "pressure": 0.03},
+            "episodes": 1,
+            "questions": [one for one in self.questions if "answer" not in one],
+            "maxCycles": self.max_cycles,
+            "graph": {"facts": len(self.facts)},
+            "news": "of a later release",
+        }
+
+    def _fresh(self, given: dict[str, Any]) -> Answer:
+        assert given == {"fresh": True}
+        self.sessions += 1
+        self.goals.clear()
+        self.decisions.clear()
+        return 201, {"id": f"s{self.sessions}"}
+
+    def _list(self, given: dict[str, Any]) -> Answer:
+        wanted = given.get("status")
+        known = [one for one in self.goals.values() if wanted in (None, one.status)]
+        return 200, {"goals": sorted(known, key=lambda one: -one.priority)}
+
+    def _add(self, given: dict[str, Any]) -> Answer:
+        if given["description"] == "nonsense":
+            return 422, {"error": "that is \x1b[31mno goal"}
+        names = {"stallThreshold": "stall_threshold"}
+        return 201, self.add(**{names.get(name, name): value for name, value in given.items()})
+
+    def _goal(self, id: str, _: dict[str, Any]) -> Answer:
+        found = [one for one in self.goals.values() if one.id.startswith(id)]
+        return (200, found[0]) if len(found) == 1 else (404, {"error": f"no goal {id!r}"})
+
+    def _steer(self, id: str, verb: str, given: dict[str, Any]) -> Answer:
+        status, goal = self._goal(id, given)
+        if status != 200:
+            return status, goal
+        wanted = "Suspended" if verb == "suspend" else "Active"
+        if goal.status == wanted:
+            return 409, {"error": f"goal {goal.id} is {wanted} already"}
+        changes = {"status": wanted, "reason": given.get("reason")}
+        self.goals[goal.id] = goal.model_copy(update=changes)
+        return 200, self.goals[goal.id]
+
+    def _why(self, id: str, given: dict[str, Any]) -> Answer:
+        status, goal = self._goal(id, given)
+        if status != 200:
+            return status, goal
+        steps = [PlanStep(tool="kg_query", rationale="look"), PlanStep(tool="reason", rationale="")]
+        return 200, {
+            "goal": goal,
+            "children": [one for one in self.goals.values() if one.parent == goal.id],
+            "decisions": [one for one in self.decisions if one.goal == goal.id],
+            "plan": Plan(goal=goal.id, steps=steps),
+        }
+
+    def _cycles(self, given: dict[str, Any]) -> Answer:
+        found = [one for one in self.decisions if str(one.iteration) == given["iteration"]]
+        return 200, {"cycles": found}
+
+    def _memory(self, _: dict[str, Any]) -> Answer:
+        entry = MemoryEntry(
+            id=1,
+            content="a whale is large",
+            symbols=["whale", "whale\x1b[2J"],
+            kind="Inference",
+            timestamp=utc_now(),
+            relevance=0.7,
+            source_cycle=1,
+        )
+        return 200, {"entries": [entry]}
+
+    def _recall(self, given: dict[str, Any]) -> Answer:
+        kept = Episode(
+            id="e1",
+            timestamp=utc_now(),
+            goal="g1",
+            summary=f"about {given['query']}\x1b[2J",
+            learnings=["whale"],
+            tools=["kg_query"],
+            relevance=0.8,
+        )
+        return 200, {"episodes": [kept] * min(int(given["topK"]), 2)}
+
+    def _consolidate(self, _: dict[str, Any]) -> Answer:
+        return 200, {"consolidated": 3, "forgotten": 2, "pressure": 0.45}
+
+    def _answered(self, id: str, given: dict[str, Any]) -> Answer:
+        found = [one for one in self.questions if one["id"] == id]
+        if not found:
+            return 404, {"error": f"no question {id!r}"}
+        if "answer" in found[0]:
+            return 409, {"error": f"ann has answered it: {found[0]['answer']}"}
+        found[0].update(answer=given["text"], answeredBy="ann")
+        return 200, found[0]
+
+    def _import(self, given: dict[str, Any]) -> Answer:
+        if len(given["turtle"]) > 100_000:
+            return self._problem("too-large", 413, "The body has more bytes than are allowed.")
+        return 200, {"added": given["turtle"].count(".")}
+
+    def _graph(self, given: dict[str, Any]) -> Answer:
+        symbol = given["symbol"]
+        out = [one for one in self.facts if one.subject == symbol]
+        into = [one for one in self.facts if one.object == symbol]
+        return 200, {"symbol": symbol, "out": out, "into": into}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Lets the imaginary mind answer."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # or each answer waits for the kernel to put its parts together
+    mind: ImaginaryMind
+
+    def _any(self) -> None:
+        size = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(size)) if size else None
+        address = urlsplit(self.path)
+        path = address.path.removeprefix("/api/v0")
+        status, document = self.mind.answer(
+            self.command, path, dict(parse_qsl(address.query)), body
+        )
+        text = json.dumps(document, default=Model.to_wire).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = _any  # noqa: N815  # so they have to be called
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def thinking() -> Iterator[tuple[ImaginaryMind, str]]:
+    """A mind, and the URL of the API before it."""
+    mind = ImaginaryMind()
+    handler = type("Handler", (_Handler,), {"mind": mind})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=[0.05])
+        thread.start()
+        try:
+            yield mind, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

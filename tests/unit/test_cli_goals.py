@@ -1,0 +1,506 @@
+"""`boyd agent`, `goals`, `graph` and `questions`, before an imaginary agent with goals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_kit import Cli, Terminal
+from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
+
+#: What a terminal is told when a prompt begins.
+PROMPT = ("\x1b[?2004h", "<prompt>")
+MOVING = r"\x1b\[[0-9;?]*[A-Za-z]"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[tuple[Cli, ImaginaryMind]]:
+    """The commands, and the mind that they ask."""
+    with thinking() as (mind, url):
+        cli = Cli(tmp_path, BOYD_URL=url, BOYD_API_KEY="boyd_key", PROMPT_TOOLKIT_NO_CPR="1")
+        yield cli, mind
+
+
+@pytest.fixture
+def cli(place: tuple[Cli, ImaginaryMind]) -> Cli:
+    """The commands."""
+    return place[0]
+
+
+@pytest.fixture
+def mind(place: tuple[Cli, ImaginaryMind]) -> ImaginaryMind:
+    """The mind."""
+    return place[1]
+
+
+# One cycle
+
+
+def test_a_cycle_shows_every_phase_with_its_scores(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.acts = [Act("Advanced", "cat -> is-a -> mammal\nand more")]
+    shown = cli("agent", "cycle", "--goal", "Find mammals")
+
+    assert shown.splitlines() == [
+        "cycle 1: Find mammals (g1)",
+        "  Observe  1 active goal, 3 entries in working memory, 0 recalled memories, load",
+        "  Orient   1 active goal",
+        f"  Decide   kg_query {SCORES}",
+        "  Act      goals:kg_query ok",
+        "  Result   Advanced: cat -> is-a -> mammal",
+        "           and more",
+    ]
+
+
+def test_a_goal_is_added_once_while_it_is_active(cli: Cli, mind: ImaginaryMind) -> None:
+    for _ in range(2):
+        cli("agent", "cycle", "--goal", "Find mammals", "--priority", "200")
+    assert [(one.description, one.priority) for one in mind.goals.values()] == [
+        ("Find mammals", 200)
+    ]
+    mind.goals["g1"] = mind.goals["g1"].model_copy(update={"status": "Completed"})
+    cli("agent", "cycle", "--goal", "Find mammals")
+    assert mind.goals["g2"].status == "Active"
+
+
+def test_a_cycle_that_is_for_another_goal_says_so(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.add("Find planets", priority=250)
+    shown = cli.result("agent", "cycle", "--goal", "Find mammals")
+    assert "cycle 1: Find planets (g1)" in shown.stdout
+    assert "g2 waits" in shown.stderr
+
+
+def test_an_iteration_that_began_without_the_goal_is_followed_by_one_with_it(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.acts = [NOTHING, Act()]
+    assert "cycle 1: Find" in cli("agent", "cycle", "--goal", "Find mammals")
+
+
+@pytest.mark.parametrize("act", [Act("Failed", status="Failed"), Act(None, error="no memory")])
+def test_a_cycle_that_fails_ends_with_1(cli: Cli, mind: ImaginaryMind, act: Act) -> None:
+    mind.acts = [act]
+    shown = cli("agent", "cycle", "--goal", "Find mammals", status=1)
+    assert "Failed" in shown or "failed: no memory" in shown
+
+
+def test_a_cycle_is_data_too(cli: Cli, mind: ImaginaryMind) -> None:
+    found = cli.json("agent", "cycle", "--goal", "Find mammals")
+    assert (found["iteration"], found["goal"]["id"]) == (1, "g1")
+    assert found["decision"]["breakdown"] == SCORES
+    again = json.loads(cli("agent", "cycle", "--goal", "Find mammals", "--json"))
+    assert again["decision"]["cycle"] == 2
+
+
+# Many cycles
+
+
+def test_a_run_shows_each_cycle_and_stops_when_no_goal_is_active(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.acts = [
+        Act("Advanced", "found one\nand another"),
+        Act("Completed", "all", status="Completed"),
+    ]
+    shown = cli("agent", "run", "--goals", "Discover planet properties", "--max-cycles", "20")
+
+    assert shown.splitlines() == [
+        "cycle 1: Discover planet properties (g1)",
+        f"  kg_query {SCORES}",
+        "  Advanced: found one",
+        "cycle 2: Discover planet properties (g1)",
+        f"  kg_query {SCORES}",
+        "  Completed: all",
+        "No goal is active any more after 2 cycles; goals: 1 completed.",
+    ]
+
+
+def test_a_run_that_has_done_its_cycles_says_what_is_left_and_how_to_go_on(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    shown = cli("agent", "run", "--goals", "a, b,,a", "--max-cycles", "3", "--agent", "test")
+    assert "Stopped after 3 cycles; goals: 2 active; `boyd agent resume --agent test` goes" in shown
+    assert re.search(r"^  g1 a\n  g2 b$", shown, re.MULTILINE)
+    assert shown.count("cycle ") == 3
+    assert "cycle 4: a (g1)" in cli("agent", "resume", "--max-cycles", "1")
+
+
+def test_ten_cycles_are_done_unless_something_else_is_said(cli: Cli, mind: ImaginaryMind) -> None:
+    cli("agent", "run", "--goals", "a")
+    assert mind.cycle == 10
+    cli("agent", "resume")
+    assert mind.cycle == 20
+
+
+def test_a_fresh_run_begins_another_session(cli: Cli, mind: ImaginaryMind) -> None:
+    cli("agent", "run", "--goals", "a", "--max-cycles", "2")
+    shown = cli("agent", "run", "--goals", "b", "--max-cycles", "1", "--fresh")
+    assert (mind.sessions, shown.splitlines()[0]) == (2, "cycle 1: b (g1)")
+
+
+def test_a_goal_that_fails_makes_the_run_fail(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.add("long ago", "Failed")
+    mind.acts = [Act("Completed", status="Completed")]
+    cli("agent", "run", "--goals", "a")
+    mind.acts = [Act("Failed", "no tool works", status="Failed")]
+    shown = cli.result("agent", "run", "--goals", "b")
+    assert (shown.exit_code, shown.stderr) == (1, "boyd: goal g3 has failed\n")
+
+
+def test_an_iteration_that_fails_ends_the_run(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.acts = [Act(), Act("NoChange", error="the worker ran out of memory")]
+    shown = cli("agent", "run", "--goals", "a", status=1)
+    assert "failed: the worker ran out of memory" in shown
+    assert "`boyd agent resume` goes on" in shown
+    assert len(mind.results) == 2
+
+
+def test_what_waits_for_a_person_is_shown_once_with_what_answers_it(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.acts = [Act("Pending", approval=True, question="Which\x1b[2J one?"), Act(), NOTHING]
+    shown = cli("agent", "run", "--goals", "a", "--max-cycles", "2")
+    assert shown.count("waits for an approval") == 1
+    assert f"`boyd approvals approve {APPROVAL[:8]}`" in shown
+    assert shown.count("asks: Which [2J one?  `boyd questions answer q1 TEXT`") == 1
+    assert "\x1b" not in shown
+
+
+def test_a_run_in_which_nothing_can_be_done_stops_and_says_what_waits(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.asks("Which one?")
+    mind.acts = [Act(), NOTHING, Act(), NOTHING, NOTHING]
+    shown = cli("agent", "run", "--goals", "a")
+    assert "Nothing can be done now, after 2 cycles; goals: 1 active" in shown
+    assert shown.rstrip().endswith("`boyd questions answer q1 TEXT`")
+
+
+def test_a_session_that_has_had_all_its_cycles_says_so(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.max_cycles = 2
+    shown = cli("agent", "run", "--goals", "a")
+    assert shown.count("cycle 2: a") == 1
+    assert "The session has had its 2 cycles; `boyd agent run --fresh --goals …` begins" in shown
+    mind.acts = [NOTHING, NOTHING]
+    shown = cli("agent", "cycle", "--goal", "a")
+    assert "  Result   nothing was done: the session has had its 2 cycles" in shown
+
+
+def test_a_run_without_goals_takes_those_that_are_there(cli: Cli, mind: ImaginaryMind) -> None:
+    assert "No goal is active (none): `boyd goals add …` adds one" in cli("agent", "run")
+    assert json.loads(cli.result("agent", "run", "--json").stdout)["ending"] == "done"
+    mind.add("a", "Suspended")
+    assert "`boyd goals resume ID` takes one up again" in cli("agent", "run")
+    mind.add("b")
+    assert "cycle 1: b (g2)" in cli("agent", "run", "--max-cycles", "1")
+
+
+@pytest.mark.parametrize("goals", ["", " , "])
+def test_a_run_for_no_goal_is_wrong_usage(cli: Cli, mind: ImaginaryMind, goals: str) -> None:
+    assert "no goal is named" in cli("agent", "run", "--goals", goals, status=2)
+    assert mind.requests == []
+
+
+def test_a_run_is_a_line_of_json_for_each_cycle_and_one_for_the_end(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.acts = [Act("Advanced"), Act("Completed", status="Completed")]
+    shown = cli.result("agent", "run", "--goals", "a", "--json")
+    *cycles, end = map(json.loads, shown.stdout.splitlines())
+    assert [one["decision"]["progress"] for one in cycles] == ["Advanced", "Completed"]
+    assert (end["ending"], end["session"]["goals"]) == ("done", {"Completed": 1})
+    assert "No goal is active any more" in shown.stderr
+
+
+def test_there_must_be_something_to_resume(cli: Cli, mind: ImaginaryMind) -> None:
+    shown = cli("agent", "resume", "--max-cycles", "50", status=1)
+    assert "`boyd agent run --goals …` or `boyd agent repl` begins one" in shown
+
+
+def test_ctrl_c_ends_the_run_and_says_how_to_go_on(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.going.clear()
+    with cli.running("agent", "run", "--goals", "a") as process:
+        assert mind.begun.wait(20)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "`boyd agent resume` does the next" in said
+
+
+def test_a_worker_that_is_away_for_a_moment_does_not_end_the_run(
+    cli: Cli, mind: ImaginaryMind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = [mind._problem("no-worker", 503, "no worker is there")] * 2
+    for name in ("_trigger", "_cycles"):
+        usual = getattr(mind, name)
+        monkeypatch.setattr(mind, name, lambda given, use=usual: gone.pop() if gone else use(given))
+    shown = cli.result("agent", "run", "--goals", "a", "--max-cycles", "1")
+    assert shown.exit_code == 0
+    assert shown.stderr == "no worker is there; waiting for it to come back\n"
+
+
+# Memory
+
+
+def test_memories_are_recalled(cli: Cli) -> None:
+    shown = cli("agent", "recall", "--query", "mammals", "--top-k", "5")
+    assert "about mammals [2J\n" in shown
+    assert re.search(r"learned +whale", shown)
+    assert len(cli.json("agent", "recall", "--query", "x", "--top-k", "1")) == 1
+
+
+def test_memories_are_made(cli: Cli) -> None:
+    assert "3 kept as memories, 2 forgotten; working memory is 45% full" in cli(
+        "agent", "consolidate"
+    )
+    assert cli.json("agent", "consolidate")["forgotten"] == 2
+
+
+# Goals
+
+
+def test_goals_are_added_listed_and_shown(cli: Cli, mind: ImaginaryMind) -> None:
+    given = ["--criteria", "cat, dog", "--priority", "7", "--stall-threshold", "3"]
+    assert cli("goals", "add", "Find mammals", *given) == "g1\n"
+    [sent] = mind.posted("/plugins/goals/goals")
+    assert sent == {
+        "description": "Find mammals",
+        "criteria": "cat, dog",
+        "priority": 7,
+        "stallThreshold": 3,
+    }
+    assert re.search(r"g1 +Active +7 +0 +Find mammals", cli("goals", "list"))
+    assert re.search(r"criteria +cat, dog", cli("goals", "show", "g1"))
+    assert cli("goals", "list", "--status", "failed") == "There are no such goals.\n"
+    assert cli.json("goals", "list")[0]["stallThreshold"] == 3
+
+
+def test_a_goal_rests_and_is_taken_up_again(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.add("a")
+    assert cli("goals", "suspend", "g1", "--reason", "later") == "goal g1 is Suspended: a\n"
+    assert re.search(r"reason +later", cli("goals", "show", "g1"))
+    assert "is Suspended already" in cli("goals", "suspend", "g1", status=5)
+    assert cli("goals", "resume", "g1") == "goal g1 is Active: a\n"
+
+
+@pytest.mark.parametrize("id", ["g7", "..", "", "a/b"])
+def test_what_is_no_goal_is_not_found(cli: Cli, id: str) -> None:
+    assert "no goal" in cli("goals", "show", id, status=4)
+
+
+def test_why_shows_what_was_decided_when_and_on_which_scores(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.add("a")
+    mind.add("b", parent="g1", priority=1)
+    mind.acts = [Act("Advanced", "found\x1b[2J one")]
+    cli("agent", "run", "--max-cycles", "2")
+    shown = cli("goals", "why", "g1")
+    assert re.search(r"plan +kg_query \(Pending\) → reason \(Pending\), Active", shown)
+    assert re.search(r"children +g2 b \(Active\)", shown)
+    assert re.search(r"cycle 1, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, kg_query: Advanced", shown)
+    assert shown.count(SCORES) == 2
+    assert "found [2J one" in shown
+    assert len(cli.json("goals", "why", "g1")["decisions"]) == 2
+
+
+def test_what_the_agent_refuses_is_told_in_its_words(cli: Cli) -> None:
+    said = cli.process("goals", "add", "nonsense")
+    assert (said.returncode, said.stderr) == (1, "boyd: that is [31mno goal\n")
+
+
+def test_an_agent_without_goals_is_told_what_it_lacks(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.has_goals = False
+    for command in (["goals", "list"], ["agent", "cycle", "--goal", "a"], ["agent", "resume"]):
+        assert 'with `use = "goals"` below `[[plugins]]`' in cli(*command, status=4)
+    assert "agent 'office' has no goals" in cli("goals", "list", "--agent", "office", status=4)
+
+
+# Facts and questions
+
+
+def test_facts_are_taken_in_and_along(cli: Cli, mind: ImaginaryMind, tmp_path: Path) -> None:
+    turtle = tmp_path / "facts.ttl"
+    turtle.write_text("<a> <b> <c> .")
+    assert cli("graph", "import", str(turtle)) == "1 fact added\n"
+    piped = cli.result("graph", "import", "-", "--source", "me", stdin="<ü> <b> <c> . <d> <e> <f>.")
+    assert piped.stdout == "2 facts added\n"
+    assert [one.get("source") for one in mind.posted("/plugins/goals/graph/import")] == [
+        "facts.ttl",
+        "me",
+    ]
+    made = tmp_path / "out.ttl"
+    assert cli("graph", "export", str(made)) == ""
+    assert made.read_text() == cli("graph", "export") == "<a:cat> <a:is> <a:mammal> .\n"
+    assert "exists already" in cli("graph", "export", str(made), status=1)
+    assert "cannot read" in cli("graph", "import", str(tmp_path / "none"), status=1)
+
+
+def test_a_file_that_is_too_large_is_told_so(cli: Cli, tmp_path: Path) -> None:
+    large = tmp_path / "large.ttl"
+    large.write_text("<a> <b> <c> .\n" * 10_000)
+    assert "large.ttl is more than the API takes at once: split it" in cli(
+        "graph", "import", str(large), status=1
+    )
+
+
+def test_what_is_known_is_shown(cli: Cli) -> None:
+    assert re.search(r"cat +is-a +mammal +0.90", cli("graph", "show", "mammal"))
+    assert cli("graph", "show", "dog") == "Nothing is known about dog.\n"
+    assert cli.json("graph", "show", "cat")["out"][0]["object"] == "mammal"
+
+
+def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.asks("Which one?")
+    assert re.search(r"q1 +just now +g1 +Which one\?", cli("questions", "list"))
+    assert cli("questions", "answer", "q1", "the blue one") == "question q1 is answered\n"
+    assert mind.posted("/plugins/goals/questions/q1/answer") == [{"text": "the blue one"}]
+    assert cli("questions", "list") == "The agent asks nothing.\n"
+    assert re.search(r"Which one\? +the blue one \(ann\)", cli("questions", "list", "--all"))
+    assert "ann has answered it" in cli("questions", "answer", "q1", "x", status=5)
+    assert "no question 'q7'" in cli("questions", "answer", "q7", "x", status=4)
+
+
+# Completion and help
+
+
+def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> None:
+    code = "import sys, boyd.cli.group as g; g.boyd(['--help'], standalone_mode=False);"
+    code += "print([n for n in ('boyd.goals', 'numpy', 'rdflib', 'requests', 'prompt_toolkit')"
+    code += " if n in sys.modules])"
+    told = subprocess.run(
+        [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert "  agent  " in told
+    assert told.endswith("[]\n")
+
+
+def completed(cli: Cli, line: str, **more: str) -> list[str]:
+    words = line.split(" ")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    told = cli.process(_BOYD_COMPLETE="bash_complete", **asked, **more)
+    assert told.stderr == ""
+    return told.stdout.split()
+
+
+def test_a_shell_completes_ids_of_goals_and_questions(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.add("a")
+    mind.add("b", "Suspended")
+    mind.asks("Which?")
+    assert completed(cli, "boyd goals why ") == ["plain,g1", "plain,g2"]
+    assert completed(cli, "boyd goals suspend --agent test g") == ["plain,g1"]
+    assert completed(cli, "boyd goals resume g") == ["plain,g2"]
+    assert completed(cli, "boyd questions answer ") == ["plain,q1"]
+    assert completed(cli, "boyd goals why ", BOYD_URL="http://127.0.0.1:1") == []
+
+
+# The REPL
+
+
+def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.acts = [Act("Advanced", question="Which one?")]
+    lines = ["add Find mammals", "", "s", "goals", "answer q1 the blue one", "suspend g1", ""]
+    lines += ["resume g1", "why g1", "graph cat", "recall cats", "consolidate", "questions"]
+    shown = cli.result("agent", "repl", stdin="\n".join([*lines, "help", "q", "add never"]) + "\n")
+
+    assert shown.exit_code == 0, shown.output
+    for expected in (
+        "goal g1 is Active: Find mammals",
+        "cycle 1: Find mammals (g1)",
+        "asks: Which one?  answer q1 TEXT",
+        "  cycle     1 of at most 1000",
+        "question q1 is answered",
+        "goal g1 is Suspended",
+        "No goal is active",
+        SCORES,
+        "3 kept as memories",
+        "The agent asks nothing",
+        "  Enter            one cycle",
+    ):
+        assert expected in shown.stdout, expected
+    assert re.search(r"cat +is-a +mammal", shown.stdout)
+    assert len(mind.goals) == 1
+    assert "\x1b" not in shown.output
+
+
+def test_a_mistake_in_a_pipe_does_not_end_it_and_is_told_by_the_exit_status(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    shown = cli.result("agent", "repl", "--goals", "a", stdin="fly\nwhy g9\nanswer\nanswer q1\n\n")
+    assert shown.exit_code == 1
+    assert shown.stderr.splitlines() == [
+        "boyd: no command 'fly'; `help` lists them",
+        "boyd: no goal 'g9'",
+        "boyd: write `answer ID TEXT`",
+        "boyd: write `answer ID TEXT`",
+    ]
+    assert "cycle 1: a (g1)" in shown.stdout
+
+
+def hears(terminal: Terminal, text: str, since: int = 0) -> int:
+    """Read until *text* comes after *since*; where it ends, not counting what moves the cursor."""
+    while text not in (shown := re.sub(MOVING, "", terminal.text.replace(*PROMPT)))[since:]:
+        chunk = terminal._read()
+        assert chunk, f"ended before {text!r}: {terminal.text}"
+        terminal.text += chunk
+    return shown.index(text, since) + len(text)
+
+
+def test_on_a_terminal_enter_is_a_cycle_and_tab_completes(
+    cli: Cli, mind: ImaginaryMind, tmp_path: Path
+) -> None:
+    mind.acts = [Act("Advanced", "found one")]
+    with cli.terminal("agent", "repl", NO_COLOR="1") as terminal:
+        at, is_done = hears(terminal, "Enter does a cycle"), True
+        for typed, answer in [
+            ("add Find mammals\r", "goal g1 is Active"),
+            ("\r", "Result   Advanced: found one"),
+            ("wh\t", "why"),
+            ("g\t", "1"),
+            ("\r", "cycle 1, "),
+            ("graph whal\t", "e"),
+            ("\r", "Nothing is known about whale"),
+            ("\x03", "`q` or Ctrl-D leaves."),
+            ("nonsense\r", "no command 'nonsense'"),
+        ]:
+            if is_done:
+                at = hears(terminal, PROMPT[1], at)
+            terminal.type(typed)
+            at = hears(terminal, answer, at)
+            is_done = not typed.endswith("\t")
+        hears(terminal, PROMPT[1], at)
+        terminal.type("q\r")
+        assert "`boyd agent repl` goes on from here" in terminal.rest().replace("\r\n", " ")
+        assert terminal.process.wait(10) == 0
+
+    kept = tmp_path / "state" / "repl-history"
+    assert "+why g1" in kept.read_text().splitlines()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_ctrl_c_while_a_cycle_goes_on_comes_back_to_the_prompt(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.add("a")
+    mind.going.clear()
+    with cli.terminal("agent", "repl", NO_COLOR="1") as terminal:
+        at = hears(terminal, PROMPT[1])
+        terminal.type("\r")
+        assert mind.begun.wait(20)
+        os.kill(terminal.process.pid, signal.SIGINT)
+        at = hears(terminal, "goes on without this command", at)
+        hears(terminal, PROMPT[1], at)
+        terminal.type("\x04")
+        terminal.rest()
+        assert terminal.process.wait(10) == 0
+
+
+def test_an_api_that_is_gone_ends_a_pipe(cli: Cli) -> None:
+    result: Any = cli.result("agent", "repl", stdin="s\ns\n", BOYD_URL="http://127.0.0.1:1")
+    assert "does not answer" in str(result.exception)
