@@ -14,6 +14,7 @@ import requests
 from boyd.models import Actor, RunRequest
 from faults.invariants import Invariants
 from faults.load import Acknowledged, Load
+from faults.storm import settle
 from faults.world import AGENTS, World
 from harness import wait_until
 
@@ -110,7 +111,7 @@ def test_P10_a_rolling_restart_under_load_loses_and_doubles_nothing(world: World
         world.launch(name)
         goes_on(world)
     load.stop()
-    wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), 60)
+    settle(world)
 
     assert set(codes.values()) == {0}
     assert load.acknowledged.runs
@@ -148,15 +149,7 @@ def test_P12_memory_and_keys_stay_flat(world: World) -> None:
         run = launcher.submit_run(request, SOMEBODY).run
         store.runs.cancel(run.id, SOMEBODY, retention, "not wanted")
     kept = store.runs.page(100).runs
-    wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), 60)
+    settle(world)
 
     assert len([run for run in kept if run.status == "cancelled"]) <= 6
     assert Invariants(world, Acknowledged()).check() == []
-
-
-def _rests(world: World, agent: str) -> bool:
-    status = world.deployment.agent(agent).iterations.status()
-    if not status.paused:
-        world.deployment.agent(agent).iterations.pause("the load is over", SOMEBODY)
-    due = world.deployment.store.client.zcard(f"boyd:{{{agent}}}:due")
-    return status.phase == "idle" and not due
