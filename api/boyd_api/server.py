@@ -81,8 +81,11 @@ class Server:
 
     def stop(self) -> None:
         """Take no more connections, and end when the requests in flight have been answered."""
-        self._stopping.set()
+        if self._stopping.is_set():
+            return
+        # Woken first: once it knows, it closes what it is woken by.
         self._server.pull_trigger()
+        self._stopping.set()
 
     def run(self, stopping: Callable[[], None]) -> None:
         """Serve until `stop`; *stopping* is then called, to end what would stay long."""

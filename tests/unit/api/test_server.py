@@ -112,3 +112,11 @@ def test_P10_a_request_in_flight_is_answered_after_the_server_was_told_to_stop()
         assert said.result(10)[::2] == (200, b"done")
     thread.join(20)
     assert not thread.is_alive()
+
+
+def test_a_server_that_has_stopped_may_be_told_to_stop_again() -> None:
+    served = Server(Flask("idle"), socket.create_server(("127.0.0.1", 0)), ApiSettings())
+    served.stop()
+    served.run(lambda: None)
+
+    served.stop()
