@@ -8,7 +8,7 @@ import click
 from billiard import pool
 
 from boyd.cli.group import boyd
-from boyd.engine.engine import EngineSettings
+from boyd.engine import EngineSettings
 from boyd.loop.context import HOOK_TIMEOUT
 from boyd.plugin import Action
 from boyd.settings import environment_names

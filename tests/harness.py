@@ -149,8 +149,8 @@ class Deployment:
 
     def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
         """The result of an iteration, once it has ended."""
-        iterations = self.agent(agent_id).iterations
-        found: LoopResult = wait_until(lambda: iterations.past(iteration), timeout)
+        history = self.agent(agent_id).history
+        found: LoopResult = wait_until(lambda: history.get(iteration), timeout)
         return found
 
     def effects(self) -> list[str]:

@@ -12,16 +12,16 @@ _FAR = 20
 def last_result(store: AgentStore) -> LoopResult | None:
     """The newest iteration that has ended."""
     # The newest may be in flight, and is not in the history then.
-    found = store.iterations.history(1) or store.iterations.history(2)
+    found = store.history.results(1) or store.history.results(2)
     return found[0] if found else None
 
 
 def last_situation(store: AgentStore) -> Situation | None:
     """The situation as it was understood last."""
-    newest = store.iterations.situation()
+    newest = store.history.situation()
     if newest is not None:
         return newest
-    outlines = store.iterations.outlines(_FAR).iterations
+    outlines = store.history.outlines(_FAR).iterations
     older = next((one.iteration for one in outlines if one.situation is not None), None)
-    result = None if older is None else store.iterations.past(older)
+    result = None if older is None else store.history.get(older)
     return result.situation if result else None

@@ -142,10 +142,6 @@ class Redactor:
             return {self.redact(key): self._field(key, one) for key, one in value.items()}
         return value
 
-    def holds_secret(self, text: str) -> bool:
-        """Whether `redact` would change *text*."""
-        return any(True for _ in self.found(text))
-
     def found(self, text: str) -> Iterator[tuple[Span, Span]]:
         """Where secrets are: the whole that shows it, and the secret in it."""
         for form in self._forms:

@@ -392,7 +392,7 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
 
         def approve() -> None:
             items.append(propose(store))
-            resolver.approve(items[-1], _SOMEBODY)
+            resolver.answer(items[-1], "approved", _SOMEBODY)
             wait_until(executed)
 
         def run() -> None:

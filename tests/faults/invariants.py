@@ -46,11 +46,11 @@ class Invariants:
 
     def _iterations(self, agent: str, store: AgentStore) -> Iterator[str]:
         """P2: every iteration that began has ended and is in history; its result is true."""
-        status = store.iterations.status()
+        status = store.loop.status()
         if status.phase != "idle":
             yield f"P2: {agent} #{status.iteration} is still in {status.phase}"
         for number in range(1, status.iteration + 1):
-            result = store.iterations.past(number)
+            result = store.history.get(number)
             if result is None:
                 yield f"P2: {agent} #{number} is not in history"
             else:

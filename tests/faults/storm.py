@@ -76,22 +76,22 @@ def settle(world: World) -> None:
     store = world.deployment.store
     wait_until(lambda: all(_drained(world, agent) for agent in AGENTS), SETTLE)
     for agent in AGENTS:
-        store.agent(agent).iterations.pause("the storm is over", Actor(principal="storm"))
+        store.agent(agent).loop.pause("the storm is over", Actor(principal="storm"))
     wait_until(lambda: all(_rests(world, agent) for agent in AGENTS), SETTLE)
 
 
 def _drained(world: World, agent: str) -> bool:
-    return world.deployment.agent(agent).iterations.status().pending_runs == 0
+    return world.deployment.agent(agent).loop.status().pending_runs == 0
 
 
 def _rests(world: World, agent: str) -> bool:
     store = world.deployment.agent(agent)
     due = world.deployment.store.client.zrange(f"boyd:{{{agent}}}:due", 0, -1)
-    return store.iterations.status().phase == "idle" and not due
+    return store.loop.status().phase == "idle" and not due
 
 
 def _counter(world: World, agent: str) -> int:
-    return world.deployment.agent(agent).iterations.status().iteration
+    return world.deployment.agent(agent).loop.status().iteration
 
 
 def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:
@@ -109,8 +109,8 @@ def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:
 
 
 def _completions(world: World, agent: str) -> list[tuple[float, float]]:
-    iterations = world.deployment.agent(agent).iterations
-    results = iterations.history(10**6)
+    history = world.deployment.agent(agent).history
+    results = history.results(10**6)
     times = [(r.started_at.timestamp(), r.ended_at.timestamp()) for r in results if r.success]
     return sorted(times)
 

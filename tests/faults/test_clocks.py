@@ -72,7 +72,7 @@ def test_P7_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_p
         deployment.ended(agent, 1)
     clock.shift(-HOUR)
     for agent in AGENTS:
-        further = deployment.agent(agent).iterations.status().iteration + 3
+        further = deployment.agent(agent).loop.status().iteration + 3
         deployment.ended(agent, further, 10)
 
 
@@ -107,7 +107,7 @@ def _twice_begun(world: World) -> list[tuple[str, int]]:
     """Slots of half a second, on the clock of Redis, in which beats began two iterations."""
     begun: Counter[tuple[str, int]] = Counter()
     for agent in AGENTS:
-        for one in world.deployment.agent(agent).iterations.history(10**6):
+        for one in world.deployment.agent(agent).history.results(10**6):
             if one.trigger == "beat":
                 begun[agent, int(one.started_at.timestamp() * 1000) // 500] += 1
     return [slot for slot, times in begun.items() if times > 1]

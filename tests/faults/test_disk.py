@@ -139,10 +139,10 @@ def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> N
 
 def _goes_on(world: World, agent: str) -> bool:
     """Whether an iteration has been completed that began within the last second."""
-    iterations = world.deployment.agent(agent).iterations
+    history = world.deployment.agent(agent).history
     try:
         now = world.deployment.store.clock.now()
-        recent = iterations.history(3)
+        recent = history.results(3)
         return any(one.success and (now - one.started_at).total_seconds() < 1 for one in recent)
     except StoreError:
         return False

@@ -91,7 +91,7 @@ def _recovery(world: Pair, load: Load) -> float:
 
 
 def _completed(world: Pair, agent: str, began: float) -> bool:
-    results = world.deployment.agent(agent).iterations.history(5)
+    results = world.deployment.agent(agent).history.results(5)
     return any(one.success and one.started_at.timestamp() > began for one in results)
 
 
@@ -119,7 +119,7 @@ def test_P8_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
         before = client.client_id()
         operator.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(StoreUnavailable, match="takes no writes"):
-            Store(client).agent("storm0").iterations.pause("why", Actor(principal="somebody"))
+            Store(client).agent("storm0").loop.pause("why", Actor(principal="somebody"))
         operator.execute_command("REPLICAOF", "NO", "ONE")
         assert client.client_id() != before
     server.signal(signal.SIGKILL)

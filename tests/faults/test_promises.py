@@ -40,7 +40,7 @@ def ended(world: World, agent: str, run_id: str) -> bool:
 
 def progress(world: World) -> dict[str, int]:
     """How many iterations each agent has begun."""
-    return {a: world.deployment.agent(a).iterations.status().iteration for a in AGENTS}
+    return {a: world.deployment.agent(a).loop.status().iteration for a in AGENTS}
 
 
 def goes_on(world: World, timeout: float = 30.0) -> None:
@@ -48,8 +48,7 @@ def goes_on(world: World, timeout: float = 30.0) -> None:
     before = progress(world)
 
     def further() -> bool:
-        iterations = {a: world.deployment.agent(a).iterations for a in AGENTS}
-        found = [iterations[a].past(before[a] + 1) for a in AGENTS]
+        found = [world.deployment.agent(a).history.get(before[a] + 1) for a in AGENTS]
         return all(result is not None and result.success for result in found)
 
     wait_until(further, timeout)

@@ -29,7 +29,7 @@ def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     for number in range(25):
         request = RunRequest(title=f"run {number}", description="x")
         runs.append(launcher.submit_run(request, SOMEBODY).run.id)
-        wait_until(lambda: store.iterations.status().phase == "idle")
+        wait_until(lambda: store.loop.status().phase == "idle")
     headers = deployment.key("ann", "admin")
     base = f"{url}/api/v0/agents/storm0"
     for number in range(10):
@@ -51,7 +51,7 @@ def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
             deployment.log("next")[-3000:],
             deployment.log("now")[-3000:],
         )
-    results = store.iterations.history(100)
+    results = store.history.results(100)
     ended = [store.runs.get(run_id) for run_id in runs]
     logs = deployment.log("now") + deployment.log("next") + deployment.log("api")
 

@@ -124,7 +124,7 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
 ) -> None:
     ask = Client(running, guarded.urls["api"])
     api = "/api/v0/agents/careful"
-    wait_until(lambda: running.agent("ticking").iterations.past(2))
+    wait_until(lambda: running.agent("ticking").history.get(2))
     ask("POST", "/api/v0/agents/ticking/pause", {"reason": "enough"})
 
     # A run that leads to an approval, which is approved and executed by another process.

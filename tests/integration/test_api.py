@@ -119,10 +119,10 @@ def test_events_arrive_at_once_and_go_on_after_the_last_one(site: Site) -> None:
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert block(stream) == {"retry": "2000"}
         began = time.monotonic()
-        site.deployment.agent(agent_id(site)).iterations.pause("first")
+        site.deployment.agent(agent_id(site)).loop.pause("first")
         first = block(stream)
         took = time.monotonic() - began
-    site.deployment.agent(agent_id(site)).iterations.pause("second")
+    site.deployment.agent(agent_id(site)).loop.pause("second")
     with site.stream(**{"Last-Event-ID": first["id"]}) as stream:
         block(stream)
         second = block(stream)
@@ -170,7 +170,7 @@ def test_a_stream_ends_when_the_process_is_told_to_stop_and_a_request_is_answere
             target=lambda: answers.append(site.request("POST", "/api/v0/loop/trigger"))
         )
         thread.start()
-        wait_until(lambda: deployment.agent("idle").iterations.status().phase == "start")
+        wait_until(lambda: deployment.agent("idle").loop.status().phase == "start")
         began = time.monotonic()
         assert deployment.stop("api", 10) == 0
         stream.read()
@@ -374,7 +374,7 @@ def test_a_stream_outlives_an_outage_of_redis(database: Database, tmp_path: Path
             assert site.request("GET", "/api/v0/state")[0] == 503
             database.start()
             client = connect(database.url)
-            Store(client).agent("idle").iterations.pause("back")
+            Store(client).agent("idle").loop.pause("back")
             client.close()
 
             assert block(stream)["event"] == "agent.paused"

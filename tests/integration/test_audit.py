@@ -392,7 +392,7 @@ def test_a_checkpoint_needs_the_key(whole: Store, chain: Audit) -> None:
 def test_a_worker_seals_what_is_open(deployment: Deployment) -> None:
     deployment.worker("w", "benchmarks.agents:trivial10")
     one = deployment.store.agent("trivial10")
-    one.iterations.pause("test", ANN)
+    one.loop.pause("test", ANN)
     deployment.store.audit.append("test", ANN)
 
     wait_until(lambda: one.audit.head() and deployment.store.audit.head())
@@ -496,7 +496,7 @@ def cli(redis_url: str, whole: Store) -> Cli:
 
 def test_show_tells_the_last_changes_newest_last(whole: Store, cli: Cli) -> None:
     store = whole.agent("a")
-    store.iterations.pause("main\x1btenance", ANN)
+    store.loop.pause("main\x1btenance", ANN)
     store.audit.append(
         "approval.approved",
         ANN.patched({"claims": "bob", "address": "192.0.2.7"}),

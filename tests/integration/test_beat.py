@@ -17,9 +17,9 @@ INTERVAL = 0.2
 
 def results(deployment: Deployment, count: int) -> list[LoopResult]:
     """The first *count* iterations, once they have ended."""
-    iterations = deployment.agent("ticking").iterations
-    wait_until(lambda: iterations.past(count), 60)
-    found = [iterations.past(n) for n in range(1, count + 1)]
+    history = deployment.agent("ticking").history
+    wait_until(lambda: history.get(count), 60)
+    found = [history.get(n) for n in range(1, count + 1)]
     assert all(found)
     return [result for result in found if result]
 
@@ -51,11 +51,11 @@ def test_three_beats_one_killed_and_one_frozen_start_one_iteration_per_slot(
     results(deployment, 5)
     deployment.kill("a")
     deployment.kill("b", signal.SIGSTOP)
-    iterations = deployment.agent("ticking").iterations
-    reached = iterations.status().iteration
-    wait_until(lambda: iterations.past(reached + 8), 30)
+    history = deployment.agent("ticking").history
+    reached = deployment.agent("ticking").loop.status().iteration
+    wait_until(lambda: history.get(reached + 8), 30)
     deployment.kill("b", signal.SIGCONT)
-    wait_until(lambda: iterations.past(reached + 12), 30)
+    wait_until(lambda: history.get(reached + 12), 30)
     numbers = slots(results(deployment, reached + 12))
 
     assert len(set(numbers)) == len(numbers), "two iterations in one slot"
@@ -66,20 +66,21 @@ def test_a_paused_agent_is_not_ticked_until_it_is_resumed(deployment: Deployment
     deployment.worker("w", "agents.traced:ticking")
     deployment.beat("b", "agents.traced:ticking")
     results(deployment, 2)
-    iterations = deployment.agent("ticking").iterations
-    iterations.pause("test")
-    wait_until(lambda: iterations.status().phase == "idle")
-    reached = iterations.status().iteration
+    store = deployment.agent("ticking")
+    history, loop = store.history, store.loop
+    loop.pause("test")
+    wait_until(lambda: loop.status().phase == "idle")
+    reached = loop.status().iteration
     # Beat goes on trying: the slot of its last attempt stays where the pause began.
     events = deployment.store.events(["ticking"])
     started = [e for _, e in events.wait(1.0) if e.kind == "iteration.started"]
 
     assert started == []
-    assert reached == iterations.status().iteration
+    assert reached == loop.status().iteration
 
     deployment.launcher("ticking", "continuous").resume()
 
-    assert wait_until(lambda: iterations.past(reached + 1))
+    assert wait_until(lambda: history.get(reached + 1))
 
 
 def test_without_a_worker_ticks_do_not_pile_up(deployment: Deployment) -> None:
@@ -89,7 +90,7 @@ def test_without_a_worker_ticks_do_not_pile_up(deployment: Deployment) -> None:
     first = wait_until(lambda: client.hget(loop, "slot"))
     wait_until(lambda: int(client.hget(loop, "slot")) > int(first) + 2000)
 
-    assert deployment.agent("ticking").iterations.status().iteration == 1
+    assert deployment.agent("ticking").loop.status().iteration == 1
     assert client.llen("boyd.loop.ticking") <= 3
     deployment.worker("w", "agents.traced:ticking")
     assert len(results(deployment, 3)) == 3

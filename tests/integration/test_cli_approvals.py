@@ -121,7 +121,7 @@ def test_what_was_resolved_is_listed_when_it_is_asked_for(desk: Desk) -> None:
 
 def test_an_item_is_shown_in_full(strict: Desk) -> None:
     item = strict.propose()
-    strict.lab.resolver.approve(item.id, person("bob"), "fine")
+    strict.lab.resolver.answer(item.id, "approved", person("bob"), "fine")
     shown = strict.cli("approvals", "show", item.id[:6])
     for name, text in {
         "why": "it is a mess",
@@ -307,7 +307,7 @@ def test_somebody_quicker_is_told_of_while_the_question_stands(desk: Desk) -> No
     item = desk.propose()
     with desk.cli.terminal("approvals", "approve", item.id) as terminal:
         terminal.says("Approve? [y/N]")
-        desk.lab.resolver.deny(item.id, person("bob"), "not today")
+        desk.lab.resolver.answer(item.id, "denied", person("bob"), "not today")
         terminal.type("y\n")
         assert "denied by bob" in terminal.rest()
         assert terminal.process.wait(10) == 5

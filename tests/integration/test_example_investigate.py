@@ -86,7 +86,7 @@ class Site:
     def evidence(self) -> JsonObject | None:
         """What some situation says of what that has found out."""
         id = self.investigation().id
-        for result in self.store.iterations.history(50):
+        for result in self.store.history.results(50):
             found = result.situation and result.situation.evidence("investigation:investigate")
             if found and (found.get("status"), found.get("investigation")) == ("ended", id):
                 return dict(found)

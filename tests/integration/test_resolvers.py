@@ -111,14 +111,14 @@ def test_P6_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_trut
             item_id = items[(step + number) % ITEMS]
             actor = person(f"p{number // 8}")
             if number % 16 == 1:
-                found.append((item_id, resolver.deny(item_id, actor)))
+                found.append((item_id, resolver.answer(item_id, "denied", actor)))
             elif number % 16 == 3:
-                found.append((item_id, resolver.withdraw(item_id, actor)))
+                found.append((item_id, resolver.answer(item_id, "withdrawn", actor)))
             elif number % 16 == 5:
                 lab.client.zadd(pending, {item_id: 1}, xx=True)
                 doors[number // 8 % DOORS].approvals.purge(lab.engine.retention)
             else:
-                found.append((item_id, resolver.approve(item_id, actor)))
+                found.append((item_id, resolver.answer(item_id, "approved", actor)))
         return found
 
     said = [pair for pairs in at_once(work) for pair in pairs]
@@ -156,7 +156,7 @@ def test_A11_a_quorum_of_three_is_three_principals_however_many_threads_each_has
     resolvers = [Resolver(door, courier, lab.engine.retention) for door in doors]
 
     def approve(number: int, principal: str) -> str:
-        return resolvers[number % DOORS].approve(item_id, person(principal)).outcome
+        return resolvers[number % DOORS].answer(item_id, "approved", person(principal)).outcome
 
     two = at_once(lambda n: approve(n, f"p{n // 2 % 2}"))
     item = lab.store.approvals.get(item_id)
@@ -208,7 +208,7 @@ def test_R4_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
         def work(number: int, run: str = run_id, item_id: str = item.id) -> str:
             door = number // 2 % DOORS
             if number % 2:
-                return resolvers[door].approve(item_id, person(f"p{number}")).outcome
+                return resolvers[door].answer(item_id, "approved", person(f"p{number}")).outcome
             return doors[door].runs.cancel(run, TESTER, retention, "no").outcome
 
         said = Counter(at_once(work))

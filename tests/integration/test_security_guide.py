@@ -70,7 +70,7 @@ def _iterate_and_approve(deployment: Deployment) -> None:
     deployment.ended("careful", begun.iteration)
     approvals = deployment.agent("careful").approvals
     [item] = approvals.page(1).pending
-    deployment.resolver("careful").approve(item.id, Actor(principal="ann", person=True))
+    deployment.resolver("careful").answer(item.id, "approved", Actor(principal="ann", person=True))
     wait_until(lambda: (found := approvals.get(item.id)) and found.result)
 
 

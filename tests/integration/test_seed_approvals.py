@@ -170,7 +170,7 @@ class Reference:
         return found
 
     def _iterations(self) -> int:
-        return self.deployment.agent("seed").iterations.status().iteration
+        return self.deployment.agent("seed").loop.status().iteration
 
 
 @pytest.fixture

@@ -34,34 +34,34 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 
 def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
-    iterations = store.agent("a").iterations
-    found = at_once(100, lambda n: iterations.begin(f"caller {n}"))
+    loop = store.agent("a").loop
+    found = at_once(100, lambda n: loop.begin(f"caller {n}"))
 
     assert Counter(begun.outcome for begun in found) == {"begun": 1, "joined": 99}
     assert {1} == {begun.iteration for begun in found}
 
 
 def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
-    iterations = store.agent("a").iterations
+    loop = store.agent("a").loop
     now = Slot.at(store.client.time()[0], 60)
     slots = [Slot(now.begins + n, now.length) for n in range(10)]
-    found = at_once(100, lambda n: iterations.begin("beat", slots[n % 10]))
+    found = at_once(100, lambda n: loop.begin("beat", slots[n % 10]))
 
     assert sum(begun.new for begun in found) == 1
     assert {"begun", "joined", "duplicate"} >= {begun.outcome for begun in found}
 
 
 def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
-    iterations = store.agent("a").iterations
-    iterations.begin("test")
-    found = at_once(100, lambda n: iterations.enter(1, 1, "start", f"w{n}"))
+    agent = store.agent("a")
+    agent.loop.begin("test")
+    found = at_once(100, lambda n: agent.iterations.enter(1, 1, "start", f"w{n}"))
 
     assert sum(entry is not None for entry in found) == 1
 
 
 def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -> None:
     iterations = store.agent("a").iterations
-    iterations.begin("test")
+    store.agent("a").loop.begin("test")
     store.client.script_flush()
     entry = iterations.enter(1, 1, "start", "w")
 
@@ -85,17 +85,17 @@ def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> N
 
 
 def test_the_last_of_a_hundred_units_closes_the_phase_once(store: Store) -> None:
-    iterations = store.agent("a").iterations
-    iterations.begin("test")
-    entry = iterations.enter(1, 1, "start", "w")
+    agent = store.agent("a")
+    agent.loop.begin("test")
+    entry = agent.iterations.enter(1, 1, "start", "w")
     assert entry is not None
-    iterations.plan(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {}, [], [])
+    agent.iterations.plan(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {}, [], [])
     for unit in range(1, 101):
-        assert iterations.enter_unit(1, unit, 1, f"w{unit}")
-    found = at_once(100, lambda n: iterations.sign_off(1, n + 1, 1, f"w{n + 1}", {}))
+        assert agent.units.enter(1, unit, 1, f"w{unit}")
+    found = at_once(100, lambda n: agent.units.sign_off(1, n + 1, 1, f"w{n + 1}", {}))
 
     assert sum(signed is not None and signed[0] == 0 for signed in found) == 1
-    assert iterations.status().phase == "orient"
+    assert agent.loop.status().phase == "orient"
 
 
 def test_a_hundred_claims_give_one_right_to_execute(store: Store) -> None:
@@ -219,7 +219,7 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
         lab.deliver()
         [item] = lab.store.approvals.page(5).pending
         if number % 2:
-            lab.resolver.approve(item.id, person("bob"))
+            lab.resolver.answer(item.id, "approved", person("bob"))
             lab.deliver()
         full["now"] = False
         lab.run()
@@ -258,8 +258,8 @@ def _waits(client: Any, key: str) -> bool:
 
 
 def test_P12_the_stream_of_events_is_trimmed(store: Store) -> None:
-    iterations = store.agent("a").iterations
+    loop = store.agent("a").loop
     for _ in range(1500):
-        iterations.pause("why")
+        loop.pause("why")
 
     assert 1000 <= store.client.xlen("boyd:{a}:events") < 1500

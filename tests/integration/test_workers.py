@@ -88,7 +88,7 @@ def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
         assert result.action_results[0].unknown
     else:
         assert [r.output for r in result.action_results] == ["acted"]
-    assert deployment.agent("traced").iterations.status().phase == "idle"
+    assert deployment.agent("traced").loop.status().phase == "idle"
 
 
 def test_an_iteration_after_a_kill_goes_on_counting(deployment: Deployment) -> None:
@@ -139,9 +139,9 @@ def test_every_tenth_message_lost_and_all_iterations_still_end_in_order(
     for name in ("a", "b"):
         deployment.worker(name, "agents.lossy:ticking")
     deployment.beat("beat", "agents.lossy:ticking")
-    iterations = deployment.agent("ticking").iterations
-    wait_until(lambda: iterations.past(12), timeout=90)
-    results = [iterations.past(n) for n in range(1, 13)]
+    history = deployment.agent("ticking").history
+    wait_until(lambda: history.get(12), timeout=90)
+    results = [history.get(n) for n in range(1, 13)]
 
     assert all(r is not None and r.success for r in results)
     assert any(r is not None and r.retries == 0 for r in results)
@@ -183,7 +183,7 @@ def test_an_approved_action_survives_the_death_of_its_worker(
     deployment.ended("careful", begun.iteration)
     [item] = store.approvals.page(50).pending
     held = hold(deployment, "act" if killed == "during" else "before")
-    deployment.resolver("careful").approve(item.id, person("ann"))
+    deployment.resolver("careful").answer(item.id, "approved", person("ann"))
     line = wait_until(lambda: marks(deployment, held.suffix[1:]))[0]
     deployment.kill(owner(deployment, line))
     held.unlink()

@@ -350,7 +350,7 @@ def test_L32_while_the_first_worker_still_executes_its_phase_is_put_back() -> No
         # The sweeper has taken the phase for lost and sent it again while this still runs.
         lab.client.hset("boyd:{test}:iteration", "epoch", 2)
         lab.client.hdel("boyd:{test}:iteration", "entered")
-        seen.append(lab.engine.act(1, 2))
+        seen.append(lab.steps.act(1, 2))
         seen.append(lab.store.iterations.current())
         return "done"
 
@@ -362,10 +362,10 @@ def test_L32_while_the_first_worker_still_executes_its_phase_is_put_back() -> No
     assert seen[0] is False
     assert "entered" not in record._fields
     assert record._fields["attempts"] == "0"
-    assert lab.engine.act(1, 2), "now the outcome is known"
+    assert lab.steps.act(1, 2), "now the outcome is known"
     lab.courier.send("test", 1, 2, "complete")
     lab.deliver()
-    assert [r.output for r in lab.store.iterations.history()[0].action_results] == ["done"]
+    assert [r.output for r in lab.store.history.results()[0].action_results] == ["done"]
 
 
 def test_L32_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
@@ -376,7 +376,7 @@ def test_L32_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
     lab.client.hset("boyd:{test}:iteration", "server", "the one before")
     lab.deliver()
-    result = result_of(lab.store.iterations.history()[0])
+    result = result_of(lab.store.history.results()[0])
 
     assert recorder.calls == []
     assert result.unknown
@@ -389,7 +389,7 @@ def test_L32_one_decision_is_proposed_once_whatever_became_of_the_approval() -> 
     first = perform(lab, "loop:1")
     assert first.metrics
     approval_id = str(first.metrics["approvalId"])
-    lab.resolver.deny(approval_id, person("ann"))
+    lab.resolver.answer(approval_id, "denied", person("ann"))
     again = perform(lab, "loop:1", retry=True)
 
     assert first.metrics == again.metrics
@@ -465,7 +465,7 @@ def test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels
     result = result_of(lab.run())
 
     assert "it ran, but its output is not JSON" in (result.error or "")
-    assert len(lab.store.iterations.history(10)) == 1
+    assert len(lab.store.history.results(10)) == 1
 
 
 def test_P9_a_result_that_comes_late_does_not_change_what_was_said() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, model_validator
 from boyd import ActionResult, Agent, Veto
 from boyd.models import ApprovalItem, Autonomy
 from boyd.plugin import Action, Strategy
-from boyd.store import Stale
+from boyd.store import Stale, Verdict
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, plugin, reads
 
@@ -52,7 +52,7 @@ def test_A4_an_approved_action_is_executed_and_the_result_is_on_the_item() -> No
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    approved = lab.resolver.approve(item.id, person("ann"), "go ahead")
+    approved = lab.resolver.answer(item.id, "approved", person("ann"), "go ahead")
     lab.deliver()
     done = now(lab, item)
 
@@ -69,7 +69,7 @@ def test_A4_an_approved_action_is_executed_and_the_result_is_on_the_item() -> No
 def test_A4_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
     lab = gated(Recorder(error=OSError("no route")))
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     done = now(lab, item)
 
@@ -98,7 +98,7 @@ def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> No
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     result = now(lab, item).result
 
@@ -107,16 +107,16 @@ def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> No
     assert (recorder.calls, seen) == ([], [])
 
 
-@pytest.mark.parametrize("resolve", ["deny", "withdraw"])
-def test_A7_A10_what_is_denied_or_withdrawn_never_runs(resolve: str) -> None:
+@pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
+def test_A7_A10_what_is_denied_or_withdrawn_never_runs(verdict: Verdict) -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    getattr(lab.resolver, resolve)(item.id, person("ann"), "no")
+    lab.resolver.answer(item.id, verdict, person("ann"), "no")
     lab.deliver()
     done = now(lab, item)
 
-    assert {"deny": "denied", "withdraw": "withdrawn"}[resolve] == done.status
+    assert done.status == verdict
     assert (done.acted_by, done.note, done.result, done.execution) == ("ann", "no", None, None)
     assert recorder.calls == []
 
@@ -127,10 +127,10 @@ def test_A3_only_the_first_to_resolve_an_item_does() -> None:
     item = pending(lab)
     resolver = lab.resolver
     found = [
-        resolver.deny(item.id, person("ann")),
-        resolver.approve(item.id, person("bob")),
-        resolver.withdraw(item.id, person("eve")),
-        resolver.approve("unknown", person("bob")),
+        resolver.answer(item.id, "denied", person("ann")),
+        resolver.answer(item.id, "approved", person("bob")),
+        resolver.answer(item.id, "withdrawn", person("eve")),
+        resolver.answer("unknown", "approved", person("bob")),
     ]
     lab.deliver()
 
@@ -146,7 +146,7 @@ def test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged(
     item = pending(lab)
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
 
-    assert lab.resolver.approve(item.id, person("ann")).outcome == "not-pending"
+    assert lab.resolver.answer(item.id, "approved", person("ann")).outcome == "not-pending"
     assert now(lab, item).status == "expired"
     lab.deliver()
     assert recorder.calls == []
@@ -156,7 +156,7 @@ def test_A12_what_is_executed_is_what_was_approved() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.hset(key(item), "params", '{"size": 1000}')
     lab.deliver()
     result = now(lab, item).result
@@ -170,7 +170,7 @@ def test_A12_a_freeze_refuses_what_was_approved_before() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.whole.fleet.freeze("incident")
     lab.deliver()
     result = now(lab, item).result
@@ -184,7 +184,7 @@ def test_A6_a_message_that_was_lost_is_sent_again() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.courier.hints.clear()
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
@@ -197,7 +197,7 @@ def test_A6_a_message_that_comes_twice_executes_once() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.courier.hints.extend(list(lab.courier.hints) * 3)
     lab.deliver()
 
@@ -208,7 +208,7 @@ def test_A6_a_worker_lost_before_executing_costs_only_time() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.courier.hints.clear()
     assert lab.store.orders.enter(name(item), 1, "lost/1")
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
@@ -223,7 +223,7 @@ def test_A6_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.courier.hints.clear()
     assert lab.store.orders.enter(name(item), 1, "lost/1")
     execution = name(item)
@@ -242,7 +242,7 @@ def test_A6_an_execution_that_loses_every_worker_ends() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
         assert lab.store.orders.enter(name(item), attempt, f"lost/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
@@ -271,7 +271,7 @@ def test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     with pytest.raises(Stale):
         lab.deliver()
 
@@ -293,7 +293,7 @@ def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute, autonomy=GATED)))
     lab.run()
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
 
     assert [execution.state for execution in seen] == ["queued"]
@@ -312,7 +312,7 @@ def test_L35_the_runs_that_waited_end_with_the_execution() -> None:
         runs.append(lab.submit(title).run.id)
         lab.deliver()
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     ended = [lab.store.runs.get(run_id) for run_id in runs]
 
@@ -328,13 +328,13 @@ def test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> N
     """Its outcome was told; a second truth about the same item would be one too many."""
     lab = gated(Recorder())
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
         assert lab.store.orders.enter(name(item), attempt, f"slow/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
         if attempt < 3:
             lab.sweeper.sweep()
-    proof = lab.store.iterations.take_due()[name(item)]
+    proof = lab.store.due.take()[name(item)]
     stuck = lab.store.orders.retry(name(item), proof)
 
     assert stuck is not None
@@ -346,7 +346,7 @@ def test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> N
 def test_A6_what_no_worker_takes_ends_as_not_executed() -> None:
     lab = gated(Recorder())
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.hset(key(item), "queuedAt", 1)
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
@@ -370,11 +370,11 @@ def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     lab = Lab(agent(strategy, action, approvals={"max_history": 2}))
     lab.run()
     first = pending(lab)
-    lab.resolver.approve(first.id, person("ann"))
+    lab.resolver.answer(first.id, "approved", person("ann"))
     order = lab.courier.hints.popleft()
     for _ in range(6):
         lab.run()
-        lab.resolver.deny(pending(lab).id, person("ann"))
+        lab.resolver.answer(pending(lab).id, "denied", person("ann"))
     lab.courier.hints.append(order)
     lab.deliver()
 
@@ -400,7 +400,7 @@ def test_an_approved_execution_that_breaks_says_how() -> None:
     lab = gated(Recorder(), params=Odd)
     item = pending(lab)
     broken.append(True)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     done = now(lab, item)
 
@@ -435,7 +435,7 @@ def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> 
     lab = gated(Recorder())
     item = pending(lab)
     joined = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
-    lab.resolver.deny(item.id, person("ann"))
+    lab.resolver.answer(item.id, "denied", person("ann"))
     again = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
 
     assert item.id == joined == again == lab.store.approvals.proposed("loop:2")
@@ -447,7 +447,7 @@ def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
     lab = Lab(agent(reads("o", "the disk is full"), chooses(choice()), action))
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
-    lab.resolver.approve(pending(lab).id, person("ann"))
+    lab.resolver.answer(pending(lab).id, "approved", person("ann"))
     lab.courier.hints.rotate(1)
     lab.deliver()
     run = lab.store.runs.get(run_id)
@@ -464,7 +464,7 @@ def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
 def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:
     lab = gated(Recorder())
     first = pending(lab)
-    lab.resolver.deny(first.id, person("ann"))
+    lab.resolver.answer(first.id, "denied", person("ann"))
     lab.run()
 
     assert first.id != pending(lab).id

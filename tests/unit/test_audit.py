@@ -248,10 +248,10 @@ def test_the_sealer_that_comes_second_starts_over(
 
 
 def test_pausing_and_resuming_are_in_the_audit(store: AgentStore) -> None:
-    store.iterations.pause("maintenance", ANN)
-    store.iterations.pause("longer", ANN)
-    store.iterations.resume(ANN)
-    store.iterations.resume(ANN)
+    store.loop.pause("maintenance", ANN)
+    store.loop.pause("longer", ANN)
+    store.loop.resume(ANN)
+    store.loop.resume(ANN)
 
     told = [(e.kind, e.before, e.after, e.note, e.who) for e in entries(store.audit)]
     assert told == [

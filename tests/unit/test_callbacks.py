@@ -141,34 +141,34 @@ def test_R5_a_run_whose_iteration_broke_is_told() -> None:
 @pytest.mark.parametrize(
     ("end", "status", "reason"),
     [
-        ("approve", "completed", None),
-        ("deny", "failed", "the approval was denied"),
-        ("withdraw", "failed", "the approval was withdrawn"),
-        ("expire", "failed", "the approval has expired"),
-        ("cancel", "cancelled", "never mind"),
+        ("approved", "completed", None),
+        ("denied", "failed", "the approval was denied"),
+        ("withdrawn", "failed", "the approval was withdrawn"),
+        ("expired", "failed", "the approval has expired"),
+        ("cancelled", "cancelled", "never mind"),
     ],
 )
 def test_R5_a_run_that_ends_with_its_approval_is_told(
-    end: str, status: str, reason: str | None
+    end: Any, status: str, reason: str | None
 ) -> None:
     receiver = Receiver()
     lab = lab_for(receiver, Recorder("freed 3 GB").action(autonomy=GATED))
     run_id = submit(lab)
     [item] = lab.store.approvals.page(5).pending
-    if end == "expire":
+    if end == "expired":
         lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
         lab.engine.purge_approvals()
-    elif end == "cancel":
+    elif end == "cancelled":
         lab.store.runs.cancel(run_id, TESTER, lab.engine.retention, "never mind")
     else:
-        getattr(lab.resolver, end)(item.id, person("ann"))
+        lab.resolver.answer(item.id, end, person("ann"))
     lab.deliver()
     told(lab, run_id)
     [body] = receiver.bodies
 
     assert (body["runId"], body["status"], body.get("reason")) == (run_id, status, reason)
     assert body["completedAt"].endswith("Z")
-    if end == "approve":
+    if end == "approved":
         assert body["result"]["actionsPerformed"][0]["description"] == "freed 3 GB"
         assert body["result"]["findings"] == ["the disk is full"]
 

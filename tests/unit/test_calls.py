@@ -179,8 +179,8 @@ def test_L29_a_call_for_a_gated_action_waits_for_somebody_else() -> None:
         "disk full",
         0,
     )
-    assert lab.resolver.approve(item.id, ANN).outcome == "requester"
-    assert lab.resolver.approve(item.id, person("bob")).outcome == "approved"
+    assert lab.resolver.answer(item.id, "approved", ANN).outcome == "requester"
+    assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "approved"
     lab.deliver()
     assert len(recorder.calls) == 1
 
@@ -350,7 +350,7 @@ def test_L33_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> No
     lab = made.lab
     lab.run()
     [asked] = pending(lab)
-    lab.resolver.approve(asked.id, person("bob"))
+    lab.resolver.answer(asked.id, "approved", person("bob"))
     lab.deliver()
     execution = f"approval:{asked.id}"
     first = made.back(execution)
@@ -359,8 +359,8 @@ def test_L33_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> No
 
     assert [error(found) for found in (first, second)] == ["Approval required"] * 2
     assert (item.undoes, item.seen, item.requested_by) == (execution, 2, ["ann"])
-    assert lab.resolver.approve(item.id, ANN).outcome == "requester"
-    lab.resolver.approve(item.id, person("bob"))
+    assert lab.resolver.answer(item.id, "approved", ANN).outcome == "requester"
+    lab.resolver.answer(item.id, "approved", person("bob"))
     lab.deliver()
     assert made.undone == [({"size": 1}, "freed 3 GB")]
     done = lab.store.approvals.get(item.id)
@@ -376,7 +376,7 @@ def test_L33_a_roll_back_that_was_denied_can_be_asked_for_again() -> None:
     for _ in range(2):
         call(lab, "rollback", undoes="loop:1", requires_approval=True)
         [item] = pending(lab)
-        lab.resolver.deny(item.id, person("bob"))
+        lab.resolver.answer(item.id, "denied", person("bob"))
     made.back("loop:1")
 
     assert len(lab.store.approvals.page(50).history) == 2
@@ -392,14 +392,14 @@ def test_A11_whoever_else_asks_for_the_same_roll_back_may_not_approve_it() -> No
     [item] = pending(lab)
 
     assert (item.requested_by, item.seen) == (["ann", "bob"], 2)
-    assert lab.resolver.approve(item.id, person("bob")).outcome == "requester"
+    assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "requester"
 
 
 def test_L33_a_roll_back_is_another_item_than_the_action_itself() -> None:
     made = Undoing(autonomy=GATED)
     lab = made.lab
     lab.run()
-    lab.resolver.approve(pending(lab)[0].id, person("bob"))
+    lab.resolver.answer(pending(lab)[0].id, "approved", person("bob"))
     lab.deliver()
     made.back(f"approval:{lab.store.approvals.page(5).history[0].id}")
     lab.run()
@@ -641,7 +641,7 @@ def test_L32_a_worker_lost_after_it_proposed_finds_its_proposal_again() -> None:
     call_id = order(lab)
     lab.deliver()
     [item] = pending(lab)
-    lab.resolver.deny(item.id, person("bob"))
+    lab.resolver.answer(item.id, "denied", person("bob"))
     key = f"boyd:{{test}}:call:{call_id}"
     lab.client.hset(key, mapping={"executionState": "queued", "executionAttempt": 2})
     lab.courier.hints.append(("order", f"call:{call_id}", 2))

@@ -409,7 +409,7 @@ def test_pending_runs_and_the_oldest_are_told_whatever_their_urgency() -> None:
     lab = Lab(agent(mode="continuous"))
     first = lab.submit("first", priority="low")
     lab.submit("second", priority="critical")
-    lab.store.iterations.pause("test")
+    lab.store.loop.pause("test")
     _, found = vitals_of(lab)
 
     assert found.runs == 2
@@ -436,9 +436,9 @@ def test_an_observer_that_fails_is_told() -> None:
 
 def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
     lab = Lab(agent())
-    lab.store.iterations.pause("holidays")
+    lab.store.loop.pause("holidays")
     _, paused = vitals_of(lab)
-    lab.store.iterations.resume()
+    lab.store.loop.resume()
     _, resumed = vitals_of(lab)
     lab.run()
     _, ran = vitals_of(lab)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, LoopResult, Veto
-from boyd.loop import act, complete, decide, observe, orient
+from boyd.loop import act, complete, decide, orient, planning
 from boyd.models import Autonomy, Run
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, reads, seen, sees
@@ -89,7 +89,7 @@ def test_L35_every_run_that_waits_for_one_approval_ends_with_it() -> None:
     lab = Lab(agent(chooses(choice()), action))
     runs = [looked_into(lab) for _ in range(2)]
     item = lab.store.approvals.page(50).pending[0]
-    resolved = lab.resolver.deny(item.id, person("ann"), "no").item
+    resolved = lab.resolver.answer(item.id, "denied", person("ann"), "no").item
     ended = [lab.store.runs.get(run.id) for run in runs]
 
     assert resolved is not None
@@ -126,7 +126,7 @@ def test_L37_history_holds_every_iteration_also_failed_ones(
     with monkeypatch.context() as patch:
         patch.setattr(decide, "decide", broken)
         lab.run()
-    results = lab.store.iterations.history()
+    results = lab.store.history.results()
 
     assert [(r.iteration, r.success) for r in results] == [(2, False), (1, True)]
     assert results[1].ended_at >= results[1].started_at
@@ -138,7 +138,7 @@ def test_L37_history_is_capped_by_count() -> None:
     for _ in range(6):
         lab.run()
 
-    assert [r.iteration for r in lab.store.iterations.history()] == [6, 5, 4]
+    assert [r.iteration for r in lab.store.history.results()] == [6, 5, 4]
     assert len(lab.client.keys("boyd:{test}:iteration:*")) == 3
 
 
@@ -153,7 +153,7 @@ def test_L37_history_is_read_page_by_page() -> None:
     lab = Lab(agent())
     for _ in range(5):
         lab.run()
-    pages = [lab.store.iterations.history(limit=2, before=before) for before in (None, 4, 2)]
+    pages = [lab.store.history.results(limit=2, before=before) for before in (None, 4, 2)]
 
     assert [[r.iteration for r in page] for page in pages] == [[5, 4], [3, 2], [1]]
 
@@ -161,7 +161,7 @@ def test_L37_history_is_read_page_by_page() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "phase"),
     [
-        (observe, "plan", "start"),
+        (planning, "plan", "start"),
         (orient, "orient", "orient"),
         (decide, "decide", "decide"),
         (act, "act", "act"),
@@ -179,7 +179,7 @@ def test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
         lab.submit("again")
         with pytest.raises(RuntimeError) if phase == "complete" else nullcontext():
             lab.deliver()
-    result = lab.store.iterations.past(2)
+    result = lab.store.history.get(2)
     if phase == "complete":
         assert result is None, "only a bug in ending itself leaves it to the sweeper"
         return
@@ -188,7 +188,7 @@ def test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
     assert (False, f"{phase} failed: RuntimeError: a bug") == (result.success, result.error)
     assert (phase in ("decide", "act")) == bool(result.situation)
     assert (phase == "act") == bool(result.decision)
-    assert lab.store.iterations.status().phase == "idle"
+    assert lab.store.loop.status().phase == "idle"
 
 
 def test_L38_a_failed_iteration_holds_nothing_of_an_earlier_one(
@@ -196,7 +196,7 @@ def test_L38_a_failed_iteration_holds_nothing_of_an_earlier_one(
 ) -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.run()
-    monkeypatch.setattr(observe, "plan", broken)
+    monkeypatch.setattr(planning, "plan", broken)
     result = lab.run()
 
     assert result.observations == []
@@ -207,10 +207,10 @@ def test_a_run_whose_iterations_cannot_even_start_fails_after_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent())
-    monkeypatch.setattr(observe, "plan", broken)
+    monkeypatch.setattr(planning, "plan", broken)
     run = looked_into(lab)
 
     assert run.status == "failed"
     assert run.result is not None
     assert run.result.summary == "start failed: RuntimeError: a bug"
-    assert len(lab.store.iterations.history()) == 2
+    assert len(lab.store.history.results()) == 2

@@ -312,7 +312,7 @@ def test_A10_what_was_approved_meanwhile_is_not_withdrawn() -> None:
     world = World()
     lab = lab_for(world)
     [item] = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     world.fault = False
     lab.run()
     lab.deliver()

@@ -77,7 +77,7 @@ def test_L1_agents_of_one_deployment_do_not_notice_each_other() -> None:
     result = two.run()
 
     assert (result.iteration, [o.source for o in result.observations]) == (1, ["two"])
-    assert one.store.iterations.status().iteration == 2
+    assert one.store.loop.status().iteration == 2
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_L3_a_trigger_during_an_iteration_joins_it() -> None:
 
     assert (first.outcome, second.outcome) == ("begun", "joined")
     assert first.iteration == second.iteration
-    assert len(lab.store.iterations.history()) == 1
+    assert len(lab.store.history.results()) == 1
 
 
 @pytest.mark.parametrize("step", range(5))
@@ -136,8 +136,8 @@ def test_L3_a_run_at_any_moment_is_looked_into_without_further_input(step: int) 
 
     assert run is not None
     assert run.status == "completed"
-    assert (2 if step > 2 else 1) == len(lab.store.iterations.history())
-    assert lab.store.iterations.status().phase == "idle"
+    assert (2 if step > 2 else 1) == len(lab.store.history.results())
+    assert lab.store.loop.status().phase == "idle"
 
 
 def test_L3_many_runs_during_an_iteration_make_one_follow_up() -> None:
@@ -148,11 +148,11 @@ def test_L3_many_runs_during_an_iteration_make_one_follow_up() -> None:
     for number in range(5):
         lab.submit(f"run {number}")
     lab.deliver()
-    follow_up = lab.store.iterations.past(2)
+    follow_up = lab.store.history.get(2)
 
     assert follow_up is not None
     assert (follow_up.trigger, len(follow_up.runs)) == ("follow-up", 5)
-    assert lab.store.iterations.past(3) is None
+    assert lab.store.history.get(3) is None
 
 
 def slot(lab: Lab, ahead: int = 0, length: float = 60.0) -> Slot:
@@ -196,7 +196,7 @@ def test_L4_slots_follow_each_other_without_a_gap(interval: float) -> None:
 
 def test_L5_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
     lab = Lab(agent(mode="continuous"))
-    lab.store.iterations.pause("maintenance (by ann)")
+    lab.store.loop.pause("maintenance (by ann)")
 
     assert not lab.launcher.tick(slot(lab)).new
     with pytest.raises(AgentPaused, match=r"maintenance \(by ann\)"):
@@ -205,10 +205,10 @@ def test_L5_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
 
 def test_L5_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
     lab = Lab(agent())
-    lab.store.iterations.pause("maintenance")
+    lab.store.loop.pause("maintenance")
     run_id = lab.submit("look").run.id
     lab.deliver()
-    assert lab.store.iterations.history() == []
+    assert lab.store.history.results() == []
 
     lab.launcher.resume()
     lab.deliver()
@@ -221,13 +221,13 @@ def test_L5_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> Non
 def test_L6_iterations_are_numbered_and_the_phase_is_visible() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
-    phases = [lab.store.iterations.status().phase]
+    phases = [lab.store.loop.status().phase]
     while lab.courier.hints:
         lab.step()
-        phases.append(lab.store.iterations.status().phase)
+        phases.append(lab.store.loop.status().phase)
 
     assert phases == ["start", "observe", "orient", "decide", "act", "complete", "idle"]
-    assert [lab.store.iterations.status().iteration, lab.run().iteration] == [1, 2]
+    assert [lab.store.loop.status().iteration, lab.run().iteration] == [1, 2]
 
 
 def test_L7_expired_approvals_are_history_before_the_phases() -> None:

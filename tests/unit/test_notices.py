@@ -9,6 +9,7 @@ import pytest
 
 from boyd import Agent
 from boyd.models import ApprovalItem, Autonomy
+from boyd.store import Verdict
 from boyd.testing import Lab
 from kit import Recorder, choice, chooses, overdue, person, plugin
 
@@ -126,15 +127,15 @@ def test_A13_the_same_proposal_again_is_not_told_again() -> None:
     assert notifier.stages == ["created"]
 
 
-@pytest.mark.parametrize("answer", ["approve", "deny", "withdraw"])
+@pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
 @pytest.mark.parametrize("stages", [0, 1, 2])
-def test_A13_after_it_was_resolved_nothing_more_is_told(answer: str, stages: int) -> None:
+def test_A13_after_it_was_resolved_nothing_more_is_told(verdict: Verdict, stages: int) -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
     for _ in range(stages):
         overdue(lab, name(item))
-    getattr(lab.resolver, answer)(item.id, person("ann"))
+    lab.resolver.answer(item.id, verdict, person("ann"))
     lab.deliver()
     overdue(lab, name(item))
 

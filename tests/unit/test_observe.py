@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Observation
-from boyd.loop import bounded, observe
+from boyd.loop import bounded, planning
 from boyd.loop.context import PhaseContext
 from boyd.plugin import Observer
 from boyd.testing import Lab
@@ -74,7 +74,7 @@ def test_L10_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -
     ctx = PhaseContext(made, "start", Lab(made).engine.context)
     last = {"p:o": NOW.timestamp() - since}
 
-    assert due == bool(observe.due(ctx, last, {}, NOW))
+    assert due == bool(planning.due(ctx, last, {}, NOW))
 
 
 def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
@@ -170,7 +170,7 @@ def test_L12_every_host_runs_once_on_each_live_host() -> None:
     lab.step()
     queues = {unit for kind, _, unit, _ in lab.courier.hints if kind == "observe"}
     lab.deliver()
-    result = lab.store.iterations.past(1)
+    result = lab.store.history.get(1)
 
     assert len(queues) == 3
     assert result is not None
@@ -200,7 +200,7 @@ def test_L13_a_run_becomes_an_alert_of_its_priority(priority: Any, severity: str
     lab = Lab(agent())
     lab.submit("Slow site", "since noon", priority=priority, source="pager", context={"a": 1})
     lab.deliver()
-    result = lab.store.iterations.past(1)
+    result = lab.store.history.get(1)
 
     assert result is not None
     seen_run = result.observations[0]
@@ -216,7 +216,7 @@ def test_L13_a_runs_context_never_replaces_what_says_which_run_it_is() -> None:
     forged = {"runId": "other", "title": "x", "description": "x", "priority": "x", "source": "x"}
     run = lab.submit("Mine", context=forged).run
     lab.deliver()
-    result = lab.store.iterations.past(1)
+    result = lab.store.history.get(1)
 
     assert result is not None
     assert (run.id, "Mine") == (
@@ -275,14 +275,14 @@ def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -
     lab = Lab(agent(Observer(name="o", observe=observe)))
     lab.run()
     lab.run()
-    health = lab.store.iterations.health(["p:o"])["p:o"]
+    health = lab.store.observers.health(["p:o"])["p:o"]
 
     assert (health.failures, health.last_error) == (2, "OSError: unreachable")
     assert health.last_success_at is None
 
     broken["now"] = False
     lab.run()
-    health = lab.store.iterations.health(["p:o"])["p:o"]
+    health = lab.store.observers.health(["p:o"])["p:o"]
 
     assert health.failures == 0
     assert health.last_success_at is not None
@@ -291,7 +291,7 @@ def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -
 def test_L15_an_observer_that_fails_repeatedly_backs_off() -> None:
     lab = Lab(agent(fails(), mode="continuous", loop_interval=3600))
     errors = [len(lab.run().observer_errors) for _ in range(5)]
-    health = lab.store.iterations.health(["p:fails"])["p:fails"]
+    health = lab.store.observers.health(["p:fails"])["p:fails"]
 
     assert errors == [1, 1, 1, 0, 0]
     assert health.backoff_until is not None
@@ -388,7 +388,7 @@ def test_L12_late_beats_of_all_workers_are_no_reason_to_leave_their_work_out() -
     lab._beat = lambda: None  # type: ignore[method-assign]
     lab.deliver()
 
-    assert len(lab.store.iterations.history()[0].observations) == 1
+    assert len(lab.store.history.results()[0].observations) == 1
 
 
 def test_L15_one_shard_that_fails_does_not_make_the_observer_fail() -> None:
@@ -402,7 +402,7 @@ def test_L15_one_shard_that_fails_does_not_make_the_observer_fail() -> None:
     results = [lab.run() for _ in range(5)]
 
     assert [len(result.observations) for result in results] == [2] * 5
-    assert lab.store.iterations.health(["p:o"])["p:o"].failures == 0
+    assert lab.store.observers.health(["p:o"])["p:o"].failures == 0
 
 
 def test_L15_an_observer_that_is_left_out_is_named_in_the_iteration() -> None:
@@ -437,7 +437,7 @@ def test_P13_what_a_later_release_has_observed_is_read() -> None:
     [stored] = json.loads(lab.client.hget("boyd:{test}:iteration", "seen:0"))
     lab.client.hset("boyd:{test}:iteration", "seen:0", json.dumps([{**stored, "zone": "b"}]))
     lab.deliver()
-    result = lab.store.iterations.history()[0]
+    result = lab.store.history.results()[0]
 
     assert result.success
     assert [o.source for o in result.observations] == ["disk"]

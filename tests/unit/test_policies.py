@@ -16,6 +16,7 @@ from boyd.models import (
     Proposal,
     RunRequest,
 )
+from boyd.store import Verdict
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, machine, person
 
@@ -46,7 +47,7 @@ def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
 def approves(lab: Lab, *actors: Actor, note: str | None = None) -> list[str]:
     """What comes of it when they approve the item that waits, one after the other."""
     item = pending(lab)
-    outcomes = [lab.resolver.approve(item.id, actor, note).outcome for actor in actors]
+    outcomes = [lab.resolver.answer(item.id, "approved", actor, note).outcome for actor in actors]
     lab.deliver()
     return list(outcomes)
 
@@ -65,7 +66,7 @@ def test_A11_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None
     item = pending(lab)
     found = []
     for name in ("ann", "bob", "eve", "joe"):
-        found.append(lab.resolver.approve(item.id, person(name), f"{name} agrees"))
+        found.append(lab.resolver.answer(item.id, "approved", person(name), f"{name} agrees"))
         lab.deliver()
     done = now(lab, item)
 
@@ -95,8 +96,11 @@ def test_A11_who_counted_may_still_deny() -> None:
     approves(lab, person("ann"))
     item = pending(lab)
 
-    assert lab.resolver.deny(item.id, person("ann"), "on second thought").outcome == "denied"
-    assert lab.resolver.approve(item.id, person("bob")).outcome == "not-pending"
+    assert (
+        lab.resolver.answer(item.id, "denied", person("ann"), "on second thought").outcome
+        == "denied"
+    )
+    assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "not-pending"
     lab.deliver()
     assert recorder.calls == []
 
@@ -142,12 +146,13 @@ def test_A11_the_requester_may_approve_where_the_policy_says_so() -> None:
 
 def test_A11_a_requester_may_deny_and_withdraw() -> None:
     lab = Lab(agent(Recorder().action(autonomy=GATED)))
+    verdicts: list[Verdict] = ["denied", "withdrawn"]
     outcomes = []
-    for resolve in (lab.resolver.deny, lab.resolver.withdraw):
+    for verdict in verdicts:
         call(lab, "ann")
-        outcomes.append(resolve(pending(lab).id, person("ann"), "no").outcome)
+        outcomes.append(lab.resolver.answer(pending(lab).id, verdict, person("ann"), "no").outcome)
 
-    assert outcomes == ["denied", "withdrawn"]
+    assert outcomes == verdicts
 
 
 @pytest.mark.parametrize(
@@ -183,10 +188,10 @@ def test_A11_where_a_note_is_required_there_is_no_answer_without_one(note: str |
     lab = lab_with(require_note=True)
     item = pending(lab)
 
-    assert lab.resolver.approve(item.id, person("ann"), note).outcome == "note-required"
-    assert lab.resolver.deny(item.id, person("ann"), note).outcome == "note-required"
+    assert lab.resolver.answer(item.id, "approved", person("ann"), note).outcome == "note-required"
+    assert lab.resolver.answer(item.id, "denied", person("ann"), note).outcome == "note-required"
     assert pending(lab) == item
-    assert lab.resolver.approve(item.id, person("ann"), "CHG-1").outcome == "approved"
+    assert lab.resolver.answer(item.id, "approved", person("ann"), "CHG-1").outcome == "approved"
 
 
 def test_A11_the_first_policy_that_fits_applies() -> None:
@@ -235,27 +240,27 @@ def test_A11_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
     item = pending(lax)
 
     assert item.required.min_approvals == 2
-    assert lax.resolver.approve(item.id, person("ann")).outcome == "counted"
+    assert lax.resolver.answer(item.id, "approved", person("ann")).outcome == "counted"
 
 
 def test_A11_an_answer_to_another_version_of_the_item_is_refused() -> None:
     lab = lab_with(min_approvals=3)
     item = pending(lab)
     resolver, eve = lab.resolver, person("eve")
-    resolver.approve(item.id, person("ann"))
+    resolver.answer(item.id, "approved", person("ann"))
     late = [
-        resolver.approve(item.id, eve, version=item.version),
-        resolver.deny(item.id, eve, version=item.version),
-        resolver.withdraw(item.id, eve, version=item.version),
+        resolver.answer(item.id, "approved", eve, version=item.version),
+        resolver.answer(item.id, "denied", eve, version=item.version),
+        resolver.answer(item.id, "withdrawn", eve, version=item.version),
     ]
     current = now(lab, item).version
-    counted = resolver.approve(item.id, eve, version=current)
+    counted = resolver.answer(item.id, "approved", eve, version=current)
 
     assert [found.outcome for found in late] == ["changed"] * 3
     assert counted.outcome == "counted"
     assert counted.item is not None
     assert counted.item.version == current + 1
-    assert resolver.approve(item.id, person("bob"), version=current).outcome == "changed"
+    assert resolver.answer(item.id, "approved", person("bob"), version=current).outcome == "changed"
 
 
 def test_A9_a_proposal_that_comes_again_does_not_change_the_version() -> None:
@@ -265,7 +270,7 @@ def test_A9_a_proposal_that_comes_again_does_not_change_the_version() -> None:
     lab.run()
 
     assert pending(lab).seen == 2
-    assert lab.resolver.approve(item.id, person("ann"), version=item.version).done
+    assert lab.resolver.answer(item.id, "approved", person("ann"), version=item.version).done
 
 
 def test_A11_a_refused_answer_leaves_the_item_as_it_is() -> None:
@@ -280,11 +285,12 @@ def test_A11_a_refused_answer_leaves_the_item_as_it_is() -> None:
     assert pending(lab) == item
 
 
-@pytest.mark.parametrize("answer", ["approve", "deny", "withdraw"])
-def test_A8_what_the_caller_claims_is_kept_beside_the_principal(answer: str) -> None:
+@pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
+def test_A8_what_the_caller_claims_is_kept_beside_the_principal(verdict: Verdict) -> None:
     lab = lab_with()
     item = pending(lab)
-    getattr(lab.resolver, answer)(item.id, Actor(principal="gateway", claims="ann"), "why")
+    gateway = Actor(principal="gateway", claims="ann")
+    lab.resolver.answer(item.id, verdict, gateway, "why")
     done = now(lab, item)
 
     assert (done.acted_by, done.claimed_by, done.note) == ("gateway", "ann", "why")
@@ -308,8 +314,8 @@ def test_A8_a_claim_to_be_the_requester_or_somebody_else_changes_nothing() -> No
 def test_A3_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
     lab = lab_with()
     item = pending(lab)
-    lab.resolver.deny(item.id, person("ann"), "no")
-    late = lab.resolver.approve(item.id, person("bob"))
+    lab.resolver.answer(item.id, "denied", person("ann"), "no")
+    late = lab.resolver.answer(item.id, "approved", person("bob"))
 
     assert late.outcome == "not-pending"
     assert late.item is not None
@@ -319,9 +325,9 @@ def test_A3_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
 def test_A11_an_expired_item_takes_no_vote() -> None:
     lab = lab_with(min_approvals=2)
     item = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
-    late = lab.resolver.approve(item.id, person("bob"))
+    late = lab.resolver.answer(item.id, "approved", person("bob"))
 
     assert late.outcome == "not-pending"
     assert late.item is not None
@@ -358,7 +364,7 @@ def test_A12_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     before = Lab(agent(chooses(choice()), action))
     before.run()
     item = pending(before)
-    before.resolver.approve(item.id, person("ann"))
+    before.resolver.answer(item.id, "approved", person("ann"))
     after = Lab(
         agent(chooses(choice()), recorder.action(autonomy=GATED), **now_asked), client=before.client
     )
@@ -375,7 +381,7 @@ def test_A11_what_has_become_human_only_is_not_executed_on_the_word_of_a_program
     before = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
     before.run()
     item = pending(before)
-    before.resolver.approve(item.id, machine("robot"))
+    before.resolver.answer(item.id, "approved", machine("robot"))
     human = recorder.action(autonomy=Autonomy(mode="human-only"))
     after = Lab(agent(chooses(choice()), human), client=before.client)
     after.orders.execute(f"approval:{item.id}", 1)
@@ -388,7 +394,7 @@ def test_A11_what_has_become_human_only_is_not_executed_on_the_word_of_a_program
 
 def test_A15_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_note() -> None:
     lab = lab_with(min_approvals=2)
-    lab.resolver.approve(pending(lab).id, person("ann"), "looks right")
+    lab.resolver.answer(pending(lab).id, "approved", person("ann"), "looks right")
     lab.store.audit.seal()
     entry = lab.store.audit.page(1).entries[0]
 

@@ -100,7 +100,7 @@ def outlined(lab: Lab, limit: int) -> list[list[int]]:
     """The numbers of the iterations on each page."""
     found, before = [], None
     while True:
-        page = lab.store.iterations.outlines(limit, before)
+        page = lab.store.history.outlines(limit, before)
         found.append([one.iteration for one in page.iterations])
         before = page.before
         if before is None:
@@ -112,8 +112,8 @@ def test_L37_an_outline_tells_what_the_whole_result_does() -> None:
     lab = Lab(agent(sees("o", seen(), seen()), reads("r", "a fault"), chooses(choice()), acting))
     run = lab.submit("look").run
     lab.deliver()
-    (outline,) = lab.store.iterations.outlines().iterations
-    (result,) = lab.store.iterations.history()
+    (outline,) = lab.store.history.outlines().iterations
+    (result,) = lab.store.history.results()
     assert result.situation is not None
 
     assert (outline.observations, outline.action_results) == (len(result.observations), 1)
@@ -147,10 +147,10 @@ def test_L37_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPa
 def test_P13_an_iteration_that_an_earlier_release_kept_has_an_outline_too() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.run()
-    written = lab.store.iterations.outlines()
+    written = lab.store.history.outlines()
     lab.client.hdel("boyd:{test}:iteration:1", "outline")
 
-    assert lab.store.iterations.outlines() == written
+    assert lab.store.history.outlines() == written
 
 
 def test_H4_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:

@@ -11,6 +11,7 @@ import pytest
 from boyd.errors import BadCursor
 from boyd.models import ApprovalItem, Autonomy, CallRequest, Run, RunPage, RunRequest
 from boyd.plugin import Action, Orienter
+from boyd.store import Verdict
 from boyd.store.runs import SCANNED
 from boyd.testing import TESTER, Lab
 from kit import (
@@ -97,7 +98,7 @@ def test_R1_a_run_that_is_submitted_again_under_its_id_is_the_same_run() -> None
     assert [s.iteration for s in (first, second, third)] == [1, 0, 0]
     assert (second.run, third.run.status) == (first.run, "completed")
     assert titles(pages(lab, 10)) == ["look"]
-    assert lab.store.iterations.status().iteration == 1
+    assert lab.store.loop.status().iteration == 1
 
 
 def test_R1_a_run_names_who_submitted_it() -> None:
@@ -149,7 +150,7 @@ def test_R4_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
     run = now(lab, run_id)
 
     assert (run.status, run.reason) == ("cancelled", "changed my mind")
-    assert lab.store.iterations.status().phase == "idle"
+    assert lab.store.loop.status().phase == "idle"
 
 
 def test_R4_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
@@ -159,7 +160,7 @@ def test_R4_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> Non
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
     cancel(lab, run_id)
     lab.deliver()
-    past = lab.store.iterations.past(1)
+    past = lab.store.history.get(1)
 
     assert recorder.calls == []
     assert past is not None
@@ -192,7 +193,7 @@ def test_R4_cancelling_while_the_action_runs_does_not_interrupt_it() -> None:
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
     run_id = lab.submit("look").run.id
     lab.deliver()
-    past = lab.store.iterations.past(1)
+    past = lab.store.history.get(1)
 
     assert done == [("resolved", "")]
     assert past is not None
@@ -232,7 +233,7 @@ def test_R4_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
     assert gone is not None
     assert (gone.status, gone.note, gone.acted_by) == ("withdrawn", "changed my mind", "tester")
     assert now(lab, run_id).status == "cancelled"
-    assert lab.resolver.approve(item.id, person("ann")).outcome == "not-pending"
+    assert lab.resolver.answer(item.id, "approved", person("ann")).outcome == "not-pending"
 
 
 def test_R4_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> None:
@@ -288,7 +289,7 @@ def test_R4_what_was_approved_and_not_yet_executed_is_stopped() -> None:
     lab = acting(recorder, autonomy=GATED)
     [run_id] = waiting(lab, "look")
     [item] = pending(lab)
-    lab.resolver.approve(item.id, person("ann"))
+    lab.resolver.answer(item.id, "approved", person("ann"))
     cancel(lab, run_id)
     lab.deliver()
     done = lab.store.approvals.get(item.id)
@@ -307,7 +308,7 @@ def test_R4_what_was_approved_for_another_run_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
     one, two = waiting(lab, "one", "two")
-    lab.resolver.approve(pending(lab)[0].id, person("ann"))
+    lab.resolver.answer(pending(lab)[0].id, "approved", person("ann"))
     cancel(lab, one)
     lab.deliver()
 
@@ -327,15 +328,14 @@ def test_R4_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None
     assert (gone.status, gone.acted_by) == ("expired", None)
 
 
-@pytest.mark.parametrize("answer", ["deny", "withdraw"])
-def test_L35_a_run_fails_with_the_approval_that_it_waits_for(answer: str) -> None:
+@pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
+def test_L35_a_run_fails_with_the_approval_that_it_waits_for(verdict: Verdict) -> None:
     lab = acting(Recorder(), autonomy=GATED)
     [run_id] = waiting(lab, "look")
-    getattr(lab.resolver, answer)(pending(lab)[0].id, person("ann"), "no")
+    lab.resolver.answer(pending(lab)[0].id, verdict, person("ann"), "no")
     run = now(lab, run_id)
-    status = {"deny": "denied", "withdraw": "withdrawn"}[answer]
 
-    assert (run.status, run.reason) == ("failed", f"the approval was {status}")
+    assert (run.status, run.reason) == ("failed", f"the approval was {verdict}")
     assert run.result is not None
     assert run.result.findings == ["a fault"]
 
@@ -344,7 +344,7 @@ def test_R3_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
-    lab.resolver.deny(pending(lab)[0].id, person("ann"))
+    lab.resolver.answer(pending(lab)[0].id, "denied", person("ann"))
     lab.deliver()
     run = now(lab, run_id)
 
@@ -502,7 +502,7 @@ def test_R4_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() ->
     lab.client.delete(f"boyd:{{test}}:run:{run_id}")
     lab.courier.hints.clear()
     overdue(lab, "phase")
-    past = lab.store.iterations.past(1)
+    past = lab.store.history.get(1)
 
     assert past is not None
     assert (past.success, past.error) == (True, None)

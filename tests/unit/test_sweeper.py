@@ -11,7 +11,7 @@ import pytest
 from boyd import Agent
 from boyd.engine import sweep_all
 from boyd.errors import StoreError
-from boyd.store.iterations import MOST_DUE
+from boyd.store.due import MOST_DUE
 from boyd.store.scripts import Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
@@ -40,7 +40,7 @@ def test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch() -> 
 
     assert list(lab.courier.hints) == [("start", 1, 1)]
     lab.deliver()
-    assert lab.store.iterations.history()[0].success
+    assert lab.store.history.results()[0].success
 
 
 def test_a_phase_whose_worker_was_lost_is_sent_again_under_a_new_epoch() -> None:
@@ -52,7 +52,7 @@ def test_a_phase_whose_worker_was_lost_is_sent_again_under_a_new_epoch() -> None
 
     assert list(lab.courier.hints) == [("start", 1, 2)]
     lab.deliver()
-    result = lab.store.iterations.history()[0]
+    result = lab.store.history.results()[0]
     assert (result.success, result.retries) == (True, 1)
 
 
@@ -65,7 +65,7 @@ def test_a_phase_that_loses_every_worker_fails_its_iteration() -> None:
         overdue(lab)
         lab.sweeper.sweep()
     lab.deliver()
-    result = lab.store.iterations.history()[0]
+    result = lab.store.history.results()[0]
 
     assert (result.success, result.error) == (False, "start lost its worker 3 times, last lost/3")
 
@@ -78,12 +78,12 @@ def test_complete_that_loses_every_worker_is_ended_by_the_sweeper() -> None:
         assert lab.store.iterations.enter(1, epoch, "complete", f"lost/{epoch}")
         overdue(lab)
         lab.sweeper.sweep()
-    result = lab.store.iterations.history()[0]
+    result = lab.store.history.results()[0]
 
     assert not result.success
     assert len(result.observations) == 1
     assert result.ended_at >= result.started_at
-    assert lab.store.iterations.status().phase == "idle"
+    assert lab.store.loop.status().phase == "idle"
 
 
 def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
@@ -94,7 +94,7 @@ def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
     lab.deliver()
     reply = lab.client.hgetall("boyd:{test}:iteration:1")
 
-    assert (reply["success"], lab.store.iterations.status().phase) == ("0", "idle")
+    assert (reply["success"], lab.store.loop.status().phase) == ("0", "idle")
     assert "orient failed" in reply["error"]
 
 
@@ -102,11 +102,11 @@ def test_a_late_sweeper_takes_nothing_from_a_worker_that_has_entered_since() -> 
     lab = Lab(agent())
     lab.launcher.trigger("test")
     overdue(lab)
-    proof = lab.store.iterations.take_due()["phase"]
+    proof = lab.store.due.take()["phase"]
     entry = lab.store.iterations.enter(1, 1, "start", "alive/1")
 
     assert entry is not None
-    assert lab.store.iterations.retry_phase(proof) is None
+    assert lab.store.iterations.retry(proof) is None
     assert lab.store.iterations.plan(entry, [], [], {}, [], [])
 
 
@@ -121,7 +121,7 @@ def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> No
     lab.sweeper.sweep()
 
     assert list(lab.courier.hints) == []
-    assert lab.store.iterations.renew(1, "phase", 1, "lost/1")
+    assert lab.store.iterations.renew(1, 1, "lost/1")
 
 
 def test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back() -> None:
@@ -139,13 +139,13 @@ def test_a_bundle_whose_worker_was_lost_is_sent_one_by_one() -> None:
     lab.launcher.trigger("test")
     lab.step()
     lab.courier.hints.clear()
-    assert lab.store.iterations.enter_unit(1, 1, 1, "lost/1")
+    assert lab.store.units.enter(1, 1, 1, "lost/1")
     overdue(lab, "unit:1")
     lab.sweeper.sweep()
 
     assert [("observe", 1, unit, 2) for unit in (2, 3, 4)] == list(lab.courier.hints)
     lab.deliver()
-    result = lab.store.iterations.history()[0]
+    result = lab.store.history.results()[0]
     assert [o.source for o in result.observations] == ["o0", "o1", "o2"]
     assert result.observer_errors == []
 
@@ -155,14 +155,14 @@ def test_an_observer_that_takes_its_worker_with_it_twice_is_given_up() -> None:
     lab.launcher.trigger("test")
     lab.step()
     lab.courier.hints.clear()
-    lab.store.iterations.enter_unit(1, 1, 1, "lost/1")
+    lab.store.units.enter(1, 1, 1, "lost/1")
     overdue(lab, "unit:1")
     lab.sweeper.sweep()
-    lab.store.iterations.enter_unit(1, 2, 2, "lost/2")
+    lab.store.units.enter(1, 2, 2, "lost/2")
     overdue(lab, "unit:2")
     lab.sweeper.sweep()
     lab.deliver()
-    result = lab.store.iterations.history()[0]
+    result = lab.store.history.results()[0]
 
     assert [(error.id, error.error) for error in result.observer_errors] == [
         ("p:bad", "worker lost was lost while it ran")
@@ -179,10 +179,10 @@ def test_a_worker_that_lost_its_lease_is_refused() -> None:
     lab.sweeper.sweep()
 
     assert late is not None
-    assert not lab.store.iterations.renew(1, "phase", 1, "late/1")
+    assert not lab.store.iterations.renew(1, 1, "late/1")
     assert not lab.store.iterations.plan(late, [], [], {}, [], [])
     lab.deliver()
-    assert lab.store.iterations.history()[0].success
+    assert lab.store.history.results()[0].success
 
 
 def test_a_unit_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> None:
@@ -190,25 +190,25 @@ def test_a_unit_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> None
     lab.launcher.trigger("test")
     lab.step()
     overdue(lab, "unit:1")
-    proof = lab.store.iterations.take_due()["unit:1"]
-    stuck = lab.store.iterations.retry_unit(1, proof)
+    proof = lab.store.due.take()["unit:1"]
+    stuck = lab.store.units.retry(1, proof)
     assert stuck is not None
-    assert lab.store.iterations.enter_unit(1, 1, 1, "w")
+    assert lab.store.units.enter(1, 1, 1, "w")
 
-    assert lab.store.iterations.sign_off(1, 1, stuck.attempt, stuck.worker, {}) is None
-    assert lab.store.iterations.sign_off(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.units.sign_off(1, 1, stuck.attempt, stuck.worker, {}) is None
+    assert lab.store.units.sign_off(1, 1, 1, "w", {}) == (0, 1)
 
 
 def test_a_unit_is_signed_off_only_under_its_attempt() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.step()
-    assert lab.store.iterations.enter_unit(1, 1, 1, "w")
+    assert lab.store.units.enter(1, 1, 1, "w")
 
-    assert lab.store.iterations.sign_off(1, 1, 2, "w", {}) is None
-    assert lab.store.iterations.sign_off(1, 1, 2, "", {}) is None
-    assert lab.store.iterations.sign_off(1, 1, 1, "other", {}) is None
-    assert lab.store.iterations.sign_off(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.units.sign_off(1, 1, 2, "w", {}) is None
+    assert lab.store.units.sign_off(1, 1, 2, "", {}) is None
+    assert lab.store.units.sign_off(1, 1, 1, "other", {}) is None
+    assert lab.store.units.sign_off(1, 1, 1, "w", {}) == (0, 1)
 
 
 def test_every_message_may_come_twice() -> None:
@@ -222,7 +222,7 @@ def test_every_message_may_come_twice() -> None:
         lab.step()
 
     assert len(recorder.calls) == 1
-    assert len(lab.store.iterations.history()) == 1
+    assert len(lab.store.history.results()) == 1
 
 
 def somebody_else_enters(lab: Lab) -> None:
@@ -278,7 +278,7 @@ def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     lab.launcher.trigger("test")
     lost = []
-    while lab.store.iterations.status().phase != "idle":
+    while lab.store.loop.status().phase != "idle":
         lost += [hint[0] for hint in lab.courier.hints]
         lab.courier.hints.clear()
         [member] = lab.client.zrange(DUE, 0, -1)
@@ -287,7 +287,7 @@ def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
         lab.step()
 
     assert lost == ["start", "observe", "orient", "decide", "act", "complete"]
-    assert lab.store.iterations.history()[0].success
+    assert lab.store.history.results()[0].success
     assert len(recorder.calls) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from boyd.errors import StoreError
 from boyd.store import Store, Turns
-from boyd.store.iterations import MOST_DUE
+from boyd.store.due import MOST_DUE
 from boyd.store.keys import WORKERS
 
 

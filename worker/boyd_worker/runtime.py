@@ -14,8 +14,7 @@ from celery import Celery
 from boyd import queues
 from boyd.agent import load_agents
 from boyd.broker import CeleryCourier, make_app
-from boyd.engine import Engine, EngineSettings, Leases, Sweeper, orders_of
-from boyd.engine.engine import Post
+from boyd.engine import Engine, EngineSettings, Leases, Post, Sweeper, orders_of
 from boyd.errors import StoreUnavailable
 from boyd.outbound import Delivery, post_callback
 from boyd.settings import CallbackSettings, Settings

@@ -1,4 +1,4 @@
-"""The Celery tasks: each reads the ids in its message and takes one step of the engine."""
+"""The Celery tasks: each reads the ids in its message and takes one step."""
 
 from __future__ import annotations
 
@@ -10,46 +10,45 @@ from celery import Celery
 from celery.exceptions import Ignore
 
 from boyd.broker import FOLLOWS, ORDER, TASKS
-from boyd.engine import Engine, Orders, orders_of
+from boyd.engine import Engine, Orders, Steps, orders_of
 from boyd.errors import StoreError
 from boyd.models import Phase
 
 log = logging.getLogger("boyd.worker")
 
-Step = Callable[..., bool | None]
-
-_STEPS: dict[Phase, Callable[[Engine], Step]] = {
-    "start": lambda engine: engine.start,
-    "observe": lambda engine: engine.observe,
-    "orient": lambda engine: engine.orient,
-    "decide": lambda engine: engine.decide,
-    "act": lambda engine: engine.act,
-    "complete": lambda engine: engine.complete,
+_STEPS: dict[Phase, Callable[..., bool | None]] = {
+    "start": Steps.start,
+    "observe": Steps.observe,
+    "orient": Steps.orient,
+    "decide": Steps.decide,
+    "act": Steps.act,
+    "complete": Steps.complete,
 }
 
 
 def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
+    steps = {agent_id: Steps(engine) for agent_id, engine in engines.items()}
     for phase, name in TASKS.items():
-        app.task(_task(phase, engines), name=name, shared=False)
+        app.task(_task(phase, steps), name=name, shared=False)
     orders = {agent_id: orders_of(engine) for agent_id, engine in engines.items()}
     app.task(_order(orders), name=ORDER, shared=False)
 
 
-def _task(phase: Phase, engines: Mapping[str, Engine]) -> Callable[..., None]:
+def _task(phase: Phase, steps: Mapping[str, Steps]) -> Callable[..., None]:
     step = _STEPS[phase]
     chained = phase in FOLLOWS
 
     def run(*message: Any) -> None:
         try:
             agent_id, ids = _checked(message)
-            if agent_id not in engines:
+            if agent_id not in steps:
                 raise ValueError(f"agent {agent_id!r} does not run on this worker")
         except ValueError as error:
             log.error("a message was ignored: %s", error)
             raise Ignore from None
         try:
-            goes_on = step(engines[agent_id])(*ids)
+            goes_on = step(steps[agent_id], *ids)
         except StoreError as error:
             log.warning("a step was left to be sent again: %s", error, extra={"agent": agent_id})
             goes_on = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.models import (
     ActionInfo,
     Call,
@@ -96,7 +96,8 @@ def execution(ask: Ask, id: str) -> Execution:
     entry = ask.agent.store.ledger.get(id)
     if entry is not None:
         return Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
-    call = ask.agent.store.calls.get(id.removeprefix("call:")) if id.startswith("call:") else None
+    kind, call_id = naming.parts(id)
+    call = ask.agent.store.calls.get(call_id) if kind == "call" else None
     if call is None or call.execution is None:
         raise not_found(f"no execution {id!r}")
     return _of_call(ask, id, call)
@@ -136,7 +137,7 @@ def _action(ask: Ask, id: str) -> ActionInfo:
 def _taken(ask: Ask, action: ActionInfo, order: CallRequest, wait: float) -> Answer:
     call_id = ordered(ask, order, action.queue)
     ended = ask.until(lambda: finished(ask, call_id), wait)
-    execution_id = f"call:{call_id}"
+    execution_id = naming.call(call_id)
     result = ended.result if ended else None
     if result is None:
         return Answer(Taken(success=False, queued=False, execution_id=execution_id), 202)

@@ -20,7 +20,7 @@ def show(ask: Ask) -> AgentList:
 
 
 def _state(ask: Ask, entry: AgentEntry, workers: int) -> AgentState:
-    status = ask.services.store.agent(entry.id).iterations.status()
+    status = ask.services.store.agent(entry.id).loop.status()
     return AgentState(
         id=entry.id,
         name=entry.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from flask import request
@@ -10,8 +9,9 @@ from pydantic import Field
 
 from boyd.engine import Resolution, Resolver
 from boyd.errors import StoreUnavailable
-from boyd.models import Actor, ApprovalItem, ApprovalQueue, Model
+from boyd.models import ApprovalItem, ApprovalQueue, Model
 from boyd.models.answers import Resolved
+from boyd.store import Verdict
 from boyd_api.problems import Problem, ProblemDocument
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
@@ -30,8 +30,6 @@ _PROBLEMS = {
 }
 _REFUSALS = tuple(dict.fromkeys(_PROBLEMS.values()))
 _IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
-
-Answering = Callable[[str, Actor, str | None, int | None, str | None], Resolution]
 
 
 class QueueQuery(Model):
@@ -108,7 +106,7 @@ def approve(ask: Ask, id: str, body: ApprovalAnswer | None, query: WaitQuery) ->
     200: it was executed, and how. 202: it needs more approvals, or has not ended in time; then
     `execution` of the approval tells how far it is.
     """
-    found = _answered(ask, _resolver(ask).approve, id, body)
+    found = _answered(ask, id, "approved", body)
     item = None
     if found.outcome == "approved":
         item = ask.until(lambda: _executed(ask, id), query.wait)
@@ -129,7 +127,7 @@ def approve(ask: Ask, id: str, body: ApprovalAnswer | None, query: WaitQuery) ->
 )
 def deny(ask: Ask, id: str, body: ApprovalAnswer | None) -> Answer:
     """Deny; nothing is executed."""
-    item = _item(_answered(ask, _resolver(ask).deny, id, body))
+    item = _item(_answered(ask, id, "denied", body))
     return _tagged(Resolved(success=True, approval=item), item)
 
 
@@ -143,36 +141,37 @@ def deny(ask: Ask, id: str, body: ApprovalAnswer | None) -> Answer:
 )
 def withdraw(ask: Ask, id: str, body: ApprovalAnswer | None) -> Answer:
     """Withdraw; the action is not wanted any more, and nothing is executed."""
-    item = _item(_answered(ask, _resolver(ask).withdraw, id, body))
+    item = _item(_answered(ask, id, "withdrawn", body))
     return _tagged(Resolved(success=True, approval=item), item)
 
 
 @routes.post("/approvals/approve", scope="approvals", answers={200: BulkResult}, idempotent=True)
 def approve_all(ask: Ask, body: BulkAnswer) -> BulkResult:
     """Approve several, each for itself; the actions go on after the answer."""
-    return _bulk(ask, _resolver(ask).approve, body)
+    return _bulk(ask, "approved", body)
 
 
 @routes.post("/approvals/deny", scope="approvals", answers={200: BulkResult}, idempotent=True)
 def deny_all(ask: Ask, body: BulkAnswer) -> BulkResult:
     """Deny several, each for itself."""
-    return _bulk(ask, _resolver(ask).deny, body)
+    return _bulk(ask, "denied", body)
 
 
 @routes.post("/approvals/withdraw", scope="approvals", answers={200: BulkResult}, idempotent=True)
 def withdraw_all(ask: Ask, body: BulkAnswer) -> BulkResult:
     """Withdraw several, each for itself."""
-    return _bulk(ask, _resolver(ask).withdraw, body)
+    return _bulk(ask, "withdrawn", body)
 
 
 def _resolver(ask: Ask) -> Resolver:
     return Resolver(ask.agent.store, ask.services.courier, ask.agent.entry.retention)
 
 
-def _answered(ask: Ask, answering: Answering, id: str, body: ApprovalAnswer | None) -> Resolution:
+def _answered(ask: Ask, id: str, verdict: Verdict, body: ApprovalAnswer | None) -> Resolution:
     given = body or ApprovalAnswer()
     actor = ask.actor.patched({"claims": given.acted_by or None})
-    found = answering(id, actor, given.note, _version(), ask.repeatable_id)
+    resolver = _resolver(ask)
+    found = resolver.answer(id, verdict, actor, given.note, _version(), ask.repeatable_id)
     if not found.done:
         raise _refused(id, found)
     return found
@@ -231,11 +230,12 @@ def _executed(ask: Ask, id: str) -> ApprovalItem | None:
     return item if item is not None and item.result is not None else None
 
 
-def _bulk(ask: Ask, answering: Answering, body: BulkAnswer) -> BulkResult:
+def _bulk(ask: Ask, verdict: Verdict, body: BulkAnswer) -> BulkResult:
+    resolver = _resolver(ask)
     actor = ask.actor.patched({"claims": body.acted_by or None})
     results = []
     for id in dict.fromkeys(body.ids):
-        found = answering(id, actor, body.note, None, ask.repeatable_id)
+        found = resolver.answer(id, verdict, actor, body.note, None, ask.repeatable_id)
         problem = None if found.done else _refused(id, found).document
         results.append(BulkItem(id=id, success=found.done, approval=found.item, problem=problem))
     return BulkResult(results=results)

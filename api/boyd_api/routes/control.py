@@ -22,7 +22,7 @@ class Reason(Model):
 @routes.post("/pause", scope="admin", answers={200: Standing}, idempotent=True)
 def pause(ask: Ask, body: Reason | None) -> Standing:
     """Keep the agent from starting iterations; the one in flight goes on to its end."""
-    ask.agent.store.iterations.pause(_reason(ask, body), ask.actor)
+    ask.agent.store.loop.pause(_reason(ask, body), ask.actor)
     return _standing(ask)
 
 
@@ -70,5 +70,5 @@ def _reason(ask: Ask, body: Reason | None) -> str:
 
 
 def _standing(ask: Ask) -> Standing:
-    status = ask.agent.store.iterations.status()
+    status = ask.agent.store.loop.status()
     return Standing(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)

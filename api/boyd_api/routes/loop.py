@@ -57,7 +57,7 @@ def trigger(ask: Ask, body: TriggerRequest | None) -> Answer:
     """
     asked = body or TriggerRequest()
     begun = ask.agent.launcher.trigger(ask.actor.principal, ask.actor, ask.repeatable_id)
-    past = ask.agent.store.iterations.past
+    past = ask.agent.store.history.get
     result = ask.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
     if result is not None and not asked.async_:
         return Answer(_ended(result, asked.context))
@@ -92,10 +92,9 @@ def _ended(result: LoopResult, context: str | None) -> Triggered:
 @routes.get("/loop/status", scope="read", answers={200: LoopState})
 def status(ask: Ask) -> Answer:
     """Show what the agent is doing now."""
-    iterations = ask.agent.store.iterations
-    record = iterations.current()
+    record = ask.agent.store.iterations.current()
     state = LoopState(
-        **dict(iterations.status()),
+        **dict(ask.agent.store.loop.status()),
         current_situation=record.situation if record else None,
         current_decision=record.decision if record else None,
     )
@@ -106,7 +105,7 @@ def status(ask: Ask) -> Answer:
 def history(ask: Ask, query: HistoryQuery) -> IterationList:
     """List past iterations, newest first."""
     before = int(query.cursor) if query.cursor else None
-    page = ask.agent.store.iterations.outlines(query.limit, before)
+    page = ask.agent.store.history.outlines(query.limit, before)
     return IterationList(
         iterations=page.iterations,
         next_cursor=str(page.before) if page.before else None,
@@ -116,7 +115,7 @@ def history(ask: Ask, query: HistoryQuery) -> IterationList:
 @routes.get("/loop/history/<int:iteration>", scope="read", answers={200: LoopResult})
 def one(ask: Ask, iteration: int) -> LoopResult:
     """Show everything of one past iteration, with how its decision came about."""
-    result = ask.agent.store.iterations.past(iteration)
+    result = ask.agent.store.history.get(iteration)
     if result is None:
         raise not_found(f"no iteration {iteration} has ended, or it is kept no longer")
     return result

@@ -14,6 +14,6 @@ routes = Routes("observers")
 def show(ask: Ask) -> ObserverList:
     """List the observers with their health."""
     names = ask.agent.entry.catalog.observers
-    health = ask.agent.store.iterations.health(names)
+    health = ask.agent.store.observers.health(names)
     found = [ObserverState(id=name, **dict(health.get(name) or ObserverHealth())) for name in names]
     return ObserverList(observers=found)

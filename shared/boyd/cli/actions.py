@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import click
 
+from boyd import naming
 from boyd.cli import output, pages
 from boyd.cli.connection import Api
 from boyd.cli.ids import short, the_one
@@ -155,7 +156,7 @@ def rollback(
 
 def _whole(api: Api, execution: str) -> str:
     """The execution with the whole id of its approval."""
-    kind, _, beginning = execution.partition(":")
+    kind, beginning = naming.parts(execution)
     if kind != "approval" or not beginning:
         return execution
     known = (
@@ -163,7 +164,7 @@ def _whole(api: Api, execution: str) -> str:
         for page in pages.approvals(api, history=True)
         for item in (*page.pending, *page.history)
     )
-    return f"approval:{the_one('approval', beginning, known)}"
+    return naming.approval(the_one("approval", beginning, known))
 
 
 def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) -> None:

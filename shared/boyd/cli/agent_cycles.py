@@ -13,7 +13,8 @@ from boyd.cli.goal_options import data_lines_option, data_option, mind_options
 
 if TYPE_CHECKING:
     from boyd.cli.cycles import Course
-    from boyd.cli.mind import Mind, SessionState
+    from boyd.cli.mind import Mind
+    from boyd.goals.replies import SessionState
 
 _Command = Callable[..., Any]
 

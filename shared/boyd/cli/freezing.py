@@ -171,7 +171,7 @@ def _unfreeze_in(
     frozen = store.fleet.frozen()
     stays = {"": frozen} if frozen is not None else {}
     for name in store.fleet.agents():
-        own = store.agent(name).iterations.status().frozen
+        own = store.agent(name).loop.status().frozen
         if own is not None and own != frozen:
             stays[name] = own
     return entry.id if entry else "", stays

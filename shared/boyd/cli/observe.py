@@ -16,6 +16,7 @@ from boyd.cli.options import open_store, settings_options
 from boyd.errors import ConfigError, PluginError, StoreError
 from boyd.logs import setup_logging
 from boyd.loop import observe as phase
+from boyd.loop import planning
 from boyd.loop.context import PhaseContext
 from boyd.models import Observation
 from boyd.plugin import Context, Observer, State
@@ -86,11 +87,11 @@ def _prepare(ctx: PhaseContext, observer: Observer) -> None:
 
 def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
     how = settings.worker
-    plan = phase.plan(ctx, [observer], _Here(), "here", how.bundle_size)
+    plan = planning.plan(ctx, [observer], _Here(), "here", how.bundle_size)
     tasks = [task for unit in plan.units for task in unit.tasks]
     if not tasks:
         return []
-    unit = phase.Unit(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
+    unit = planning.Unit(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
     return phase.observe(ctx, unit, None, how.max_bytes, how.width)
 
 

@@ -11,8 +11,9 @@ import click
 
 from boyd.cli import mind_view, output
 from boyd.cli.cycles import next_cycle
-from boyd.cli.mind import Mind, Surroundings, to_type
+from boyd.cli.mind import Mind, to_type
 from boyd.errors import ApiUnavailable, BoydError
+from boyd.goals.replies import Surroundings
 
 #: How many memories `recall` shows, and how many entries of memory are looked at for symbols.
 _TOP = 5

@@ -212,7 +212,7 @@ class _Watch:
             self._answers = False
 
     def _show(self, agent_id: str, iteration: int) -> None:
-        result = self._store.agent(agent_id).iterations.past(iteration)
+        result = self._store.agent(agent_id).history.get(iteration)
         if result:
             _say(iteration_line(result))
 

@@ -4,12 +4,14 @@ from boyd.engine.approved import Approved
 from boyd.engine.callbacks import Callbacks
 from boyd.engine.called import Called
 from boyd.engine.courier import Courier, UnitHint
-from boyd.engine.engine import Engine, EngineSettings
+from boyd.engine.engine import Engine
 from boyd.engine.launch import Launcher
 from boyd.engine.leases import Leases
 from boyd.engine.notices import Notices
 from boyd.engine.orders import Job, Orders
 from boyd.engine.resolve import Resolution, Resolver
+from boyd.engine.settings import EngineSettings, Post
+from boyd.engine.steps import Steps
 from boyd.engine.sweeper import Sweeper, sweep_all
 from boyd.engine.unled import Unled
 
@@ -20,8 +22,10 @@ __all__ = [
     "Launcher",
     "Leases",
     "Orders",
+    "Post",
     "Resolution",
     "Resolver",
+    "Steps",
     "Sweeper",
     "UnitHint",
     "orders_of",

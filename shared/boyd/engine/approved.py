@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.engine.engine import Engine
 from boyd.engine.ledger import LeasedLedger
 from boyd.engine.orders import Done, Fields
@@ -37,7 +37,7 @@ class Approved:
         """End with what the ledger knows of it."""
         item = self._approvals.get(id)
         action = item.action_id if item else "unknown"
-        return self._done(id, lost(self._engine, execution_id(item, id), action, stuck))
+        return self._done(id, lost(self._engine, _execution(item, id), action, stuck))
 
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
@@ -48,7 +48,7 @@ class Approved:
         if refusal:
             return act.failed(item.action_id, refusal)
         request = act.Request(
-            execution_id=execution_id(item, item.id),
+            execution_id=_execution(item, item.id),
             decision=item.decision.patched({"action": item.action_id, "params": item.params}),
             situation_summary=item.situation_summary,
             approved=True,
@@ -96,15 +96,10 @@ class Approved:
         )
 
 
-def execution_id(item: ApprovalItem | None, id: str) -> str:
-    """The ledger's name for an item's execution; an execution is rolled back once, whoever asks."""
+def _execution(item: ApprovalItem | None, id: str) -> str:
+    """The ledger's name for what comes of an item."""
     undoes = item.undoes if item else None
-    return rollback_id(undoes) if undoes else f"approval:{id}"
-
-
-def rollback_id(undoes: str) -> str:
-    """The ledger's name for rolling back the execution *undoes*."""
-    return f"rollback:{undoes}"
+    return naming.rollback(undoes) if undoes else naming.approval(id)
 
 
 def lost(engine: Engine, execution: str, action: str, stuck: StuckOrder) -> ActionResult:

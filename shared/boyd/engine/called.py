@@ -7,13 +7,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boyd.engine.approved import lost, rollback_id
+from boyd import naming
+from boyd.engine.approved import lost
 from boyd.engine.engine import Engine
 from boyd.engine.gated import ledger_of, take
 from boyd.engine.orders import Done, Fields
 from boyd.errors import Overrun
 from boyd.loop import act, bounded
 from boyd.loop.context import PhaseContext, describe
+from boyd.loop.ledger import Ledger
 from boyd.models import (
     ActionResult,
     Call,
@@ -62,8 +64,7 @@ class Called:
         """End with what the ledger knows of it."""
         call = self._engine.store.calls.get(id)
         action = call.action if call else "unknown"
-        undoes = call.undoes if call else None
-        execution = rollback_id(undoes) if undoes else f"call:{id}"
+        execution = _execution(id, call.undoes if call else None)
         return _done(lost(self._engine, execution, action, stuck))
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
@@ -73,24 +74,24 @@ class Called:
         if isinstance(decision, ActionResult):
             return decision
         wanted = act.Request(
-            execution_id=rollback_id(call.undoes) if call.undoes else f"call:{call.id}",
+            execution_id=_execution(call.id, call.undoes),
             decision=decision,
             retry=retry,
             asked_by=call.actor.principal if call.requires_approval else None,
             requested_by=(call.actor.principal,),
             by=call.actor.principal,
             undoes=call.undoes,
-            origin=f"call:{call.id}",
+            origin=naming.call(call.id),
         )
         return take(self._engine, ledger, wanted)
 
-    def _decision(self, call: Call, ledger: act.Ledger) -> Decision | ActionResult:
+    def _decision(self, call: Call, ledger: Ledger) -> Decision | ActionResult:
         action, params = call.action, call.params
         if call.undoes:
             entry = ledger.get(call.undoes)
             if entry is None:
                 return act.failed(action, f"No execution {call.undoes!r} is known")
-            if call.undoes.startswith(rollback_id("")):
+            if naming.is_rollback(call.undoes):
                 return act.failed(action, "A roll-back cannot be rolled back")
             action, params = entry.action, entry.params
         known = self._engine.agent.host.actions.get(action)
@@ -133,7 +134,7 @@ class Called:
             why = f"endpoint {call.action} asks for what cannot be done: {explain(error)}"
             return _replied(502, why)
         result = self._act(order, fence, retry)
-        body: JsonObject = {"success": result.success, "executionId": f"call:{call.id}"}
+        body: JsonObject = {"success": result.success, "executionId": naming.call(call.id)}
         if approval_id := result.waits_for:
             waits: JsonObject = {"queued": True, "approvalId": approval_id}
             return _done(result, EndpointReply(status=202, body={**body, **waits}))
@@ -141,6 +142,11 @@ class Called:
 
     def _context(self) -> PhaseContext:
         return PhaseContext(self._engine.agent, "act", self._engine.context)
+
+
+def _execution(call_id: str, undoes: str | None) -> str:
+    """The ledger's name for what a call leads to."""
+    return naming.rollback(undoes) if undoes else naming.call(call_id)
 
 
 def _reply(answer: Any, endpoint: str) -> Done:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from boyd.agent import Agent
+from boyd.engine.engine import Engine
 from boyd.loop import complete
 from boyd.models import Actor, ApprovalPolicy, LoopResult
-from boyd.store import AgentStore, Record, Retention
+from boyd.store import AgentStore, Record
 
 
-def follow(
-    agent: Agent, store: AgentStore, retention: Retention, record: Record, result: LoopResult
-) -> None:
+def follow(engine: Engine, record: Record, result: LoopResult) -> None:
     """Withdraw what this iteration shows to have cleared; remember what it has asked for itself.
 
     Only strategies with `withdraw_when_clear` are followed; without any this costs nothing.
     """
-    flagged = {s.id for s in agent.host.strategies.values() if s.withdraw_when_clear}
+    store = engine.store
+    flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
     if not flagged or result.trace is None:
         return
     failed = {problem.id for problem in result.observer_errors}
@@ -29,7 +28,7 @@ def follow(
     for approval_id, (strategy, observers) in watched.items():
         cleared = complete.cleared(strategy, observers, saw, result)
         if approval_id != asked and cleared and not _called_for(store, approval_id):
-            _withdraw(agent, store, retention, approval_id, result)
+            _withdraw(engine, approval_id, result)
     over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
     if over:
         store.approvals.unwatch(sorted(over))
@@ -43,12 +42,11 @@ def _called_for(store: AgentStore, approval_id: str) -> bool:
     return not set(item.requested_by) <= set(store.runs.requesters(item.run_ids))
 
 
-def _withdraw(
-    agent: Agent, store: AgentStore, retention: Retention, approval_id: str, result: LoopResult
-) -> None:
+def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
     summary = result.situation.summary if result.situation else ""
-    store.approvals.resolve(
-        *(approval_id, "withdrawn", Actor(principal=f"agent:{agent.id}"), retention),
+    loop = Actor(principal=f"agent:{engine.agent.id}")
+    engine.store.approvals.resolve(
+        *(approval_id, "withdrawn", loop, engine.retention),
         note=f"The situation has cleared: {summary}"[:500],
         policy=ApprovalPolicy(),
     )

@@ -8,6 +8,7 @@ from boyd.engine.engine import Engine
 from boyd.engine.ledger import LeasedLedger
 from boyd.loop import act, decide
 from boyd.loop.context import PhaseContext
+from boyd.loop.ledger import Ledger
 from boyd.models import ActionResult, Decision, DecisionTrace, Situation
 from boyd.store import Fence
 
@@ -20,10 +21,10 @@ def ledger_of(engine: Engine, fence: Fence) -> LeasedLedger:
     return LeasedLedger(engine.store, engine.leases, fence)
 
 
-def take(engine: Engine, ledger: act.Ledger, wanted: act.Request) -> ActionResult:
+def take(engine: Engine, ledger: Ledger, wanted: act.Request) -> ActionResult:
     """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""
     ctx = PhaseContext(engine.agent, "act", engine.context)
-    situation = engine.store.iterations.situation() or NOTHING_SEEN
+    situation = engine.store.history.situation() or NOTHING_SEEN
     decision, trace = decide.review(ctx, wanted.decision, situation)
     if decision.is_no_op:
         return act.failed(wanted.decision.action, _refusal(trace, decision))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.engine.courier import Courier
 from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
@@ -25,11 +25,11 @@ class Launcher:
         Raises:
             AgentPaused: the agent takes no triggers.
         """
-        return self._sent(self._store.iterations.begin(by, None, actor, request))
+        return self._sent(self._store.loop.begin(by, None, actor, request))
 
     def tick(self, slot: Slot) -> Begun:
         """Start the iteration of a beat slot, unless another beat did or it is over."""
-        return self._sent(self._store.iterations.begin("beat", slot))
+        return self._sent(self._store.loop.begin("beat", slot))
 
     def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
         """Store a run; unless the agent is continuous, it starts an iteration (R1).
@@ -45,7 +45,7 @@ class Launcher:
         """Have a worker do something now; the call's id, to look up what comes of it."""
         call_id, new = self._store.calls.submit(request, queue, call_id)
         if new:
-            self._courier.order(self._store.agent_id, f"call:{call_id}", 1, queue)
+            self._courier.order(self._store.agent_id, naming.call(call_id), 1, queue)
         return call_id
 
     def ask(
@@ -68,7 +68,7 @@ class Launcher:
             request, queues.THINK, retention, id=id, source=source, actor=actor, run=run
         )
         if new:
-            self._courier.order(self._store.agent_id, f"investigation:{id}", 1, queues.THINK)
+            self._courier.order(self._store.agent_id, naming.investigation(id), 1, queues.THINK)
         return id
 
     def go_on(self, id: str, text: str, actor: Actor, request: str | None = None) -> bool:
@@ -82,7 +82,7 @@ class Launcher:
         entry = Asked(text=text, by=actor.principal)
         attempt = self._store.investigations.go_on(id, entry, queues.THINK, actor, request)
         if attempt is not None:
-            name = f"investigation:{id}"
+            name = naming.investigation(id)
             self._courier.order(self._store.agent_id, name, attempt, queues.THINK)
         return attempt is not None
 
@@ -100,17 +100,17 @@ class Launcher:
             The iteration that began, 0, or -1 when too many wait already and none was taken.
         """
         start = self._mode == "event-driven"
-        iteration = self._store.iterations.intake(observations, start, actor, request)
+        iteration = self._store.loop.intake(observations, start, actor, request)
         self._start(iteration)
         return iteration
 
     def look_again(self, trigger: str) -> None:
         """Have an iteration look at what has come: now, or once the one in flight has ended."""
-        self._start(self._store.iterations.look_again(trigger))
+        self._start(self._store.loop.look_again(trigger))
 
     def resume(self, actor: Actor | None = None) -> None:
         """Let a paused agent go on."""
-        self._start(self._store.iterations.resume(actor))
+        self._start(self._store.loop.resume(actor))
 
     def _sent(self, begun: Begun) -> Begun:
         if begun.new:

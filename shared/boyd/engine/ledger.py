@@ -10,12 +10,14 @@ from typing import TypeVar
 
 from boyd.engine.leases import Leases
 from boyd.errors import StoreUnavailable
-from boyd.loop.act import CANCELLED, Claim, Execution
-from boyd.models import ActionResult, ExecutionEntry, Proposal
-from boyd.store import AgentStore, Fence, Reply, Retention
+from boyd.loop.ledger import CANCELLED, Claim, Execution
+from boyd.models import ActionResult, ExecutionEntry
+from boyd.store import AgentStore, Fence, Reply
 
 #: Seconds beyond an action's time limit for which its claim is still renewed.
 GRACE = 10.0
+#: Seconds beyond another worker's claim after which what it claims is looked at again.
+PUT_BACK_MARGIN = 1.0
 #: Seconds between two attempts to reach Redis about a claim.
 PAUSES = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
 
@@ -23,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class LeasedLedger:
-    """Implements `loop.act.Ledger` on the store, for one execution.
+    """Implements `loop.ledger.Ledger` on the store, for one execution.
 
     Claiming and finishing are repeated while Redis does not answer: both say the same twice.
     """
@@ -73,31 +75,6 @@ class LeasedLedger:
             self._fence,
             execution.by,
         )
-
-
-class Waiting:
-    """Implements `loop.act.Approvals` on the store."""
-
-    def __init__(self, store: AgentStore, retention: Retention, notify: bool) -> None:
-        """Queue approvals; with *notify* somebody wants to be told of them."""
-        self._approvals = store.approvals
-        self._runs = store.runs
-        self._retention = retention
-        self._notify = notify
-
-    def propose(self, proposal: Proposal, execution_id: str) -> str:
-        """Queue the proposal, on behalf of those who submitted its runs, too (A11); its id."""
-        asking = [*proposal.requested_by, *self._runs.requesters(proposal.run_ids)]
-        complete = proposal.patched({"requested_by": list(dict.fromkeys(asking))})
-        return self._approvals.enqueue(complete, self._retention, execution_id, self._notify)
-
-    def waits(self, proposal: Proposal) -> bool:
-        """Whether the same proposal is pending already."""
-        return self._approvals.waits(proposal)
-
-    def proposed(self, execution_id: str) -> str | None:
-        """The approval that an earlier attempt has proposed, if it has."""
-        return self._approvals.proposed(execution_id)
 
 
 def persistently(ask: Callable[[], _T]) -> _T:

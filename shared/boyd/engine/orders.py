@@ -7,13 +7,13 @@ worker dies, the sweeper sends it again under another attempt, which shuts the f
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from boyd import queues
-from boyd.engine.engine import PUT_BACK_MARGIN, Engine
+from boyd import naming, queues
+from boyd.engine.engine import Engine
+from boyd.engine.ledger import PUT_BACK_MARGIN
 from boyd.errors import StoreUnavailable
 from boyd.loop.context import describe
 from boyd.store import Ending, Fence, Stale, StillRunning, StuckOrder
@@ -83,12 +83,12 @@ class Orders:
 
     def execute(self, name: str, attempt: int) -> None:
         """Take the order of that name, if it is queued under this attempt."""
-        kind, _, id = name.partition(":")
+        kind, id = naming.parts(name)
         job = self._jobs.get(kind)
         if job is None:
             log.error("an order was ignored: no worker knows what %r is", name)
             return
-        worker = f"{self._engine.settings.worker}/{uuid.uuid4().hex[:8]}"
+        worker = self._engine.token()
         fields = self._orders.enter(name, attempt, worker)
         if fields is None:
             return
@@ -110,7 +110,7 @@ class Orders:
 
     def retry(self, name: str, proof: str) -> None:
         """Look after an order that has passed its deadline; *proof* is the sweeper's."""
-        kind, _, id = name.partition(":")
+        kind, id = naming.parts(name)
         job = self._jobs.get(kind)
         if job is None:
             return  # of a later release: a worker of that one looks after it

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from boyd import naming
 from boyd.engine.courier import Courier
 from boyd.models import Actor, ApprovalItem
-from boyd.store import AgentStore, Answer, Answered, Retention
+from boyd.store import AgentStore, Answered, Retention, Verdict
 
 Outcome = Literal[
     "approved",
@@ -56,85 +57,54 @@ class Resolver:
         self._courier = courier
         self._retention = retention
 
-    def approve(
+    def answer(
         self,
         approval_id: str,
+        verdict: Verdict,
         by: Actor,
         note: str | None = None,
         version: int | None = None,
         request: str | None = None,
     ) -> Resolution:
-        """Approve: with the last approval needed a worker executes the action, come what may.
+        """Answer an item; with the last approval needed a worker executes it, come what may.
 
-        The same *request* is answered as the first time, however often it comes.
+        With a *version* the item must still have it. The same *request* is answered as the first
+        time, however often it comes.
         """
-        found = self._answer(approval_id, "approved", by, note, version, request)
-        if found.outcome == "approved" and found.item is not None:
-            name = f"approval:{approval_id}"
-            self._courier.order(self._store.agent_id, name, 1, found.item.queue)
-        return found
-
-    def deny(
-        self,
-        approval_id: str,
-        by: Actor,
-        note: str | None = None,
-        version: int | None = None,
-        request: str | None = None,
-    ) -> Resolution:
-        """Deny: nothing runs."""
-        return self._answer(approval_id, "denied", by, note, version, request)
-
-    def withdraw(
-        self,
-        approval_id: str,
-        by: Actor,
-        note: str | None = None,
-        version: int | None = None,
-        request: str | None = None,
-    ) -> Resolution:
-        """Withdraw: it is not wanted any more."""
-        return self._answer(approval_id, "withdrawn", by, note, version, request)
-
-    def _answer(
-        self,
-        approval_id: str,
-        answer: Answer,
-        by: Actor,
-        note: str | None,
-        version: int | None,
-        request: str | None,
-    ) -> Resolution:
         approvals = self._store.approvals
         item = approvals.get(approval_id)
         if item is None:
             return Resolution("unknown", None)
-        refusal = _refusal(item, answer, by, note) if item.status == "pending" else None
+        refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
         if refusal:
             return Resolution(refusal, item)
         said = approvals.resolve(
-            *(approval_id, answer, by, self._retention),
+            *(approval_id, verdict, by, self._retention),
             note=note,
             policy=item.required,
             version=version,
             request=request,
         )
-        return Resolution(_outcome(answer, said), approvals.get(approval_id))
+        found = Resolution(_outcome(verdict, said), approvals.get(approval_id))
+        if found.outcome == "approved" and found.item is not None:
+            name = naming.approval(approval_id)
+            self._courier.order(self._store.agent_id, name, 1, found.item.queue)
+        return found
 
 
-def _outcome(answer: Answer, said: Answered) -> Outcome:
+def _outcome(verdict: Verdict, said: Answered) -> Outcome:
     if said.outcome == "resolved":
-        return answer
+        return verdict
     if said.outcome == "again":  # it was this one that resolved the item, or it was counted
-        return answer if said.now == answer else "counted"
+        return verdict if said.now == verdict else "counted"
     return _REFUSED.get(said.outcome, "not-pending")
 
 
-def _refusal(item: ApprovalItem, answer: Answer, by: Actor, note: str | None) -> Outcome | None:
+def _refusal(item: ApprovalItem, verdict: Verdict, by: Actor, note: str | None) -> Outcome | None:
     """Why the item's policy refuses an answer; the rest is checked in the step that resolves."""
-    if answer == "withdrawn":
+    if verdict == "withdrawn":
         return None
-    if answer == "approved" and not item.required.admits(by):
+    if verdict == "approved" and not item.required.admits(by):
         return "not-an-approver"
     if item.required.require_note and not (note and note.strip()):
         return "note-required"

@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from boyd import queues
+from boyd import naming, queues
+from boyd.engine import ending
 from boyd.engine.courier import UnitHint
 from boyd.engine.engine import Engine
 from boyd.engine.orders import Orders
 from boyd.errors import StoreError
-from boyd.loop.observe import Unit
+from boyd.loop.planning import Unit
 from boyd.models import Problem
 from boyd.store import Store, StuckUnit
-from boyd.store.iterations import MOST_DUE
+from boyd.store.due import MOST_DUE
 
 log = logging.getLogger("boyd.engine")
 
@@ -32,13 +33,13 @@ class Sweeper:
         """Give up a unit that no worker took within *patience* seconds."""
         self._engine = engine
         self._orders = orders
-        self._iterations = engine.store.iterations
+        self._store = engine.store
         self.agent_id = engine.agent.id
         self._patience = patience
 
     def sweep(self) -> int:
         """Look after everything that passed its deadline; how much that was."""
-        return self.look_after(self._iterations.take_due())
+        return self.look_after(self._store.due.take())
 
     def look_after(self, taken: Mapping[str, str]) -> int:
         """Look after what was taken; how much that was."""
@@ -52,16 +53,16 @@ class Sweeper:
         return len(taken)
 
     def _look_after(self, member: str, proof: str) -> None:
-        kind, _, name = member.partition(":")
+        kind, id = naming.parts(member)
         if kind == "phase":
             self._phase(proof)
         elif kind == "unit":
-            self._unit(int(name), proof)
+            self._unit(int(id), proof)
         else:
             self._orders.retry(member, proof)
 
     def _phase(self, proof: str) -> None:
-        retry = self._iterations.retry_phase(proof)
+        retry = self._store.iterations.retry(proof)
         if retry is None:
             return
         if retry.finish:
@@ -77,16 +78,16 @@ class Sweeper:
 
     def _end(self, iteration: int, epoch: int) -> None:
         """End an iteration whose complete phase nobody survives: without hooks."""
-        record = self._iterations.current()
+        record = self._store.iterations.current()
         if record is None or record.iteration != iteration:
             return
         why = record.error or "complete lost its worker again and again"
-        result = self._engine.ruined(record, self._engine.store.clock.now(), why)
+        result = ending.ruined(self.agent_id, record, self._store.clock.now(), why)
         self._say("iteration %d is ended: %s", iteration, why)
-        self._engine.finish(iteration, epoch, "", result, self._engine.run_ends(result))
+        ending.end(self._engine, iteration, epoch, "", result)
 
     def _unit(self, number: int, proof: str) -> None:
-        stuck = self._iterations.retry_unit(number, proof)
+        stuck = self._store.units.retry(number, proof)
         if stuck is None:
             return
         unit = Unit.from_json(stuck.payload)
@@ -106,7 +107,7 @@ class Sweeper:
             return
         singles = [Unit(queue=unit.queue, tasks=[task]) for task in unit.tasks]
         payloads = [single.to_json() for single in singles]
-        placed = self._iterations.replace_unit(stuck.iteration, stuck.unit, stuck.attempt, payloads)
+        placed = self._store.units.replace(stuck.iteration, stuck.unit, stuck.attempt, payloads)
         if placed:
             self._say("worker %s was lost while observing; its work is sent again", worker)
             first, attempt = placed
@@ -120,7 +121,7 @@ class Sweeper:
             ).to_json()
             for task in unit.tasks
         }
-        signed = self._iterations.sign_off(
+        signed = self._store.units.sign_off(
             stuck.iteration, stuck.unit, stuck.attempt, stuck.worker, fields
         )
         if signed and signed[0] == 0:

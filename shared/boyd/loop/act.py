@@ -14,10 +14,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from boyd.errors import Overrun, Veto
 from boyd.loop import bounded
 from boyd.loop.context import PhaseContext, describe
+from boyd.loop.ledger import CANCELLED, Execution, Ledger
 from boyd.models import (
     APPROVAL_REQUIRED,
     ActionResult,
-    Budget,
     Decision,
     ExecutionEntry,
     JsonObject,
@@ -31,56 +31,6 @@ _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
 #: The most characters of a result, as JSON, that are kept (P11).
 MAX_RESULT = 1_000_000
-CANCELLED = "Cancelled: the runs that it was for were cancelled"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The right to execute once.
-
-    Attributes:
-        token: proves the right when finishing; None when it was not given.
-        result: how the execution ended before, if it did.
-        refused: why there is no right: frozen, unknown outcome, running elsewhere.
-        over_budget: whether the budget for this target is used up.
-        unknown: whether an earlier attempt was started and its outcome lost.
-    """
-
-    token: str | None = None
-    result: ActionResult | None = None
-    refused: str | None = None
-    over_budget: bool = False
-    unknown: bool = False
-
-
-@dataclass(frozen=True)
-class Execution:
-    """What the ledger must know of an execution before it starts."""
-
-    id: str
-    action: str
-    params: JsonObject
-    target: str
-    idempotent: bool
-    timeout: float
-    budget: Budget | None
-    by: str = ""
-
-
-class Ledger(Protocol):
-    """Every execution, claimed before it starts: at most once (L32)."""
-
-    def find(self, execution_id: str) -> ActionResult | None:
-        """How that execution ended, if it did."""
-
-    def get(self, execution_id: str) -> ExecutionEntry | None:
-        """The entry of that execution, if it was ever claimed."""
-
-    def claim(self, execution: Execution) -> Claim:
-        """Take the right to execute, in one atomic step."""
-
-    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the outcome; False when the claim was lost meanwhile."""
 
 
 class Approvals(Protocol):

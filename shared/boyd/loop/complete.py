@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from boyd.models import (
     ActionPerformed,
     JsonObject,
     LoopResult,
     Observation,
     Run,
+    RunOutcome,
     RunResult,
     RunStatus,
     Severity,
@@ -21,16 +20,6 @@ _SEVERITY: dict[str, Severity] = {
     "high": "error",
     "critical": "critical",
 }
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """What becomes of a run; without a status it waits with its approval (L35)."""
-
-    run_id: str
-    status: RunStatus | None
-    result: RunResult
-    approval_id: str | None
 
 
 def run_observation(run: Run) -> Observation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -48,6 +49,16 @@ class RunResult(Model):
     duration: float
     situation_assessment: list[SituationAssessment] | None = None
     recommendations: list[str] = Field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What becomes of a run when its iteration ends; without a status it waits (L35)."""
+
+    run_id: str
+    status: RunStatus | None
+    result: RunResult
+    approval_id: str | None
 
 
 class RunRequest(Model):

@@ -7,37 +7,34 @@ from collections.abc import Iterable
 from boyd.errors import StoreError
 from boyd.store.access import Access, Admission
 from boyd.store.answers import Answers, StoredAnswer, Taken
-from boyd.store.approvals import Answer, Answered, Approvals, fingerprint, read_item
+from boyd.store.approvals import Answered, Approvals, Verdict, fingerprint, read_item
 from boyd.store.audit import Audit, actor_fields, seal_all
 from boyd.store.calls import Calls, read_call
 from boyd.store.chain import Sealing
 from boyd.store.client import Client, connect, masked, translated
 from boyd.store.clock import ServerClock
+from boyd.store.due import Due, take_each
 from boyd.store.events import AgentEvents, Events, is_later
 from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
 from boyd.store.graph import FactGraph
 from boyd.store.growth import Growth, Topic
-from boyd.store.investigations import Change, Investigations, read_investigation
-from boyd.store.iterations import (
-    Begun,
-    Entry,
-    Iterations,
-    Retry,
-    RunEnd,
-    Slot,
-    StuckUnit,
-    Timing,
-    take_all_due,
-)
+from boyd.store.history import History
+from boyd.store.investigations import Change, Investigations, Written, read_investigation
+from boyd.store.iterations import Entry, Iterations, Retry
 from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
+from boyd.store.loop import Begun, Loop, Slot
+from boyd.store.observers import Observers
 from boyd.store.orders import Ending, Orders, StuckOrder
 from boyd.store.record import Record, dump_blocks, dump_problems, dump_results
 from boyd.store.retention import Retention
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
 from boyd.store.state import PluginState
+from boyd.store.timing import Timing
 from boyd.store.turns import Turns
+from boyd.store.units import StuckUnit, Units
+from boyd.store.usage import ModelUsage
 
 
 class AgentStore:
@@ -59,12 +56,18 @@ class AgentStore:
         self._keys = keys
         self.agent_id = agent_id
         self.clock = clock
-        self.iterations = Iterations(client, scripts, keys, agent_id, timing)
+        self.loop = Loop(client, scripts, keys, agent_id, timing)
+        self.iterations = Iterations(client, scripts, keys, timing)
+        self.units = Units(scripts, keys, timing)
+        self.observers = Observers(client, keys)
+        self.history = History(client, scripts, keys, agent_id)
+        self.due = Due(scripts, keys, timing)
         self.runs = Runs(client, scripts, keys, timing.dispatch)
         self.approvals = Approvals(client, scripts, keys, agent_id, timing.dispatch)
         self.calls = Calls(client, scripts, keys, timing.dispatch)
         self.orders = Orders(client, scripts, keys, timing)
         self.investigations = Investigations(client, scripts, keys, timing.dispatch)
+        self.usage = ModelUsage(client, scripts, keys)
         self.events = AgentEvents(client, keys)
         self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
         self.audit = Audit(client, scripts, keys, sealing)
@@ -124,7 +127,7 @@ class Store:
 
     def take_due(self, agent_ids: Iterable[str]) -> list[dict[str, str] | StoreError]:
         """What has passed its deadline, of each of those agents, or why it cannot be taken."""
-        return take_all_due(self._scripts, [self.agent(name).iterations for name in agent_ids])
+        return take_each(self._scripts, [self.agent(name).due for name in agent_ids])
 
     def turns(self, agent_ids: Iterable[str]) -> Turns:
         """The turns of all processes that run exactly those agents."""
@@ -146,12 +149,12 @@ __all__ = [
     "AgentEvents",
     "AgentFleet",
     "AgentStore",
-    "Answer",
     "Answered",
     "Answers",
     "Audit",
     "Begun",
     "Change",
+    "Due",
     "Ending",
     "Entry",
     "Events",
@@ -159,13 +162,16 @@ __all__ = [
     "Fence",
     "Fleet",
     "Growth",
+    "History",
     "Investigations",
     "Iterations",
+    "Loop",
+    "ModelUsage",
+    "Observers",
     "Record",
     "Reply",
     "Retention",
     "Retry",
-    "RunEnd",
     "Sealing",
     "ServerClock",
     "Slot",
@@ -180,7 +186,10 @@ __all__ = [
     "Timing",
     "Topic",
     "Turns",
+    "Units",
+    "Verdict",
     "WorkerInfo",
+    "Written",
     "actor_fields",
     "connect",
     "dump_blocks",

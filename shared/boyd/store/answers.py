@@ -11,6 +11,7 @@ from typing import Literal
 from boyd.store.client import Client
 from boyd.store.keys import answer
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 
 #: Seconds that an answer is kept.
 KEPT = 86_400.0
@@ -49,7 +50,7 @@ class Answers:
     def take(self, digest: str, request: str, lease: float) -> Taken:
         """Take a request for *lease* seconds; *request* is the digest of what it asks for."""
         token = uuid.uuid4().hex
-        args = [request, token, int(lease * 1000)]
+        args = [request, token, milliseconds(lease)]
         outcome, *rest = self._scripts.run("take_answer", [answer(digest)], args)
         if outcome == "taken":
             return Taken("taken", token=token)
@@ -62,13 +63,13 @@ class Answers:
 
     def renew(self, digest: str, token: str, lease: float) -> bool:
         """Go on working on a request; False when it has passed to another."""
-        args = [token, int(lease * 1000)]
+        args = [token, milliseconds(lease)]
         return bool(self._scripts.run("renew_answer", [answer(digest)], args))
 
     def keep(self, digest: str, token: str, given: StoredAnswer, kept: float = KEPT) -> bool:
         """Keep the answer for *kept* seconds; False when the request has passed to another."""
         headers = json.dumps(dict(given.headers))
-        args = [token, given.status, headers, given.body, int(kept * 1000)]
+        args = [token, given.status, headers, given.body, milliseconds(kept)]
         return bool(self._scripts.run("keep_answer", [answer(digest)], args))
 
     def release(self, digest: str, token: str) -> bool:

@@ -29,9 +29,10 @@ from boyd.store.paging import dump_cursor, load_cursor, read_page
 from boyd.store.portion import Portion
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 
 #: How a person or the loop may resolve an item; it expires by itself.
-Answer = Literal["approved", "denied", "withdrawn"]
+Verdict = Literal["approved", "denied", "withdrawn"]
 
 #: How many items the script `purge` moves at once.
 PURGED_AT_ONCE = 100
@@ -64,7 +65,7 @@ class Approvals:
         self._scripts = scripts
         self._keys = keys
         self._agent_id = agent_id
-        self._dispatch = int(dispatch * 1000)
+        self._dispatch = milliseconds(dispatch)
 
     def enqueue(
         self,
@@ -83,7 +84,7 @@ class Approvals:
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
         lists["situation_summary"] = None
         fields = flatten(proposal.patched(lists))
-        ttl = "" if retention.ttl is None else int(retention.ttl * 1000)
+        ttl = "" if retention.ttl is None else milliseconds(retention.ttl)
         who = " ".join(proposal.requested_by) or f"agent:{self._agent_id}"
         args = [
             *(approval_id, fingerprint(proposal), ttl, self._keys.prefix),
@@ -117,7 +118,7 @@ class Approvals:
     def resolve(
         self,
         approval_id: str,
-        answer: Answer,
+        verdict: Verdict,
         actor: Actor,
         retention: Retention,
         *,
@@ -135,7 +136,7 @@ class Approvals:
         """
         updates = _updates(actor, note, result)
         args = [
-            *(approval_id, answer, self._keys.prefix),
+            *(approval_id, verdict, self._keys.prefix),
             *(*retention.of_items(), *retention.of_runs(), self._dispatch),
             *("" if version is None else version, actor.principal, policy.min_approvals),
             *(int(policy.allow_requester), _vote(actor, note).to_json(), request or ""),

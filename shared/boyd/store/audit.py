@@ -30,6 +30,7 @@ from boyd.store.chain import PLAIN, START, Link, Sealing, noted, sealed
 from boyd.store.client import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 from boyd.store.verifier import Verifier
 
 #: Most entries sealed in one step, and read in one.
@@ -199,7 +200,7 @@ class Audit:
         *seconds* must be less than the time limit of the connection.
         """
         with translated():
-            block = max(1, int(seconds * 1000))
+            block = max(1, milliseconds(seconds))
             found = self._client.xread({self._keys.audit: f"{after}-0"}, BATCH, block)
         return [Link.read(*item).entry() for _, items in found or [] for item in items]
 

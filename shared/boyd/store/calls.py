@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from boyd import naming
 from boyd.models import Call, CallRequest
 from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
@@ -12,6 +13,7 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.orders import read_execution
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 
 #: Seconds a call and its answer are kept.
 KEEP = 86400.0
@@ -26,7 +28,7 @@ class Calls:
         self._client = client
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = int(dispatch * 1000)
+        self._dispatch = milliseconds(dispatch)
 
     def submit(
         self, request: CallRequest, queue: str | None, call_id: str | None = None
@@ -40,16 +42,16 @@ class Calls:
         fields = flatten(request)
         reads = request.kind == "dry-run" or _is_get(request)
         args = [
-            *(call_id, self._dispatch, queue or "", int(kept(request) * 1000)),
+            *(call_id, self._dispatch, queue or "", milliseconds(kept(request))),
             *("" if reads else request.kind, len(fields), *fields, *actor_fields(request.actor)),
         ]
-        names = [keys.order(f"call:{call_id}"), keys.due, keys.audit_open]
+        names = [keys.order(naming.call(call_id)), keys.due, keys.audit_open]
         return call_id, bool(self._scripts.run("submit_call", names, args))
 
     def get(self, call_id: str) -> Call | None:
         """One call."""
         with translated():
-            fields = self._client.hgetall(self._keys.order(f"call:{call_id}"))
+            fields = self._client.hgetall(self._keys.order(naming.call(call_id)))
         return read_call(fields) if fields else None
 
 

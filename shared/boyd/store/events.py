@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from boyd.models import Event, JsonObject, from_ms
 from boyd.store.client import Client, translated
 from boyd.store.keys import Keys
+from boyd.store.timing import milliseconds
 
 #: How many events are read at once.
 PAGE = 200
@@ -44,7 +45,7 @@ class Events:
                     newest = self._client.xrevrange(stream, count=1)
                     after[stream] = newest[0][0] if newest else "0-0"
                     self._streams[stream] = (self._streams[stream][0], after[stream])
-            found = self._client.xread(after, count=PAGE, block=max(1, int(seconds * 1000)))
+            found = self._client.xread(after, count=PAGE, block=max(1, milliseconds(seconds)))
         events = []
         for stream, entries in found or []:
             agent_id = self._streams[stream][0]

@@ -191,7 +191,7 @@ def _info(text: str, beat: float) -> WorkerInfo:
 
 
 class AgentFleet:
-    """The workers that run one agent; what planning asks (`loop.observe.Fleet`)."""
+    """The workers that run one agent; what planning asks (`loop.planning.Fleet`)."""
 
     def __init__(self, fleet: Fleet, agent_id: str) -> None:
         self._fleet = fleet

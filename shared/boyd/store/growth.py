@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from boyd.store.client import Client, translated
 from boyd.store.keys import Keys
+from boyd.store.timing import milliseconds
 
 #: What can be waited for: the events of an agent, or the log of one of its investigations.
 Topic = tuple[str, str | None]
@@ -35,7 +36,7 @@ class Growth:
         streams = {_stream(topic): topic for topic in self._last}
         after = {name: self._last[topic] for name, topic in streams.items()}
         with translated():
-            found = self._client.xread(after, count=1, block=max(1, int(seconds * 1000)))
+            found = self._client.xread(after, count=1, block=max(1, milliseconds(seconds)))
         grown = {streams[name] for name, _ in found or []}
         self._look(grown)
         return grown

@@ -47,6 +47,7 @@ class Keys:
         self.runs_finished = self.prefix + "runs:finished"
         self.run_prefix = self.prefix + "run:"
         self.investigations = self.prefix + "investigations"
+        self.usage = self.prefix + "usage"
         self.intake = self.prefix + "intake"
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"

@@ -12,6 +12,7 @@ from boyd.store.client import Client, translated
 from boyd.store.hashes import restore
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 
 #: Seconds the ledger remembers an execution: longer than any message of it can come late.
 KEEP = 7 * 86400.0
@@ -60,7 +61,7 @@ class Ledger:
         self._scripts = scripts
         self._keys = keys
         self._worker = worker
-        self._lease = int(lease * 1000)
+        self._lease = milliseconds(lease)
 
     def find(self, execution_id: str) -> ActionResult | None:
         """How that execution ended, if it did."""
@@ -109,8 +110,8 @@ class Ledger:
         keys = self._keys
         args = [
             *(self._worker, token, self._lease, int(idempotent)),
-            *((budget.limit, int(budget.window * 1000)) if budget else ("", 0)),
-            *(int(KEEP * 1000), *(_fence(fence))),
+            *((budget.limit, milliseconds(budget.window)) if budget else ("", 0)),
+            *(milliseconds(KEEP), *(_fence(fence))),
             *("id", execution_id, "action", action, "params", json.dumps(params)),
             *("target", target, "by", by),
         ]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from boyd.models import OrderExecution, RunResult, RunStatus, from_ms
 from boyd.store.client import Client, pairs
-from boyd.store.iterations import Timing
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
+from boyd.store.timing import Timing, milliseconds
 
 #: A run that ends with an order: its id, what it becomes, and its result.
 Ending = tuple[str, RunStatus, RunResult]
@@ -38,9 +38,9 @@ class Orders:
         self._scripts = scripts
         self._keys = keys
         self._attempts = timing.attempts
-        self._dispatch = int(timing.dispatch * 1000)
-        self._lease = int(timing.lease * 1000)
-        self._patience = int(timing.patience * 1000)
+        self._dispatch = timing.dispatch_ms
+        self._lease = timing.lease_ms
+        self._patience = timing.patience_ms
 
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
         """Enter an order; its fields, or None when it is not queued under this attempt."""
@@ -69,7 +69,7 @@ class Orders:
             The attempt that it has from then on; 0 when it was lost.
         """
         flat = [item for pair in (fields or {}).items() for item in pair]
-        wait = [int(seconds * 1000), 1] if seconds else [self._dispatch, 2]
+        wait = [milliseconds(seconds), 1] if seconds else [self._dispatch, 2]
         args = [name, attempt, worker, *wait, *flat]
         return int(self._scripts.run("renew_order", self._names(name), args))
 
@@ -100,7 +100,7 @@ class Orders:
         flat = [item for pair in fields.items() for item in pair]
         ends = [item for run, status, what in runs for item in (run, status, what.to_json())]
         args = [
-            *(name, attempt, worker, state, keys.prefix, *keep_runs, int(keep * 1000)),
+            *(name, attempt, worker, state, keys.prefix, *keep_runs, milliseconds(keep)),
             *(len(flat), *flat, *ends),
         ]
         names = [*self._names(name), keys.events, keys.runs, keys.runs_finished, keys.audit_open]

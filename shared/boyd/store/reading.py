@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import redis
 from pydantic import ValidationError
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, ObserverHealth, from_ms
 from boyd.store.client import Client, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.keys import AGENTS, FROZEN, WORKER_INFO, WORKERS, Keys
+from boyd.store.usage import read_totals
 from boyd.store.vitals import AgentVitals, Ended, Roster, Server, Vitals, Waiting
 
 #: How many of the steps that have to move are looked at, per agent: those due first.
@@ -179,6 +180,7 @@ class _Look:
             "expired": lambda pipe: pipe.zcount(keys.approvals_pending, "-inf", now * 1000),
             "last": lambda pipe: pipe.zrevrange(keys.history, 0, 0, withscores=True),
             "event": lambda pipe: pipe.xrevrange(keys.events, count=1),
+            "usage": lambda pipe: pipe.hgetall(keys.usage),
         }
         if self._entry.catalog.observers:
             asked["health"] = _get_many(keys.health, *self._entry.catalog.observers)
@@ -196,7 +198,7 @@ class _Look:
             for run_id in self._of(answers, f"first run {level}"):
                 asked[f"run {level}"] = _get(keys.run(run_id), "createdAt")
         for member, _ in self._of(answers, "due"):
-            kind = member.partition(":")[0]
+            kind = naming.parts(member)[0]
             if kind == "unit":
                 names = [f"{member}:by", f"{member}:sentAt", member]
                 asked[member] = _get_many(keys.iteration, *names)
@@ -234,6 +236,7 @@ class _Look:
             paused=loop["paused"],
             frozen=loop["frozen"] or loop["frozenEverywhere"],
             observers=self._health(answers),
+            model=read_totals(self._of(answers, "usage")),
         )
 
     def _waiting(
@@ -250,7 +253,7 @@ class _Look:
             found = self._of(details, member)
             if found is None:
                 continue
-            what = _ORDERS.get(member.partition(":")[0])
+            what = _ORDERS.get(naming.parts(member)[0])
             step = _order(what, *found) if what else _unit(*found)
             if step is not None:
                 yield step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from boyd.models import Model
+from boyd.store.timing import milliseconds
 
 
 class Retention(Model):
@@ -21,12 +22,12 @@ class Retention(Model):
 
     def of_items(self) -> list[int]:
         """Milliseconds and number that resolved items are kept."""
-        return [int(self.max_age * 1000), self.max_count]
+        return [milliseconds(self.max_age), self.max_count]
 
     def of_runs(self) -> list[int]:
         """The same for finished runs."""
-        return [int(self.runs_max_age * 1000), self.runs_max_count]
+        return [milliseconds(self.runs_max_age), self.runs_max_count]
 
     def of_iterations(self) -> list[int]:
         """The same for iterations."""
-        return [int(self.iterations_max_age * 1000), self.iterations_max_count]
+        return [milliseconds(self.iterations_max_age), self.iterations_max_count]

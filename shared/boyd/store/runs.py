@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
+from boyd import naming
 from boyd.errors import QueueFull, StoreError
 from boyd.models import (
     LEVELS,
@@ -30,6 +31,7 @@ from boyd.store.paging import dump_cursor, load_cursor, read_page
 from boyd.store.portion import Portion
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +62,7 @@ class Runs:
         self._client = client
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = int(dispatch * 1000)
+        self._dispatch = milliseconds(dispatch)
 
     def submit(
         self, request: RunRequest, start: bool, actor: Actor, run_id: str | None = None
@@ -182,13 +184,13 @@ class Runs:
     def callback(self, run_id: str) -> Callback | None:
         """How far a run's callback is; None when it asked for none, or has not ended."""
         with translated():
-            fields = self._client.hgetall(self._keys.order(f"callback:{run_id}"))
+            fields = self._client.hgetall(self._keys.order(naming.callback(run_id)))
         return read_callback(fields) if fields else None
 
     def redeliver(self, run_id: str, actor: Actor | None = None) -> bool:
         """Send a run's callback once more, from the beginning of the plan; False without one."""
         keys = self._keys
-        name = f"callback:{run_id}"
+        name = naming.callback(run_id)
         names = [keys.order(name), keys.due, keys.audit_open]
         args = [name, KEEP_CALLBACK, *actor_fields(actor)]
         return bool(self._scripts.run("redeliver", names, args))

@@ -18,12 +18,13 @@ from boyd.engine import (
     EngineSettings,
     Launcher,
     Leases,
+    Post,
     Resolver,
+    Steps,
     Sweeper,
     UnitHint,
     orders_of,
 )
-from boyd.engine.engine import Post
 from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
 from boyd.queues import DEFAULT, of_host
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
@@ -96,6 +97,7 @@ class Lab:
         self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
         settings = EngineSettings(_WORKER, post=post) if post else EngineSettings(_WORKER)
         self.engine = Engine(agent, self.store, self.fleet, self.courier, self.leases, settings)
+        self.steps = Steps(self.engine)
         self.orders = orders_of(self.engine)
         self.resolver = Resolver(self.store, self.courier, self.engine.retention)
         self.sweeper = Sweeper(self.engine, self.orders, whole.timing.patience)
@@ -106,7 +108,7 @@ class Lab:
         """One whole iteration, from the trigger to its result."""
         begun = self.launcher.trigger(trigger)
         self.deliver()
-        result = self.store.iterations.past(begun.iteration)
+        result = self.store.history.get(begun.iteration)
         assert result is not None, "the iteration did not end"
         return result
 
@@ -131,7 +133,7 @@ class Lab:
         if phase == "order":
             self.orders.execute(*ids)
             return
-        goes_on = getattr(self.engine, phase)(*ids)
+        goes_on = getattr(self.steps, phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)
         if goes_on and following:
             self.courier.hints.appendleft((following, *ids))

@@ -24,14 +24,14 @@ def test_a_repetition_is_answered_as_the_first_time_and_not_done(site: Site) -> 
     assert (again.status_code, again.json, again.mimetype) == (200, first.json, first.mimetype)
     assert "Idempotency-Replayed" not in first.headers
     assert again.headers["Idempotency-Replayed"] == "true"
-    assert site.lab.store.iterations.status().iteration == 1
+    assert site.lab.store.loop.status().iteration == 1
 
 
 def test_without_a_key_every_request_is_done(site: Site) -> None:
     site.post("/loop/trigger")
     site.post("/loop/trigger")
 
-    assert site.lab.store.iterations.status().iteration == 2
+    assert site.lab.store.loop.status().iteration == 2
 
 
 def test_another_request_under_the_same_key_is_refused(site: Site) -> None:
@@ -40,7 +40,7 @@ def test_another_request_under_the_same_key_is_refused(site: Site) -> None:
 
     assert answer.status_code == 422
     assert answer.json["type"] == "/problems/idempotency-mismatch"
-    assert site.lab.store.iterations.status().iteration == 1
+    assert site.lab.store.loop.status().iteration == 1
 
 
 def test_a_key_belongs_to_its_principal_and_path(site: Site) -> None:
@@ -51,7 +51,7 @@ def test_a_key_belongs_to_its_principal_and_path(site: Site) -> None:
         site.post("/agents/test/loop/trigger", headers=KEY)
         assert site.post("/pause", headers=KEY).status_code == 200
 
-    assert site.lab.store.iterations.status().iteration == 3
+    assert site.lab.store.loop.status().iteration == 3
 
 
 def test_a_request_that_is_being_worked_on_is_not_done_twice(

@@ -91,7 +91,7 @@ def test_a_trigger_waits_for_the_iteration_and_tells_what_it_came_to(site: Site)
     assert answer.json["result"].items() >= {
         *(("observations", 2), ("decision", "p:do"), ("actionResults", 1))
     }
-    assert site.lab.store.iterations.past(1).trigger == "alice"  # type: ignore[union-attr]
+    assert site.lab.store.history.get(1).trigger == "alice"  # type: ignore[union-attr]
 
 
 def test_an_asynchronous_trigger_does_not_wait(site: Site) -> None:
@@ -132,7 +132,7 @@ def test_a_failed_iteration_is_no_success(site: Site, monkeypatch: pytest.Monkey
     def boom(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(site.lab.engine, "decide", boom)
+    monkeypatch.setattr(site.lab.steps, "decide", boom)
     site.courier.held = True
     site.post("/loop/trigger", {"async": True})
     store = site.lab.store
@@ -363,9 +363,7 @@ def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -
     seen_before = tail.count
     register(site, "second")
     store = site.store.agent("second")
-    found = tail.until(
-        lambda: True if tail.count > seen_before else store.iterations.pause("x"), 15
-    )
+    found = tail.until(lambda: True if tail.count > seen_before else store.loop.pause("x"), 15)
 
     assert found is True
 

@@ -276,7 +276,7 @@ def test_of_two_actions_the_last_one_helped() -> None:
 
 def approve(rig: Rig) -> None:
     [item] = rig.lab.store.approvals.page(10, history=False).pending
-    rig.lab.resolver.approve(item.id, person("ann"))
+    rig.lab.resolver.answer(item.id, "approved", person("ann"))
     rig.lab.deliver()
 
 

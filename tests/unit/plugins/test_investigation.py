@@ -103,7 +103,7 @@ class Rig:
 
     @property
     def iterations(self) -> list[int]:
-        return [one.iteration for one in self.lab.store.iterations.history(100)]
+        return [one.iteration for one in self.lab.store.history.results(100)]
 
     @property
     def investigations(self) -> list[Any]:
@@ -114,10 +114,10 @@ class Rig:
         return json.dumps(self.model.requests[number].body["messages"], ensure_ascii=False)
 
     def _over(self, iteration: int) -> bool:
-        return self.lab.store.iterations.past(iteration) is not None
+        return self.lab.store.history.get(iteration) is not None
 
     def _read(self, iteration: int) -> SituationAssessment:
-        self.result = self.lab.store.iterations.past(iteration)
+        self.result = self.lab.store.history.get(iteration)
         assert self.result is not None
         assert self.result.situation is not None, self.result.error
         assert not self.result.problems, self.result.problems
@@ -403,7 +403,7 @@ def test_what_has_gone_meanwhile_is_told_once(scripted: Scripted, type_: Any) ->
     rig.sees()
     for _ in range(3):
         rig.whole()
-    situations = [one.situation for one in rig.lab.store.iterations.history(100) if one.situation]
+    situations = [one.situation for one in rig.lab.store.history.results(100) if one.situation]
     told = [
         (one.priority, said)
         for one in situations

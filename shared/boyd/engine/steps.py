@@ -1,0 +1,278 @@
+"""The steps of an iteration, as workers take them.
+
+Each step enters its phase with one script, runs the phase function, and leaves with one script
+that stores the outcome and makes the next phase due. A step whose message came twice or late finds
+nothing to enter. A step whose worker dies is found by the sweeper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from boyd import naming, queues
+from boyd.engine import clearing, ending
+from boyd.engine.courier import UnitHint
+from boyd.engine.engine import Engine
+from boyd.engine.ledger import PUT_BACK_MARGIN, LeasedLedger
+from boyd.errors import StoreUnavailable
+from boyd.loop import act, complete, decide, health, observe, orient, planning
+from boyd.loop.context import HOOK_TIMEOUT, PhaseContext, describe
+from boyd.loop.observe import Seen
+from boyd.loop.planning import Unit
+from boyd.models import ActionResult, Decision, DecisionTrace, ObserverHealth, Phase, Problem
+from boyd.store import (
+    Entry,
+    Fence,
+    Record,
+    Stale,
+    StillRunning,
+    dump_blocks,
+    dump_problems,
+    dump_results,
+)
+from boyd.store.runs import read_run
+
+log = logging.getLogger("boyd.engine")
+
+#: What decide and act need of an iteration's record; the observations are not among it.
+_TO_DECIDE = ("iteration", "situation", "problems", "blocks")
+_TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs")
+
+#: What a phase function is given; it says whether the chain goes on to the next phase.
+Work = Callable[[Entry, PhaseContext], bool]
+
+
+class Steps:
+    """The steps of one agent's iterations on one worker."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._agent = engine.agent
+        self._store = engine.store
+        self._iterations = engine.store.iterations
+        self._settings = engine.settings
+
+    def start(self, iteration: int, epoch: int) -> bool:
+        """Take the start step: purge, hooks, and the plan of the observe phase (L7-L12)."""
+        entry = self._iterations.enter(iteration, epoch, "start", self._engine.token())
+        return self._take(entry, self._start)
+
+    def observe(self, iteration: int, unit: int, attempt: int) -> None:
+        """Take one unit of the observe phase; whoever signs off last sends orient (L9)."""
+        token = self._engine.token()
+        payload = self._store.units.enter(iteration, unit, attempt, token)
+        if payload is None:
+            return
+        work = Unit.from_json(payload)
+        ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
+
+        def renew() -> bool:
+            return self._store.units.renew(iteration, unit, attempt, token)
+
+        with self._engine.leases.hold(renew, self._limit(work)):
+            seen = observe.observe(
+                ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
+            )
+        fields = dict(_stored(item) for item in seen)
+        signed = self._store.units.sign_off(iteration, unit, attempt, token, fields)
+        if signed and signed[0] == 0:
+            self._engine.courier.send(self._agent.id, iteration, signed[1], "orient")
+
+    def orient(self, iteration: int, epoch: int) -> bool:
+        """Take the orient step: what was seen, with runs and intake, becomes a situation."""
+        entry = self._iterations.enter_orient(iteration, epoch, self._engine.token())
+        return self._take(entry, self._orient)
+
+    def decide(self, iteration: int, epoch: int) -> bool:
+        """Take the decide step and send what it leads to: act, or complete for a no-op."""
+        entry = self._iterations.enter(iteration, epoch, "decide", self._engine.token(), _TO_DECIDE)
+        return self._take(entry, self._decide)
+
+    def act(self, iteration: int, epoch: int) -> bool:
+        """Take the act step: execute the action, or queue it for approval (L28-L34)."""
+        entry = self._iterations.enter(iteration, epoch, "act", self._engine.token(), _TO_ACT)
+        return self._take(entry, self._act)
+
+    def complete(self, iteration: int, epoch: int) -> bool:
+        """Take the last step: hooks, runs, history, and the follow-up if work waits (L35-L38)."""
+        entry = self._iterations.enter(iteration, epoch, "complete", self._engine.token())
+        return self._take(entry, self._complete)
+
+    def _take(self, entry: Entry | None, work: Work) -> bool:
+        """Run a phase that was entered, holding its lease; whatever it raises fails it (L38)."""
+        if entry is None:
+            return False
+        record = entry.record
+        ctx = PhaseContext(self._agent, entry.phase, self._engine.context, entry.iteration)
+        ctx.problems += record.problems
+        ctx.blocks += record.blocks
+
+        def renew() -> bool:
+            return self._iterations.renew(entry.iteration, entry.epoch, entry.worker)
+
+        with self._engine.leases.hold(renew, self._phase_limit(entry.phase, record)):
+            try:
+                return work(entry, ctx)
+            except StillRunning as running:
+                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
+                return False
+            except (StoreUnavailable, Stale):
+                raise  # not the phase's fault: the sweeper sends it again, or has done so
+            except Exception as error:
+                log.exception("%s failed", entry.phase, extra={"iteration": entry.iteration})
+                self._fail(entry, ctx, error)
+                return False
+
+    def _start(self, entry: Entry, ctx: PhaseContext) -> bool:
+        self._engine.purge_approvals()
+        ctx.run_hooks("on_loop_start")
+        due = planning.due(ctx, *self._last_runs(), entry.now)
+        settings = self._settings
+        plan = planning.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
+        payloads = [unit.to_json() for unit in plan.units]
+        failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
+        planned = self._iterations.plan(
+            entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks
+        )
+        if planned:
+            hints = [UnitHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]
+            if hints:
+                self._engine.courier.fan_out(self._agent.id, entry.iteration, hints)
+            else:
+                self._send(entry, "orient")
+        return False
+
+    def _orient(self, entry: Entry, ctx: PhaseContext) -> bool:
+        record = entry.record
+        runs = [complete.run_observation(read_run(fields)) for fields in entry.runs]
+        extra = [*record.intake, *runs]
+        ctx.phase = "observe"
+        observations, added = observe.assemble(ctx, record.seen, extra)
+        ctx.phase = "orient"
+        situation = orient.orient(ctx, observations)
+        return self._iterations.leave_orient(
+            *(entry, situation, observe.dump(added), ctx.problems, ctx.blocks),
+            self._health_after(record, entry.now),
+        )
+
+    def _decide(self, entry: Entry, ctx: PhaseContext) -> bool:
+        situation = entry.record.situation
+        assert situation is not None, "orient stores a situation before decide is due"
+        decision, trace = decide.decide(ctx, situation)
+        queue, refusal = self._destination(decision, trace)
+        results = [refusal] if refusal else []
+        following: Phase = "complete" if decision.is_no_op or results else "act"
+        fields = {
+            "decision": decision.to_json(),
+            "trace": trace.to_json(),
+            "results": dump_results(results),
+            "queue": queue if following == "act" else "",
+            **_problems(ctx),
+        }
+        if self._iterations.leave(entry, following, fields):
+            self._send(entry, following, queue if following == "act" else None)
+        return False
+
+    def _destination(
+        self, decision: Decision, trace: DecisionTrace
+    ) -> tuple[str, ActionResult | None]:
+        """The queue on which the decision is acted on, or the result that says why it is not."""
+        if trace.invalid:
+            reason = f"Invalid decision: {trace.invalid.reason}"
+            return queues.ACT, act.failed(trace.invalid.action, reason)
+        if decision.is_no_op:
+            return queues.ACT, None
+        action = self._agent.host.actions.get(decision.action)
+        if action is None:
+            return queues.ACT, act.unknown(decision.action)
+        # To ask for an approval, any worker that acts will do.
+        gated = act.gate(action, decision)
+        queue = queues.ACT if gated else action.queue or queues.ACT
+        if self._engine.fleet.serving(queue):
+            return queue, None
+        reason = f"No live worker consumes queue {queue!r}; start one with -Q {queue}"
+        return queue, act.failed(action.id, reason)
+
+    def _act(self, entry: Entry, ctx: PhaseContext) -> bool:
+        record = entry.record
+        decision = record.decision
+        assert decision is not None, "decide stores a decision before act is due"
+        request = act.Request(
+            execution_id=naming.loop(entry.iteration),
+            decision=decision,
+            situation_summary=record.situation.summary if record.situation else None,
+            run_ids=tuple(record.runs),
+            retry=entry.epoch > 1,
+            asked_by=record.trace.asked_by if record.trace else None,
+        )
+        fence = Fence(entry.iteration, entry.epoch, entry.worker)
+        ledger = LeasedLedger(self._store, self._engine.leases, fence)
+        result = act.act(ctx, request, ledger, self._engine.waiting)
+        fields = {"results": dump_results([result]), **_problems(ctx)}
+        return self._iterations.leave(entry, "complete", fields)
+
+    def _complete(self, entry: Entry, ctx: PhaseContext) -> bool:
+        result = entry.record.result(self._agent.id, entry.now)
+        ctx.run_hooks("on_loop_complete", result=result)
+        result = result.patched({"problems": ctx.problems})
+        clearing.follow(self._engine, entry.record, result)
+        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
+        return False
+
+    def _fail(self, entry: Entry, ctx: PhaseContext, error: Exception) -> None:
+        why = f"{entry.phase} failed: {describe(error)}"
+        if entry.phase == "complete":
+            why = entry.record.error or why
+            result = ending.ruined(self._agent.id, entry.record, entry.now, why)
+            ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
+        elif self._iterations.leave(entry, "complete", {"error": why, **_problems(ctx)}):
+            self._send(entry, "complete")
+
+    def _send(self, entry: Entry, phase: Phase, queue: str | None = None) -> None:
+        self._engine.courier.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
+
+    def _last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
+        # A manual agent runs every observer every time, so there is nothing to look up (L10).
+        manual = self._agent.settings.mode == "manual"
+        return ({}, {}) if manual else self._store.observers.last_runs()
+
+    def _health_after(self, record: Record, now: datetime) -> dict[str, ObserverHealth]:
+        names = record.observers
+        saw = {names[index] for index in record.seen}
+        # One shard or host that fails is an error of the iteration, not of the observer (L15).
+        failed = {p.id: p for p in record.observer_errors if p.id not in saw}
+        ran = dict.fromkeys(names)
+        before = self._store.observers.health(list(failed))
+        interval = self._agent.settings.loop_interval
+        return health.after(before, ran, failed, now, interval)
+
+    def _limit(self, unit: Unit) -> float:
+        observers = self._agent.host.observers
+        longest = max(
+            (o.timeout for t in unit.tasks if (o := observers.get(t.observer))), default=1.0
+        )
+        waves = -(-len(unit.tasks) // self._settings.width)
+        return longest * waves + HOOK_TIMEOUT
+
+    def _phase_limit(self, phase: Phase, record: Record) -> float:
+        if phase != "act" or record.decision is None:
+            return self._settings.phase_limit
+        return self._engine.action_limit(record.decision.action)
+
+
+def _stored(seen: Seen) -> tuple[str, str]:
+    if seen.observations is not None:
+        return f"seen:{seen.task.index}", seen.observations
+    problem = Problem(
+        id=seen.task.observer,
+        phase="observe",
+        error=seen.error or "no reason known",
+        duration=round(seen.duration, 3),
+    )
+    return f"fail:{seen.task.index}", problem.to_json()
+
+
+def _problems(ctx: PhaseContext) -> dict[str, str]:
+    return {"problems": dump_problems(ctx.problems), "blocks": dump_blocks(ctx.blocks)}

@@ -1,0 +1,55 @@
+"""Names of what an agent has done: a kind, a colon, and the id of what it comes from.
+
+A name is what the ledger calls an execution (L32), or what workers call an order: `call:<id>` is
+both. People see and type the names of executions, so what is written here never changes.
+"""
+
+from __future__ import annotations
+
+_ROLLBACK = "rollback"
+
+
+def loop(iteration: int) -> str:
+    """The execution that an iteration decides on."""
+    return f"loop:{iteration}"
+
+
+def approval(approval_id: str) -> str:
+    """The order to execute what was approved, and that execution (A4)."""
+    return f"approval:{approval_id}"
+
+
+def call(call_id: str) -> str:
+    """The order to do what a client asks for, and the execution that it leads to (L31)."""
+    return f"call:{call_id}"
+
+
+def rollback(undone: str) -> str:
+    """The execution that undoes *undone*: one, whoever asks for it (L33)."""
+    return f"{_ROLLBACK}:{undone}"
+
+
+def investigation(investigation_id: str) -> str:
+    """The order to make the next move of an investigation."""
+    return f"investigation:{investigation_id}"
+
+
+def tool_call(investigation_id: str, call_id: str) -> str:
+    """The execution that a model asks for in an investigation."""
+    return f"{investigation(investigation_id)}:{call_id}"
+
+
+def callback(run_id: str) -> str:
+    """The order to tell whoever asked for it how a run ended (R5)."""
+    return f"callback:{run_id}"
+
+
+def parts(name: str) -> tuple[str, str]:
+    """The kind of a name, and the id after it; of what is no name, the whole and nothing."""
+    kind, _, id = name.partition(":")
+    return kind, id
+
+
+def is_rollback(name: str) -> bool:
+    """Whether that execution undoes another one."""
+    return parts(name)[0] == _ROLLBACK

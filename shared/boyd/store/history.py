@@ -1,0 +1,88 @@
+"""History: the iterations that have ended (L37)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from boyd.models import LoopResult, Situation
+from boyd.models.answers import IterationSummary
+from boyd.store.client import Client, translated
+from boyd.store.keys import Keys
+from boyd.store.outline import FIELDS, Outlines, outline_of, read_outline
+from boyd.store.portion import Portion
+from boyd.store.record import Record
+from boyd.store.scripts import Scripts
+
+
+class History:
+    """The past iterations of one agent."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, agent_id: str) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._agent_id = agent_id
+
+    def get(self, iteration: int) -> LoopResult | None:
+        """One past iteration."""
+        with translated():
+            fields = self._client.hgetall(self._keys.archived(iteration))
+        return self._result(fields) if fields else None
+
+    def results(self, limit: int = 50, before: int | None = None) -> list[LoopResult]:
+        """A few past iterations as a whole, newest first; *before* is the number to go on from."""
+        last = self._newest() if before is None else before - 1
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for number in range(last, max(0, last - limit), -1):
+                pipe.hgetall(self._keys.archived(number))
+            return [self._result(fields) for fields in pipe.execute() if fields]
+
+    def outlines(self, limit: int = 50, before: int | None = None) -> Outlines:
+        """Past iterations in a few words, newest first; *before* is the number to go on from.
+
+        Only a `Portion` is read, so there may be fewer than *limit* and still more to come.
+        """
+        last = self._newest() if before is None else before - 1
+        # One more tells whether there are more; the newest may be in flight, and is not shown then.
+        numbers = range(last, max(0, last - limit - 2), -1)
+        portion = Portion(self._scripts)
+        read = portion.read(self._keys.iterations, list(map(str, numbers)), FIELDS)
+        found: list[IterationSummary] = []
+        for number, fields in zip(numbers, read, strict=False):
+            outline = self._outline(number, fields)
+            if outline is not None:
+                found.append(outline)
+        shown = found[:limit]
+        more = len(found) > limit or portion.full
+        return Outlines(shown, shown[-1].iteration if more and shown else None)
+
+    def situation(self) -> Situation | None:
+        """The latest situation: of the iteration in flight, or of the one before it."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hget(keys.iteration, "situation")
+            pipe.hget(keys.loop, "iteration")
+            pipe.hget(keys.loop, "active")
+            current, counter, active = pipe.execute()
+            if current is None and counter is not None:
+                last = int(counter) - (1 if active else 0)
+                current = self._client.hget(keys.archived(last), "situation")
+        return Situation.from_json(current) if current else None
+
+    def _outline(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
+        if not fields:
+            return None
+        # A record of an earlier release tells it only as a whole.
+        result = None if "outline" in fields else self.get(number)
+        return outline_of(result) if result else read_outline(fields)
+
+    def _result(self, fields: Mapping[str, str]) -> LoopResult:
+        record = Record(fields)
+        return record.result(self._agent_id, record.started_at)
+
+    def _newest(self) -> int:
+        """The number of the newest iteration, which may be in flight; 0 before the first."""
+        with translated():
+            return int(self._client.hget(self._keys.loop, "iteration") or 0)

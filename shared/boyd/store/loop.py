@@ -1,0 +1,153 @@
+"""The loop of an agent: what starts its iterations, what stops that, and what it is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boyd.errors import AgentPaused
+from boyd.models import Actor, LoopStatus, Observation, from_ms
+from boyd.store.audit import actor_fields
+from boyd.store.client import Client, translated
+from boyd.store.keys import Keys
+from boyd.store.scripts import Scripts
+from boyd.store.timing import Timing, milliseconds
+
+#: Milliseconds that it is remembered what a request has led to.
+REMEMBERED = 86_400_000
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A stretch of an agent's `loop_interval` on the Redis server's clock; milliseconds."""
+
+    begins: int
+    length: int
+
+    @classmethod
+    def at(cls, now: float, interval: float) -> Slot:
+        """The slot in which *now* lies; both in seconds."""
+        length = milliseconds(interval)
+        return cls(milliseconds(now) // length * length, length)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a trigger or tick came to.
+
+    `begun` or `joined` with the iteration's number; for a tick also `duplicate`, `late` or
+    `paused`, and 0.
+    """
+
+    outcome: str
+    iteration: int
+
+    @property
+    def new(self) -> bool:
+        """Whether an iteration began and its first message has to be sent."""
+        return self.outcome == "begun"
+
+
+class Loop:
+    """The loop of one agent."""
+
+    def __init__(
+        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, timing: Timing
+    ) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._agent_id = agent_id
+        self._dispatch = timing.dispatch_ms
+
+    def begin(
+        self,
+        trigger: str,
+        slot: Slot | None = None,
+        actor: Actor | None = None,
+        request: str | None = None,
+    ) -> Begun:
+        """Take the agent's iteration, or join the one in flight (L3, L4).
+
+        With a *slot* it is a tick of beat, which counts once in its slot and not after it; with an
+        *actor* the audit says who asked. The same *request* joins what it has led to before.
+
+        Raises:
+            AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
+        """
+        keys = self._keys
+        length = slot.length if slot else 0
+        remember = REMEMBERED if request else 0
+        args = [trigger, slot.begins if slot else "", self._dispatch, length, remember]
+        names = [
+            *(keys.loop, keys.iteration, keys.due, keys.events),
+            *(keys.audit_open, keys.asked(request or "")),
+        ]
+        outcome, value = self._scripts.run("begin", names, [*args, *actor_fields(actor)])
+        if outcome == "paused" and slot is None:
+            raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
+        return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
+
+    def look_again(self, trigger: str) -> int:
+        """Have an iteration look at what has come; its number if it begins now, 0 if later (L3)."""
+        keys = self._keys
+        names = [keys.loop, keys.iteration, keys.due, keys.events]
+        return int(self._scripts.run("look_again", names, [trigger, self._dispatch]))
+
+    def intake(
+        self,
+        observations: list[Observation],
+        start: bool,
+        actor: Actor | None = None,
+        request: str | None = None,
+        most: int = 10_000,
+    ) -> int:
+        """Hand *observations* to the loop; the iteration that began, 0, or -1 when it is full.
+
+        The same *request* is taken once.
+        """
+        keys = self._keys
+        names = [
+            *(keys.intake, keys.loop, keys.iteration, keys.due, keys.events),
+            *(keys.audit_open, keys.asked(request or "")),
+        ]
+        payload = [observation.to_json() for observation in observations]
+        who = actor_fields(actor)
+        remember = REMEMBERED if request else 0
+        args = [self._dispatch, int(start), most, remember, len(who), *who, *payload]
+        return int(self._scripts.run("intake", names, args))
+
+    def pause(self, reason: str, actor: Actor | None = None) -> None:
+        """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
+        names = [self._keys.loop, self._keys.events, self._keys.audit_open]
+        self._scripts.run("pause", names, [reason, *actor_fields(actor)])
+
+    def resume(self, actor: Actor | None = None) -> int:
+        """Go on; the number of the iteration that waiting work starts, or 0."""
+        keys = self._keys
+        names = [
+            *(keys.loop, keys.iteration, keys.due, keys.events, keys.runs_pending, keys.intake),
+            keys.audit_open,
+        ]
+        return int(self._scripts.run("resume", names, [self._dispatch, *actor_fields(actor)]))
+
+    def status(self) -> LoopStatus:
+        """What the agent is doing now."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hgetall(keys.loop)
+            pipe.hmget(keys.iteration, ["iteration", "phase", "startedAt", "entered"])
+            pipe.zcard(keys.runs_pending)
+            pipe.zcard(keys.approvals_pending)
+            loop, (iteration, phase, started, worker), runs, approvals = pipe.execute()
+        return LoopStatus(
+            agent_id=self._agent_id,
+            phase=phase or "idle",
+            iteration=int(iteration or loop.get("iteration", 0)),
+            start_time=from_ms(float(started)) if started else None,
+            paused=loop.get("paused"),
+            frozen=loop.get("frozen") or loop.get("frozenEverywhere"),
+            pending_runs=runs,
+            pending_approvals=approvals,
+            worker=worker.split("/")[0] if worker else None,
+        )
