@@ -109,6 +109,7 @@ def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
     yield from _agents(vitals)
     yield from _queues(vitals)
     yield from _observers(vitals.agents)
+    yield from _models(vitals.agents)
     yield _findings(vitals)
 
 
@@ -143,6 +144,11 @@ _Samples = Iterable[tuple[Sequence[str], float | None]]
 def _gauge(name: str, text: str, samples: _Samples, labels: Sequence[str] = ()) -> Metric:
     """A gauge; samples without a value are left out."""
     return _filled(GaugeMetricFamily(name, text, labels=labels), samples)
+
+
+def _counter(name: str, text: str, samples: _Samples, labels: Sequence[str] = ()) -> Metric:
+    """A counter; its samples have `_total` after their name."""
+    return _filled(CounterMetricFamily(name, text, labels=labels), samples)
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) -> Metric:
@@ -197,8 +203,8 @@ def _fleet(roster: Roster) -> Iterator[Metric]:
 def _agents(vitals: Vitals) -> Iterator[Metric]:
     now, agents = vitals.roster.now, vitals.agents
     text = "Iterations that have begun."
-    counter = CounterMetricFamily("boyd_agent_iterations", text, labels=_AGENT)
-    yield _filled(counter, [((agent.entry.id,), agent.iterations) for agent in agents])
+    begun = [((agent.entry.id,), agent.iterations) for agent in agents]
+    yield _counter("boyd_agent_iterations", text, begun, _AGENT)
     for name, text, read in _PER_AGENT:
         yield _gauge(
             name, text, [((agent.entry.id,), read(agent, now)) for agent in agents], _AGENT
@@ -292,6 +298,20 @@ def _observers(agents: Iterable[AgentVitals]) -> Iterator[Metric]:
     ]
     text = "When it last succeeded."
     yield _gauge("boyd_observer_last_success_timestamp_seconds", text, moments, labels)
+
+
+def _models(agents: Iterable[AgentVitals]) -> Iterator[Metric]:
+    """What models were asked, and how investigations ended (G7)."""
+    known = [(agent.entry.id, agent.model) for agent in agents]
+    tokens = [((name, *what), n) for name, model in known for what, n in model.tokens.items()]
+    text = "Tokens that were sent to models and answered by them."
+    yield _counter("boyd_model_tokens", text, tokens, ("agent", "model", "kind"))
+    requests = [((name, *what), n) for name, model in known for what, n in model.requests.items()]
+    text = "Requests to models, by how they ended."
+    yield _counter("boyd_model_requests", text, requests, ("agent", "model", "outcome"))
+    ended = [((name, how), n) for name, model in known for how, n in model.ended.items()]
+    text = "Investigations, by how they ended."
+    yield _counter("boyd_investigations_ended", text, ended, ("agent", "ending"))
 
 
 def _findings(vitals: Vitals) -> Metric:

@@ -41,6 +41,11 @@ class Prices(_Group):
     input: float = Field(default=0.0, ge=0)
     output: float = Field(default=0.0, ge=0)
 
+    @property
+    def are_set(self) -> bool:
+        """Whether anything costs anything: else no limit on money is ever reached."""
+        return self.input > 0 or self.output > 0
+
 
 class ModelSettings(_Group):
     """Where an agent's model is, and how to talk to it.
@@ -82,6 +87,15 @@ class ModelSettings(_Group):
     def _one_key(self) -> Self:
         if self.api_key_env and self.api_key_file:
             raise ValueError("api_key_env and api_key_file are both set; unset one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _priced(self) -> Self:
+        if self.limits.max_cost is not None and not self.prices.are_set:
+            raise ValueError(
+                "limits.max_cost is never reached without prices: set prices.input and"
+                " prices.output, or limits.max_tokens in place of it"
+            )
         return self
 
     def api_key(self) -> SecretStr | None:

@@ -160,7 +160,8 @@ def test_on_a_terminal_everything_is_rendered_where_it_happens(study: Study) -> 
     assert re.search(
         r"→ look path=/var.*ok.*99 %.*Found.*It is .*full.*final_answer", shown, re.DOTALL
     )
-    assert "**" not in shown
+    # A block is drawn as it comes until it is whole; this is what stays of it.
+    assert re.search(r"It is (\x1b\[[0-9;]*m)*full", shown)
     assert shown.count("Found") == 1
 
 
@@ -219,7 +220,7 @@ def test_a_withdrawn_attempt_is_told(study: Study) -> None:
     done = study.cli.result("ask", "Why?")
 
     assert done.stdout == "Whole.\n"
-    assert "! withdrawn, the model is asked again:" in done.stderr
+    assert "! withdrawn: " in done.stderr
 
 
 def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study) -> None:
@@ -510,7 +511,7 @@ def test_who_may_not_approve_what_he_asked_for_is_told_so(
             talk.types("y\r", after="Approve?")
             talk.types("\r", after="Why?")
             talk.hears("somebody else has to approve it")
-            study.lab.resolver.approve(study.waiting, person("bob"))
+            study.lab.resolver.answer(study.waiting, "approved", person("bob"))
             study.resolved()
             talk.hears("final_answer")
             talk.leaves()

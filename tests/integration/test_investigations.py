@@ -233,7 +233,9 @@ def test_T7_it_waits_without_a_worker_and_goes_on_when_somebody_answers(case: Ca
     wait_until(lambda: case.found.status == "waiting")
     case.deployment.kill("first")
     resolver = case.deployment.resolver("detective")
-    said = [resolver.approve(case.found.approval_id or "", BOB).outcome for _ in range(3)]
+    said = [
+        resolver.answer(case.found.approval_id or "", "approved", BOB).outcome for _ in range(3)
+    ]
     case.worker("second")
     found = case.ended()
 

@@ -12,19 +12,29 @@ import fakeredis
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import BaseModel
 
-from boyd import Agent
+from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
+from boyd.models.investigation import InvestigationRequest, Usage
 from boyd.settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.reading import read_vitals
+from boyd.store.usage import OTHERS, ROOM
 from boyd.store.vitals import Server, Vitals
-from boyd.testing import Lab
+from boyd.testing import TESTER, Lab, ScriptedModel
+from boyd.testing.model_server import call, say, status
 from boyd.version import VERSION
 from boyd_api.metrics import Metrics, collect
 from boyd_api.readiness import readiness
 from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
+
+
+class Mood(BaseModel):
+    """What a model is asked for."""
+
+    mood: int
 
 
 class Away(fakeredis.FakeRedis):
@@ -129,7 +139,7 @@ def retire(lab: Lab) -> None:
 def test_pausing_and_freezing_are_told() -> None:
     lab = Lab(agent())
     lab.whole.fleet.freeze("moving", ["test"])
-    lab.store.iterations.pause("holidays")
+    lab.store.loop.pause("holidays")
     found = samples(lab.whole)
 
     assert (only(found, "boyd_agent_frozen"), only(found, "boyd_agent_paused")) == (1, 1)
@@ -142,6 +152,69 @@ def test_L15_the_health_of_observers_is_told() -> None:
 
     assert found["boyd_observer_failures"] == {("test", "p:good"): 0, ("test", "p:bad"): 1}
     assert set(found["boyd_observer_last_success_timestamp_seconds"]) == {("test", "p:good")}
+
+
+def test_G7_tokens_and_requests_are_counted_by_model_and_investigations_by_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("boyd.llm.gateway.WAITS", (0.0, 0.0, 0.0))
+    with ScriptedModel([status(503), call("nothing", {}), say("No idea.")]) as model:
+        lab = Lab(Agent("test", llm={"base_url": f"{model.url}/v1", "model": "small"}))
+        request = InvestigationRequest(question="Why?")
+        lab.launcher.ask(request, TESTER, lab.engine.retention)
+        lab.deliver()
+    found = samples(lab.whole)
+
+    assert found["boyd_model_tokens_total"] == {
+        ("test", "input", "small"): 200,
+        ("test", "output", "small"): 40,
+    }
+    assert found["boyd_model_requests_total"] == {
+        ("test", "small", "answered"): 2,
+        ("test", "small", "failed"): 1,
+    }
+    assert found["boyd_investigations_ended_total"] == {("test", "final_answer"): 1}
+
+
+def test_G7_what_a_plugin_asks_the_model_is_counted_too() -> None:
+    class Curious(Plugin):
+        id = "curious"
+
+        def on_loop_start(self, ctx: Any) -> None:
+            ctx.llm.ask("Why?")
+            ctx.llm.answer("How bad is it?", Mood)
+
+    with ScriptedModel([say("Because."), call("answer", {"mood": "good"}), status(401)]) as model:
+        llm = {"base_url": f"{model.url}/v1", "model": "small"}
+        lab = Lab(Agent("test", plugins=[Curious()], llm=llm))
+        lab.run()
+    found = samples(lab.whole)
+
+    assert found["boyd_model_requests_total"] == {
+        ("test", "small", "answered"): 2,
+        ("test", "small", "refused"): 1,
+    }
+    assert found["boyd_model_tokens_total"][("test", "input", "small")] == 200
+
+
+def test_an_agent_without_a_model_has_no_metrics_of_one() -> None:
+    found = samples(Lab(agent()).whole)
+
+    assert [name for name in found if "model" in name or "investigations" in name] == []
+
+
+def test_more_models_than_there_is_room_for_count_as_one() -> None:
+    lab = Lab(agent())
+    for number in range(200):
+        lab.store.usage.count(f"m{number}", "answered", Usage(input_tokens=1))
+    lab.store.usage.count("m0", "failed", Usage(input_tokens=1))
+    found = samples(lab.whole)
+    tokens = found["boyd_model_tokens_total"]
+
+    assert sum(tokens.values()) == 201
+    assert len(tokens) < ROOM
+    assert tokens[("test", "input", OTHERS)] > 1
+    assert tokens[("test", "input", "m0")] == 2
 
 
 def test_what_the_doctor_finds_is_counted() -> None:
@@ -294,6 +367,8 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
     lab.run()
     lab.launcher.trigger("test")
     lab.client.hset("boyd:{test}:loop", "slot", 1000)
+    lab.store.usage.count("small", "answered", Usage(input_tokens=1))
+    lab.store.usage.ended("final_answer")
     labels: dict[str, set[str]] = {}
 
     def read(*arguments: Any) -> Vitals:

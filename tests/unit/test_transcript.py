@@ -156,7 +156,7 @@ def test_an_end_without_an_answer_is_named_with_its_reason() -> None:
 
 def test_reasoning_is_marked_and_a_failed_attempt_withdrawn() -> None:
     lines = plain(thought("I th"), thought("ink"), Discarded(step=1, why="cut"), thought("Again"))
-    assert lines == ["| I think", "! withdrawn, the model is asked again: cut", "| Again"]
+    assert lines == ["| I think", "! withdrawn: cut", "| Again"]
 
 
 def test_entries_of_a_later_release_are_passed_over() -> None:

@@ -200,7 +200,7 @@ class PlainTranscript(Transcript):
     def withdraw(self, why: str) -> None:
         """See `Transcript`: what has come of the turn is only told of."""
         self.settle()
-        self._print(f"! withdrawn, the model is asked again: {why}")
+        self._print(f"! withdrawn: {why}")
 
     def line(self, tone: Tone, text: str) -> None:
         """See `Transcript`."""

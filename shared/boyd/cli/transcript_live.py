@@ -102,8 +102,8 @@ class LiveTranscript(Transcript):
         self._block = ""
         gone = self._printed in ("text", "reasoning")
         what = "withdrawn, what was just said does not count" if gone else "withdrawn"
-        self.line("note", f"! {what}; the model is asked again: {why}")
-        self.doing("the model is asked again")
+        self.line("note", f"! {what}: {why}")
+        self.doing("the model is asked")
 
     def line(self, tone: Tone, text: str) -> None:
         """See `Transcript`."""

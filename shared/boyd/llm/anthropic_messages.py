@@ -23,7 +23,7 @@ from boyd.llm.messages import (
     Used,
 )
 from boyd.llm.outgoing import prepared
-from boyd.llm.wire import document, index, number, part, text
+from boyd.llm.wire import Wire, document, frame, index, number, part, text
 from boyd.model_settings import ModelSettings
 from boyd.models.investigation import Finish, Usage
 
@@ -56,16 +56,9 @@ def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
     conversation has calls of them, which the server would refuse otherwise.
     """
     system, messages = prepared(request, takes_system=settings.steering == "system")
-    made: dict[str, Any] = {
-        "model": settings.model,
-        "max_tokens": settings.max_output_tokens,
-        "messages": _messages(messages),
-        "stream": True,
-    }
+    made = {**frame(settings, "max_tokens"), "messages": _messages(messages)}
     if system:
         made["system"] = system
-    if settings.temperature is not None:
-        made["temperature"] = settings.temperature
     if request.tools and (request.use_tools or any(one.calls for one in messages)):
         made["tools"] = [_tool(one) for one in request.tools]
         if not request.use_tools:
@@ -168,3 +161,6 @@ class Decoder:
             yield ReasoningDelta(thought)
         elif (more := text(delta, "partial_json")) and at in self._calls:
             yield CallFragment(at, arguments=more)
+
+
+WIRE = Wire(url, headers, body, Decoder)

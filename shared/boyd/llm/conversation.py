@@ -151,8 +151,14 @@ class Conversation:
         """The calls of one turn."""
         return [called for called in self.calls if called.step == step]
 
-    def apart(self) -> Conversation:
-        """The same, to add to: what it was stays as it was."""
+    def after(self, entries: Iterable[Entry], at: int = 0) -> Conversation:
+        """What it is after more *entries*, written *at* that time; this one stays as it was."""
+        after = self._apart()
+        for entry in entries:
+            after.add(entry, at)
+        return after
+
+    def _apart(self) -> Conversation:
         after = copy(self)
         after.messages, after.rounds = [*self.messages], [*self.rounds]
         after.askers, after.pieces = [*self.askers], [*self.pieces]
@@ -207,13 +213,6 @@ class Conversation:
         self.calls += [Called(call, entry.step) for call in entry.calls]
         self.numbered += len(entry.calls)
         self._count(entry.usage, steps=1, requests=entry.requests)
-
-    def _begin(self, entry: Started | Waits, at: int) -> None:
-        called = self._called(entry.call_id)
-        if isinstance(entry, Started):
-            called.started = True
-        else:
-            called.approval_id, called.asked_at = entry.approval_id, at
 
     def _result(self, observation: ToolObservation, at: int) -> None:
         called = self._called(observation.call_id or "")

@@ -25,6 +25,7 @@ from boyd.llm.errors import ModelRefused, ModelUnavailable, Stopped
 from boyd.llm.exchange import Event, Exchange, Other, Over
 from boyd.llm.faults import Fault, of_status
 from boyd.llm.messages import ModelRequest, Turn
+from boyd.llm.meter import Meter, Uncounted
 from boyd.llm.wire import Wire
 from boyd.model_settings import ModelSettings, ModelTimeouts
 from boyd.model_settings import Wire as WireName
@@ -43,13 +44,8 @@ _LINGER = 5.0
 #: How much of what a server says is repeated, in characters.
 _MAX_SAID = 500
 _WIRES: dict[WireName, Wire] = {
-    "openai": Wire(openai_chat.url, openai_chat.headers, openai_chat.body, openai_chat.Decoder),
-    "anthropic": Wire(
-        anthropic_messages.url,
-        anthropic_messages.headers,
-        anthropic_messages.body,
-        anthropic_messages.Decoder,
-    ),
+    "openai": openai_chat.WIRE,
+    "anthropic": anthropic_messages.WIRE,
 }
 
 
@@ -59,6 +55,7 @@ class Gateway:
     Args:
         settings: where the model is.
         key: what the server knows us by.
+        meter: counts the requests.
         sleep: waits for some seconds.
         clock: seconds since the epoch, for servers that name a date to come back at.
 
@@ -71,11 +68,13 @@ class Gateway:
         settings: ModelSettings,
         key: SecretStr | None = None,
         *,
+        meter: Meter | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._redactor = Redactor([key.get_secret_value()] if key else [])
+        self._meter = meter or Uncounted()
         self._sleep = sleep
         self._clock = clock
         self._wire = _WIRES[settings.wire]
@@ -139,13 +138,19 @@ class Gateway:
                 self._pause(max(wait, fault.wait), watch)
                 self._attempt(content, answer, watch)
                 turn = answer.turn(taken=taken, prefix=prefix, sent=len(body), requests=attempt)
+                self._meter.count("answered", turn.usage)
                 return turn.model_copy(update={"usage": spent + turn.usage})
             except _Abandoned as abandoned:
+                used = answer.used or Usage()
+                if abandoned.was_sent:
+                    self._meter.count("abandoned", used)
                 sent = attempt - (not abandoned.was_sent)
-                raise Stopped(requests=sent, usage=spent + (answer.used or Usage())) from None
+                raise Stopped(requests=sent, usage=spent + used) from None
             except Fault as failed:
                 fault = failed
-            spent += answer.used or Usage()
+            used = answer.used or Usage()
+            self._meter.count("refused" if fault.lasting else "failed", used)
+            spent += used
             why = self._told(fault)
             watch.discarded(why)
             if fault.lasting:

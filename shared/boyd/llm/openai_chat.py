@@ -22,7 +22,7 @@ from boyd.llm.messages import (
     Used,
 )
 from boyd.llm.outgoing import prepared
-from boyd.llm.wire import document, index, number, part, text
+from boyd.llm.wire import Wire, document, frame, index, number, part, text
 from boyd.model_settings import ModelSettings
 from boyd.models.investigation import Finish, ToolCall, Usage
 
@@ -53,21 +53,17 @@ def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
     """The JSON object of a request; without `use_tools` it names no tools at all (F5)."""
     system, messages = prepared(request, takes_system=settings.steering == "system")
     said = [{"role": "system", "content": system}] if system else []
-    made: dict[str, Any] = {
-        "model": settings.model,
+    made = {
+        **frame(settings, _longest(settings)),
         "messages": said + [_message(one) for one in messages],
-        "stream": True,
         "stream_options": {"include_usage": True},
-        _limit(settings): settings.max_output_tokens,
     }
-    if settings.temperature is not None:
-        made["temperature"] = settings.temperature
     if request.tools and request.use_tools:
         made["tools"] = [_tool(one) for one in request.tools]
     return made
 
 
-def _limit(settings: ModelSettings) -> str:
+def _longest(settings: ModelSettings) -> str:
     host = urlsplit(settings.base_url).hostname or ""
     newer = any(host == name or host.endswith(f".{name}") for name in _NEWER)
     return "max_completion_tokens" if newer else "max_tokens"
@@ -168,3 +164,6 @@ def _finish(reason: str) -> Iterator[StreamEvent]:
         raise Fault(f"the server gave up in the middle of the answer: {reason}")
     if reason:
         yield Finished(_FINISHES.get(reason, "stop"))
+
+
+WIRE = Wire(url, headers, body, Decoder)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection
 
 from boyd.models import JsonObject
 
 SHELL = "bash"
 _ALIASES = {"run_command": SHELL}
+#: Arguments of the shell that make no difference to what a command does.
 _SHELL_IGNORED = frozenset({"description", "reason", "timeout"})
 
 #: Quoted and escaped text and here-documents are kept; an unclosed quote is, to the end.
@@ -20,19 +20,18 @@ _PIECES = re.compile(
 )
 
 
-def signature(name: str, arguments: JsonObject | str, ignored: Collection[str] = ()) -> str:
+def signature(name: str, arguments: JsonObject | str) -> str:
     """The SHA-256 of a call in hex: of the tool and of its arguments in one canonical form.
 
     Args:
         name: of the tool; `bash` and `run_command` are one.
         arguments: as an object, or as the model wrote them where that cannot be read.
-        ignored: arguments that make no difference to what the call does.
     """
     tool = canonical_name(name)
     if isinstance(arguments, str):
         return _digest(f"{tool}\0text\0{arguments.strip()}")
-    dropped = {*ignored, *(_SHELL_IGNORED if tool == SHELL else ())}
-    kept = {key: value for key, value in arguments.items() if key not in dropped}
+    ignored = _SHELL_IGNORED if tool == SHELL else ()
+    kept = {key: value for key, value in arguments.items() if key not in ignored}
     command = kept.get("command")
     if tool == SHELL and isinstance(command, str):
         kept["command"] = normal_command(command)

@@ -21,23 +21,19 @@ class ToolUse:
         name: of the tool, as the model said it.
         arguments: as an object; the text itself where it is none.
         category: what kind of work the tool does.
-        read_only: whether the tool leaves the world as it is.
         poll: whether calling it again and again is how it is used.
-        ignored: arguments that make no difference to what the call does.
     """
 
     id: str
     name: str
     arguments: JsonObject | str
     category: Category
-    read_only: bool = False
     poll: bool = False
-    ignored: frozenset[str] = frozenset()
 
     @property
     def signature(self) -> str:
         """What tells this call from others."""
-        return signature(self.name, self.arguments, self.ignored)
+        return signature(self.name, self.arguments)
 
 
 @dataclass(frozen=True)

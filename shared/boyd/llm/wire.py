@@ -43,6 +43,12 @@ class Wire:
     decoder: Callable[[], Decoder]
 
 
+def frame(settings: ModelSettings, longest: str) -> dict[str, Any]:
+    """What a request says on every wire; *longest* is what this one calls the limit of a turn."""
+    said = {"model": settings.model, "stream": True, longest: settings.max_output_tokens}
+    return said if settings.temperature is None else {**said, "temperature": settings.temperature}
+
+
 def document(data: str) -> dict[str, Any]:
     """The JSON object that an event carries.
 

@@ -16,6 +16,10 @@ Category = Literal["search", "execution", "delegation"]
 #: Why a turn of the model ended; `length` and `filtered` ones are not answers.
 Finish = Literal["stop", "calls", "length", "filtered"]
 
+#: How a request to a model ended: with an answer; so that it may be sent again; so that it would
+#: be refused again; or given up while its answer came.
+RequestOutcome = Literal["answered", "failed", "refused", "abandoned"]
+
 #: Why an investigation ended (T5).
 Ending = Literal[
     "final_answer",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from boyd import naming
 from boyd.errors import QueueFull, StoreError
 from boyd.models import Actor, RunRequest
 from boyd.models.investigation import (
@@ -51,6 +52,18 @@ class Change:
     event: str = ""
     keep: int | None = None
     step: Literal["", "decides", "starts"] = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: the *version* after it.
+
+    With *restarted* Redis has come up anew since it was decided which tool is started now: it may
+    have been started before, and that be forgotten.
+    """
+
+    version: int
+    restarted: bool = False
 
 
 class Investigations:
@@ -103,8 +116,8 @@ class Investigations:
             raise QueueFull(f"there are {MOST} investigations already; this one did not begin")
         return id, bool(began)
 
-    def write(self, id: str, fence: Fence, version: int | None, change: Change) -> int | None:
-        """Append to the log in one step with what changes, without secrets; the version after it.
+    def write(self, id: str, fence: Fence, version: int | None, change: Change) -> Written | None:
+        """Append to the log in one step with what changes, without secrets.
 
         Args:
             id: of the investigation.
@@ -122,9 +135,9 @@ class Investigations:
             *("" if change.keep is None else change.keep, change.event, len(entries)),
             *(change.step, *entries, *flat),
         ]
-        names = [*self._names(id), self._keys.events]
+        names = [*self._names(id), self._keys.events, self._keys.usage]
         reply = self._scripts.run("write_log", names, args)
-        return int(reply[0]) if reply else None
+        return Written(int(reply[0]), bool(reply[1])) if reply else None
 
     def go_on(
         self,
@@ -156,19 +169,21 @@ class Investigations:
         """
         keys = self._keys
         args = [id, keys.prefix, actor.principal, request or "", *actor_fields(actor)]
-        names = [keys.order(_name(id)), keys.due, keys.events, keys.audit_open]
+        names = [keys.order(naming.investigation(id)), keys.due, keys.events, keys.audit_open]
         return str(self._scripts.run("cancel_investigation", names, args))
 
     def get(self, id: str) -> Investigation | None:
         """One investigation."""
         with translated():
-            fields = self._client.hgetall(self._keys.order(_name(id)))
+            fields = self._client.hgetall(self._keys.order(naming.investigation(id)))
         return read_investigation(fields) if "status" in fields else None
 
     def status(self, id: str) -> str | None:
         """Whether it is running, waits or has ended; None: there is no such investigation."""
         with translated():
-            found: str | None = self._client.hget(self._keys.order(_name(id)), "status")
+            found: str | None = self._client.hget(
+                self._keys.order(naming.investigation(id)), "status"
+            )
         return found
 
     def newest(self, id: str) -> str:
@@ -206,7 +221,7 @@ class Investigations:
         (position,) = load_cursor(cursor, 1)
         places = read_page(self._scripts, self._keys.investigations, position, limit)
         portion = Portion(self._scripts)
-        prefix = self._keys.order(_name(""))
+        prefix = self._keys.order(naming.investigation(""))
         read = list(portion.read(prefix, [name for name, _ in places]))
         more = portion.full or len(places) == limit
         found = [one for fields in read if (one := _read_or_none(fields)) is not None]
@@ -217,7 +232,7 @@ class Investigations:
         )
 
     def _names(self, id: str) -> list[str]:
-        return [self._keys.order(_name(id)), self._keys.log(id)]
+        return [self._keys.order(naming.investigation(id)), self._keys.log(id)]
 
 
 def _line(entry: Entry) -> str:
@@ -231,10 +246,6 @@ def _safe(request: InvestigationRequest) -> str:
     for name in ("question", "instructions"):
         safe[name] = safe[name][:MOST_ASKED]
     return json.dumps(safe)
-
-
-def _name(id: str) -> str:
-    return f"investigation:{id}"
 
 
 def _named(**values: str | None) -> list[str]:

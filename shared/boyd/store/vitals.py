@@ -132,6 +132,21 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class ModelTotals:
+    """What an agent's model was asked since the agent is there.
+
+    Attributes:
+        tokens: by model, and `input` or `output`.
+        requests: by model and how they ended.
+        ended: investigations by how they ended.
+    """
+
+    tokens: dict[tuple[str, str], int] = field(default_factory=dict)
+    requests: dict[tuple[str, str], int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class AgentVitals:
     """How one agent is doing.
 
@@ -151,6 +166,7 @@ class AgentVitals:
         resumed_at: when it was resumed, if nothing has happened since.
         paused: why, if it is; the same for `frozen`.
         observers: how they have been doing.
+        model: what its model was asked.
     """
 
     entry: AgentEntry
@@ -173,6 +189,7 @@ class AgentVitals:
     paused: str | None = None
     frozen: str | None = None
     observers: dict[str, ObserverHealth] = field(default_factory=dict)
+    model: ModelTotals = field(default_factory=ModelTotals)
 
     @property
     def named_queues(self) -> dict[str, list[str]]:

@@ -3,184 +3,27 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from boyd import Agent, ConfigError, Plugin, Veto, action, tool
-from boyd.models import Actor
+from boyd import Agent, ConfigError, Plugin, action
 from boyd.models.investigation import (
     Asked,
     Delta,
     Discarded,
     Ended,
-    Entry,
-    Investigation,
     InvestigationRequest,
     Result,
     Said,
     Waits,
     Warned,
 )
-from boyd.store import Change, Fence
+from boyd.store import Change, Fence, Verdict
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Received, call, calls, empty, hang, length, say, status
-
-BOB = Actor(principal="bob", person=True)
-#: Says whatever it is asked; a word that no pattern takes for a secret unless it is registered.
-SECRET = "correct-horse-battery-staple"
-
-
-class Word(BaseModel):
-    """What the tools of these tests are given."""
-
-    word: str = ""
-
-
-class Tools(Plugin):
-    """Tools that note what they were asked."""
-
-    id = "tools"
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.ran: list[str] = []
-
-    @tool()
-    def look(self, params: Word, ctx: Any) -> str:
-        """Look at something."""
-        self.ran.append(f"look {params.word}")
-        return f"saw {params.word}"
-
-    @tool()
-    def leak(self, params: Word) -> str:
-        """Say a secret."""
-        return f"the key is {SECRET}"
-
-    @tool()
-    def fail(self, params: Word) -> str:
-        """Fail."""
-        self.ran.append(f"fail {params.word}")
-        raise RuntimeError("no such host")
-
-    @tool(timeout=0.05)
-    def hang(self, params: Word, ctx: Any) -> str:
-        """Take too long."""
-        import time
-
-        time.sleep(1)
-        return "late"
-
-    @tool(poll=True)
-    def wait(self, params: Word) -> str:
-        """Ask whether it is done."""
-        self.ran.append("wait")
-        return "done" if len(self.ran) > 8 else f"{len(self.ran)} of 9"
-
-    @tool()
-    def long(self, params: Word) -> str:
-        """Say a lot."""
-        return "x" * 200_000
-
-    @action(tool=True)
-    def note(self, params: Word) -> str:
-        """Write something down."""
-        self.ran.append(f"note {params.word}")
-        return "noted"
-
-    @action(tool=True, autonomy="approval-required")
-    def restart(self, params: Word) -> str:
-        """Restart something."""
-        self.ran.append(f"restart {params.word}")
-        return "restarted"
-
-    @action(tool=True, min_confidence=0.5)
-    def sure(self, params: Word) -> str:
-        """Do what wants confidence."""
-        self.ran.append("sure")
-        return "done"
-
-    @action()
-    def secret_door(self, params: Word) -> None:
-        """Be no tool."""
-
-    def on_before_act(self, params: Any) -> None:
-        """Forbid what is forbidden."""
-        if params.get("word") == "forbidden":
-            raise Veto("not here")
-
-
-@dataclass
-class Scene:
-    """An agent with a scripted model."""
-
-    lab: Lab
-    model: ScriptedModel
-    plugin: Tools
-    id: str = ""
-    questions: list[str] = field(default_factory=list)
-
-    def ask(self, question: str = "Why?", **more: Any) -> Investigation:
-        """Ask, and let everything happen."""
-        request = InvestigationRequest(question=question, **more)
-        self.id = self.lab.launcher.ask(request, TESTER, self.lab.engine.retention)
-        return self.settle()
-
-    def settle(self) -> Investigation:
-        """Let everything happen that is due."""
-        self.lab.deliver()
-        self.lab.sweeper.sweep()
-        self.lab.deliver()
-        return self.found
-
-    @property
-    def found(self) -> Investigation:
-        """How far it is."""
-        found = self.lab.store.investigations.get(self.id)
-        assert found is not None
-        return found
-
-    @property
-    def log(self) -> list[Entry]:
-        """Everything that was written."""
-        logged = self.lab.store.investigations.log(self.id)
-        return [one.entry for one in logged if one.entry is not None]
-
-    def entries(self, kind: type[Any]) -> list[Any]:
-        """The entries of one kind."""
-        return [entry for entry in self.log if isinstance(entry, kind)]
-
-    @property
-    def results(self) -> list[tuple[str, str]]:
-        """Tool and status of each result."""
-        return [(e.observation.tool, e.observation.status) for e in self.entries(Result)]
-
-
-@contextmanager
-def scene(*script: Any, forever: bool = True, wire: str = "openai", **llm: Any) -> Iterator[Scene]:
-    """An agent whose model follows a script; the last reply is repeated."""
-    plugin = Tools()
-    with ScriptedModel(list(script), forever=forever) as model:
-        url = f"{model.url}/v1" if wire == "openai" else model.url
-        settings = {"base_url": url, "model": "scripted", "wire": wire, **llm}
-        lab = Lab(Agent("detective", plugins=[plugin], llm=settings))
-        yield Scene(lab, model, plugin)
-
-
-def changing(tool_name: str = "look") -> Callable[[Received], Any]:
-    """A model that never asks for the same thing twice, and answers when it has no tools."""
-    numbers = itertools.count()
-
-    def reply(request: Received) -> Any:
-        if not request.body.get("tools"):
-            return say("All in all it was the disk.")
-        return call(tool_name, {"word": f"w{next(numbers)}"})
-
-    return reply
+from model_kit import BOB, SECRET, Scene, Tools, Word, changing, scene
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
@@ -467,7 +310,7 @@ def test_T7_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None
         assert item.requested_by == ["tester"]
         assert [e.approval_id for e in here.entries(Waits)] == [item.id]
 
-        here.lab.resolver.approve(item.id, BOB)
+        here.lab.resolver.answer(item.id, "approved", BOB)
         found = here.settle()
 
         assert (found.status, found.ending, found.approval_id) == ("ended", "final_answer", None)
@@ -475,19 +318,16 @@ def test_T7_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None
         assert here.results == [("restart", "succeeded")]
 
 
-@pytest.mark.parametrize(
-    ("answer", "status_", "words"),
-    [("deny", "denied", "not today"), ("withdraw", "withdrawn", "not today")],
-)
-def test_T7_a_refusal_goes_back_to_the_model_as_such(answer: str, status_: str, words: str) -> None:
+@pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
+def test_T7_a_refusal_goes_back_to_the_model_as_such(verdict: Verdict) -> None:
     with scene(call("restart", {"word": "web"}), say("Then not.")) as here:
         waiting = here.ask()
-        getattr(here.lab.resolver, answer)(waiting.approval_id, BOB, words)
+        here.lab.resolver.answer(waiting.approval_id or "", verdict, BOB, "not today")
         found = here.settle()
 
         assert found.ending == "final_answer"
-        assert here.results == [("restart", status_)]
-        assert words in here.model.requests[-1].body["messages"][-1]["content"]
+        assert here.results == [("restart", verdict)]
+        assert "not today" in here.model.requests[-1].body["messages"][-1]["content"]
         assert here.plugin.ran == []
 
 
@@ -512,7 +352,7 @@ def test_T7_whoever_asked_may_not_approve() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
 
-        said = here.lab.resolver.approve(waiting.approval_id or "", TESTER)
+        said = here.lab.resolver.answer(waiting.approval_id or "", "approved", TESTER)
 
         assert said.outcome == "requester"
 
@@ -523,7 +363,7 @@ def test_T7_whoever_has_said_something_may_not_approve_what_it_leads_to() -> Non
         here.lab.launcher.go_on(here.id, "Then restart web", BOB)
         waiting = here.settle()
 
-        said = here.lab.resolver.approve(waiting.approval_id or "", BOB)
+        said = here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
 
         assert said.outcome == "requester"
 
@@ -535,7 +375,7 @@ def test_T7_two_investigations_that_want_the_same_ask_twice() -> None:
         with_first = here.id
         second = here.ask("And why else?")
         assert first.approval_id != second.approval_id
-        here.lab.resolver.deny(first.approval_id or "", BOB)
+        here.lab.resolver.answer(first.approval_id or "", "denied", BOB)
         here.settle()
 
         assert here.found.status == "waiting"
@@ -548,7 +388,7 @@ def test_T7_an_approval_is_consumed_once_however_often_messages_come() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
         for _ in range(3):
-            here.lab.resolver.approve(waiting.approval_id or "", BOB)
+            here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
         hints = list(here.lab.courier.hints) * 3
         here.lab.courier.hints.extend(hints)
         here.settle()
@@ -715,7 +555,7 @@ def test_a_plugin_gets_an_answer_in_a_form_which_is_put_right_once() -> None:
 def test_what_was_executed_before_a_cancel_is_told_as_executed() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
-        here.lab.resolver.approve(waiting.approval_id or "", BOB)
+        here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
         while here.plugin.ran == []:
             here.lab.step()
         here.lab.store.investigations.cancel(here.id, BOB)
@@ -729,7 +569,7 @@ def test_what_was_executed_before_a_cancel_is_told_as_executed() -> None:
 def test_what_is_approved_and_not_started_does_not_start_after_a_cancel() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
-        here.lab.resolver.approve(waiting.approval_id or "", BOB)
+        here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
         here.lab.store.investigations.cancel(here.id, BOB)
         found = here.settle()
 
@@ -840,7 +680,7 @@ def test_an_output_that_only_looks_like_an_observation_is_an_output() -> None:
         llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
         plugin = Odd()
         lab = Lab(Agent("d", plugins=[plugin], llm=llm))
-        here = Scene(lab, model, plugin)  # type: ignore[arg-type]
+        here = Scene(lab, model, plugin)
         found = here.ask()
 
         assert found.ending == "final_answer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.engine.engine import Engine
 from boyd.engine.investigation.move import Move, over
 from boyd.engine.orders import Done, Fields, Later
@@ -14,6 +14,7 @@ from boyd.llm.conversation import Unreadable
 from boyd.loop.context import describe
 from boyd.model_settings import ModelSettings
 from boyd.models.investigation import Ended
+from boyd.redaction import redactor
 from boyd.store import Fence, Stale, StuckOrder
 
 log = logging.getLogger("boyd.engine")
@@ -47,7 +48,7 @@ class Investigated:
             StoreUnavailable: Redis does not answer.
         """
         try:
-            move = Move(self.engine, self.settings, self.thinking, id, fence, fields.get("queue"))
+            move = Move(self.engine, self.settings, self.thinking, id, fence, fields)
         except Unreadable as error:
             # A worker of that release may take it; if none does, it is given up.
             raise Stale(str(error)) from None
@@ -66,7 +67,10 @@ class Investigated:
         return self._broken(id, fields.get("source", ""), why)
 
     def _broken(self, id: str, source: str, why: str) -> Done:
+        why = redactor().redact(why)  # nothing that redacts what it writes comes after it
         ended = Ended(ending="error", detail=why, text=f"The investigation failed: {why}")
+        if self.engine.store.investigations.status(id) != "ended":
+            self.engine.store.usage.ended("error")  # its log could not
         stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
         return over(self.engine, id, source, ended, [], stored)
 
@@ -76,11 +80,13 @@ class Investigated:
         why = f"it lost its workers again and again, last {worker}"
         if not worker:
             why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
-        fence = Fence(f"investigation:{id}", stuck.attempt, stuck.worker)
+        fence = Fence(naming.investigation(id), stuck.attempt, stuck.worker)
         try:
-            move = Move(self.engine, self.settings, self.thinking, id, fence, stuck.queue)
+            order = {"queue": stuck.queue or ""}
+            move = Move(self.engine, self.settings, self.thinking, id, fence, order)
             return move.fail(why)
         except Stale:
             return Done("failed", 0.0)
         except Unreadable as error:
-            return self._broken(id, "", f"{why}; {error}")
+            found = self.engine.store.investigations.get(id)
+            return self._broken(id, found.source if found else "", f"{why}; {error}")

@@ -61,7 +61,12 @@ class Live:
         """Whether nobody wants the turn any more."""
         if time.monotonic() - self._looked >= LOOK:
             self._show([])
-        return self._stopped or time.monotonic() >= self._until
+        return self._stopped or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time is up."""
+        return time.monotonic() >= self._until
 
     def _begin(self) -> None:
         self._streams: dict[Channel, RedactedStream] = {

@@ -15,17 +15,21 @@ from typing import Literal
 
 from boyd import queues
 from boyd.engine.engine import Engine
+from boyd.engine.investigation import handover
 from boyd.engine.investigation.live import Live
+from boyd.engine.investigation.meter import StoredMeter
 from boyd.engine.investigation.tools import Tools, queue_of
 from boyd.engine.launch import Launcher
 from boyd.engine.ledger import persistently
-from boyd.engine.orders import Done, Later
+from boyd.engine.orders import Done, Fields, Later
 from boyd.errors import ConfigError, StoreUnavailable
-from boyd.llm import budget, steps
+from boyd.llm import budget, plan
 from boyd.llm.conversation import Called, Conversation
+from boyd.llm.ends import fields_of
 from boyd.llm.errors import ModelError, Stopped
 from boyd.llm.gateway import Gateway
 from boyd.llm.messages import ModelRequest
+from boyd.llm.steps import Steps
 from boyd.llm.toolbox import Toolbox
 from boyd.model_settings import ModelSettings
 from boyd.models import ActionPerformed, RunResult, RunStatus, to_ms
@@ -39,7 +43,7 @@ from boyd.models.investigation import (
     redacted,
 )
 from boyd.models.investigation import Ending as InvestigationEnding
-from boyd.store import Change, Ending, Fence, Stale
+from boyd.store import Change, Ending, Fence, Stale, Written
 
 Step = Literal["", "decides", "starts"]
 
@@ -65,9 +69,9 @@ class Move:
         thinking: BoundedSemaphore,
         id: str,
         fence: Fence,
-        queue: str | None,
+        order: Fields,
     ) -> None:
-        """Read how far it is.
+        """Read how far it is; *order* is what its order said when it was entered.
 
         Raises:
             Stale: there is no such investigation.
@@ -78,7 +82,8 @@ class Move:
         self._store = engine.store.investigations
         self._id = id
         self._fence = fence
-        self._queue = queue or queues.ACT
+        self._order = order
+        self._queue = order.get("queue") or queues.ACT
         found = self._store.get(id)
         if found is None:
             raise Stale(f"investigation {id} is gone")
@@ -86,7 +91,7 @@ class Move:
         self._version = found.version
         self._log = Conversation.of(self._store.log(id))
         self._toolbox = Toolbox(engine.agent.host, found.tools)
-        self._steps = steps.Steps(engine.agent.info.name, settings, found, self._toolbox)
+        self._steps = Steps(engine.agent.info.name, settings, found, self._toolbox)
         with suppress(ConfigError):
             settings.api_key()  # from now on it is known as a secret
         self._tools = Tools(engine, id, fence, self._log.askers)
@@ -103,13 +108,13 @@ class Move:
             following = self._cancelled(now) or self._steps.next(self._log, now)
             later: Later | None = None
             match following:
-                case steps.Over(ended):
+                case plan.Over(ended):
                     return self._over(ended)
-                case steps.Write(entries):
+                case plan.Write(entries):
                     self._write(entries)
-                case steps.Think(request):
+                case plan.Think(request):
                     later = self._think(request)
-                case steps.Use(called):
+                case plan.Use(called):
                     later = self._use(called)
             if later is not None:
                 return later
@@ -119,16 +124,17 @@ class Move:
         if self._log.ended is None:
             self._settle()
             now = self._engine.store.clock.now()
-            self._write(self._steps.stopped(self._log, "error", why, now))
+            self._write(self._steps.ends.stopped(self._log, "error", why, now))
         assert self._log.ended is not None, "what was stopped has ended"
         return self._over(self._log.ended)
 
-    def _cancelled(self, now: datetime) -> steps.Write | None:
+    def _cancelled(self, now: datetime) -> plan.Write | None:
         """The end of a cancelled investigation, unless it has to wait for what cannot be undone."""
         by = self._found.cancelled_by
         if by is None or self._log.ended is not None or not self._settle():
             return None
-        return steps.Write(self._steps.stopped(self._log, "cancelled", f"{by} cancelled it", now))
+        ends = self._steps.ends
+        return plan.Write(ends.stopped(self._log, "cancelled", f"{by} cancelled it", now))
 
     def _settle(self) -> bool:
         """Take up what is known of a call that was begun; False: it is being executed."""
@@ -143,27 +149,34 @@ class Move:
         return True
 
     def _think(self, request: ModelRequest) -> Later | None:
-        """Ask the model for a turn."""
+        """Ask the model for a turn, when a thread may wait for it."""
         if self._moved or self._queue != queues.THINK:
             return Later(0, queue=queues.THINK)
         if not self._thinking.acquire(blocking=False):
             return Later(BUSY)
+        self._moved = True
         try:
-            self._moved = True
             self._clear()
-            live = Live(self._piece, self._log.step + 1, self._steps.left(self._log, self._now()))
-            with Gateway(self._settings, self._settings.api_key()) as gateway, live:
-                turn = gateway.turn(request, live)
-        except Stopped as stopped:
-            self._write(self._unwanted(stopped))
-            return None
-        except ModelError as error:
-            self._write(self._unanswered(error))
-            return None
+            entries, step = self._turn(request)
         finally:
             self._thinking.release()
-        self._write(self._steps.said(self._log, turn), step="decides")
+        self._write(entries, step=step)
         return None
+
+    def _turn(self, request: ModelRequest) -> tuple[Sequence[Entry], Step]:
+        """What the next turn of the model adds, or that there is none."""
+        live = Live(self._piece, self._log.step + 1, self._steps.left(self._log, self._now()))
+        meter = StoredMeter(self._engine.store.usage, self._settings.model)
+        key = self._settings.api_key()
+        try:
+            with Gateway(self._settings, key, meter=meter) as gateway, live:
+                turn = gateway.turn(request, live)
+        except Stopped as stopped:
+            return self._unwanted(stopped, live.is_late), ""
+        except ModelError as error:
+            why = f"the model gave no turn: {error}"
+            return self._steps.ends.stopped(self._log, "error", why, self._now(), error), ""
+        return self._steps.said(self._log, turn), "decides"
 
     def _clear(self) -> None:
         """Take back what was shown of a turn that lost its worker, and forget earlier pieces."""
@@ -175,7 +188,7 @@ class Move:
     def _now(self) -> datetime:
         return self._engine.store.clock.now()
 
-    def _unwanted(self, stopped: Stopped) -> Sequence[Entry]:
+    def _unwanted(self, stopped: Stopped, is_late: bool) -> Sequence[Entry]:
         """What it adds that a turn was given up: it was cancelled, or its time is up.
 
         Raises:
@@ -184,30 +197,30 @@ class Move:
         found, now = self._store.get(self._id), self._now()
         if found is not None and found.cancelled_by is not None:
             why = f"{found.cancelled_by} cancelled it"
-            return self._steps.stopped(self._log, "cancelled", why, now, stopped)
-        if self._steps.left(self._log, now) <= 0:
-            return self._steps.stopped(self._log, "deadline", "its time was up", now, stopped)
+            return self._steps.ends.stopped(self._log, "cancelled", why, now, stopped)
+        if is_late:
+            why = "its time was up"
+            return self._steps.ends.stopped(self._log, "deadline", why, now, stopped)
         raise Stale(f"investigation {self._id} is not ours any more")
-
-    def _unanswered(self, error: ModelError) -> Sequence[Entry]:
-        """What it adds that the model gave no turn; what was sent for it counts."""
-        why = f"the model gave no turn: {error}"
-        return [self._steps.ended(self._log, "error", why, lost=error)]
 
     def _use(self, called: Called) -> Later | None:
         """Execute a tool, or take up what has become of it."""
         if called.approval_id is not None:
             return self._take_up(called, called.approval_id)
-        tool = self._toolbox[called.call.name]
+        tool = self._toolbox.get(called.call.name)
+        if tool is None:  # it was begun by a worker that has it
+            self._write(self._steps.result(self._log, self._tools.lost(called)))
+            return None
         queue = queue_of(tool)
         if self._moved or (self._queue != queue and not called.started):
             return self._elsewhere(called, queue)
         self._moved = True
         again = called.started
         if not again:
-            started = [Started(call_id=called.call.id)]
-            if not self._write(started, step="starts"):
+            written = self._write([Started(call_id=called.call.id)], step="starts")
+            if written is None:
                 return None  # it was cancelled meanwhile
+            again = written.restarted
             called = self._log.open[0]
         said = self._log.rounds[-1].turn.text
         came = self._tools.execute(tool, called, again, said)
@@ -222,12 +235,16 @@ class Move:
         return Later(self._tools.patience(approval_id, LOOK_AGAIN), queue=queues.THINK)
 
     def _elsewhere(self, called: Called, queue: str) -> Later | None:
-        """Let a worker of *queue* do it, if there is one."""
-        if self._engine.fleet.serving(queue):
-            return Later(0, queue=queue)
+        """Let a worker of *queue* do it, if there is one that would."""
+        id, name = called.call.id, called.call.name
+        times = handover.times(self._order, id)
+        if times < handover.MOST and self._engine.fleet.serving(queue):
+            return Later(0, handover.counted(id, times + 1), queue)
         why = f"No live worker consumes queue {queue!r}"
+        if times >= handover.MOST:
+            why = handover.in_vain(name, queue)
         now = self._engine.store.clock.now()
-        self._write(self._steps.failed(self._log, called, "failed", why, now))
+        self._write(self._steps.failed(self._log, called, why, now))
         return None
 
     def _take_up(self, called: Called, approval_id: str) -> Later | None:
@@ -244,40 +261,46 @@ class Move:
             written = self._store.write(self._id, self._fence, None, Change(entries=entries))
         except StoreUnavailable:
             return True  # a turn is dear, and what it says at the end is what counts
-        return written is not None
+        if written is None:
+            return False
+        self._log = self._log.after(entries)
+        return True
 
-    def _write(self, entries: Sequence[Entry], event: str = "", step: Step = "") -> bool:
+    def _write(self, entries: Sequence[Entry], event: str = "", step: Step = "") -> Written | None:
         """Write to the log, redacted, and take in what was written (T8).
 
         Returns:
-            False when a tool is not to be started: it was cancelled, which is known from then on.
+            None when a tool is not to be started: it was cancelled, which is known from then on.
 
         Raises:
             Stale: it is not ours any more.
         """
         safe = [redacted(entry) for entry in entries]
-        after = self._log.apart()
-        for entry in safe:
-            after.add(entry, to_ms(self._now()))
+        after = self._log.after(safe, to_ms(self._now()))
         keep = self._engine.retention.of_runs()[0] if after.ended else None
         told = "ended" if after.ended else event
         change = Change(safe, self._fields(after), told, keep, step)
-        version = persistently(
+        written = persistently(
             lambda: self._store.write(self._id, self._fence, self._version, change)
         )
-        if version is None:
-            return self._refused(step)
-        self._log, self._version = after, version
-        return True
+        if written is None:
+            self._check_cancelled(step)
+            return None
+        self._log, self._version = after, written.version
+        return written
 
-    def _refused(self, step: Step) -> bool:
+    def _check_cancelled(self, step: Step) -> None:
+        """Check that what was not written is a start, not written because it was cancelled.
+
+        Raises:
+            Stale: it is not ours any more.
+        """
         found = self._store.get(self._id)
         if step != "starts" or found is None or found.cancelled_by is None:
             raise Stale(f"investigation {self._id} is not ours any more")
         if found.version != self._version:
             raise Stale(f"investigation {self._id} is not ours any more")
         self._found = found
-        return False
 
     def _fields(self, log: Conversation) -> Mapping[str, str]:
         """What changes in its hash; an empty value takes the field away."""
@@ -288,10 +311,10 @@ class Move:
             "status": status,
             "counters": log.total.patched({"cost": spent}).to_json(),
             "used": json.dumps(log.tools),
-            "reflection": json.dumps(self._steps.reflection(log).stats),
+            "reflection": json.dumps(self._steps.steering.stats(log)),
             "approvalId": waiting or "",
         }
-        return fields | (steps.outcome(log.ended) if log.ended else {})
+        return fields | (fields_of(log.ended) if log.ended else {})
 
     def _over(self, ended: Ended) -> Done:
         return over(self._engine, self._id, self._found.source, ended, self._performed())

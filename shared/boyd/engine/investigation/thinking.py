@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.engine.courier import Courier
-from boyd.llm.answer import Watch
-from boyd.llm.errors import ModelRefused, ModelUnavailable, Stopped
-from boyd.llm.gateway import Gateway
+from boyd.engine.investigation.asking import Asking
+from boyd.engine.investigation.meter import StoredMeter
+from boyd.llm.errors import ModelRefused
 from boyd.llm.messages import Message, ModelRequest, Turn
 from boyd.llm.shape import object_in
-from boyd.llm.substance import is_substantive
 from boyd.llm.toolbox import ANSWER, answer_spec
 from boyd.model_settings import ModelSettings
 from boyd.models import JsonObject, explain
@@ -56,21 +54,22 @@ class Thinking:
             ConfigError: its key is not there.
         """
         messages = self._opening(instructions, prompt)
-        return self._turn(ModelRequest(messages=messages, use_tools=False)).text
+        return self._asking().turn(ModelRequest(messages=messages, use_tools=False)).text
 
     def answer(self, prompt: str, shape: type[_M], *, instructions: str = "") -> _M:
         """One answer of that *shape*; an answer that does not fit is put right once.
 
         Raises:
-            ModelError: the model did not answer, refused, or its answer does not fit.
+            ModelError: the model did not answer, refused, its answer does not fit, or a limit of
+                the agent leaves nothing to put it right.
             ConfigError: its key is not there.
         """
         schema: JsonObject = shape.model_json_schema(by_alias=True)
         said = f"{instructions}\n\nAnswer by calling the tool `{ANSWER}`."
         messages = self._opening(said, prompt)
-        wrong = ""
+        asking, wrong = self._asking(), ""
         for _ in range(1 + REPAIRS):
-            turn = self._turn(ModelRequest(messages=messages, tools=[answer_spec(schema)]))
+            turn = asking.turn(ModelRequest(messages=messages, tools=[answer_spec(schema)]))
             found = object_in(turn.calls[0].arguments if turn.calls else turn.text)
             try:
                 return shape.model_validate_json(json.dumps(found))
@@ -113,7 +112,7 @@ class Thinking:
             request, queues.THINK, self._retention, id=id, source=source, key=key
         )
         if new:
-            name = f"investigation:{id}"
+            name = naming.investigation(id)
             self._courier.order(self._store.agent_id, name, 1, queues.THINK)
         began = investigations.get(id)
         assert began is not None, "it has just begun"
@@ -132,35 +131,8 @@ class Thinking:
         opening = [Message(role="system", text="\n\n".join(parts))] if parts else []
         return [*opening, Message(role="user", text=prompt)]
 
-    def _turn(self, request: ModelRequest) -> Turn:
-        key = self._settings.api_key()
-        safe = ModelRequest.from_json(json.dumps(redactor().redact_json(request.to_wire())))
-        with Gateway(self._settings, key) as gateway:
-            try:
-                turn = gateway.turn(safe, _Nobody(self._settings.timeouts.total))
-            except Stopped as late:
-                raise ModelUnavailable("the model took too long", requests=late.requests) from None
-        if turn.finish in ("length", "filtered") or not (turn.calls or is_substantive(turn.text)):
-            what = {"length": "is cut off", "filtered": "is withheld"}.get(turn.finish, "is empty")
-            raise ModelRefused(f"the model's answer {what}", requests=turn.requests)
-        return turn
-
-
-class _Nobody(Watch):
-    """Watches nothing, and gives up when the time is up."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-
-    def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
-        """Let it pass."""
-
-    def discarded(self, why: str) -> None:
-        """Let it pass."""
-
-    def stopped(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() >= self._until
+    def _asking(self) -> Asking:
+        return Asking(self._settings, StoredMeter(self._store.usage, self._settings.model))
 
 
 def _refused(turn: Turn, why: str) -> list[Message]:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.engine.engine import Engine
 from boyd.engine.gated import ledger_of, take
 from boyd.errors import Overrun
-from boyd.llm import steps
+from boyd.llm.calls import observed
+from boyd.llm.characters import storable
 from boyd.llm.conversation import Called
 from boyd.llm.view import captured, shortened
 from boyd.loop import act, bounded
@@ -27,6 +28,9 @@ from boyd.store import Fence
 SAID = 600
 #: What says that an action's output is an observation already, as that of the shell is.
 SCHEMA = "boyd.tool_observation.v1"
+
+#: What is told of a call that may have been made, and is not made again.
+LOST = "Its worker was lost, or Redis restarted: it may have been made, and the outcome is unknown"
 
 _REFUSALS: dict[str, tuple[ToolStatus, str]] = {
     "denied": ("denied", "A person has refused it"),
@@ -46,7 +50,7 @@ class Tools:
     def __init__(self, engine: Engine, id: str, fence: Fence, askers: Sequence[str]) -> None:
         self._engine = engine
         self._id = id
-        self._name = f"investigation:{id}"
+        self._name = naming.investigation(id)
         self._fence = fence
         self._askers = tuple(askers)
 
@@ -55,21 +59,21 @@ class Tools:
     ) -> ToolObservation | str:
         """What came of it, or the approval that it waits for; *said* is why the model wants it.
 
-        With *again* it was started before, by a worker that was lost: what is not idempotent is not
-        executed once more (T2).
+        With *again* it was started before, or may have been, by a worker that was lost: what is not
+        idempotent is not executed once more (T2).
         """
         if isinstance(tool, Action):
             result = self._act(tool, called, again, said)
             return result.waits_for or self._observed(called, result)
         if again and not tool.idempotent:
-            return self._said(called, "interrupted", "Its worker was lost; the outcome is unknown")
+            return self._said(called, "interrupted", LOST)
         return self._run(tool, called)
 
     def decided(self, called: Called, approval_id: str) -> ToolObservation | None:
         """What became of a call that waits for a person; None: it still does."""
         item = self._item(approval_id)
         if item is None:
-            found = self._engine.store.ledger.find(f"approval:{approval_id}")
+            found = self._engine.store.ledger.find(naming.approval(approval_id))
             gone = "The question whether it may be done is gone"
             return self._observed(called, found) if found else self._said(called, "expired", gone)
         if item.result is not None:
@@ -84,8 +88,12 @@ class Tools:
         found = self._engine.store.ledger.find(self._execution(called))
         return self._observed(called, found) if found else None
 
+    def lost(self, called: Called) -> ToolObservation:
+        """What is told of a call that was begun, and that nobody here can go on with."""
+        return self.known(called) or self._said(called, "interrupted", LOST)
+
     def _execution(self, called: Called) -> str:
-        return f"{self._name}:{called.call.id}"
+        return naming.tool_call(self._id, called.call.id)
 
     def patience(self, approval_id: str, longest: float) -> float:
         """Seconds until it is worth to look again at an approval that nobody has resolved."""
@@ -187,16 +195,20 @@ class Tools:
             {**seen, **own, "status": status}, strict=False, extra="ignore"
         )
         kept, total = captured(redactor().redact(found.output))
-        changes = {"output": kept, "total_bytes": max(total, found.total_bytes)}
+        changes = {
+            "output": kept,
+            "truncated": found.truncated or total > len(kept.encode()),
+            "total_bytes": max(total, found.total_bytes),
+        }
         return found.patched(changes)
 
     def _said(self, called: Called, status: ToolStatus, text: str, **more: Any) -> ToolObservation:
         # Redacted before it is cut: half of a secret is found by nobody.
-        safe = redactor().redact(text)
+        safe = redactor().redact(storable(text))
         kept, total = captured(safe)
         now = self._engine.store.clock.now()
         changes = {"truncated": total > len(kept.encode()), "total_bytes": total, **more}
-        return steps.observed(called, status, kept, now).patched(changes)
+        return observed(called, status, kept, now).patched(changes)
 
 
 def _told(why: str, item: ApprovalItem) -> str:

@@ -1,0 +1,104 @@
+"""What a model's words mean: an answer, half of one, or nothing (T5, F6)."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from boyd.llm import guards, instructions, shape
+from boyd.llm.calls import observed
+from boyd.llm.conversation import Called, Conversation
+from boyd.llm.ends import Ends
+from boyd.llm.messages import Turn
+from boyd.llm.steering import Steering
+from boyd.llm.substance import is_empty, is_substantive
+from boyd.models import JsonObject
+from boyd.models.investigation import Entry, Result, Steered
+
+#: How often a model may be cut off, and may answer in another form than it was asked for.
+TRIES = 2
+
+
+class Replies:
+    """Takes what the model says in one investigation.
+
+    Args:
+        ends: makes its ends.
+        steering: says what follows an answer that is none.
+        schema: that the answer has to fit; None: it is prose.
+    """
+
+    def __init__(self, ends: Ends, steering: Steering, schema: JsonObject | None) -> None:
+        self._ends = ends
+        self._steering = steering
+        self._schema = schema
+
+    def words(self, conversation: Conversation, turn: Turn) -> list[Entry]:
+        """What follows from a turn without calls."""
+        if turn.finish == "length":
+            return [self._cut_off(conversation)]
+        trip = guards.check_turns(conversation.turns)
+        if trip is not None:
+            return [self._ends.ended(conversation, trip.ending, trip.sentence)]
+        if is_empty(turn):
+            nudge = guards.turn_warning(conversation.turns)
+            return [Steered(text=nudge.text if nudge else instructions.EMPTY, why="empty")]
+        return [self._answer(conversation, turn.text)]
+
+    def without_tools(self, conversation: Conversation, turn: Turn) -> Entry:
+        """What follows from a turn in which the model had to answer (F5, F6)."""
+        if is_substantive(turn.text) and not turn.calls and turn.finish == "stop":
+            text, findings = turn.text, self._findings(turn.text)
+            return self._ends.ended(conversation, "final_synthesis", text=text, findings=findings)
+        why = "the model did not answer without its tools"
+        again = self._steering.once_more(conversation)
+        return again or self._ends.ended(conversation, "final_synthesis", why)
+
+    def misfit(self, called: Called) -> str | None:
+        """Why a call of the tool `answer` gives none; None: it fits."""
+        found = called.arguments
+        wrong = "it is no object of JSON"
+        if found is not None:
+            wrong = shape.misfit(found, self._schema or {}) or ""
+        return f"The answer does not fit its form: {wrong}" if wrong else None
+
+    def given(self, conversation: Conversation, called: Called, now: datetime) -> list[Entry]:
+        """What a call of the tool `answer` adds whose answer fits: the end."""
+        found = called.arguments or {}
+        accepted = observed(called, "succeeded", "The answer was taken.", now)
+        rest = [
+            Result(observation=observed(one, "skipped", "The answer was given before.", now))
+            for one in conversation.open
+            if one is not called
+        ]
+        results = [Result(observation=accepted), *rest]
+        after = conversation.after(results)
+        text = _in_words(found)
+        return [*results, self._ends.ended(after, "final_answer", text=text, findings=found)]
+
+    def _cut_off(self, conversation: Conversation) -> Entry:
+        if sum(one.finish == "length" for one in conversation.turns) > TRIES:
+            why = "The model was cut off again and again"
+            return self._ends.ended(conversation, "error", why)
+        return Steered(text=instructions.CUT, why="cut")
+
+    def _answer(self, conversation: Conversation, text: str) -> Entry:
+        """The end, unless the answer has another form than was asked for and can be put right."""
+        findings, unfit = self._findings(text), None
+        if self._schema is not None and findings is None:
+            if sum(not one.calls for one in conversation.turns) < TRIES:
+                return Steered(text=instructions.SHAPE, why="shape")
+            unfit = "the answer is not in the form that was asked for"
+        return self._ends.ended(conversation, "final_answer", unfit, text=text, findings=findings)
+
+    def _findings(self, text: str) -> JsonObject | None:
+        return shape.found_in(text, self._schema) if self._schema is not None else None
+
+
+def _in_words(found: JsonObject) -> str:
+    """An answer in a form, for those who read."""
+    lines = []
+    for name, value in found.items():
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name}: {said}")
+    return "\n".join(lines) or "{}"

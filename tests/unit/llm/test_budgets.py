@@ -1,0 +1,118 @@
+"""What an agent and its plugins may use up of a model, and what is refused beforehand (G7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pydantic import BaseModel, ValidationError
+
+from boyd import Agent, ConfigError, Plugin
+from boyd.cli.check import check
+from boyd.llm.errors import ModelError
+from boyd.model_settings import ModelSettings
+from boyd.models.investigation import InvestigationRequest, Wanted
+from boyd.testing import TESTER, Lab, ScriptedModel
+from boyd.testing.model_server import Step, call, hang, say
+
+URL = "http://127.0.0.1:9/v1"
+UNPRICED = "limits.max_cost is never reached without prices: set prices.input and prices.output"
+
+
+def test_a_limit_on_money_without_prices_is_refused() -> None:
+    with pytest.raises(ValidationError, match=UNPRICED):
+        ModelSettings.model_validate({"base_url": URL, "model": "m", "limits": {"max_cost": 0.5}})
+
+
+def test_an_agent_with_a_limit_on_money_and_no_prices_cannot_be_made() -> None:
+    llm = {"base_url": URL, "model": "m", "limits": {"max_cost": 0.5}}
+
+    with pytest.raises(ConfigError, match=UNPRICED):
+        Agent("d", llm=llm)
+
+
+@pytest.mark.parametrize("prices", [{"input": 1.0}, {"output": 1.0}, {"input": 1, "output": 2}])
+def test_one_price_is_enough_for_a_limit_on_money(prices: dict[str, float]) -> None:
+    llm = {"base_url": URL, "model": "m", "limits": {"max_cost": 0.5}, "prices": prices}
+
+    assert Agent("d", llm=llm).settings.llm
+
+
+def test_the_check_names_the_setting_and_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(f'id = "d"\n[llm]\nbase_url = "{URL}"\nmodel = "m"\nlimits.max_cost = 0.5\n')
+    done = CliRunner().invoke(check, [str(file)])
+
+    assert done.exit_code != 0
+    assert f"llm: {UNPRICED}" in " ".join(done.output.split())
+
+
+def test_whoever_limits_the_money_of_a_model_without_prices_is_told_before_it_is_asked() -> None:
+    with ScriptedModel([say("It was the disk.")]) as model:
+        lab = Lab(Agent("d", llm={"base_url": f"{model.url}/v1", "model": "m"}))
+        request = InvestigationRequest(question="Why?", limits=Wanted(max_cost=0.5))
+        id = lab.launcher.ask(request, TESTER, lab.engine.retention)
+        lab.deliver()
+        found = lab.store.investigations.get(id)
+
+        assert found is not None
+        assert (found.ending, model.requests) == ("error", [])
+        assert "llm.prices are not set" in (found.detail or "")
+
+
+class Mood(BaseModel):
+    """An answer of a form."""
+
+    mood: int
+
+
+class Moody(Plugin):
+    """Asks the model for its mood."""
+
+    id = "moody"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.errors: list[ModelError] = []
+
+    def on_loop_start(self, ctx: Any) -> None:
+        """Ask, and keep what goes wrong."""
+        try:
+            ctx.llm.answer("How is it?", Mood)
+        except ModelError as error:
+            self.errors.append(error)
+
+
+def moods(*script: Step, **llm: Any) -> tuple[list[str], int]:
+    """What went wrong with the question of a plugin, and how many requests it took."""
+    plugin = Moody()
+    with ScriptedModel(list(script)) as model:
+        settings = {"base_url": f"{model.url}/v1", "model": "m", **llm}
+        Lab(Agent("d", plugins=[plugin], llm=settings)).run()
+        return [str(error) for error in plugin.errors], len(model.requests)
+
+
+def test_an_answer_that_does_not_fit_is_not_put_right_beyond_the_limit_of_tokens() -> None:
+    script = (say("Good."), call("answer", {"mood": 3}))
+
+    assert moods(*script) == ([], 2)
+    assert moods(*script, limits={"max_tokens": 100}) == (
+        ["the model is not asked again: 120 of 100 tokens are used up"],
+        1,
+    )
+
+
+def test_an_answer_that_does_not_fit_is_not_put_right_beyond_the_limit_of_money() -> None:
+    dear = {"prices": {"output": 1e6}, "limits": {"max_cost": 1.0}}
+    wrong, requests = moods(say("Good."), call("answer", {"mood": 3}), **dear)
+
+    assert requests == 1
+    assert "of the money" in wrong[0]
+
+
+def test_what_a_plugin_asks_is_given_up_when_the_time_of_the_agent_is_up() -> None:
+    wrong, _ = moods(hang(30, say("late")), limits={"max_seconds": 0.3})
+
+    assert wrong == ["the model took too long"]
