@@ -11,7 +11,32 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Plan, PlanStep
+from boyd.goals.replies import (
+    Consolidated,
+    DecisionList,
+    EpisodeList,
+    Exported,
+    GoalList,
+    GraphState,
+    Imported,
+    MemoryList,
+    MemoryState,
+    NewSession,
+    QuestionList,
+    SessionState,
+    Surroundings,
+    Why,
+)
+from boyd.goals.shapes import (
+    Decision,
+    Episode,
+    Goal,
+    GoalStatus,
+    MemoryEntry,
+    Plan,
+    PlanStep,
+    Question,
+)
 from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, utc_now
 from boyd.models.action import APPROVAL_REQUIRED
 from boyd.models.graph import Triple
@@ -52,7 +77,7 @@ class ImaginaryMind:
         self.goals: dict[str, Goal] = {}
         self.decisions: list[Decision] = []
         self.results: dict[int, LoopResult] = {}
-        self.questions: list[dict[str, Any]] = []
+        self.questions: list[Question] = []
         self.facts = [Triple(subject="cat", predicate="is-a", object="mammal", confidence=0.9)]
         self.acts: list[Act] = []
         self.requests: list[tuple[str, str, Any]] = []
@@ -84,8 +109,7 @@ class ImaginaryMind:
 
     def asks(self, text: str, id: str = "q1") -> None:
         """Ask a question."""
-        asked = {"id": id, "goal": "g1", "text": text, "askedAt": utc_now().isoformat()}
-        self.questions.append(asked)
+        self.questions.append(Question(id=id, goal="g1", text=text, asked_at=utc_now()))
 
     def posted(self, path: str) -> list[Any]:
         """The bodies that were posted there."""
@@ -123,11 +147,15 @@ class ImaginaryMind:
             ("GET", "/memory", self._memory),
             ("GET", "/recall", self._recall),
             ("POST", "/consolidate", self._consolidate),
-            ("GET", "/questions", lambda _: (200, {"questions": self.questions})),
+            ("GET", "/questions", lambda _: (200, QuestionList(questions=self.questions))),
             ("POST", "/questions/([^/]+)/answer", self._answered),
             ("GET", "/graph", self._graph),
             ("POST", "/graph/import", self._import),
-            ("GET", "/graph/export", lambda _: (200, {"turtle": "<a:cat> <a:is> <a:mammal> .\n"})),
+            (
+                "GET",
+                "/graph/export",
+                lambda _: (200, Exported(turtle="<a:cat> <a:is> <a:mammal> .\n")),
+            ),
         ]
 
     @staticmethod
@@ -215,29 +243,29 @@ class ImaginaryMind:
 
     def _session(self, _: dict[str, Any]) -> Answer:
         statuses = [one.status for one in self.goals.values()]
-        return 200, {
-            "id": f"s{self.sessions}",
-            "cycle": self.cycle,
-            "goals": {name: statuses.count(name) for name in statuses},
-            "memory": {"size": 3, "capacity": 100, "pressure": 0.03},
-            "episodes": 1,
-            "questions": [one for one in self.questions if "answer" not in one],
-            "maxCycles": self.max_cycles,
-            "graph": {"facts": len(self.facts)},
-            "news": "of a later release",
-        }
+        state = SessionState(
+            id=f"s{self.sessions}",
+            cycle=self.cycle,
+            max_cycles=self.max_cycles,
+            goals={name: statuses.count(name) for name in statuses},
+            memory=MemoryState(size=3, capacity=100, pressure=0.03),
+            episodes=1,
+            questions=[one for one in self.questions if one.answer is None],
+            graph=GraphState(facts=len(self.facts)),
+        )
+        return 200, {**state.to_wire(), "news": "of a later release"}
 
     def _fresh(self, given: dict[str, Any]) -> Answer:
         assert given == {"fresh": True}
         self.sessions += 1
         self.goals.clear()
         self.decisions.clear()
-        return 201, {"id": f"s{self.sessions}"}
+        return 201, NewSession(id=f"s{self.sessions}")
 
     def _list(self, given: dict[str, Any]) -> Answer:
         wanted = given.get("status")
         known = [one for one in self.goals.values() if wanted in (None, one.status)]
-        return 200, {"goals": sorted(known, key=lambda one: -one.priority)}
+        return 200, GoalList(goals=sorted(known, key=lambda one: -one.priority))
 
     def _add(self, given: dict[str, Any]) -> Answer:
         if given["description"] == "nonsense":
@@ -265,16 +293,16 @@ class ImaginaryMind:
         if status != 200:
             return status, goal
         steps = [PlanStep(tool="kg_query", rationale="look"), PlanStep(tool="reason", rationale="")]
-        return 200, {
-            "goal": goal,
-            "children": [one for one in self.goals.values() if one.parent == goal.id],
-            "decisions": [one for one in self.decisions if one.goal == goal.id],
-            "plan": Plan(goal=goal.id, steps=steps),
-        }
+        return 200, Why(
+            goal=goal,
+            children=[one for one in self.goals.values() if one.parent == goal.id],
+            decisions=[one for one in self.decisions if one.goal == goal.id],
+            plan=Plan(goal=goal.id, steps=steps),
+        )
 
     def _cycles(self, given: dict[str, Any]) -> Answer:
         found = [one for one in self.decisions if str(one.iteration) == given["iteration"]]
-        return 200, {"cycles": found}
+        return 200, DecisionList(cycles=found)
 
     def _memory(self, _: dict[str, Any]) -> Answer:
         entry = MemoryEntry(
@@ -286,7 +314,7 @@ class ImaginaryMind:
             relevance=0.7,
             source_cycle=1,
         )
-        return 200, {"entries": [entry]}
+        return 200, MemoryList(entries=[entry])
 
     def _recall(self, given: dict[str, Any]) -> Answer:
         kept = Episode(
@@ -298,30 +326,32 @@ class ImaginaryMind:
             tools=["kg_query"],
             relevance=0.8,
         )
-        return 200, {"episodes": [kept] * min(int(given["topK"]), 2)}
+        return 200, EpisodeList(episodes=[kept] * min(int(given["topK"]), 2))
 
     def _consolidate(self, _: dict[str, Any]) -> Answer:
-        return 200, {"consolidated": 3, "forgotten": 2, "pressure": 0.45}
+        return 200, Consolidated(consolidated=3, forgotten=2, pressure=0.45)
 
     def _answered(self, id: str, given: dict[str, Any]) -> Answer:
-        found = [one for one in self.questions if one["id"] == id]
+        found = [place for place, one in enumerate(self.questions) if one.id == id]
         if not found:
             return 404, {"error": f"no question {id!r}"}
-        if "answer" in found[0]:
-            return 409, {"error": f"ann has answered it: {found[0]['answer']}"}
-        found[0].update(answer=given["text"], answeredBy="ann")
-        return 200, found[0]
+        question = self.questions[found[0]]
+        if question.answer is not None:
+            return 409, {"error": f"ann has answered it: {question.answer}"}
+        answered = question.patched({"answer": given["text"], "answered_by": "ann"})
+        self.questions[found[0]] = answered
+        return 200, answered
 
     def _import(self, given: dict[str, Any]) -> Answer:
         if len(given["turtle"]) > 100_000:
             return self._problem("too-large", 413, "The body has more bytes than are allowed.")
-        return 200, {"added": given["turtle"].count(".")}
+        return 200, Imported(added=given["turtle"].count("."))
 
     def _graph(self, given: dict[str, Any]) -> Answer:
         symbol = given["symbol"]
         out = [one for one in self.facts if one.subject == symbol]
         into = [one for one in self.facts if one.object == symbol]
-        return 200, {"symbol": symbol, "out": out, "into": into}
+        return 200, Surroundings(symbol=symbol, out=out, into=into)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -252,3 +252,29 @@ def test_the_next_worker_goes_on_where_one_was_killed(
     assert mind.get("session")["cycle"] == cycles
     assert ending(mind) == ending(control)
     assert deployment.effects() == [held]
+
+
+def test_what_a_person_has_allowed_reaches_the_goal_though_its_worker_is_gone(
+    deployment: Deployment,
+) -> None:
+    deployment.worker("worker1", "agents.scholar:before")
+    mind = Mind(deployment, deployment.api("api"))
+    asked = {"description": "run the shell command `echo unicorn`", "criteria": "unicorn"}
+    id = mind.post("goals", asked)["id"]
+    for _ in range(6):
+        assert mind.trigger()["success"]
+        if mind.decisions()[-1]["progress"] == "Pending":
+            break
+    waiting = mind.decisions()[-1]
+    url = f"{mind.base}/approvals/{waiting['approval']}/approve"
+    approver = deployment.key("bob", "approvals")
+    done = requests.post(url, headers=approver, json={}, timeout=60).json()
+    assert done["result"]["output"] == "unicorn\n"
+
+    deployment.kill("worker1")
+    deployment.worker("worker2", "agents.scholar:before")
+    assert mind.trigger()["success"]
+
+    taken = next(one for one in mind.decisions() if one["cycle"] == waiting["cycle"])
+    assert (taken["progress"], taken["detail"]) == ("Completed", "unicorn\n")
+    assert mind.goal(id)["status"] == "Completed"

@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from boyd import Agent, Plugin
 from boyd.agent import AgentFile, PluginReference, agent_from_file
 from boyd.cli.group import boyd
-from boyd.goals.profiles import ToolProfile
+from boyd.goals.options import ForeignTool
 from boyd.plugin import discovery
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.plugins.approval_policy import Hours
@@ -184,7 +184,7 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
         ("http-monitor", Endpoint),
         ("process", Program),
         ("approval-policy", Hours),
-        ("goals", ToolProfile),
+        ("goals", ForeignTool),
     ],
 )
 def test_options_with_options_of_their_own_are_told_too(name: str, model: type[BaseModel]) -> None:

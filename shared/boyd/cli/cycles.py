@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from boyd.cli import output
-from boyd.cli.mind import Mind, SessionState
+from boyd.cli.mind import Mind
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem, ApiUnavailable
+from boyd.goals.replies import SessionState
 from boyd.goals.shapes import Decision, Goal
 from boyd.models import LoopResult, LoopStatus
 from boyd.models.answers import Triggered

@@ -9,14 +9,26 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import click
-from pydantic import Field
 
 from boyd.cli.connection import Api
 from boyd.cli.typed import boyd_here
 from boyd.errors import ApiProblem
-from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Plan
-from boyd.models import Model, Timestamp
-from boyd.models.graph import Triple
+from boyd.goals.replies import (
+    Consolidated,
+    DecisionList,
+    EpisodeList,
+    Exported,
+    GoalList,
+    Imported,
+    MemoryList,
+    NewSession,
+    QuestionList,
+    SessionState,
+    Surroundings,
+    Why,
+)
+from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Question
+from boyd.models import Model
 
 #: The plugin's name, as in `use = "goals"`.
 PLUGIN = "goals"
@@ -24,125 +36,6 @@ PLUGIN = "goals"
 _LONG = 300.0
 
 _M = TypeVar("_M", bound=Model)
-
-
-class Question(Model):
-    """What the agent wants to know from a person, and the answer if there is one."""
-
-    id: str
-    goal: str | None = None
-    text: str
-    asked_at: Timestamp | None = None
-    answer: str | None = None
-    answered_by: str | None = None
-    answered_at: Timestamp | None = None
-
-
-class MemoryState(Model):
-    """How full working memory is; `pressure` is the share of it that is taken."""
-
-    size: int
-    capacity: int
-    pressure: float
-
-
-class GraphState(Model):
-    """How much is known."""
-
-    facts: int
-    revision: int | None = None
-
-
-class SessionState(Model):
-    """A session at a glance; `goals` counts them by status."""
-
-    id: str
-    cycle: int
-    goals: dict[str, int] = Field(default_factory=dict)
-    memory: MemoryState
-    episodes: int
-    questions: list[Question] = Field(default_factory=list)
-    max_cycles: int
-    graph: GraphState
-
-    @property
-    def active(self) -> int:
-        """How many goals are worked on."""
-        return self.goals.get("Active", 0)
-
-
-class NewSession(Model):
-    """A session that has begun."""
-
-    id: str
-
-
-class GoalList(Model):
-    """Goals, the one that comes first at the top."""
-
-    goals: list[Goal]
-
-
-class Why(Model):
-    """A goal, what was decided for it (the oldest first), and its place among others."""
-
-    goal: Goal
-    parent: Goal | None = None
-    children: list[Goal] = Field(default_factory=list)
-    decisions: list[Decision] = Field(default_factory=list)
-    plan: Plan | None = None
-
-
-class DecisionList(Model):
-    """What was decided, the newest first."""
-
-    cycles: list[Decision]
-
-
-class MemoryList(Model):
-    """What is on the agent's mind, the newest first."""
-
-    entries: list[MemoryEntry]
-
-
-class EpisodeList(Model):
-    """What the agent remembers."""
-
-    episodes: list[Episode]
-
-
-class Consolidated(Model):
-    """What became of working memory."""
-
-    consolidated: int
-    forgotten: int
-    pressure: float
-
-
-class QuestionList(Model):
-    """Questions, those with an answer too."""
-
-    questions: list[Question]
-
-
-class Surroundings(Model):
-    """What the graph says about a symbol."""
-
-    symbol: str
-    out: list[Triple]
-    into: list[Triple]
-
-
-class Imported(Model):
-    """How many facts are new."""
-
-    added: int
-
-
-class Exported(Model):
-    """All facts, as Turtle."""
-
-    turtle: str
 
 
 class Mind:

@@ -8,8 +8,9 @@ from datetime import datetime
 from boyd.cli import output
 from boyd.cli.cycles import Cycle
 from boyd.cli.ids import short
-from boyd.cli.mind import Consolidated, Mind, Question, SessionState, Surroundings, Why, to_type
-from boyd.goals.shapes import Decision, Episode, Goal, Plan
+from boyd.cli.mind import Mind, to_type
+from boyd.goals.replies import Consolidated, SessionState, Surroundings, Why
+from boyd.goals.shapes import Decision, Episode, Goal, Plan, Question
 from boyd.models import Observation
 from boyd.models.graph import Triple
 
@@ -123,7 +124,7 @@ def _came_of(cycle: Cycle, lines: Sequence[str]) -> str:
         spent = session.active and session.cycle >= session.max_cycles
         why = f": the session has had its {session.max_cycles} cycles" if spent else ""
         return f"nothing was done{why}"
-    text: str = cycle.decision.progress or "not ended"
+    text: str = cycle.decision.progress or "not done"
     if cycle.goal is not None and cycle.goal.status not in ("Active", text):
         text += f", the goal is {cycle.goal.status}"
     return f"{text}: {lines[0]}" if lines else text
@@ -238,7 +239,7 @@ def _plan(plan: Plan) -> str:
 
 
 def _show_decision(decision: Decision) -> None:
-    came = decision.progress or "not ended"
+    came = decision.progress or "not done"
     where = f"cycle {decision.cycle}, {output.date(decision.at)}"
     output.say(f"  {output.one_line(f'{where}, {decision.tool}: {came}')}")
     output.say(f"    {output.one_line(decision.breakdown)}")

@@ -3,131 +3,73 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, Field, ValidationError
 
 from boyd.errors import PayloadTooLarge
-from boyd.goals import memory
+from boyd.goals import bodies, memory, replies
+from boyd.goals.answering import Refused, answering, body, made, number
 from boyd.goals.goal_book import GoalError, add_goal, set_status
 from boyd.goals.knowledge import turtle
-from boyd.goals.shapes import Goal, GoalStatus, Session
+from boyd.goals.shapes import Goal, GoalStatus, Question, Session
+from boyd.goals.toolbox import ToolList
 from boyd.goals.tools.actions import Tools
 from boyd.goals.tools.answers import taken_in
 from boyd.goals.tools.questions import Questions
-from boyd.models import EndpointReply, EndpointRequest, Model, explain
+from boyd.models import EndpointReply, EndpointRequest
 from boyd.plugin import Context, endpoint
 
-#: How many entries a list has unless its reader says, and at most.
-USUAL, MOST = 50, 500
-#: Symbols of the graph that one answer tells of.
-FACTS = 200
+#: Episodes that are recalled, and facts of a symbol that are told, unless their reader says.
+RECALLED, FACTS = 5, 200
 #: The most characters of an export that one answer holds.
 EXPORTED = 900_000
 #: More facts than these take more characters than that: it is not tried.
 EXPORTED_FACTS = 100_000
 
 
-def _storable(text: str) -> str:
-    if "\x1f" in text or "\0" in text:
-        raise ValueError("it holds a control character that no label may have")
-    text.encode()
-    return text
-
-
-#: What may become a label of the graph.
-Text = Annotated[str, AfterValidator(_storable)]
-
-
-class NewGoal(Model):
-    """A goal to work towards."""
-
-    description: Text
-    criteria: Text | None = None
-    priority: int = Field(default=128, ge=0, le=255)
-    stall_threshold: int | None = Field(default=None, gt=0)
-
-
-class Reason(Model):
-    """Why a goal is put off, taken up or given up."""
-
-    reason: str | None = Field(default=None, max_length=500)
-
-
-class SessionWanted(Model):
-    """Whether to begin anew."""
-
-    fresh: bool = True
-
-
-class Answer(Model):
-    """An answer to a question."""
-
-    text: Annotated[Text, Field(min_length=1, max_length=10_000)]
-
-
-class Import(Model):
-    """Facts in Turtle."""
-
-    turtle: str = Field(min_length=1)
-    source: str | None = Field(default=None, max_length=500)
-
-
-class _Refused(Exception):
-    def __init__(self, status: int, error: str) -> None:
-        self.reply = EndpointReply(status=status, body={"error": error})
-
-
 class Endpoints(Tools):
     """The tools, and what HTTP needs of them."""
 
     @endpoint("GET", "/session")
-    def get_session(self, ctx: Context) -> Any:
+    @answering
+    def get_session(self, ctx: Context) -> replies.SessionState:
         """What the agent works on, and how full its memory is."""
         session = self.sessions(ctx).read()
-        asked = [one.to_wire() for one in Questions(ctx.state).waiting()]
-        return {
-            "id": session.id,
-            "cycle": session.cycle,
-            "maxCycles": self.config.max_cycles,
-            "goals": dict(Counter(goal.status for goal in session.goals.values())),
-            "memory": {
-                "size": len(session.memory),
-                "capacity": self.config.working_memory_capacity,
-                "pressure": memory.pressure(session, self.config),
-            },
-            "episodes": len(session.episodes),
-            "questions": asked,
-            "graph": {"facts": self.graph(ctx).size()},
-        }
+        return replies.SessionState(
+            id=session.id,
+            cycle=session.cycle,
+            max_cycles=self.config.max_cycles,
+            goals=dict(Counter(goal.status for goal in session.goals.values())),
+            memory=replies.MemoryState(
+                size=len(session.memory),
+                capacity=self.config.working_memory_capacity,
+                pressure=memory.pressure(session, self.config),
+            ),
+            episodes=len(session.episodes),
+            questions=Questions(ctx.state).waiting(),
+            graph=replies.GraphState(facts=self.graph(ctx).size()),
+        )
 
     @endpoint("POST", "/session")
-    def begin_session(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def begin_session(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
         """Begin a new session; the old one is kept."""
-        return _answered(lambda: self._begin(_body(SessionWanted, request), ctx))
-
-    def _begin(self, wanted: SessionWanted, ctx: Context) -> EndpointReply:
-        sessions = self.sessions(ctx)
-        id = sessions.fresh() if wanted.fresh else sessions.current
-        return EndpointReply(status=201, body={"id": id})
+        wanted, sessions = body(bodies.SessionWanted, request), self.sessions(ctx)
+        return made(replies.NewSession(id=sessions.fresh() if wanted.fresh else sessions.current))
 
     @endpoint("GET", "/goals")
-    def list_goals(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def list_goals(self, request: EndpointRequest, ctx: Context) -> replies.GoalList:
         """The goals, the most important first."""
         wanted = request.query.get("status")
         goals = self.sessions(ctx).read().goals.values()
-        fitting = [goal for goal in goals if wanted is None or goal.status == wanted]
-        ordered = sorted(fitting, key=lambda goal: (-goal.priority, goal.order))
-        return {"goals": [goal.to_wire() for goal in ordered]}
+        fitting = [goal for goal in goals if wanted in (None, goal.status)]
+        return replies.GoalList(goals=sorted(fitting, key=lambda one: (-one.priority, one.order)))
 
     @endpoint("POST", "/goals")
-    def make_goal(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def make_goal(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
         """Make a goal."""
-        return _answered(lambda: self._make(_body(NewGoal, request), ctx))
-
-    def _make(self, wanted: NewGoal, ctx: Context) -> EndpointReply:
-        made: list[Goal] = []
+        wanted = body(bodies.NewGoal, request)
+        new: list[Goal] = []
 
         def change(session: Session) -> Session:
             after, goal = add_goal(
@@ -139,233 +81,181 @@ class Endpoints(Tools):
                 priority=wanted.priority,
                 stall_threshold=wanted.stall_threshold,
             )
-            made[:] = [goal]
+            new[:] = [goal]
             return after
 
         try:
             self.sessions(ctx).change(change)
         except GoalError as error:
-            raise _Refused(422, str(error)) from None
-        return EndpointReply(status=201, body=made[0].to_wire())
+            raise Refused(422, str(error)) from None
+        return made(new[0])
 
     @endpoint("GET", "/goals/{id}")
-    def get_goal(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def get_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """One goal; a prefix of its id will do."""
-        return _answered(lambda: self._found(request, ctx)[1].to_wire())
+        return _goal(self.sessions(ctx).read(), request)
 
     @endpoint("POST", "/goals/{id}/suspend")
-    def suspend_goal(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def suspend_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Put a goal off."""
-        return _answered(lambda: self._set(request, ctx, "Suspended"))
+        return self._set(request, ctx, "Suspended")
 
     @endpoint("POST", "/goals/{id}/resume")
-    def resume_goal(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def resume_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Go on with a goal."""
-        return _answered(lambda: self._set(request, ctx, "Active"))
+        return self._set(request, ctx, "Active")
 
     @endpoint("POST", "/goals/{id}/fail")
-    def fail_goal(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def fail_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Give a goal up."""
-        return _answered(lambda: self._set(request, ctx, "Failed"))
+        return self._set(request, ctx, "Failed")
 
-    def _set(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Any:
-        given = _body(Reason, request).reason
-        _, goal = self._found(request, ctx)
-        by = request.actor.principal
-        reason = given or f"{by} has asked for it"
+    def _set(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:
+        given, sessions = body(bodies.Reason, request).reason, self.sessions(ctx)
+        id = _goal(sessions.read(), request).id
+        reason = given or f"{request.actor.principal} has asked for it"
 
         def change(session: Session) -> Session:
-            return set_status(session, goal.id, status, ctx.now(), self.config, reason=reason)
+            return set_status(session, id, status, ctx.now(), self.config, reason=reason)
 
-        return self.sessions(ctx).change(change).goals[goal.id].to_wire()
+        return sessions.change(change).goals[id]
 
     @endpoint("GET", "/goals/{id}/why")
-    def why(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def why(self, request: EndpointRequest, ctx: Context) -> replies.Why:
         """What was decided for a goal, when, and on which scores."""
-
-        def told() -> Any:
-            session, goal = self._found(request, ctx)
-            parent = session.goals.get(goal.parent or "")
-            plan = session.plans.get(goal.id)
-            children = [session.goals[id] for id in goal.children if id in session.goals]
-            decisions = [one.to_wire() for one in session.decisions if one.goal == goal.id]
-            return {
-                "goal": goal.to_wire(),
-                "children": [child.to_wire() for child in children],
-                "decisions": decisions,
-                **({"parent": parent.to_wire()} if parent else {}),
-                **({"plan": plan.to_wire()} if plan else {}),
-            }
-
-        return _answered(told)
+        session = self.sessions(ctx).read()
+        goal = _goal(session, request)
+        return replies.Why(
+            goal=goal,
+            parent=session.goals.get(goal.parent or ""),
+            children=[session.goals[id] for id in goal.children if id in session.goals],
+            decisions=[one for one in session.decisions if one.goal == goal.id],
+            plan=session.plans.get(goal.id),
+        )
 
     @endpoint("GET", "/cycles")
-    def cycles(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def cycles(self, request: EndpointRequest, ctx: Context) -> replies.DecisionList:
         """What was decided in each cycle, the last one first."""
-
-        def told() -> Any:
-            limit = _number(request, "limit", USUAL)
-            iteration = request.query.get("iteration")
-            decisions = self.sessions(ctx).read().decisions[::-1]
-            fitting = [one for one in decisions if iteration in (None, str(one.iteration))]
-            return {"cycles": [one.to_wire() for one in fitting[:limit]]}
-
-        return _answered(told)
+        limit, iteration = number(request, "limit"), request.query.get("iteration")
+        decisions = self.sessions(ctx).read().decisions[::-1]
+        fitting = [one for one in decisions if iteration in (None, str(one.iteration))]
+        return replies.DecisionList(cycles=fitting[:limit])
 
     @endpoint("GET", "/memory")
-    def show_memory(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def show_memory(self, request: EndpointRequest, ctx: Context) -> replies.MemoryList:
         """Working memory, the newest first."""
-
-        def told() -> Any:
-            entries = memory.newest(self.sessions(ctx).read(), _number(request, "limit", USUAL))
-            return {"entries": [entry.to_wire() for entry in entries]}
-
-        return _answered(told)
+        limit = number(request, "limit")
+        return replies.MemoryList(entries=memory.newest(self.sessions(ctx).read(), limit))
 
     @endpoint("GET", "/episodes")
-    def episodes(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def episodes(self, request: EndpointRequest, ctx: Context) -> replies.EpisodeList:
         """What was worth keeping, the newest first."""
-
-        def told() -> Any:
-            found = self.sessions(ctx).read().episodes[::-1][: _number(request, "limit", USUAL)]
-            return {"episodes": [episode.to_wire() for episode in found]}
-
-        return _answered(told)
+        limit = number(request, "limit")
+        return replies.EpisodeList(episodes=self.sessions(ctx).read().episodes[::-1][:limit])
 
     @endpoint("GET", "/recall")
-    def recall(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def recall(self, request: EndpointRequest, ctx: Context) -> replies.EpisodeList:
         """The episodes that a query brings back."""
-
-        def told() -> Any:
-            query = request.query.get("query", "").strip()
-            if not query:
-                raise _Refused(422, "query: say what to recall")
-            terms = [part.strip() for part in query.split(",") if part.strip()]
-            session = self.sessions(ctx).read()
-            found = memory.recall(session.episodes, terms, _number(request, "topK", 5))
-            return {"episodes": [episode.to_wire() for episode in found]}
-
-        return _answered(told)
+        query, most = request.query.get("query", "").strip(), number(request, "topK", RECALLED)
+        if not query:
+            raise Refused(422, "query: say what to recall")
+        terms = [part.strip() for part in query.split(",") if part.strip()]
+        session = self.sessions(ctx).read()
+        return replies.EpisodeList(episodes=memory.recall(session.episodes, terms, most))
 
     @endpoint("POST", "/consolidate")
-    def consolidate_now(self, ctx: Context) -> Any:
+    @answering
+    def consolidate_now(self, ctx: Context) -> replies.Consolidated:
         """Consolidate working memory."""
         kept, gone = self.consolidated(ctx)
         pressure = memory.pressure(self.sessions(ctx).read(), self.config)
-        return {"consolidated": kept, "forgotten": gone, "pressure": pressure}
+        return replies.Consolidated(consolidated=kept, forgotten=gone, pressure=pressure)
 
     @endpoint("GET", "/questions")
-    def questions(self, ctx: Context) -> Any:
+    @answering
+    def questions(self, ctx: Context) -> replies.QuestionList:
         """What the agent has asked people, the last one last."""
-        return {"questions": [one.to_wire() for one in Questions(ctx.state).all()]}
+        return replies.QuestionList(questions=Questions(ctx.state).all())
 
     @endpoint("POST", "/questions/{id}/answer")
-    def answer_question(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def answer_question(self, request: EndpointRequest, ctx: Context) -> Question:
         """Answer a question; the goal that it is for goes on with the answer."""
-        return _answered(lambda: self._answer(request, ctx, _body(Answer, request).text))
-
-    def _answer(self, request: EndpointRequest, ctx: Context, text: str) -> Any:
-        id, now = request.path["id"], ctx.now()
+        text, id, now = body(bodies.Answer, request).text, request.path["id"], ctx.now()
         question, counts = Questions(ctx.state).answer(id, text, request.actor.principal, now)
         if question is None:
-            raise _Refused(404, f"there is no question {id!r}")
+            raise Refused(404, f"there is no question {id!r}")
         if not counts:
-            raise _Refused(409, f"{question.answered_by} has answered it: {question.answer}")
-
+            raise Refused(409, f"{question.answered_by} has answered it: {question.answer}")
         self.sessions(ctx).change(lambda session: taken_in(session, question, now, self.config))
-        return question.to_wire()
+        return question
 
     @endpoint("GET", "/graph")
-    def facts(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def facts(
+        self, request: EndpointRequest, ctx: Context
+    ) -> replies.Surroundings | replies.GraphState:
         """What the graph knows about a symbol, or how much it knows."""
-
-        def told() -> Any:
-            graph, name = self.graph(ctx), request.query.get("symbol")
-            if name is None:
-                return {"facts": graph.size(), "revision": graph.revision()}
-            limit = _number(request, "limit", FACTS)
-            return {
-                "symbol": name,
-                "out": [one.to_wire() for one in graph.out(name)[:limit]],
-                "into": [one.to_wire() for one in graph.into(name)[:limit]],
-            }
-
-        return _answered(told)
+        graph, name = self.graph(ctx), request.query.get("symbol")
+        if name is None:
+            return replies.GraphState(facts=graph.size(), revision=graph.revision())
+        most = number(request, "limit", FACTS)
+        out, into = graph.out(name)[:most], graph.into(name)[:most]
+        return replies.Surroundings(symbol=name, out=out, into=into)
 
     @endpoint("POST", "/graph/import", timeout=120.0)
-    def import_facts(self, request: EndpointRequest, ctx: Context) -> Any:
+    @answering
+    def import_facts(self, request: EndpointRequest, ctx: Context) -> replies.Imported:
         """Add facts in Turtle."""
-
-        def told() -> Any:
-            wanted = _body(Import, request)
-            try:
-                found = turtle.read(wanted.turtle, source=wanted.source)
-            except turtle.TurtleError as error:
-                raise _Refused(422, f"turtle: {error}") from None
-            try:
-                return {"added": self.graph(ctx).add(found.triples)}
-            except PayloadTooLarge as error:
-                raise _Refused(413, str(error)) from None
-            except ValueError as error:
-                raise _Refused(422, str(error)) from None
-
-        return _answered(told)
+        wanted = body(bodies.Import, request)
+        try:
+            found = turtle.read(wanted.turtle, source=wanted.source)
+            return replies.Imported(added=self.graph(ctx).add(found.triples))
+        except turtle.TurtleError as error:
+            raise Refused(422, f"turtle: {error}") from None
+        except PayloadTooLarge as error:
+            raise Refused(413, str(error)) from None
+        except ValueError as error:
+            raise Refused(422, str(error)) from None
 
     @endpoint("GET", "/graph/export", timeout=120.0)
-    def export_facts(self, ctx: Context) -> Any:
+    @answering
+    def export_facts(self, ctx: Context) -> replies.Exported:
         """The facts in Turtle, without what is about the agent."""
-
-        def told() -> Any:
-            graph = self.graph(ctx)
-            text = turtle.write(graph.all()) if graph.size() <= EXPORTED_FACTS else None
-            if text is None or len(text) > EXPORTED:
-                raise _Refused(413, f"more than {EXPORTED} characters are too many for one answer")
-            return {"turtle": text}
-
-        return _answered(told)
+        graph = self.graph(ctx)
+        text = turtle.write(graph.all()) if graph.size() <= EXPORTED_FACTS else None
+        if text is None or len(text) > EXPORTED:
+            raise Refused(413, f"more than {EXPORTED} characters are too many for one answer")
+        return replies.Exported(turtle=text)
 
     @endpoint("GET", "/tools")
-    def tools(self) -> Any:
+    @answering
+    def tools(self) -> ToolList:
         """What scoring knows of each tool."""
-        known = self.profiles().items()
-        return {
-            "tools": [
-                {**one.to_wire(), "name": name, "action": self.action_of(name)}
-                for name, one in known
-            ]
-        }
-
-    def _found(self, request: EndpointRequest, ctx: Context) -> tuple[Session, Goal]:
-        """The goal that a request names, by its id or a prefix that only it has."""
-        session, id = self.sessions(ctx).read(), request.path["id"]
-        if id in session.goals:
-            return session, session.goals[id]
-        fitting = [goal for name, goal in session.goals.items() if name.startswith(id)]
-        if len(fitting) == 1:
-            return session, fitting[0]
-        what = f"several goals begin with {id!r}" if fitting else f"there is no goal {id!r}"
-        raise _Refused(404, what)
+        return self.toolbox.listed
 
 
-def _answered(told: Callable[[], Any]) -> Any:
-    """The answer, or why there is none."""
-    try:
-        return told()
-    except _Refused as refused:
-        return refused.reply
-    except GoalError as error:
-        return EndpointReply(status=409, body={"error": str(error)})
+def _goal(session: Session, request: EndpointRequest) -> Goal:
+    """The goal that a request names, by its id or a prefix that only it has.
 
-
-def _body(kind: type[Any], request: EndpointRequest) -> Any:
-    try:
-        return kind.model_validate(request.body or {})
-    except ValidationError as error:
-        raise _Refused(422, explain(error)) from None
-
-
-def _number(request: EndpointRequest, name: str, usual: int) -> int:
-    text = request.query.get(name, str(usual))
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MOST:
-        raise _Refused(422, f"{name}: {text!r} is no number from 1 to {MOST}")
-    return int(text)
+    Raises:
+        Refused: there is none, or several.
+    """
+    id = request.path["id"]
+    if id in session.goals:
+        return session.goals[id]
+    fitting = [goal for name, goal in session.goals.items() if name.startswith(id)]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise Refused(
+        404, f"several goals begin with {id!r}" if fitting else f"there is no goal {id!r}"
+    )

@@ -60,11 +60,6 @@ def active_goals(session: Session) -> list[Goal]:
     return sorted(active, key=lambda goal: (-goal.priority, goal.order))
 
 
-def open_goals(session: Session) -> list[Goal]:
-    """The goals that have not ended, in the order in which they were made."""
-    return sorted(filter(is_open, session.goals.values()), key=lambda goal: goal.order)
-
-
 def is_open(goal: Goal) -> bool:
     """Whether it has neither been completed nor failed."""
     return goal.status in ("Active", "Suspended")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable
 
@@ -15,11 +17,17 @@ _NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
 _COMMAND = re.compile(r"`([^`]+)`")
 
 
-def params_for(tool: str, goal: Goal, params: JsonObject) -> JsonObject | None:
-    """The params of *tool*: those that scoring has found, or what the goal says; None: none."""
-    if params:
-        return params
+def params_for(tool: str, goal: Goal, found: JsonObject) -> JsonObject | None:
+    """The params of *tool*: those that scoring has *found*, or what the goal says; None: none."""
+    if found:
+        return found
     return _INPUTS[tool](goal) if tool in _INPUTS else {}
+
+
+def digest(params: JsonObject) -> str:
+    """What stands for *params* where it only matters whether they are the same."""
+    canonical = json.dumps(params, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def _file_io(goal: Goal) -> JsonObject | None:

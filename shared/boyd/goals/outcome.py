@@ -21,6 +21,7 @@ DETAIL_CHARS = 200
 RECENT = 3
 
 Refusal = Literal["duplicate", "stale", "unknown-goal"]
+State = Literal["done", "failed", "vetoed", "pending", "refused"]
 
 
 class Outcome(Model):
@@ -31,9 +32,12 @@ class Outcome(Model):
             when it was answered.
         goal: the id of the goal it was for.
         fence: that of the claim of the goal.
-        state: whether the tool has worked, has failed, was not allowed to, or waits for approval.
-        output: what it has told.
+        state: whether the tool has worked, has failed, was not allowed to, waits for approval, or
+            was not done after it had waited.
+        output: what it has told, or why it was not done.
         known: words that the graph knows now, of the criteria of the goal and of those above it.
+        iteration: the iteration of the loop in which it was decided.
+        approval: the id of the approval that it waits for, or has waited for.
         duration: seconds it took.
     """
 
@@ -41,11 +45,13 @@ class Outcome(Model):
     goal: str
     fence: int = 0
     tool: str
-    state: Literal["done", "failed", "vetoed", "pending"]
+    state: State
     output: str = ""
     known: list[str] = Field(default_factory=list)
     params_digest: str = ""
     breakdown: str = ""
+    iteration: int | None = None
+    approval: str | None = None
     duration: float | None = None
 
 
@@ -76,8 +82,8 @@ def apply_outcome(session: Session, outcome: Outcome, now: datetime, config: Con
 
     The goal has been worked on for one more cycle, and may have got on or be completed. A tool
     that has failed fails the plan, and after `max_backtrack_attempts` of them the goal. What was
-    vetoed or waits for approval only counts as used: it is neither progress nor failure (M6). The
-    goal is free for the next cycle.
+    vetoed, refused or waits for approval only counts as used: it is neither progress nor failure
+    (M6). The goal is free for the next cycle.
     """
     if refusal(session, outcome, config):
         return session
@@ -91,10 +97,10 @@ def apply_outcome(session: Session, outcome: Outcome, now: datetime, config: Con
 
 
 def _is_answer(session: Session, outcome: Outcome) -> bool:
-    """Whether it is what came of a decision that waited for approval."""
-    wanted = (outcome.cycle, outcome.goal, outcome.tool, "Pending")
+    """Whether it is what came of a decision that waited for approval, and is the first to say."""
+    wanted = (outcome.cycle, outcome.approval, "Pending")
     return outcome.state != "pending" and any(
-        (one.cycle, one.goal, one.tool, one.progress) == wanted for one in session.decisions
+        (one.cycle, one.approval, one.progress) == wanted for one in session.decisions
     )
 
 
@@ -195,12 +201,14 @@ def _recorded(
 ) -> Session:
     decision = Decision(
         cycle=outcome.cycle,
+        iteration=outcome.iteration,
         goal=outcome.goal,
         tool=outcome.tool,
         params_digest=outcome.params_digest,
         breakdown=clipped(outcome.breakdown, DETAIL_CHARS),
         progress=_progress(outcome, evaluation),
-        detail=_why(outcome) if outcome.state != "done" else _said(outcome),
+        detail=_detail(outcome),
+        approval=outcome.approval,
         at=now,
         duration=outcome.duration,
     )
@@ -223,11 +231,13 @@ def _progress(outcome: Outcome, evaluation: Evaluation | None) -> Progress | Non
     return "Pending" if outcome.state == "pending" else None
 
 
+def _detail(outcome: Outcome) -> str:
+    if outcome.state in ("done", "refused"):
+        return clipped(outcome.output, DETAIL_CHARS)
+    return _why(outcome)
+
+
 def _why(outcome: Outcome) -> str:
     what = {"vetoed": "vetoed", "pending": "waits for approval"}.get(outcome.state, "failed")
     said = f"{outcome.tool} {what}"
     return clipped(f"{said}: {outcome.output}" if outcome.output else said, DETAIL_CHARS)
-
-
-def _said(outcome: Outcome) -> str:
-    return clipped(outcome.output, DETAIL_CHARS)

@@ -7,14 +7,13 @@ from typing import Literal
 
 from boyd.goals.shapes import Config, Goal, Plan, PlanStep, Session
 
-#: What a goal asks for; each is found by likeness to a group of words.
-Need = Literal["knowledge", "reasoning", "creation", "external", "similarity"]
+#: What a goal asks for, found by its likeness to what tools are for.
+Need = Literal["knowledge", "reasoning", "external"]
 
 _WHY = {
     "kg_query": "look up what is known",
     "similarity_search": "look for what is alike",
     "reason": "draw conclusions from what is known",
-    "kg_mutate": "add what follows",
     "memory_recall": "remember what helped before",
     "file_io": "read or write files",
     "http_fetch": "fetch it from the web",
@@ -40,8 +39,8 @@ def make_plan(
         attempt: how often the goal was planned before; then a first step whose tool was tried
             already is skipped.
     """
-    make = _explore if attempt % 2 == 0 else _reason
-    tools = make(frozenset(needs), has_knowledge)
+    explores = attempt % 2 == 0
+    tools = _explore(needs, has_knowledge) if explores else _reason(has_knowledge)
     if "external" in needs:
         tools += [tool for tool in external if tool not in tools]
     steps = [PlanStep(tool=tool, rationale=_why(tool)) for tool in tools or ["kg_query"]]
@@ -108,25 +107,18 @@ def exhausted(goal: Goal, config: Config) -> bool:
     return goal.failed_plans >= config.max_backtrack_attempts
 
 
-def _explore(needs: frozenset[Need], has_knowledge: bool) -> list[str]:
+def _explore(needs: Collection[Need], has_knowledge: bool) -> list[str]:
     inside = "external" not in needs
     wanted = {
         "kg_query": "knowledge" in needs or not has_knowledge,
-        "similarity_search": "similarity" in needs or (not has_knowledge and inside),
+        "similarity_search": not has_knowledge and inside,
         "reason": "reasoning" in needs or (has_knowledge and inside),
-        "kg_mutate": "creation" in needs,
     }
     return [tool for tool, is_wanted in wanted.items() if is_wanted]
 
 
-def _reason(needs: frozenset[Need], has_knowledge: bool) -> list[str]:
-    wanted = {
-        "memory_recall": True,
-        "reason": has_knowledge,
-        "kg_query": True,
-        "kg_mutate": "creation" in needs,
-    }
-    return [tool for tool, is_wanted in wanted.items() if is_wanted]
+def _reason(has_knowledge: bool) -> list[str]:
+    return ["memory_recall", *(["reason"] if has_knowledge else []), "kg_query"]
 
 
 def _why(tool: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from boyd.goals.shapes import Config, Goal, Progress
 from boyd.goals.text import keywords
-from boyd.models import Triple
 from boyd.words import words
 
 #: How labels and lines begin that are about how the agent works, and no knowledge.
@@ -68,15 +67,6 @@ def told(output: str) -> set[str]:
     """The words of *output*, but of the lines in which the agent tells of its goals."""
     lines = (line for line in output.splitlines() if not _is_bookkeeping(line))
     return set().union(*map(words, lines))
-
-
-def known(triples: Iterable[Triple]) -> set[str]:
-    """The words of *triples* that are knowledge."""
-    labels: set[str] = set()
-    for triple in triples:
-        if not (triple.is_metadata or is_metadata(triple.subject) or is_metadata(triple.object)):
-            labels.update((triple.subject, triple.predicate, triple.object))
-    return set().union(*map(words, labels))
 
 
 def is_metadata(label: str) -> bool:

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from boyd.goals.profiles import PROFILES
 from boyd.goals.shapes import Archetype, Danger, Psyche, ShadowPattern
 from boyd.models import Model
 
+#: Which side of the psyche a tool's success strengthens.
 ARCHETYPES: dict[str, Archetype] = {
-    "kg_query": "sage",
-    "infer_rules": "sage",
-    "reason": "sage",
-    "synthesize_triple": "sage",
-    "gap_analysis": "healer",
-    "user_interact": "healer",
-    "file_io": "explorer",
-    "http_fetch": "explorer",
-    "shell_exec": "explorer",
-    "memory_recall": "guardian",
-    "similarity_search": "guardian",
+    name: profile.archetype for name, profile in PROFILES.items() if profile.archetype
 }
-#: Who comes first of those that weigh the same.
-ORDER: tuple[Archetype, ...] = ("sage", "healer", "guardian", "explorer")
 DANGERS: tuple[Danger, ...] = ("Safe", "Cautious", "Danger")
 #: What every agent with a psyche begins with.
 SHADOW = (
@@ -79,11 +69,6 @@ def new_psyche() -> Psyche:
     return Psyche(shadow=list(SHADOW))
 
 
-def dominant(psyche: Psyche) -> Archetype:
-    """The archetype that weighs most; of several, the first of `ORDER`."""
-    return max(ORDER, key=lambda archetype: psyche.weights.get(archetype, _MIDDLE))
-
-
 def action_text(tool: str, params: Mapping[str, Any]) -> str:
     """What triggers are looked for in: the tool and all that it is given."""
     given = " ".join(f"{name}={_flat(value)}" for name, value in params.items())
@@ -105,21 +90,15 @@ def encountered(psyche: Psyche, times: int = 1) -> Psyche:
     return psyche.model_copy(update={"shadow_encounters": psyche.shadow_encounters + times})
 
 
-def evolve(
-    psyche: Psyche,
-    tools: Iterable[ToolInsight],
-    abandoned: int,
-    cycle: int,
-    archetypes: Mapping[str, Archetype] | None = None,
-) -> Psyche:
+def evolve(psyche: Psyche, tools: Iterable[ToolInsight], abandoned: int, cycle: int) -> Psyche:
     """The psyche after the reflection at *cycle*; the same, if it has evolved then already.
 
-    It is told how well each of the *tools* has worked, for how many goals it was suggested that
-    they be *abandoned*, and the *archetypes* of tools that are not in `ARCHETYPES`.
+    It is told how well each of the *tools* has worked, and for how many goals it was suggested that
+    they be *abandoned*.
     """
     if psyche.last_evolution_cycle >= cycle:
         return psyche
-    weights = _shifted(psyche.weights, tools, {**ARCHETYPES, **(archetypes or {})})
+    weights = _shifted(psyche.weights, tools)
     encounters = psyche.shadow_encounters + abandoned
     grown = psyche.individuation + _GROWTH * min(encounters, _COUNTED)
     changes = {
@@ -133,13 +112,11 @@ def evolve(
 
 
 def _shifted(
-    weights: Mapping[Archetype, float],
-    tools: Iterable[ToolInsight],
-    archetypes: Mapping[str, Archetype],
+    weights: Mapping[Archetype, float], tools: Iterable[ToolInsight]
 ) -> dict[Archetype, float]:
     shifts: dict[Archetype, float] = {}
     for insight in tools:
-        archetype = archetypes.get(insight.tool)
+        archetype = ARCHETYPES.get(insight.tool)
         if archetype:
             shifts[archetype] = shifts.get(archetype, 0.0) + _shift(insight)
     moved = {name: _bounded(weights.get(name, _MIDDLE) + by) for name, by in shifts.items() if by}

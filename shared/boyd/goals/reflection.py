@@ -59,33 +59,26 @@ class Report(Model):
     pressure: float
     summary: str
 
-    @property
-    def diversity(self) -> int:
-        """How many tools were used."""
-        return len(self.tools)
-
 
 def is_due(cycle: int, config: Config) -> bool:
     """Whether there is a reflection at the end of *cycle*: every `reflect_every`, 0 is never."""
     return config.reflect_every > 0 and cycle > 0 and cycle % config.reflect_every == 0
 
 
-def reflect(
-    session: Session, cycle: int, now: datetime, config: Config
-) -> tuple[Session, Report | None]:
+def reflect(session: Session, cycle: int, now: datetime, config: Config) -> Session:
     """Look back at the end of *cycle*: change priorities, evolve the psyche, remember the summary.
 
-    Once for a cycle: later the session is the same, and there is no report.
+    Once for a cycle: later the session is the same.
     """
     if session.reflected >= cycle:
-        return session, None
+        return session
     report = look_back(session, cycle, config)
     changes: dict[str, object] = {"reflected": cycle, "updated_at": now}
     if session.psyche:
         abandoned = sum(one.kind == "SuggestAbandon" for one in report.adjustments)
         changes["psyche"] = evolve(session.psyche, report.tools, abandoned, cycle)
     session = _adjusted(session, report.adjustments, now).model_copy(update=changes)
-    session = push(
+    return push(
         session,
         content=report.summary,
         kind="Reflection",
@@ -94,7 +87,6 @@ def reflect(
         now=now,
         config=config,
     )
-    return session, report
 
 
 def look_back(session: Session, cycle: int, config: Config) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from boyd.errors import PayloadTooLarge
@@ -29,12 +29,10 @@ class Memo:
     Attributes:
         current: the session that was worked in when it last looked.
         seen: an iteration and the session read in it; phases of it need not read it again.
-        params: digests of the params with which actions were begun outside of iterations.
     """
 
     current: str = _FIRST
     seen: tuple[int, Session] | None = None
-    params: dict[str, str] = field(default_factory=dict)
 
 
 class Sessions:

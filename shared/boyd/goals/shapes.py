@@ -1,7 +1,7 @@
 """What an agent with goals remembers: goals, working memory, episodes, plans, psyche (M1 to M14).
 
 All of a session is one document, `Session`, changed by plain functions and stored in one atomic
-step; the graph of facts is stored apart.
+step; the graph of facts and the questions to people are stored apart.
 """
 
 from __future__ import annotations
@@ -145,7 +145,10 @@ class Psyche(Model):
 
 
 class Decision(Model):
-    """What was decided in a cycle and what came of it: the provenance of the session (M5)."""
+    """What was decided in a cycle and what came of it: the provenance of the session (M5).
+
+    `approval` is the id of what a person was asked for, if one was.
+    """
 
     cycle: int
     iteration: int | None = None
@@ -155,8 +158,21 @@ class Decision(Model):
     breakdown: str
     progress: Progress | None = None
     detail: str = ""
+    approval: str | None = None
     at: Timestamp
     duration: float | None = None
+
+
+class Question(Model):
+    """A question to a person, and the answer if there is one."""
+
+    id: str
+    goal: str | None = None
+    text: str = Field(min_length=1, max_length=2000)
+    asked_at: Timestamp
+    answer: str | None = None
+    answered_by: str | None = None
+    answered_at: Timestamp | None = None
 
 
 class Session(Model):

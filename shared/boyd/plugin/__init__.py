@@ -1,5 +1,6 @@
 """What a plugin is: component classes, hook specifications, and the host that calls them."""
 
+from boyd.plugin.approvals import Approvals
 from boyd.plugin.base import Plugin
 from boyd.plugin.components import (
     Action,
@@ -25,6 +26,7 @@ from boyd.plugin.host import Hook, PluginHost
 __all__ = [
     "Action",
     "AgentInfo",
+    "Approvals",
     "Component",
     "Context",
     "Endpoint",

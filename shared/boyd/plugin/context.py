@@ -16,6 +16,7 @@ from boyd.models import Catalog, Mode, utc_now
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
+    from boyd.plugin.approvals import Approvals
     from boyd.plugin.graph import Graph
     from boyd.plugin.http import Session
 
@@ -126,6 +127,7 @@ class Context:
     catalog: Catalog = field(default_factory=Catalog)
     _playbooks: Callable[[], Mapping[str, Sequence[str]]] = dict
     _graph: Callable[[str, str | None], Graph] | None = None
+    _approvals: Approvals | None = None
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -167,6 +169,17 @@ class Context:
         if self._graph is None:
             raise ConfigError("there is no graph in an isolated observer")
         return self._graph(name, of)
+
+    @property
+    def approvals(self) -> Approvals:
+        """The agent's approvals, to look at.
+
+        Raises:
+            ConfigError: there are none here: this is an isolated observer.
+        """
+        if self._approvals is None:
+            raise ConfigError("there are no approvals in an isolated observer")
+        return self._approvals
 
     @property
     def http(self) -> Session:

@@ -31,8 +31,9 @@ def statuses(plan: Plan) -> list[str]:
 
 
 def a_plan() -> Plan:
-    """One of kg_query, reason, kg_mutate."""
-    return make_plan(a_goal(), ["knowledge", "creation"], has_knowledge=True)
+    """One of kg_query, reason, file_io."""
+    needs: list[Need] = ["knowledge", "reasoning", "external"]
+    return make_plan(a_goal(), needs, has_knowledge=True, external=["file_io"])
 
 
 @pytest.mark.parametrize(
@@ -41,15 +42,13 @@ def a_plan() -> Plan:
         (0, [], False, ["kg_query", "similarity_search"]),
         (0, [], True, ["reason"]),
         (2, ["knowledge"], True, ["kg_query", "reason"]),
-        (0, ["similarity"], True, ["similarity_search", "reason"]),
         (0, ["reasoning"], False, ["kg_query", "similarity_search", "reason"]),
-        (0, ["creation"], True, ["reason", "kg_mutate"]),
         (0, ["external"], False, ["kg_query", *HOST]),
         (0, ["external"], True, HOST),
         (0, ["external", "reasoning"], True, ["reason", *HOST]),
         (1, [], False, ["memory_recall", "kg_query"]),
         (1, [], True, ["memory_recall", "reason", "kg_query"]),
-        (3, ["creation"], True, ["memory_recall", "reason", "kg_query", "kg_mutate"]),
+        (3, ["knowledge"], True, ["memory_recall", "reason", "kg_query"]),
         (1, ["external"], False, ["memory_recall", "kg_query", *HOST]),
     ],
 )

@@ -7,16 +7,24 @@ from typing import Any
 
 import pytest
 
-from boyd.errors import Veto
-from boyd.goals.profiles import PROFILES
+from boyd.errors import PluginError, Veto
+from boyd.goals import choice
+from boyd.goals.profiles import PROFILES, ToolProfile
+from boyd.goals.scoring import Outlook
 from boyd.goals.sessions import Sessions
-from boyd.models import LoopResult, Triple
+from boyd.models import Decision, LoopResult, Model, Triple
 from boyd.plugin import Action, Plugin, action, hook, observer, orienter
-from boyd.testing import TESTER
 from goals_kit import CONFIG, Mind, Steer, check
 
 DESCRIPTION = "Find mammals"
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
+
+
+class Start(Model):
+    """What `others:start` needs."""
+
+    folder: str
+    deep: bool = False
 
 
 class Others(Plugin):
@@ -33,6 +41,11 @@ class Others(Plugin):
     def clean(self, params: dict[str, Any]) -> str:
         """Take anything."""
         return "cleaned"
+
+    @action()
+    def start(self, params: Start) -> str:
+        """Take what it needs."""
+        return f"started {params.folder}"
 
 
 def states(mind: Mind) -> dict[str, str]:
@@ -133,7 +146,7 @@ def test_a_worker_that_has_looked_too_early_still_takes_the_cycle_in() -> None:
     early = mind.plugin.memo
     mind.forget()
     mind.goal(DESCRIPTION, criteria=CRITERIA)
-    iteration = mind.lab.store.iterations.status().iteration
+    iteration = mind.lab.store.loop.status().iteration
     mind.plugin.on_loop_start(mind.within(iteration))
     while mind.lab.courier.hints:
         if mind.lab.courier.hints[0][0] == "complete":
@@ -284,7 +297,7 @@ def test_M5_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
 
 def test_an_action_of_another_plugin_is_as_dangerous_as_it_says() -> None:
     mind = Mind(Others(), tools={"others:kg_query": {"keywords": ["mammal"], "danger": "Safe"}})
-    danger: Callable[..., str] = mind.plugin.danger_of
+    danger: Callable[..., str] = mind.plugin.toolbox.danger_of
 
     assert danger("others:kg_query", "critical", {}) == "Danger"
     assert danger("others:reason", "medium", {}) == "Cautious"
@@ -358,69 +371,6 @@ def test_M6_tools_that_fail_fail_the_goal_in_the_end() -> None:
     assert "backtracking exhausted" in ended.reason
 
 
-def approval(result: LoopResult) -> str:
-    found = result.action_results[0].waits_for
-    assert found is not None
-    return found
-
-
-def test_M6_what_waits_for_a_person_is_pending_and_taken_in_when_it_is_done() -> None:
-    mind = Mind(Steer("goals:shell_exec", command="echo unicorn habitat dragon nest"))
-    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
-    result = mind.cycle()
-    waiting = mind.session
-
-    assert [one.progress for one in waiting.decisions] == ["Pending"]
-    assert waiting.goals[goal].cycles_worked == 0
-    mind.forget()
-    mind.lab.resolver.approve(approval(result), TESTER)
-    mind.lab.deliver()
-    session = mind.session
-
-    assert [(one.progress, one.cycle, one.iteration) for one in session.decisions] == [
-        ("Completed", 1, result.iteration)
-    ]
-    assert session.goals[goal].status == "Completed"
-
-
-def test_M6_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
-    mind = Mind(Steer("goals:shell_exec", command="echo unicorn habitat dragon nest"))
-    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
-    hints = mind.lab.courier.hints
-    mind.lab.launcher.trigger("test")
-    mind.lab.deliver(until=lambda: bool(hints) and hints[0][0] == "complete")
-    [item] = mind.lab.store.approvals.page(10).pending
-    mind.lab.resolver.approve(item.id, TESTER)
-    hints.rotate(1)
-    mind.lab.deliver()
-    session = mind.session
-
-    assert [one.progress for one in session.decisions] == ["Completed"]
-    assert session.goals[goal].cycles_worked == 1
-
-
-def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
-    mind = Mind(Steer("goals:shell_exec", command="echo unicorn"))
-    mind.goal(DESCRIPTION, criteria=CRITERIA)
-    mind.cycle()
-    shell = mind.lab.agent.host.actions["goals:shell_exec"]
-    mind.plugin.on_before_act(shell, {"command": "echo other"}, mind.ctx)
-    done = mind.lab.store.iterations.past(1).action_results[0]  # type: ignore[union-attr]
-    mind.plugin.on_after_act(done.patched({"success": True, "error": None}), mind.ctx)
-
-    assert [one.progress for one in mind.session.decisions] == ["Pending"]
-
-
-def test_what_waits_for_a_person_is_not_asked_for_again() -> None:
-    mind = Mind()
-    goal = mind.goal("run the shell command `uptime` in a terminal", criteria=CRITERIA)
-    actions = [mind.cycle().decision for _ in range(6)]
-    asked = [one for one in actions if one is not None and one.action == "goals:shell_exec"]
-
-    assert len(asked) == 1
-    assert mind.session.goals[goal].status == "Active"
-
-
 def test_what_another_strategy_has_decided_is_not_ours() -> None:
     mind = Mind()
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
@@ -448,6 +398,52 @@ def test_M2_an_action_of_another_plugin_is_chosen_by_its_profile() -> None:
     options = [result.decision, *(result.decision.alternatives or [])]
 
     assert "others:clean" in [one.action for one in options]
+
+
+def test_an_action_of_another_plugin_is_given_what_its_profile_says() -> None:
+    words = ["save", "copy", "backup"]
+    profile = {"keywords": words, "multiplier": 1.0, "params": {"folder": "/srv"}}
+    mind = Mind(Others(), Steer("others:start", folder="/srv"), tools={"others:start": profile})
+    goal = mind.goal("save copy backup", criteria="started")
+    result = mind.cycle()
+
+    assert result.trace is not None
+    given = [one.params for one in candidates(mind, goal) if one.action == "others:start"]
+    assert given == [{"folder": "/srv"}]
+    assert result.action_results[0].output == "started /srv"
+    assert mind.session.goals[goal].status == "Completed"
+
+
+def candidates(mind: Mind, goal: str) -> list[Decision]:
+    """What could be decided for a goal of which nothing else is known."""
+    outlook = Outlook(mind.session.goals[goal])
+    toolbox, catalog = mind.plugin.toolbox, mind.ctx.catalog
+    best = choice.decision(
+        choice.possible(mind.session, outlook, toolbox, catalog), outlook.goal, toolbox, catalog
+    )
+    return [best, *(best.alternatives or [])]
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({}, "'folder' is a required property"),
+        ({"folder": 1}, "1 is not of type 'string'"),
+        ({"folder": "/srv", "what": 1}, "'what' was unexpected"),
+    ],
+)
+def test_params_that_do_not_fit_the_action_keep_the_agent_from_starting(
+    params: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(PluginError, match=f"goals.*tools.others:start.params: .*{why}"):
+        Mind(Others(), tools={"others:start": {"keywords": ["save"], "params": params}})
+
+
+def test_a_profile_may_be_written_in_python() -> None:
+    profile = ToolProfile(name="clean", keywords=("tidy",))
+    mind = Mind(Others(), tools={"others:clean": profile})
+
+    assert mind.plugin.toolbox.profiles["others:clean"].name == "others:clean"
 
 
 def test_a_profile_of_an_action_that_is_not_there_does_no_harm() -> None:

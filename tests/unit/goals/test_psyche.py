@@ -12,7 +12,6 @@ from boyd.goals.psyche import (
     ARCHETYPES,
     ToolInsight,
     action_text,
-    dominant,
     encountered,
     evolve,
     new_psyche,
@@ -23,23 +22,6 @@ from boyd.goals.shapes import Danger, Psyche, ShadowPattern
 
 def worked(tool: str, successes: int, uses: int, *, ineffective: bool = False) -> ToolInsight:
     return ToolInsight(tool=tool, uses=uses, successes=successes, ineffective=ineffective)
-
-
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [
-        ({}, "sage"),
-        ({"healer": 0.8}, "healer"),
-        ({"healer": 0.7}, "sage"),
-        ({"sage": 0.1, "healer": 0.6, "guardian": 0.6, "explorer": 0.6}, "healer"),
-        ({"sage": 0.1, "healer": 0.1, "guardian": 0.6, "explorer": 0.6}, "guardian"),
-    ],
-)
-def test_M13_of_equal_archetypes_the_first_in_order_dominates(
-    weights: dict[str, float], expected: str
-) -> None:
-    known = Psyche().weights
-    assert dominant(Psyche.model_validate({"weights": {**known, **weights}})) == expected
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_what_is_known_is_told_without_metadata() -> None:
     assert use(mind, "kg_query", symbol=f"goal:{goal}") == "No triples found"
 
 
-@pytest.mark.parametrize("predicate", ["agent:has_status", " agent:x", "Agent:x"])
+@pytest.mark.parametrize("predicate", ["agent:has_status", " agent:x", "Agent:x", "_agent:x"])
 def test_metadata_cannot_be_made_up(predicate: str) -> None:
     mind = Mind()
     with pytest.raises(ValueError, match="agent's own"):
@@ -42,6 +42,18 @@ def test_a_fact_is_added_with_where_it_comes_from() -> None:
 
     assert [one.source for one in mind.facts.out("a")] == ["agent:a"]
     assert use(mind, "kg_mutate", subject="a", predicate="b", object="c").endswith("already")
+
+
+def test_a_fact_that_is_added_is_spelled_as_rules_and_imports_spell_it() -> None:
+    mind = Mind()
+    use(mind, "kg_mutate", subject="wheel", predicate="isPartOf", object="axle")
+    use(mind, "kg_mutate", subject="axle", predicate="part_of", object="cart")
+
+    assert [one.predicate for one in mind.facts.out("wheel")] == ["part-of"]
+    assert '"wheel" -> part-of -> "cart"' in use(mind, "infer_rules")
+    assert use(mind, "kg_mutate", subject="wheel", predicate="part of", object="axle") == (
+        '"wheel" -> part-of -> "axle"  [0.80] was known already'
+    )
 
 
 def test_what_follows_is_added_and_a_second_time_nothing_does() -> None:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, StringConstraints
-
-from boyd.goals import memory, psyche
+from boyd.goals import memory
 from boyd.goals.goal_book import symbol
 from boyd.goals.knowledge.gaps import find_gaps
+from boyd.goals.knowledge.predicates import canonical
 from boyd.goals.knowledge.rewrite import reason
 from boyd.goals.knowledge.rules import infer
 from boyd.goals.knowledge.similar import similar
-from boyd.goals.profiles import PROFILES, ToolProfile
+from boyd.goals.options import GoalOptions
 from boyd.goals.sessions import Memo, Sessions
-from boyd.goals.shapes import Config, Danger, Session
+from boyd.goals.shapes import Session
+from boyd.goals.toolbox import Toolbox
 from boyd.goals.tools.answers import asked
-from boyd.goals.tools.files import Files
 from boyd.goals.tools.library import Library
+from boyd.goals.tools.params import (
+    AskParams,
+    FetchParams,
+    FileParams,
+    GapParams,
+    InferParams,
+    IngestParams,
+    MutateParams,
+    QueryParams,
+    ReasonParams,
+    RecallParams,
+    SearchParams,
+    ShellParams,
+    SimilarParams,
+)
 from boyd.goals.tools.questions import Questions
 from boyd.goals.tools.web import fetch
-from boyd.models import ActionResult, Confidence, Level, Model, Triple
+from boyd.models import ActionResult, Triple
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.shell import runner
 from boyd.words import words
@@ -30,116 +43,18 @@ from boyd.words import words
 LINES = 50
 #: Bytes of a command's output that are kept.
 OUTPUT = 65_536
-_DANGERS: dict[Level, Danger] = {
-    "low": "Safe",
-    "medium": "Cautious",
-    "high": "Danger",
-    "critical": "Danger",
-}
-
-Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
-
-
-class QueryParams(Model):
-    """What is known about a symbol."""
-
-    symbol: Label
-    direction: Literal["both", "out", "into"] = "both"
-
-
-class MutateParams(Model):
-    """A fact to add."""
-
-    subject: Label
-    predicate: Label
-    object: Label
-    confidence: Confidence = 0.8
-
-
-class RecallParams(Model):
-    """What to remember."""
-
-    query_symbols: list[Label] = Field(min_length=1, max_length=20)
-    top_k: int = Field(default=5, gt=0, le=50)
-
-
-class ReasonParams(Model):
-    """An expression, as in `(and b a)`."""
-
-    expression: str = Field(min_length=1, max_length=10_000)
-
-
-class SimilarParams(Model):
-    """What to find the like of."""
-
-    symbol: Label
-    top_k: int = Field(default=5, gt=0, le=50)
-
-
-class InferParams(Model):
-    """How far to go."""
-
-    max_iterations: int = Field(default=5, gt=0, le=20)
-    min_confidence: Confidence = 0.1
-
-
-class GapParams(Model):
-    """What to look around: a symbol, usually a goal."""
-
-    goal: Label
-    max_gaps: int = Field(default=10, gt=0, le=100)
-
-
-class FileParams(Model):
-    """What to do with a file below one of the allowed folders."""
-
-    action: Literal["read", "write", "list"] = "read"
-    path: str = Field(min_length=1, max_length=4000)
-    content: str | None = None
-
-
-class FetchParams(Model):
-    """What to fetch."""
-
-    url: str = Field(min_length=1, max_length=2000)
-    timeout: float = Field(default=10.0, gt=0, le=60)
-
-
-class ShellParams(Model):
-    """A command line for bash."""
-
-    command: str = Field(min_length=1, max_length=10_000)
-    timeout: float = Field(default=30.0, gt=0, le=600)
-
-
-class AskParams(Model):
-    """What to ask a person."""
-
-    question: str = Field(min_length=1, max_length=2000)
-
-
-class IngestParams(Model):
-    """A text to take in: itself, a file, or an address."""
-
-    title: Annotated[Label, Field(max_length=300)]
-    text: str | None = Field(default=None, max_length=1_000_000)
-    path: str | None = None
-    url: str | None = None
-
-
-class SearchParams(Model):
-    """What to look for."""
-
-    query: str = Field(min_length=1, max_length=2000)
-    top_k: int = Field(default=5, gt=0, le=50)
 
 
 class Tools(Plugin):
     """The tools of an agent with goals; `Goals` adds the rest."""
 
+    Options = GoalOptions
+    options: GoalOptions
+
     def __init__(self, **options: Any) -> None:
         """Check the options."""
         super().__init__(**options)
+        self.config = self.options.config
         self.memo = Memo()
 
     def sessions(self, ctx: Context) -> Sessions:
@@ -151,42 +66,9 @@ class Tools(Plugin):
         return ctx.graph(self.options.graph, self.options.graph_of)
 
     @property
-    def config(self) -> Config:
-        """How it works."""
-        names = set(Config.model_fields) & set(type(self.options).model_fields)
-        return Config(**{name: getattr(self.options, name) for name in names})
-
-    def profiles(self) -> dict[str, ToolProfile]:
-        """What scoring knows of each tool, those of other plugins by the ids of their actions."""
-        return {**PROFILES, **self.options.tools}
-
-    def action_of(self, tool: str) -> str:
-        """The id of the action that a tool is."""
-        return tool if ":" in tool else f"{self.id}:{tool}"
-
-    def tool_of(self, action: str) -> str | None:
-        """The tool that an action is; None: it is none."""
-        known = self.profiles()
-        if action in known:
-            return action if ":" in action else None
-        plugin, _, name = action.partition(":")
-        return name if plugin == self.id and name in known else None
-
-    def danger_of(self, action: str, risk: Level, params: Mapping[str, Any]) -> Danger:
-        """The worst that an action may do with those params (M5)."""
-        tool = self.tool_of(action)
-        if tool is None:
-            return _DANGERS[risk]
-        if tool == "file_io" and params.get("action") == "write":
-            return "Danger"
-        known = self.profiles()[tool].danger
-        # A profile for another plugin's action may say less than its author.
-        return known if tool in PROFILES else max(known, _DANGERS[risk], key=psyche.DANGERS.index)
-
-    @property
-    def files(self) -> Files:
-        """The files that it may read and write."""
-        return Files(self.options.roots)
+    def toolbox(self) -> Toolbox:
+        """The tools; made anew, as a plugin gets its id after its options."""
+        return Toolbox(self.id, self.options)
 
     @action(idempotent=True)
     def kg_query(self, params: QueryParams, ctx: Context) -> str:
@@ -202,11 +84,12 @@ class Tools(Plugin):
     @action(risk="medium", idempotent=True)
     def kg_mutate(self, params: MutateParams, ctx: Context) -> str:
         """Add a fact to the graph."""
-        if params.predicate.lower().startswith("agent:"):
+        predicate = canonical(params.predicate)
+        if predicate.lower().startswith("agent:"):
             raise ValueError("predicates that begin with agent: are the agent's own")
         triple = Triple(
             subject=params.subject,
-            predicate=params.predicate,
+            predicate=predicate,
             object=params.object,
             confidence=params.confidence,
             source=f"agent:{ctx.agent.id}",
@@ -294,13 +177,14 @@ class Tools(Plugin):
     @action(risk="medium")
     def file_io(self, params: FileParams) -> str:
         """Read, write or list files below the allowed folders."""
+        files = self.toolbox.files
         if params.action == "list":
-            return _told(self.files.names(params.path), "It is empty")
+            return _told(files.names(params.path), "It is empty")
         if params.action == "read":
-            return self.files.read(params.path)
+            return files.read(params.path)
         if params.content is None:
             raise ValueError("there is no content to write")
-        return f"{self.files.write(params.path, params.content)} bytes written to {params.path}"
+        return f"{files.write(params.path, params.content)} bytes written to {params.path}"
 
     @action(risk="medium", idempotent=True, timeout=70.0)
     def http_fetch(self, params: FetchParams) -> str:
@@ -321,7 +205,7 @@ class Tools(Plugin):
         if ended.timed_out:
             error = f"timed out after {params.timeout:g} s"
         return ActionResult(
-            action=self.action_of("shell_exec"),
+            action=self.toolbox.action_of("shell_exec"),
             success=error is None,
             duration=0.0,
             output=ended.output.text(),
@@ -347,7 +231,7 @@ class Tools(Plugin):
             raise ValueError("give one of text, path and url")
         text, source = given[0], "text"
         if params.path is not None:
-            text, source = self.files.read(params.path), params.path
+            text, source = self.toolbox.files.read(params.path), params.path
         elif params.url is not None:
             page = fetch(params.url, 30.0, self.options.allow_private)
             if page.status != 200:

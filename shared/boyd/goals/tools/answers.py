@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from boyd.goals import memory
 from boyd.goals.goal_book import changed, is_open, symbol, with_goals
 from boyd.goals.progress import gathered, told
-from boyd.goals.shapes import Config, Session
+from boyd.goals.shapes import Config, Question, Session
 from boyd.goals.text import clipped
-from boyd.goals.tools.questions import Question
 
 
 def taken_in(session: Session, question: Question, now: datetime, config: Config) -> Session:
@@ -56,7 +56,9 @@ def asked(session: Session, question: Question, now: datetime) -> Session:
     return with_goals(session, [changed(goal, now, question=question.id)])
 
 
-def listened(session: Session, questions: list[Question], now: datetime, config: Config) -> Session:
+def listened(
+    session: Session, questions: Sequence[Question], now: datetime, config: Config
+) -> Session:
     """The session that knows of its goals' questions whether they still wait."""
     known = {one.id: one for one in questions}
     for goal in list(session.goals.values()):

@@ -6,9 +6,7 @@ import uuid
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
-
-from boyd.models import Model, Timestamp
+from boyd.goals.shapes import Question
 from boyd.plugin import State
 
 #: How many questions are kept, and for how many seconds.
@@ -16,18 +14,6 @@ MOST = 100
 KEEP = 365 * 86400.0
 
 _KEY = "questions"
-
-
-class Question(Model):
-    """A question to a person, and the answer if there is one."""
-
-    id: str
-    goal: str | None = None
-    text: str = Field(min_length=1, max_length=2000)
-    asked_at: Timestamp
-    answer: str | None = None
-    answered_by: str | None = None
-    answered_at: Timestamp | None = None
 
 
 class Questions:

@@ -1,0 +1,115 @@
+"""What requests about goals are answered with; whoever asks reads it with the same models (M16)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from boyd.goals.shapes import Decision, Episode, Goal, MemoryEntry, Plan, Question
+from boyd.models import Model, Triple
+
+
+class MemoryState(Model):
+    """How full working memory is; `pressure` is the share of it that is taken."""
+
+    size: int
+    capacity: int
+    pressure: float
+
+
+class GraphState(Model):
+    """How much is known, and how often that was changed."""
+
+    facts: int
+    revision: int | None = None
+
+
+class SessionState(Model):
+    """A session at a glance; `goals` counts them by status, `questions` wait for an answer."""
+
+    id: str
+    cycle: int
+    max_cycles: int
+    goals: dict[str, int] = Field(default_factory=dict)
+    memory: MemoryState
+    episodes: int
+    questions: list[Question] = Field(default_factory=list)
+    graph: GraphState
+
+    @property
+    def active(self) -> int:
+        """How many goals are worked on."""
+        return self.goals.get("Active", 0)
+
+
+class NewSession(Model):
+    """A session that has begun."""
+
+    id: str
+
+
+class GoalList(Model):
+    """Goals, the one that comes first at the top."""
+
+    goals: list[Goal]
+
+
+class Why(Model):
+    """A goal, what was decided for it (the oldest first), and its place among others."""
+
+    goal: Goal
+    parent: Goal | None = None
+    children: list[Goal] = Field(default_factory=list)
+    decisions: list[Decision] = Field(default_factory=list)
+    plan: Plan | None = None
+
+
+class DecisionList(Model):
+    """What was decided, the newest first."""
+
+    cycles: list[Decision]
+
+
+class MemoryList(Model):
+    """What is on the agent's mind, the newest first."""
+
+    entries: list[MemoryEntry]
+
+
+class EpisodeList(Model):
+    """What the agent remembers."""
+
+    episodes: list[Episode]
+
+
+class Consolidated(Model):
+    """What became of working memory."""
+
+    consolidated: int
+    forgotten: int
+    pressure: float
+
+
+class QuestionList(Model):
+    """Questions, those with an answer too."""
+
+    questions: list[Question]
+
+
+class Surroundings(Model):
+    """What the graph says about a symbol."""
+
+    symbol: str
+    out: list[Triple]
+    into: list[Triple]
+
+
+class Imported(Model):
+    """How many facts are new."""
+
+    added: int
+
+
+class Exported(Model):
+    """All facts, as Turtle."""
+
+    turtle: str

@@ -1,0 +1,315 @@
+"""What comes of an action that waits for a person reaches the goal: M6, M15."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal
+
+import pytest
+
+from boyd.goals.approvals import outcomes
+from boyd.goals.cycle import taken
+from boyd.goals.shapes import Decision, Session
+from boyd.models import ActionResult, ApprovalItem, LoopResult
+from boyd.testing import TESTER
+from boyd.testing.graph import MemoryGraph
+from goals_kit import CONFIG, NOW, Mind, Steer, check, having, told
+
+CRITERIA = "unicorn habitat, dragon nests and whale songs"
+SAID = "unicorn habitat dragon nest"
+
+
+class Desk:
+    """Approvals in memory; tells what it was asked."""
+
+    def __init__(self, *items: ApprovalItem) -> None:
+        self.items = {item.id: item for item in items}
+        self.asked: list[str] = []
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        self.asked.append(f"get {approval_id}")
+        return self.items.get(approval_id)
+
+    def waiting(self, approval_ids: Collection[str]) -> set[str]:
+        self.asked.append("waiting")
+        known = (self.items[one] for one in approval_ids if one in self.items)
+        return {one.id for one in known if one.status == "pending"}
+
+
+def asking(command: str = f"echo {SAID}", **options: Any) -> tuple[Mind, str]:
+    """A mind whose every cycle asks for that command, and its goal."""
+    mind = Mind(Steer("goals:shell_exec", command=command), **options)
+    return mind, mind.goal("Find mammals", criteria=CRITERIA)
+
+
+def approval(result: LoopResult) -> str:
+    found = result.action_results[0].waits_for
+    assert found is not None
+    return found
+
+
+def answer(
+    mind: Mind, approval_id: str, verdict: Literal["approved", "denied"], note: str | None = None
+) -> None:
+    assert mind.lab.resolver.answer(approval_id, verdict, TESTER, note).done
+
+
+def an_item(mind: Mind, approval_id: str, **fields: object) -> ApprovalItem:
+    """What was asked for, with those fields."""
+    found = mind.lab.store.approvals.get(approval_id)
+    assert found is not None
+    return found.patched(fields)
+
+
+def the_decision(mind: Mind) -> Decision:
+    [decision] = mind.session.decisions
+    return decision
+
+
+def test_M6_what_waits_for_a_person_is_neither_progress_nor_failure() -> None:
+    mind, goal = asking()
+    result = mind.cycle()
+
+    assert (the_decision(mind).progress, the_decision(mind).approval) == (
+        "Pending",
+        approval(result),
+    )
+    assert mind.session.goals[goal].cycles_worked == 0
+
+
+def test_M6_what_was_allowed_is_taken_in_by_the_next_iteration_on_any_worker() -> None:
+    mind, goal = asking()
+    result = mind.cycle()
+    answer(mind, approval(result), "approved")
+    mind.lab.deliver()
+    mind.forget()
+    mind.cycle()
+    decision = the_decision(mind)
+
+    assert (decision.progress, decision.cycle, decision.iteration, decision.detail) == (
+        "Completed",
+        1,
+        result.iteration,
+        f"{SAID}\n",
+    )
+    assert mind.session.goals[goal].status == "Completed"
+    assert mind.session.cycle == 1
+    check(mind.session, CONFIG)
+
+
+def test_M6_what_was_allowed_and_has_failed_fails_the_plan() -> None:
+    mind, goal = asking("exit 3")
+    answer(mind, approval(mind.cycle()), "approved")
+    mind.lab.deliver()
+    mind.ask("suspend_goal", {}, id=goal)
+    mind.cycle()
+
+    assert (the_decision(mind).progress, mind.session.goals[goal].failed_plans) == ("Failed", 1)
+    assert the_decision(mind).detail == "shell_exec failed: exit code 3"
+
+
+def test_M6_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
+    mind, goal = asking()
+    hints = mind.lab.courier.hints
+    mind.lab.launcher.trigger("test")
+    mind.lab.deliver(until=lambda: bool(hints) and hints[0][0] == "complete")
+    [item] = mind.lab.store.approvals.page(10).pending
+    answer(mind, item.id, "approved")
+    hints.rotate(1)
+    mind.lab.deliver()
+    mind.cycle()
+
+    assert the_decision(mind).progress == "Completed"
+    assert mind.session.goals[goal].cycles_worked == 1
+
+
+def test_M6_what_is_allowed_and_not_done_yet_still_waits() -> None:
+    mind, _ = asking()
+    result = mind.cycle()
+    answer(mind, approval(result), "approved")
+    mind.lab.courier.hints.clear()
+    mind.plugin.on_loop_start(mind.within(2))
+
+    assert the_decision(mind).progress == "Pending"
+
+
+def test_M6_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() -> None:
+    mind, goal = asking()
+    answer(mind, approval(mind.cycle()), "denied", "not today")
+    mind.plugin.on_loop_start(mind.within(2))
+    session = mind.session
+
+    assert (the_decision(mind).progress, the_decision(mind).detail) == (
+        None,
+        "denied by tester: not today",
+    )
+    assert (session.goals[goal].cycles_worked, session.goals[goal].failed_plans) == (0, 0)
+    assert session.goals[goal].used == {"shell_exec": 1}
+    assert session.memory[-1].content == "Tool result (shell_exec):\ndenied by tester: not today"
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"status": "expired"}, "expired"),
+        ({"status": "withdrawn", "acted_by": "ann"}, "withdrawn by ann"),
+        ({"status": "withdrawn", "note": "it has cleared"}, "withdrawn: it has cleared"),
+        (None, "the approval is not kept any more"),
+    ],
+)
+def test_M6_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail: str) -> None:
+    mind, _ = asking()
+    id = approval(mind.cycle())
+    desk = Desk(an_item(mind, id, **fields)) if fields else Desk()
+    [outcome] = outcomes(mind.session, desk, MemoryGraph())
+    after = taken(mind.session, outcome, NOW, CONFIG)
+
+    assert [(one.progress, one.detail) for one in after.decisions] == [(None, detail)]
+
+
+@pytest.mark.parametrize(
+    "error", ["Cancelled: no run wants it", "Refused: the policy", "Not executed: no worker"]
+)
+def test_M6_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> None:
+    mind, _ = asking()
+    id = approval(mind.cycle())
+    result = ActionResult(action="goals:shell_exec", success=False, duration=0.0, error=error)
+    item = an_item(mind, id, status="approved", result=result)
+    [outcome] = outcomes(mind.session, Desk(item), MemoryGraph())
+
+    assert (outcome.state, outcome.output) == ("refused", f"approved, and not done: {error}")
+
+
+def test_M6_what_a_guard_stops_after_it_was_allowed_fails_no_plan() -> None:
+    mind, goal = asking("rm -rf /")
+    result = mind.cycle()
+    answer(mind, approval(result), "approved")
+    mind.lab.deliver()
+    mind.plugin.on_loop_start(mind.within(2))
+
+    assert the_decision(mind).progress is None
+    assert "Vetoed by goals" in the_decision(mind).detail
+    assert mind.session.goals[goal].failed_plans == 0
+
+
+SHELL = "run the shell command `uptime` in a terminal"
+
+
+def asked(mind: Mind, cycles: int = 6) -> list[str]:
+    """The approvals that so many cycles ask for."""
+    results = [mind.cycle() for _ in range(cycles)]
+    return [found for one in results for done in one.action_results if (found := done.waits_for)]
+
+
+def test_what_waits_for_a_person_is_not_asked_for_again() -> None:
+    mind = Mind()
+    goal = mind.goal(SHELL, criteria=CRITERIA)
+
+    assert len(asked(mind)) == 1
+    assert mind.session.goals[goal].status == "Active"
+
+
+def test_what_a_person_has_denied_one_goal_only_another_asks_for_again() -> None:
+    mind = Mind(stall_threshold=50)
+    first = mind.goal(SHELL, criteria=CRITERIA)
+    [id] = asked(mind)
+    answer(mind, id, "denied")
+    assert asked(mind) == []
+    mind.ask("suspend_goal", {}, id=first)
+    mind.goal(SHELL, criteria=CRITERIA)
+
+    assert len(asked(mind)) == 1
+
+
+def test_two_approvals_of_one_tool_with_the_same_params_find_their_own_outcomes() -> None:
+    mind, _ = asking("echo nothing")
+    first = mind.cycle()
+    answer(mind, approval(first), "approved")
+    held = list(mind.lab.courier.hints)
+    mind.lab.courier.hints.clear()
+    second = mind.cycle()
+    assert approval(first) != approval(second)
+    answer(mind, approval(second), "denied", "once is enough")
+    mind.lab.courier.hints.extend(held)
+    mind.lab.deliver()
+    mind.plugin.on_loop_start(mind.within(3))
+
+    assert [(one.cycle, one.progress, one.detail) for one in mind.session.decisions] == [
+        (1, "NoChange", "nothing\n"),
+        (2, None, "denied by tester: once is enough"),
+    ]
+
+
+def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
+    mind, _ = asking()
+    item = an_item(mind, approval(mind.cycle()))
+    by_hand = item.patched({"id": "other", "status": "approved"})
+
+    assert outcomes(mind.session, Desk(item, by_hand), MemoryGraph()) == []
+
+
+@pytest.mark.parametrize("ending", ["suspended", "spent"])
+def test_what_was_allowed_is_taken_in_though_no_cycle_begins(ending: str) -> None:
+    mind, goal = asking(max_cycles=1)
+    result = mind.cycle()
+    if ending == "suspended":
+        mind.ask("suspend_goal", {}, id=goal)
+    answer(mind, approval(result), "approved")
+    mind.lab.deliver()
+    mind.cycle()
+
+    assert the_decision(mind).progress == "Completed"
+    assert mind.session.cycle == 1
+
+
+def test_M15_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
+    mind, _ = asking("echo nothing")
+    answer(mind, approval(mind.cycle()), "approved")
+    mind.lab.deliver()
+    before = mind.session
+    [outcome] = outcomes(before, mind.ctx.approvals, mind.facts)
+    mind.plugin.on_loop_start(mind.within(2))
+    after = mind.session
+
+    assert taken(after, outcome, NOW, CONFIG) is after
+    assert outcomes(after, mind.ctx.approvals, mind.facts) == []
+    for _ in range(2):
+        mind.forget()
+        mind.plugin.on_loop_start(mind.within(2))
+    assert mind.session == after
+    contents = [one.content for one in after.memory]
+    assert contents.count("Tool result (shell_exec):\nnothing\n") == 1
+
+
+def pending(*approvals: str) -> Session:
+    """A session with a decision that waits for each of those."""
+    session, [goal] = having("alpha beta")
+    for one in approvals:
+        session = told(session, goal, "pending", approval=one)
+    return session
+
+
+def test_nothing_is_looked_up_while_nothing_waits() -> None:
+    session, [goal] = having("alpha beta")
+    desk = Desk()
+
+    assert outcomes(told(session, goal), desk, MemoryGraph()) == []
+    assert desk.asked == []
+
+
+def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> None:
+    mind, _ = asking()
+    item = an_item(mind, approval(mind.cycle()))
+    desk = Desk(*(item.patched({"id": id}) for id in ("a", "b", "c")))
+    desk.items["b"] = item.patched({"id": "b", "status": "expired"})
+    found = outcomes(pending("a", "b", "c", "b"), desk, MemoryGraph())
+
+    assert [(one.cycle, one.approval) for one in found] == [(2, "b"), (4, "b")]
+    assert desk.asked == ["waiting", "get b"]
+
+
+def test_what_a_forgotten_goal_has_asked_for_is_not_looked_up() -> None:
+    session, desk = pending("a"), Desk()
+
+    assert outcomes(session.patched({"goals": {}}), desk, MemoryGraph()) == []
+    assert desk.asked == []
