@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -15,6 +16,7 @@ from boyd.embedded.redis_server import find_program
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
 from harness import Deployment, free_port, wait_until
+from measuring import Measure
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
 # tests start; programs with a handler start with the default.
@@ -73,6 +75,19 @@ def deployment(redis_url: str, tmp_path: Path) -> Iterator[Deployment]:
     """Real processes against an empty real Redis; all are killed at the end."""
     with Deployment(redis_url, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def measure(pytestconfig: pytest.Config) -> Measure:
+    """Takes down figures, which are told when all tests have run."""
+    return Measure(pytestconfig)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Tell what was measured."""
+    if lines := Measure(config).lines:
+        terminalreporter.section("measured")
+        terminalreporter.write_line("\n".join(lines))
 
 
 def _answers(url: str) -> bool:

@@ -17,6 +17,7 @@ from faults.load import Acknowledged, Load
 from faults.storm import settle
 from faults.world import AGENTS, World
 from harness import wait_until
+from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -54,7 +55,9 @@ def goes_on(world: World, timeout: float = 30.0) -> None:
     wait_until(further, timeout)
 
 
-def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(world: World) -> None:
+def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(
+    world: World, measure: Measure
+) -> None:
     headers = world.deployment.key("client", "admin")
     base = f"{world.url('a0')}/api/v0/agents/storm0"
     body = {"title": "remember", "description": "this"}
@@ -66,9 +69,10 @@ def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(wor
     for name in (*World.apis, *World.workers, *World.beats):
         world.signal(name, signal.SIGKILL)
     world.redis.signal(signal.SIGKILL)
-    world.redis.start()
-    world.heal()
-    wait_until(lambda: ended(world, "storm0", run["id"]), 60)
+    with measure.seconds(5, "everything killed and started: the run that waited has ended after"):
+        world.redis.start()
+        world.heal()
+        wait_until(lambda: ended(world, "storm0", run["id"]), 60)
     item = world.deployment.agent("storm0").approvals.get(taken["approvalId"])
 
     assert item is not None
@@ -89,24 +93,30 @@ def test_P8_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -
     assert result.success
 
 
-def test_P8_everything_goes_on_after_redis_was_frozen_for_long(world: World) -> None:
+def test_P8_everything_goes_on_after_redis_was_frozen_for_long(
+    world: World, measure: Measure
+) -> None:
     """Longer than every time limit of a connection, and without a restart of anything."""
     goes_on(world)
     pids = {name: process.pid for name, process in world.deployment.processes.items()}
     world.redis.signal(signal.SIGSTOP)
-    time.sleep(20)  # the fault itself
+    time.sleep(30)  # the fault itself
     world.redis.signal(signal.SIGCONT)
-    goes_on(world, 60)
+    with measure.seconds(8, "Redis frozen for 30 s: every agent has a new iteration after"):
+        goes_on(world, 60)
 
     assert pids == {name: p.pid for name, p in world.deployment.processes.items() if not p.poll()}
 
 
-def test_P10_a_rolling_restart_under_load_loses_and_doubles_nothing(world: World) -> None:
+def test_P10_a_rolling_restart_under_load_loses_and_doubles_nothing(
+    world: World, measure: Measure
+) -> None:
     load = Load(world, 5)
     load.start()
     codes = {}
     for name in (*World.workers, *World.beats, *World.apis):
-        codes[name] = world.deployment.stop(name, 40)
+        with measure.seconds(10, f"{name} has stopped under load after"):
+            codes[name] = world.deployment.stop(name, 40)
         world.launch(name)
         goes_on(world)
     load.stop()

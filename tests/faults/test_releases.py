@@ -10,6 +10,7 @@ import requests
 
 from boyd.models import Actor, RunRequest
 from harness import Deployment, wait_until
+from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -17,7 +18,7 @@ SOMEBODY = Actor(principal="somebody", person=True)
 
 
 def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
-    deployment: Deployment,
+    deployment: Deployment, measure: Measure
 ) -> None:
     """Whoever reads what the other has written takes what it knows, and leaves the rest alone."""
     deployment.worker("now", "agents.storm:storm0", "--concurrency", "2")
@@ -53,6 +54,7 @@ def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
         )
     results = store.history.results(100)
     ended = [store.runs.get(run_id) for run_id in runs]
+    measure(13, f"two releases: {len(results)} iterations, {len(ended)} runs, 10 approvals")
     logs = deployment.log("now") + deployment.log("next") + deployment.log("api")
 
     assert [run.status for run in ended if run] == ["completed"] * len(runs)

@@ -8,13 +8,16 @@ import pytest
 
 from faults.clocks import missing
 from faults.soak import WARM, Soak, table
+from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 ROUND = 25
 
 
-def test_P12_what_lies_in_redis_is_no_more_after_more_iterations(tmp_path: Path) -> None:
+def test_P12_what_lies_in_redis_is_no_more_after_more_iterations(
+    tmp_path: Path, measure: Measure
+) -> None:
     why = missing()
     if why:
         pytest.skip(why)
@@ -22,5 +25,7 @@ def test_P12_what_lies_in_redis_is_no_more_after_more_iterations(tmp_path: Path)
         before = soak.run(WARM * ROUND)
         after = soak.run(2 * WARM * ROUND)
     print(table(before, after))
+    keys = f"{before.keys.total()} keys after {before.iterations} iterations"
+    measure(12, f"{keys}, {after.keys.total()} after {after.iterations}")
 
     assert after.grown(before) == []

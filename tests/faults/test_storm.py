@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from faults.storm import storm, table
+from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-def test_P1_to_P6_nothing_is_lost_or_done_twice_in_a_storm() -> None:
+def test_P1_to_P6_nothing_is_lost_or_done_twice_in_a_storm(measure: Measure) -> None:
     outcome = storm(seed=1, seconds=20, pause=1.5)
     print(table([outcome]))
+    faults, counts = len(outcome.faults), outcome.counts
+    measure(1, f"{faults} faults in 20 s: {counts['effects']} actions counted, none twice")
+    measure(2, f"{faults} faults in 20 s: {counts['iterations']} iterations, all in history")
 
     assert outcome.violations == []
     assert len(outcome.faults) >= 5

@@ -9,6 +9,7 @@ import pytest
 from boyd.models import ActionResult, LoopResult
 from harness import wait_until
 from hosts.conftest import Hosts
+from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -77,21 +78,25 @@ def test_a_host_on_a_slow_line_takes_part(hosts: Hosts) -> None:
     assert result.observer_errors == []
 
 
-def test_P9_a_host_that_is_cut_off_while_acting_does_not_act_again(hosts: Hosts) -> None:
+def test_P9_a_host_that_is_cut_off_while_acting_does_not_act_again(
+    hosts: Hosts, measure: Measure
+) -> None:
     cut = hosts.host("cut")
     hosts.worker_on(cut, "agents.traced:traced", "-Q", "act")
     hosts.worker_on(hosts.host("other"), "agents.traced:traced", "-Q", "loop,observe")
     held = hold(hosts, "act")
     begun = hosts.launcher("traced").trigger("test")
     wait_until(lambda: effects(hosts, "act"))
-    cut.cut()
-    hosts.worker_on(hosts.host("spare"), "agents.traced:traced", "-Q", "act")
-    lost = outcome(hosts, "traced", begun.iteration)
+    with measure.seconds(9, "a host cut off while it acts: the iteration has ended after"):
+        cut.cut()
+        hosts.worker_on(hosts.host("spare"), "agents.traced:traced", "-Q", "act")
+        lost = outcome(hosts, "traced", begun.iteration)
     held.unlink()
-    cut.mend()
     # The healed host reports what it did; its late word is kept, and changes nothing.
     key = f"boyd:{{traced}}:execution:loop:{begun.iteration}"
-    wait_until(lambda: hosts.store.client.hexists(key, "lateResult"), 40)
+    with measure.seconds(9, "its cable mended: its late word has come after"):
+        cut.mend()
+        wait_until(lambda: hosts.store.client.hexists(key, "lateResult"), 40)
     again = outcome(hosts, "traced", begun.iteration)
 
     assert lost.unknown

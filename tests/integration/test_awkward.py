@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from harness import Deployment, wait_until
+from measuring import Measure
 
 pytestmark = pytest.mark.real
 
 
 def test_isolated_observers_run_in_processes_that_are_killed_in_time(
-    deployment: Deployment,
+    deployment: Deployment, measure: Measure
 ) -> None:
     worker = deployment.worker("a", "agents.awkward:isolated")
     begun = deployment.launcher("isolated").trigger("test")
     result = deployment.ended("isolated", begun.iteration)
+    took = f"{result.duration / 1000:.1f} s"
+    measure(4, f"an observer that hangs, with a time limit of 1.5 s: the iteration took {took}")
     errors = {error.id: error.error for error in result.observer_errors}
     pids = {o.source: o.data["pid"] for o in result.observations}
 

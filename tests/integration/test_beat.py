@@ -9,6 +9,7 @@ import pytest
 from boyd.models import LoopResult
 from boyd.store import Slot
 from harness import Deployment, wait_until
+from measuring import Measure
 
 pytestmark = pytest.mark.real
 
@@ -43,7 +44,7 @@ def test_beat_ticks_below_one_second(deployment: Deployment) -> None:
 
 
 def test_three_beats_one_killed_and_one_frozen_start_one_iteration_per_slot(
-    deployment: Deployment,
+    deployment: Deployment, measure: Measure
 ) -> None:
     deployment.worker("w", "agents.traced:ticking")
     for name in ("a", "b", "c"):
@@ -57,6 +58,8 @@ def test_three_beats_one_killed_and_one_frozen_start_one_iteration_per_slot(
     deployment.kill("b", signal.SIGCONT)
     wait_until(lambda: history.get(reached + 12), 30)
     numbers = slots(results(deployment, reached + 12))
+    missed = numbers[-1] - numbers[0] + 1 - len(numbers)
+    measure(7, f"three beats, one killed, one frozen: {missed} of {len(numbers)} slots missed")
 
     assert len(set(numbers)) == len(numbers), "two iterations in one slot"
     assert sorted(numbers) == numbers

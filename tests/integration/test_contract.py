@@ -22,6 +22,7 @@ import requests
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import Received, Reply, call, say
 from harness import Deployment, wait_until
+from measuring import Measure
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -171,10 +172,20 @@ def schemathesis(site: Site, folder: Path, *options: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def counted(site: Site) -> str:
+    """The metrics of the API."""
+    return requests.get(f"{site.url}/metrics", headers=site.key, timeout=30).text
+
+
+def answered(site: Site) -> int:
+    """How many requests were answered."""
+    numbers = re.findall(r"^boyd_http_requests_total{.*} (\S+)$", counted(site), re.MULTILINE)
+    return int(sum(float(number) for number in numbers))
+
+
 def succeeded(site: Site) -> set[str]:
     """The routes that have answered with success, for a named agent or the default one."""
-    counted = requests.get(f"{site.url}/metrics", headers=site.key, timeout=30).text
-    found = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', counted)
+    found = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', counted(site))
     return {f"{method} {path.removeprefix('/agents/<agentId>')}" for method, path in found}
 
 
@@ -185,19 +196,27 @@ def folder(site: Site, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_who_may_everything_gets_what_is_documented(site: Site, folder: Path) -> None:
+def test_who_may_everything_gets_what_is_documented(
+    site: Site, folder: Path, measure: Measure
+) -> None:
     # Somebody else than who has asked for the actions, so that approvals may be approved.
     [(name, value)] = site.deployment.key("fuzzer", "admin").items()
     schemathesis(site, folder, "--header", f"{name}: {value}", "--max-examples", "10")
 
+    measure(
+        11, f"{answered(site)} requests made up with an admin's key: all answered as documented"
+    )
     assert site.ask("GET", "/state")["agent"]["id"] == "contract"
     assert site.ask("GET", "/audit/verify")["ok"]
     unreached = REACHED - succeeded(site)
     assert not unreached, "the refusals are not all that was tested"
 
 
-def test_who_shows_no_key_gets_nothing(site: Site, folder: Path) -> None:
-    before = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"]
+def test_who_shows_no_key_gets_nothing(site: Site, folder: Path, measure: Measure) -> None:
+    before, known_ones = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"], answered(site)
     schemathesis(site, folder, "--max-examples", "3", "--phases", "examples,fuzzing")
+    measure(
+        14, f"{answered(site) - known_ones} requests made up without a key: nothing was changed"
+    )
 
     assert site.ask("GET", "/audit?limit=1")["entries"][0]["seq"] == before, "nothing was changed"

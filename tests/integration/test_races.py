@@ -16,6 +16,7 @@ import requests
 from boyd.approvals import enqueue_approval
 from boyd.models import ApprovalItem, Decision, JsonObject, Proposal
 from harness import Deployment, wait_until
+from measuring import Measure
 
 CALLERS = 200
 ITEMS = 20
@@ -118,7 +119,9 @@ def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
                 assert one.body["approval"].get("actedBy") == item.acted_by
 
 
-def test_P6_an_item_has_one_outcome_and_every_caller_hears_it(deployment: Deployment) -> None:
+def test_P6_an_item_has_one_outcome_and_every_caller_hears_it(
+    deployment: Deployment, measure: Measure
+) -> None:
     urls = deploy(deployment)
     store = deployment.agent("queue")
     # Some expire while they are raced for.
@@ -130,6 +133,9 @@ def test_P6_an_item_has_one_outcome_and_every_caller_hears_it(deployment: Deploy
     ended = settled(deployment, items)
     effects = Counter(deployment.effects())
 
+    measure(
+        6, f"{CALLERS} callers race for {ITEMS} approvals: {len(told)} answers, one outcome each"
+    )
     assert len(told) == CALLERS * ITEMS
     check_told(told, ended)
     for number, item in enumerate(items):
