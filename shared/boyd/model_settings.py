@@ -65,6 +65,8 @@ class ModelSettings(_Group):
         limits: what one investigation may use up.
         profile: how eager investigations are to come to an end, unless their caller says; absent:
             `execution` where all their tools do something, else `general` (F7).
+        answer_marker: what models have to write in front of a final answer, as they are told;
+            absent: a text without a call is the answer (T5).
         system: what every investigation is told first, before its own instructions.
     """
 
@@ -81,12 +83,22 @@ class ModelSettings(_Group):
     prices: Prices = Prices()
     limits: Limits = Limits()
     profile: Profile | None = None
+    answer_marker: str | None = Field(default=None, pattern=r"^\S(.*\S)?$", max_length=100)
     system: str = ""
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
         if self.api_key_env and self.api_key_file:
             raise ValueError("api_key_env and api_key_file are both set; unset one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _steerable(self) -> Self:
+        if self.wire == "anthropic" and self.steering == "system":
+            raise ValueError(
+                "steering: servers of the wire 'anthropic' take no system message in the middle;"
+                " leave it at 'user'"
+            )
         return self
 
     @model_validator(mode="after")

@@ -138,6 +138,15 @@ PROTECTIONS = (
         "unit/test_calls.py",
         ("test_a_message_that_comes_twice_has_an_endpoint_asked_once",),
     ),
+    Protection(
+        "P1",
+        "after a restart of Redis a tool that may have been called is not called again",
+        f"{LUA}/write_log-4.lua",
+        "restarted and 1 or 0",
+        "0",
+        "unit/llm/test_setbacks.py",
+        ("test_T2_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be",),
+    ),
     # P2: what began ends.
     Protection(
         "P2",

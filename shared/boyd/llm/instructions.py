@@ -38,6 +38,14 @@ def opening(agent: str, *parts: str) -> str:
     )
 
 
+def marking(marker: str) -> str:
+    """How an answer in prose is marked as one."""
+    return (
+        f"Begin your final answer with {marker}, and write that nowhere else: "
+        "what comes without it is not taken as your answer."
+    )
+
+
 def unknown_tool(name: str, known: Sequence[str]) -> str:
     """What a model is told that has called a tool that is not there."""
     there = ", ".join(known) or "none"

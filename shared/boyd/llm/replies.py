@@ -9,6 +9,7 @@ from boyd.llm import guards, instructions, shape
 from boyd.llm.calls import observed
 from boyd.llm.conversation import Called, Conversation
 from boyd.llm.ends import Ends
+from boyd.llm.marker import marked
 from boyd.llm.messages import Turn
 from boyd.llm.steering import Steering
 from boyd.llm.substance import is_empty, is_substantive
@@ -26,12 +27,16 @@ class Replies:
         ends: makes its ends.
         steering: says what follows an answer that is none.
         schema: that the answer has to fit; None: it is prose.
+        marker: what an answer in prose has in front; None: nothing.
     """
 
-    def __init__(self, ends: Ends, steering: Steering, schema: JsonObject | None) -> None:
+    def __init__(
+        self, ends: Ends, steering: Steering, schema: JsonObject | None, marker: str | None
+    ) -> None:
         self._ends = ends
         self._steering = steering
         self._schema = schema
+        self._marker = marker
 
     def words(self, conversation: Conversation, turn: Turn) -> list[Entry]:
         """What follows from a turn without calls."""
@@ -48,7 +53,7 @@ class Replies:
     def without_tools(self, conversation: Conversation, turn: Turn) -> Entry:
         """What follows from a turn in which the model had to answer (F5, F6)."""
         if is_substantive(turn.text) and not turn.calls and turn.finish == "stop":
-            text, findings = turn.text, self._findings(turn.text)
+            text, findings = self._unmarked(turn.text), self._findings(turn.text)
             return self._ends.ended(conversation, "final_synthesis", text=text, findings=findings)
         why = "the model did not answer without its tools"
         again = self._steering.once_more(conversation)
@@ -89,10 +94,25 @@ class Replies:
             if sum(not one.calls for one in conversation.turns) < TRIES:
                 return Steered(text=instructions.SHAPE, why="shape")
             unfit = "the answer is not in the form that was asked for"
+        if self._marker is not None and marked(text, self._marker) is None:
+            if not _has_ceased(conversation):
+                said = f"Call a tool, or answer. {instructions.marking(self._marker)}"
+                return Steered(text=said, why="marker")
+            unfit = f"the model has not written {self._marker!r} in front of it"
+        text = self._unmarked(text)
         return self._ends.ended(conversation, "final_answer", unfit, text=text, findings=findings)
+
+    def _unmarked(self, text: str) -> str:
+        found = marked(text, self._marker) if self._marker else None
+        return text if found is None else found
 
     def _findings(self, text: str) -> JsonObject | None:
         return shape.found_in(text, self._schema) if self._schema is not None else None
+
+
+def _has_ceased(conversation: Conversation) -> bool:
+    """Whether the model has called nothing in two turns in a row: it will not go on."""
+    return len(conversation.turns) > 1 and not conversation.turns[-2].calls
 
 
 def _in_words(found: JsonObject) -> str:

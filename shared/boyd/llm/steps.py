@@ -54,7 +54,8 @@ class Steps:
         self._calls = Calls(toolbox)
         self.ends = Ends(self._calls, settings.prices)
         self.steering = Steering(self._calls, profile, request.answer)
-        self._replies = Replies(self.ends, self.steering, request.answer)
+        self._marker = settings.answer_marker if request.answer is None else None
+        self._replies = Replies(self.ends, self.steering, request.answer, self._marker)
 
     def next(self, conversation: Conversation, now: datetime) -> Next:
         """What comes next at *now*."""
@@ -121,7 +122,10 @@ class Steps:
         if self._request.answer is not None:
             tools.append(answer_spec(self._request.answer))
         opening = instructions.opening(
-            self._agent, self._settings.system, self._request.instructions
+            self._agent,
+            self._settings.system,
+            self._request.instructions,
+            instructions.marking(self._marker) if self._marker else "",
         )
         return ModelRequest(
             messages=[Message(role="system", text=opening), *conversation.messages],

@@ -17,6 +17,7 @@ from boyd.models.investigation import (
     InvestigationRequest,
     Result,
     Said,
+    Steered,
     Waits,
     Warned,
 )
@@ -180,6 +181,37 @@ def test_a_model_that_is_cut_off_again_and_again_is_an_error() -> None:
         assert found.ending == "error"
         assert "cut off" in (found.detail or "")
         assert "I think that" in (found.text or "")
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_T5_with_a_marker_only_what_is_marked_is_the_answer(wire: str) -> None:
+    aloud, answer = say("Let me see."), say("So far so good.\n\nfinal answer: The disk was full.")
+    script = [aloud, call("look", {"word": "disk"}), say("It could be the disk."), answer]
+    with scene(*script, wire=wire, answer_marker="FINAL ANSWER:") as here:
+        found = here.ask()
+
+        assert (found.ending, found.text) == ("final_answer", "The disk was full.")
+        assert found.detail is None
+        assert [one.why for one in here.entries(Steered)] == ["marker", "marker"]
+        assert "Begin your final answer with FINAL ANSWER:" in here.model.requests[0].raw.decode()
+
+
+def test_T5_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() -> None:
+    with scene(say("It was the disk."), answer_marker="FINAL ANSWER:") as here:
+        found = here.ask()
+
+        assert (found.ending, found.text) == ("final_answer", "It was the disk.")
+        assert found.detail == "the model has not written 'FINAL ANSWER:' in front of it"
+        assert len(here.model.requests) == 2
+
+
+def test_T5_an_answer_in_a_form_needs_no_marker() -> None:
+    form = {"type": "object", "properties": {"cause": {"type": "string"}}}
+    with scene(call("answer", {"cause": "disk"}), answer_marker="FINAL ANSWER:") as here:
+        found = here.ask(answer=form)
+
+        assert (found.ending, found.findings) == ("final_answer", {"cause": "disk"})
+        assert "FINAL ANSWER" not in here.model.requests[0].raw.decode()
 
 
 def test_T5_max_steps_ends_it_with_what_was_found() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from boyd.llm import anthropic_messages, openai_chat
 from boyd.llm.faults import Fault, of_error, of_status, retry_after
@@ -150,6 +150,18 @@ def test_f9_nothing_after_the_beginning_is_a_system_message_unless_that_is_allow
     assert openai(*late)["messages"][-1]["content"].endswith("<steering>\nHurry.\n</steering>")
     allowed = openai(*TALK, steering="system")["messages"]
     assert allowed[-1] == {"role": "system", "content": "Come to an end."}
+
+
+def test_system_messages_in_the_middle_are_refused_where_servers_take_none() -> None:
+    settings = {
+        "base_url": "http://127.0.0.1:9",
+        "model": "m",
+        "wire": "anthropic",
+        "steering": "system",
+    }
+
+    with pytest.raises(ValidationError, match="leave it at 'user'"):
+        ModelSettings.model_validate(settings)
 
 
 def test_what_one_side_says_in_a_row_is_one_message_and_what_is_empty_none() -> None:

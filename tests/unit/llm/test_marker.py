@@ -1,0 +1,29 @@
+"""What stands behind the words that mark a final answer (T5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.llm.marker import marked
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("DONE: the disk is full", "the disk is full"),
+        ("I looked.\ndone:\n the disk\n", "the disk"),
+        ("DONE: no. DONE: yes", "yes"),
+        ("the disk is full\nDONE:", "the disk is full"),
+        ("DONE: ```\n```", None),
+        ("the disk is full", None),
+        ("<think>DONE: the disk</think>I shall look.", None),
+        ("", None),
+    ],
+)
+def test_the_answer_stands_behind_the_last_marker(text: str, answer: str | None) -> None:
+    assert marked(text, "DONE:") == answer
+
+
+def test_a_marker_is_no_pattern() -> None:
+    assert marked("abc", "a.c") is None
+    assert marked("[(*) yes", "[(*)") == "yes"
