@@ -52,10 +52,14 @@ def decompose_stalled(session: Session, now: datetime, config: Config) -> Sessio
 
 
 def give_up_stuck(session: Session, now: datetime, config: Config) -> Session:
-    """Fail the goals that have stalled, cannot be split, and have stalled once more since."""
+    """Fail the goals that have stalled, cannot be split, and have stalled once more since.
+
+    One that waits for a person is not given up: what they say may be what was missing.
+    """
     for goal in active_goals(session):
         without = goal.cycles_worked - goal.last_progress_cycle
-        if goal.stalled and goal.question is None and without >= 2 * goal.stall_threshold:
+        is_stuck = goal.stalled and without >= 2 * goal.stall_threshold
+        if is_stuck and not _waits_for_somebody(session, goal):
             reason = f"no progress in {without} cycles, and nothing to split"
             session = set_status(session, goal.id, "Failed", now, config, reason=reason)
     return session
@@ -73,6 +77,11 @@ def parts_of(goal: Goal, config: Config) -> list[str]:
         if len(parts) > 1:
             return _at_most(config.max_children, parts)
     return []
+
+
+def _waits_for_somebody(session: Session, goal: Goal) -> bool:
+    asked = (one for one in session.decisions if one.goal == goal.id)
+    return goal.question is not None or any(one.progress == "Pending" for one in asked)
 
 
 def _distinct(parts: list[str]) -> list[str]:

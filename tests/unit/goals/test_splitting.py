@@ -7,8 +7,8 @@ import pytest
 from boyd.goals.claims import claim
 from boyd.goals.planning import ensure_plan
 from boyd.goals.shapes import Config, Session
-from boyd.goals.splitting import decompose, decompose_stalled, parts_of
-from goals_kit import CONFIG, NOW, a_goal, check, having, patched, stalled
+from boyd.goals.splitting import decompose, decompose_stalled, give_up_stuck, parts_of
+from goals_kit import CONFIG, NOW, a_goal, check, having, patched, stalled, told
 
 
 def split(criteria: str, config: Config = CONFIG, **fields: object) -> tuple[Session, str]:
@@ -155,3 +155,42 @@ def test_all_that_has_stalled_is_split_at_once() -> None:
     assert [session.goals[id].status for id in (a, b, c)] == ["Suspended", "Active", "Active"]
     assert session.goals[b].stalled
     assert len(session.goals) == 5
+
+
+def stuck(without: int = 10) -> tuple[Session, str]:
+    """A session with a goal that was flagged, after so many cycles without progress."""
+    session, [id] = having("alone")
+    return patched(session, id, stalled=True, cycles_worked=without, last_progress_cycle=0), id
+
+
+@pytest.mark.parametrize(("without", "status"), [(9, "Active"), (10, "Failed")])
+def test_what_stalls_again_and_cannot_be_split_is_given_up(without: int, status: str) -> None:
+    session, id = stuck(without)
+    goal = give_up_stuck(session, NOW, CONFIG).goals[id]
+
+    assert goal.status == status
+    if status == "Failed":
+        assert goal.reason == "no progress in 10 cycles, and nothing to split"
+
+
+def test_what_is_not_flagged_is_split_before_it_is_given_up() -> None:
+    session, id = stuck()
+    session = patched(session, id, stalled=False)
+
+    assert give_up_stuck(session, NOW, CONFIG) is session
+
+
+def test_a_goal_that_has_asked_a_person_is_not_given_up() -> None:
+    session, id = stuck()
+    session = patched(session, id, question="q")
+
+    assert give_up_stuck(session, NOW, CONFIG) is session
+
+
+def test_a_goal_that_waits_for_an_approval_is_not_given_up_before_it_is_answered() -> None:
+    session, id = stuck()
+    waiting = told(session, id, "pending", tool="shell_exec", approval="a")
+    refused = told(waiting, id, "refused", tool="shell_exec", approval="a", cycle=waiting.cycle)
+
+    assert give_up_stuck(waiting, NOW, CONFIG) is waiting
+    assert give_up_stuck(refused, NOW, CONFIG).goals[id].status == "Failed"
