@@ -85,7 +85,10 @@ def resolve_approval(
     """
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
     said = store.approvals.resolve(
-        *(approval_id, status, actor, store.retention()),
+        approval_id,
+        status,
+        actor,
+        store.retention(),
         note=note,
         policy=ApprovalPolicy(allow_requester=True),
         result=result,

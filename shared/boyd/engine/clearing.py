@@ -46,7 +46,10 @@ def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
     summary = result.situation.summary if result.situation else ""
     loop = Actor(principal=f"agent:{engine.agent.id}")
     engine.store.approvals.resolve(
-        *(approval_id, "withdrawn", loop, engine.retention),
+        approval_id,
+        "withdrawn",
+        loop,
+        engine.retention,
         note=f"The situation has cleared: {summary}"[:500],
         policy=ApprovalPolicy(),
     )

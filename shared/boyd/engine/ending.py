@@ -18,9 +18,9 @@ def end(engine: Engine, iteration: int, epoch: int, worker: str, result: LoopRes
 
     *worker* is as it entered `complete`; empty when the sweeper ends it.
     """
+    runs, unheard = _runs(engine, result), complete.run_result(result)
     follow_up = engine.store.iterations.finish(
-        *(iteration, epoch, worker, result, _runs(engine, result)),
-        *(complete.run_result(result), engine.retention),
+        iteration, epoch, worker, result, runs, unheard, engine.retention
     )
     if follow_up:
         engine.courier.send(engine.agent.id, follow_up, 1, "start")

@@ -41,14 +41,18 @@ class Engine:
 
     def context(self, plugin_id: str, iteration: int | None = None) -> Context:
         """The `ctx` of a plugin."""
-        store = self.store
-        state = store.state(plugin_id)
-        model = self._model if self.agent.settings.llm else None
-        agent = self.agent
-        now, catalog = store.clock.now, agent.host.catalog
+        agent, store = self.agent, self.store
         return Context(
-            *(agent.info, plugin_id, state, iteration, now, model, catalog),
-            *(self._playbooks, store.graph, SeenApprovals(store.approvals)),
+            agent=agent.info,
+            plugin_id=plugin_id,
+            state=store.state(plugin_id),
+            iteration=iteration,
+            now=store.clock.now,
+            catalog=agent.host.catalog,
+            _llm=self._model if agent.settings.llm else None,
+            _playbooks=self._playbooks,
+            _graph=store.graph,
+            _approvals=SeenApprovals(store.approvals),
         )
 
     def _playbooks(self) -> dict[str, list[str]]:

@@ -133,8 +133,13 @@ class Orders:
         if isinstance(came, Later):
             self._put_back(name, attempt, worker, came)
             return
-        keep_runs = self._engine.retention.of_runs()
         self._orders.leave(
-            *(name, attempt, worker, came.state, came.fields, came.keep),
-            *(came.runs, keep_runs),
+            name,
+            attempt,
+            worker,
+            state=came.state,
+            fields=came.fields,
+            keep=came.keep,
+            runs=came.runs,
+            keep_runs=self._engine.retention.of_runs(),
         )

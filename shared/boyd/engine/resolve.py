@@ -79,7 +79,10 @@ class Resolver:
         if refusal:
             return Resolution(refusal, item)
         said = approvals.resolve(
-            *(approval_id, verdict, by, self._retention),
+            approval_id,
+            verdict,
+            by,
+            self._retention,
             note=note,
             policy=item.required,
             version=version,

@@ -152,9 +152,9 @@ class Steps:
         observations, added = observe.assemble(ctx, record.seen, extra)
         ctx.phase = "orient"
         situation = orient.orient(ctx, observations)
+        later, healths = observe.dump(added), self._health_after(record, entry.now)
         return self._iterations.leave_orient(
-            *(entry, situation, observe.dump(added), ctx.problems, ctx.blocks),
-            self._health_after(record, entry.now),
+            entry, situation, later, ctx.problems, ctx.blocks, healths
         )
 
     def _decide(self, entry: Entry, ctx: PhaseContext) -> bool:
