@@ -55,6 +55,8 @@ async def listen(port: int, host: str, target: int, delay: Delay) -> asyncio.Ser
             await asyncio.gather(
                 _carry(reader, back, delay), _carry(there, writer, delay), return_exceptions=True
             )
+        except asyncio.CancelledError:
+            pass  # Python 3.11 complains of a connection that ends as cancelled
         finally:
             writer.close()
             back.close()
