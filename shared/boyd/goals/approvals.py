@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
+from boyd.errors import StoreError, StoreUnavailable
 from boyd.goals.cycle import known_of
 from boyd.goals.outcome import Outcome, State
 from boyd.goals.results import said_by, state_of
 from boyd.goals.shapes import Decision, Session
 from boyd.models import ApprovalItem
 from boyd.plugin import Approvals, Graph
+
+log = logging.getLogger("boyd.goals")
 
 _GONE = "the approval is not kept any more"
 
@@ -25,11 +29,27 @@ def outcomes(session: Session, approvals: Approvals, graph: Graph) -> list[Outco
     if not pending:
         return []
     asked = {one.approval for one in pending if one.approval}
-    unanswered = approvals.waiting(asked)
-    items = {id: approvals.get(id) for id in sorted(asked - unanswered)}
-    answered = [one for one in pending if one.approval not in unanswered]
-    found = [_outcome(session, one, items.get(one.approval or ""), graph) for one in answered]
+    answered = asked - approvals.waiting(asked)
+    items = dict(_readable(approvals, sorted(answered)))
+    found = [
+        _outcome(session, one, items[one.approval], graph)
+        for one in pending
+        if one.approval in items
+    ]
     return [one for one in found if one is not None]
+
+
+def _readable(
+    approvals: Approvals, ids: Sequence[str]
+) -> Iterator[tuple[str, ApprovalItem | None]]:
+    """The approvals as they are; what only a later release can read waits for one (P13)."""
+    for id in ids:
+        try:
+            yield id, approvals.get(id)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            log.warning("%s", error)
 
 
 def _outcome(
@@ -44,7 +64,7 @@ def _outcome(
         return None
     state, said = state_of(item.result), said_by(decision.tool, item.result)
     if state is None:
-        return _settled(decision, "refused", f"approved, and not done: {said}")
+        return _settled(decision, "undone", f"approved, and not done: {said}")
     known = known_of(session, session.goals[decision.goal], graph)
     return _settled(decision, state, said, known, item.result.duration / 1000)
 

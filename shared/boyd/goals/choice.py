@@ -64,13 +64,14 @@ def decision(
 def remembered(
     session: Session,
     outlook: Outlook,
-    chosen: Candidate,
+    option: Option,
     profiles: Mapping[str, ToolProfile],
     now: datetime,
     config: Config,
 ) -> Session:
     """Note once what was seen, inferred and decided in this cycle, and have a plan (M6, M8)."""
-    goal, cycle = outlook.goal, session.cycle
+    goal, cycle, chosen = outlook.goal, session.cycle, option.candidate
+    session = session.patched({"proposed": f"{chosen.tool} {digest(option.params)}"})
     if any(one.source_cycle == cycle and one.kind == "Decision" for one in session.memory):
         return session
     seen = (
@@ -100,12 +101,11 @@ def remembered(
 
 
 def _asked(session: Session, goal: Goal) -> set[tuple[str, str]]:
-    """What a person was asked for, for the goal, and has not been done: tools and params."""
+    """What a person was asked for, for the goal, and has not allowed: tools and params."""
     return {
         (one.tool, one.params_digest)
         for one in session.decisions
-        if one.goal == goal.id
-        and (one.progress == "Pending" or (one.approval and one.progress is None))
+        if one.goal == goal.id and one.progress in ("Pending", "Refused")
     }
 
 

@@ -22,7 +22,7 @@ from boyd.goals.shapes import Config, Goal, Question, Session
 from boyd.goals.splitting import decompose_stalled, give_up_stuck
 from boyd.goals.toolbox import Toolbox
 from boyd.goals.tools.answers import listened
-from boyd.models import LoopResult
+from boyd.models import JsonObject, LoopResult
 from boyd.plugin import Graph
 
 #: Labels looked at to see whether one of them is knowledge.
@@ -81,7 +81,7 @@ def outcome_of(
         state=state,
         output=said_by(tool, done) if done else refusal.reason if refusal else "",
         known=known_of(session, goal, graph),
-        params_digest=digest(decision.params),
+        params_digest=_digest(session, tool, decision.params),
         breakdown=_breakdown(decision.rationale),
         iteration=result.iteration,
         approval=done.waits_for if done else None,
@@ -105,7 +105,7 @@ def taken(session: Session, outcome: Outcome, now: datetime, config: Config) -> 
         after,
         content=f"Tool result ({outcome.tool}):\n{outcome.output}",
         kind="Action",
-        relevance=0.8 if outcome.state in ("vetoed", "refused") else 0.6,
+        relevance=0.8 if outcome.state in ("vetoed", "refused", "undone") else 0.6,
         source_cycle=outcome.cycle,
         now=now,
         config=config,
@@ -125,6 +125,12 @@ def ended(session: Session, outcome: Outcome | None, now: datetime, config: Conf
     if is_due(session.cycle, config):
         session = reflect(session, session.cycle, now, config)
     return session
+
+
+def _digest(session: Session, tool: str, params: JsonObject) -> str:
+    """That of the params as they were chosen: by it a goal knows again what it has asked for."""
+    chosen, _, before_hooks = session.proposed.partition(" ")
+    return before_hooks if chosen == tool else digest(params)
 
 
 def _idle(session: Session, now: datetime) -> Session:

@@ -21,7 +21,7 @@ DETAIL_CHARS = 200
 RECENT = 3
 
 Refusal = Literal["duplicate", "stale", "unknown-goal"]
-State = Literal["done", "failed", "vetoed", "pending", "refused"]
+State = Literal["done", "failed", "vetoed", "pending", "refused", "undone"]
 
 
 class Outcome(Model):
@@ -228,11 +228,12 @@ def _recorded(
 def _progress(outcome: Outcome, evaluation: Evaluation | None) -> Progress | None:
     if evaluation:
         return evaluation.progress
-    return "Pending" if outcome.state == "pending" else None
+    waits: dict[State, Progress] = {"pending": "Pending", "refused": "Refused"}
+    return waits.get(outcome.state)
 
 
 def _detail(outcome: Outcome) -> str:
-    if outcome.state in ("done", "refused"):
+    if outcome.state in ("done", "refused", "undone"):
         return clipped(outcome.output, DETAIL_CHARS)
     return _why(outcome)
 

@@ -148,7 +148,7 @@ class Goals(Endpoints):
                 made[:] = [no_op("everything that could be done waits for approval or was refused")]
                 return session
             made[:] = [choice.decision(options, goal, toolbox, ctx.catalog)]
-            best, now = options[0].candidate, ctx.now()
+            best, now = options[0], ctx.now()
             return choice.remembered(session, outlook, best, toolbox.profiles, now, self.config)
 
         sessions.change(chosen, sessions.seen().id)

@@ -14,7 +14,7 @@ from boyd.models import Confidence, Model, Timestamp
 
 GoalStatus = Literal["Active", "Suspended", "Completed", "Failed"]
 MemoryKind = Literal["Observation", "Inference", "Decision", "Action", "Reflection"]
-Progress = Literal["Completed", "Failed", "Advanced", "NoChange", "Pending"]
+Progress = Literal["Completed", "Failed", "Advanced", "NoChange", "Pending", "Refused"]
 Danger = Literal["Safe", "Cautious", "Danger"]
 Archetype = Literal["sage", "healer", "explorer", "guardian"]
 
@@ -190,6 +190,7 @@ class Session(Model):
         memory: working memory, the oldest first.
         episodes: the oldest first, at most as many as are kept.
         decisions: the last ones, the oldest first.
+        proposed: the tool last chosen and the digest of its params, whatever hooks make of them.
         reflected: the cycle of the last reflection.
         consolidated: how many entries have become episodes.
     """
@@ -208,6 +209,7 @@ class Session(Model):
     plans: dict[str, Plan] = Field(default_factory=dict)
     psyche: Psyche | None = None
     decisions: list[Decision] = Field(default_factory=list)
+    proposed: str = ""
     reflected: int = 0
     consolidated: int = 0
     created_at: Timestamp

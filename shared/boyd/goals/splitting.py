@@ -30,11 +30,13 @@ def decompose(session: Session, goal_id: str, now: datetime, config: Config) -> 
     What cannot be split (there are no parts, it was split before, it is `max_depth` deep, or too
     many goals are open) is flagged and less important, and nothing is made up for it.
 
-    The same session: the goal is not Active, has not stalled, or is flagged already. So it is done
-    once, whoever asks for it.
+    The same session: the goal is not Active, has not stalled, is flagged already, or waits for an
+    approval, which is no lack of progress (M6). So it is done once, whoever asks for it.
     """
     goal = session.goals.get(goal_id)
     if goal is None or goal.status != "Active" or goal.stalled or not is_stalled(goal):
+        return session
+    if _waits_for_approval(session, goal):
         return session
     parts = parts_of(goal, config)
     roomy = with_room(session, len(parts), config) if parts else None
@@ -59,7 +61,8 @@ def give_up_stuck(session: Session, now: datetime, config: Config) -> Session:
     for goal in active_goals(session):
         without = goal.cycles_worked - goal.last_progress_cycle
         is_stuck = goal.stalled and without >= 2 * goal.stall_threshold
-        if is_stuck and not _waits_for_somebody(session, goal):
+        waits = goal.question is not None or _waits_for_approval(session, goal)
+        if is_stuck and not waits:
             reason = f"no progress in {without} cycles, and nothing to split"
             session = set_status(session, goal.id, "Failed", now, config, reason=reason)
     return session
@@ -79,9 +82,9 @@ def parts_of(goal: Goal, config: Config) -> list[str]:
     return []
 
 
-def _waits_for_somebody(session: Session, goal: Goal) -> bool:
+def _waits_for_approval(session: Session, goal: Goal) -> bool:
     asked = (one for one in session.decisions if one.goal == goal.id)
-    return goal.question is not None or any(one.progress == "Pending" for one in asked)
+    return any(one.progress == "Pending" for one in asked)
 
 
 def _distinct(parts: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from boyd.errors import StoreError
 from boyd.models import (
     ActionResult,
     Actor,
@@ -243,14 +244,21 @@ class Approvals:
 
 
 def read_item(fields: Mapping[str, str]) -> ApprovalItem:
-    """An item from its hash."""
-    votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
-    return restore(ApprovalItem, fields).patched(
-        {
-            "approvals": sorted(votes, key=lambda vote: vote.at),
-            "execution": read_execution(fields),
-        }
-    )
+    """An item from its hash.
+
+    Raises:
+        StoreError: it is not to be read: a later release has written it, or somebody else.
+    """
+    try:
+        votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
+        return restore(ApprovalItem, fields).patched(
+            {
+                "approvals": sorted(votes, key=lambda vote: vote.at),
+                "execution": read_execution(fields),
+            }
+        )
+    except ValueError as error:
+        raise StoreError(f"approval {fields.get('id')} cannot be read: {error}") from None
 
 
 def _read_vote(fields: Mapping[str, str], name: str) -> Vote:

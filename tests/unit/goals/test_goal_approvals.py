@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
+from boyd import Decision as LoopDecision
+from boyd import Plugin
 from boyd.goals.approvals import outcomes
 from boyd.goals.cycle import taken
 from boyd.goals.shapes import Decision, Session
@@ -140,7 +142,7 @@ def test_M6_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why
     session = mind.session
 
     assert (the_decision(mind).progress, the_decision(mind).detail) == (
-        None,
+        "Refused",
         "denied by tester: not today",
     )
     assert (session.goals[goal].cycles_worked, session.goals[goal].failed_plans) == (0, 0)
@@ -164,7 +166,7 @@ def test_M6_what_comes_to_nothing_says_why(fields: dict[str, object] | None, det
     [outcome] = outcomes(mind.session, desk, MemoryGraph())
     after = taken(mind.session, outcome, NOW, CONFIG)
 
-    assert [(one.progress, one.detail) for one in after.decisions] == [(None, detail)]
+    assert [(one.progress, one.detail) for one in after.decisions] == [("Refused", detail)]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_M6_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> 
     item = an_item(mind, id, status="approved", result=result)
     [outcome] = outcomes(mind.session, Desk(item), MemoryGraph())
 
-    assert (outcome.state, outcome.output) == ("refused", f"approved, and not done: {error}")
+    assert (outcome.state, outcome.output) == ("undone", f"approved, and not done: {error}")
 
 
 def test_M6_what_a_guard_stops_after_it_was_allowed_fails_no_plan() -> None:
@@ -221,6 +223,54 @@ def test_what_a_person_has_denied_one_goal_only_another_asks_for_again() -> None
     assert len(asked(mind)) == 1
 
 
+class Patient(Plugin):
+    """Gives every command line more time."""
+
+    id = "patient"
+
+    def on_decide(self, decision: LoopDecision) -> dict[str, Any] | None:
+        is_shell = decision.action == "goals:shell_exec"
+        return {"params": {**decision.params, "timeout": 5.0}} if is_shell else None
+
+
+def test_what_a_person_has_denied_is_not_asked_for_again_though_a_hook_had_changed_it() -> None:
+    mind = Mind(Patient(), stall_threshold=50)
+    mind.goal(SHELL, criteria=CRITERIA)
+    [id] = asked(mind)
+    answer(mind, id, "denied")
+
+    assert asked(mind, 12) == []
+
+
+def test_what_was_allowed_and_not_done_may_be_asked_for_again() -> None:
+    mind = Mind(stall_threshold=50)
+    mind.goal(SHELL, criteria=CRITERIA)
+    [id] = asked(mind)
+    mind.lab.client.hset(f"boyd:{{a}}:approval:{id}", "params", '{"command": "other"}')
+    answer(mind, id, "approved")
+    mind.lab.deliver()
+    again = asked(mind, 12)
+    [decision] = [one for one in mind.session.decisions if one.approval == id]
+
+    assert decision.progress is None
+    assert decision.detail.startswith("approved, and not done: Refused: ")
+    assert len(again) == 1
+
+
+def test_P13_an_approval_that_a_later_release_has_written_costs_only_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mind, _ = asking()
+    id = approval(mind.cycle())
+    answer(mind, id, "denied")
+    mind.lab.client.hset(f"boyd:{{a}}:approval:{id}", "status", "postponed")
+    result = mind.cycle()
+
+    assert mind.session.cycle == 2
+    assert result.problems == []
+    assert f"approval {id} cannot be read" in caplog.text
+
+
 def test_two_approvals_of_one_tool_with_the_same_params_find_their_own_outcomes() -> None:
     mind, _ = asking("echo nothing")
     first = mind.cycle()
@@ -236,7 +286,7 @@ def test_two_approvals_of_one_tool_with_the_same_params_find_their_own_outcomes(
 
     assert [(one.cycle, one.progress, one.detail) for one in mind.session.decisions] == [
         (1, "NoChange", "nothing\n"),
-        (2, None, "denied by tester: once is enough"),
+        (2, "Refused", "denied by tester: once is enough"),
     ]
 
 

@@ -194,3 +194,13 @@ def test_a_goal_that_waits_for_an_approval_is_not_given_up_before_it_is_answered
 
     assert give_up_stuck(waiting, NOW, CONFIG) is waiting
     assert give_up_stuck(refused, NOW, CONFIG).goals[id].status == "Failed"
+
+
+def test_M6_a_goal_that_waits_for_an_approval_is_not_split_before_it_is_answered() -> None:
+    session, [id] = having("red, green")
+    waiting = told(session, id, "pending", tool="shell_exec", approval="a")
+    waiting = stalled(waiting, id)
+    refused = told(waiting, id, "refused", tool="shell_exec", approval="a", cycle=waiting.cycle)
+
+    assert decompose(waiting, id, NOW, CONFIG) is waiting
+    assert len(decompose(refused, id, NOW, CONFIG).goals) == 3
