@@ -504,7 +504,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "an order that was given to another cannot be ended late",
-        f"{LUA}/leave_order-6.lua",
+        f"{LUA}/leave_order-7.lua",
         "if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then",
         "if false then",
         "unit/test_approvals.py",

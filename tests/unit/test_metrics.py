@@ -21,7 +21,7 @@ from boyd.models.investigation import InvestigationRequest, Usage
 from boyd.settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.reading import read_vitals
-from boyd.store.usage import OTHERS, ROOM
+from boyd.store.usage import MOST, OTHERS, ROOM
 from boyd.store.vitals import Server, Vitals
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
@@ -174,6 +174,30 @@ def test_G7_tokens_and_requests_are_counted_by_model_and_investigations_by_their
         ("test", "small", "failed"): 1,
     }
     assert found["boyd_investigations_ended_total"] == {("test", "final_answer"): 1}
+
+
+def test_G7_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of() -> None:
+    with ScriptedModel([say("never")]) as model:
+        lab = Lab(Agent("test", llm={"base_url": f"{model.url}/v1", "model": "small"}))
+        lab.launcher.ask(InvestigationRequest(question="Why?"), TESTER, lab.engine.retention)
+        bare = Lab(Agent("test"), client=lab.client)
+        bare.courier.hints.extend(lab.courier.hints)
+        bare.deliver()
+    found = samples(bare.whole)
+    kinds = [fields["kind"] for _, fields in bare.client.xrange("boyd:{test}:events")]
+
+    assert found["boyd_investigations_ended_total"] == {("test", "error"): 1}
+    assert kinds.count("investigation.ended") == 1
+
+
+def test_G7_what_a_broken_server_claims_does_not_end_the_counting() -> None:
+    lab = Lab(agent())
+    for tokens in (2**63 - 1, 5, 5):
+        lab.store.usage.count("small", "answered", Usage(input_tokens=tokens))
+    found = samples(lab.whole)
+
+    assert found["boyd_model_requests_total"] == {("test", "small", "answered"): 3}
+    assert found["boyd_model_tokens_total"][("test", "input", "small")] == MOST + 10
 
 
 def test_G7_what_a_plugin_asks_the_model_is_counted_too() -> None:
@@ -368,7 +392,7 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
     lab.launcher.trigger("test")
     lab.client.hset("boyd:{test}:loop", "slot", 1000)
     lab.store.usage.count("small", "answered", Usage(input_tokens=1))
-    lab.store.usage.ended("final_answer")
+    lab.client.hset("boyd:{test}:usage", "ended final_answer", 1)
     labels: dict[str, set[str]] = {}
 
     def read(*arguments: Any) -> Vitals:

@@ -98,7 +98,7 @@ class Replies:
             if not _has_ceased(conversation):
                 said = f"Call a tool, or answer. {instructions.marking(self._marker)}"
                 return Steered(text=said, why="marker")
-            unfit = f"the model has not written {self._marker!r} in front of it"
+            unfit = f"the model has not answered behind {self._marker!r}"
         text = self._unmarked(text)
         return self._ends.ended(conversation, "final_answer", unfit, text=text, findings=findings)
 

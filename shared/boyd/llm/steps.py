@@ -68,7 +68,7 @@ class Steps:
             return Write([self.ends.ended(conversation, "error", UNPRICED)])
         over = next((one for one in budgets if one.over), None)
         if over is not None:
-            return Write([self.ends.ended(conversation, over.ending, str(over))])
+            return Write(self.ends.stopped(conversation, over.ending, str(over), now))
         near = [one for one in budgets if one.near and one.what not in conversation.warned]
         if near:
             return Write([Warned(what=one.what, text=str(one)) for one in near])

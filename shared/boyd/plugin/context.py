@@ -164,10 +164,10 @@ class Context:
         """A graph of facts that all workers share: this agent's, or the agent's named by *of*.
 
         Raises:
-            ConfigError: there is none here: this is an isolated observer.
+            ConfigError: there is none here.
         """
         if self._graph is None:
-            raise ConfigError("there is no graph in an isolated observer")
+            raise ConfigError("there is no graph in isolated observers, nor in `boyd observe`")
         return self._graph(name, of)
 
     @property
@@ -175,10 +175,10 @@ class Context:
         """The agent's approvals, to look at.
 
         Raises:
-            ConfigError: there are none here: this is an isolated observer.
+            ConfigError: there are none here.
         """
         if self._approvals is None:
-            raise ConfigError("there are no approvals in an isolated observer")
+            raise ConfigError("there are no approvals in isolated observers, nor in `boyd observe`")
         return self._approvals
 
     @property

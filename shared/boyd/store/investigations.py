@@ -32,6 +32,7 @@ from boyd.store.paging import dump_cursor, load_cursor, read_page
 from boyd.store.portion import Portion
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
 
 #: The most investigations of an agent, whether they have ended or not.
 MOST = 5000
@@ -73,7 +74,7 @@ class Investigations:
         self._client = client
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = int(dispatch * 1000)
+        self._dispatch = milliseconds(dispatch)
 
     def ask(
         self,

@@ -1,8 +1,9 @@
 """Orders: what workers do besides iterations, each under a lease and the fence of an attempt.
 
 An order is a hash with fields of its own and those of its execution, a name that says its kind
-(`approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`) and finds its key, and a place among
-what is due. A worker that dies with it, or a message that is lost, costs one lease.
+(`approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`, `investigation:<id>`) and finds its
+key, and a place among what is due. A worker that dies with it, or a message that is lost, costs
+one lease.
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ class Orders:
             *(name, attempt, worker, state, keys.prefix, *keep_runs, milliseconds(keep)),
             *(len(flat), *flat, *ends),
         ]
-        names = [*self._names(name), keys.events, keys.runs, keys.runs_finished, keys.audit_open]
+        names = [
+            *(*self._names(name), keys.events, keys.runs, keys.runs_finished),
+            *(keys.audit_open, keys.usage),
+        ]
         return bool(self._scripts.run("leave_order", names, args))
 
     def retry(self, name: str, proof: str, patient: bool = False) -> StuckOrder | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from boyd.models.investigation import Ending, RequestOutcome, Usage
-from boyd.store.client import Client, translated
+from boyd.models.investigation import RequestOutcome, Usage
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 from boyd.store.vitals import ModelTotals
@@ -20,26 +19,22 @@ ROOM = 100
 #: What models count as that found none, and characters of a name that are kept.
 OTHERS = "(others)"
 LONGEST = 100
+#: Tokens that one request may have used: what a broken server claims must not end all counting.
+MOST = 10**9
 
 
 class ModelUsage:
     """The totals of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys) -> None:
-        self._client = client
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
         self._scripts = scripts
         self._key = keys.usage
 
     def count(self, model: str, outcome: RequestOutcome, usage: Usage) -> None:
         """Count a request to *model* that ended so."""
-        tokens = (usage.input_tokens, usage.output_tokens)
+        tokens = [min(MOST, number) for number in (usage.input_tokens, usage.output_tokens)]
         args = [model[:LONGEST], OTHERS, ROOM, outcome, *tokens]
         self._scripts.run("count_request", [self._key], args)
-
-    def ended(self, ending: Ending) -> None:
-        """Count the end of an investigation whose log could not be written."""
-        with translated():
-            self._client.hincrby(self._key, f"ended {ending}", 1)
 
 
 def read_totals(fields: Mapping[str, str]) -> ModelTotals:

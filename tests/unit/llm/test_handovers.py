@@ -112,7 +112,7 @@ def test_a_call_whose_queue_two_workers_disagree_about_ends_with_one_result() ->
         [result] = workers.results(found.id)
         assert (found.ending, found.text) == ("final_answer", "I could not look.")
         assert (result.status, workers.started(found.id)) == ("failed", 0)
-        assert "no worker of queue 'new' has the tool 'look'" in result.output
+        assert "the workers do not agree about the queue of the tool 'look'" in result.output
         assert found.counters.errors == 1
 
 

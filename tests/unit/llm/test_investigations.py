@@ -201,7 +201,7 @@ def test_T5_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() ->
         found = here.ask()
 
         assert (found.ending, found.text) == ("final_answer", "It was the disk.")
-        assert found.detail == "the model has not written 'FINAL ANSWER:' in front of it"
+        assert found.detail == "the model has not answered behind 'FINAL ANSWER:'"
         assert len(here.model.requests) == 2
 
 

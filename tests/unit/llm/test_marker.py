@@ -12,7 +12,11 @@ from boyd.llm.marker import marked
     [
         ("DONE: the disk is full", "the disk is full"),
         ("I looked.\ndone:\n the disk\n", "the disk"),
-        ("DONE: no. DONE: yes", "yes"),
+        ("I am not DONE: yet.\n\nDONE: yes", "yes"),
+        ("So it is. DONE: yes", "yes"),
+        ("DONE: the log says 'done: 42'", "the log says 'done: 42'"),
+        ("**Done:** the disk is full", "the disk is full"),
+        ("### _DONE:_\nthe *disk* is full", "the *disk* is full"),
         ("the disk is full\nDONE:", "the disk is full"),
         ("DONE: ```\n```", None),
         ("the disk is full", None),
@@ -20,7 +24,7 @@ from boyd.llm.marker import marked
         ("", None),
     ],
 )
-def test_the_answer_stands_behind_the_last_marker(text: str, answer: str | None) -> None:
+def test_the_answer_stands_behind_the_marker(text: str, answer: str | None) -> None:
     assert marked(text, "DONE:") == answer
 
 

@@ -71,6 +71,28 @@ def test_G6_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancel
         assert len(here.entries(Discarded)) == 1
 
 
+def test_G6_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with scene(say("never"), limits={"max_seconds": 60}) as here:
+        begun(here)
+        name = f"investigation:{here.id}"
+        here.lab.store.orders.enter(name, 1, "lost/1")
+        piece = Delta(step=1, channel="text", text="The disk is fi")
+        here.lab.store.investigations.write(
+            here.id, Fence(name, 1, "lost/1"), None, Change([piece])
+        )
+        clock = here.lab.engine.store.clock
+        late = clock.now() + timedelta(seconds=61)
+        monkeypatch.setattr(clock, "now", lambda: late)
+        here.lab.store.orders.put_back(name, 1, "lost/1", 0)
+        here.lab.courier.hints.append(("order", name, 2))
+        here.settle()
+
+        assert here.found.ending == "deadline"
+        assert [type(entry) for entry in here.log][-2:] == [Discarded, Ended]
+
+
 def test_a_turn_that_is_late_ends_it_whatever_the_clock_of_redis_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

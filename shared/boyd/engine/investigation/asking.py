@@ -58,7 +58,7 @@ class Asking:
         """Check what the turns before have left of the limits.
 
         Raises:
-            ModelError: nothing.
+            ModelError: nothing is left.
         """
         for one in spent_on(self._used, self._settings.limits, self._settings.prices):
             if one.over:

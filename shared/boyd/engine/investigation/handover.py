@@ -29,6 +29,6 @@ def counted(call_id: str, number: int) -> Fields:
 def in_vain(tool: str, queue: str) -> str:
     """What the model is told of a call that was handed over too often."""
     return (
-        f"Not called: no worker of queue {queue!r} has the tool {tool!r}. It was handed over "
-        f"{MOST} times; the workers do not agree about the queue that it belongs to."
+        f"Not called: the workers do not agree about the queue of the tool {tool!r}. It was "
+        f"handed over {MOST} times, last to {queue!r}."
     )

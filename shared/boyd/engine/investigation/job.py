@@ -69,8 +69,6 @@ class Investigated:
     def _broken(self, id: str, source: str, why: str) -> Done:
         why = redactor().redact(why)  # nothing that redacts what it writes comes after it
         ended = Ended(ending="error", detail=why, text=f"The investigation failed: {why}")
-        if self.engine.store.investigations.status(id) != "ended":
-            self.engine.store.usage.ended("error")  # its log could not
         stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
         return over(self.engine, id, source, ended, [], stored)
 

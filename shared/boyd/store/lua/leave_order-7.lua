@@ -5,7 +5,8 @@
 -- KEYS[4] runs       zset: all runs by creation
 -- KEYS[5] finished   zset: finished runs by end
 -- KEYS[6] audit      stream: what is not sealed yet
--- ARGV[1] name       `approval:…`, `call:…`, `callback:…` or `notice:…`
+-- KEYS[7] usage      hash: running totals of the agent's model
+-- ARGV[1] name       `approval:…`, `call:…`, `callback:…`, `notice:…` or `investigation:…`
 -- ARGV[2] attempt    its fencing token
 -- ARGV[3] worker     as it entered, or empty: the sweeper ends what nobody can execute
 -- ARGV[4] state      succeeded, failed or unknown
@@ -16,7 +17,7 @@
 -- ARGV[9] fields     how many of the following arguments are field, value, ... to store
 -- ARGV[10...] fields, then run id, status, result as JSON, ...
 -- Returns 1, or 0 when the entry was lost
--- Events  approval.executed, call.executed, callback.executed, run.completed, run.failed
+-- Events  approval.executed, call.executed, callback.executed, investigation.ended, run.completed, run.failed
 -- @include common
 -- @include audit
 -- @include place_order
@@ -34,12 +35,17 @@ if ARGV[8] == '0' then
 end
 local now = now_ms()
 local after = 10 + ARGV[9]
+local was = redis.call('HGET', KEYS[1], 'status')
 redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 'updatedAt', now, unpack(ARGV, 10, after - 1))
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
 local kind, id = string.match(ARGV[1], '^(%w+):(.*)$')
 if kind ~= 'investigation' then
   emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
+elseif was ~= 'ended' then
+  -- Its log could not be written, or its agent has no model any more: nobody has told of its end.
+  redis.call('HINCRBY', KEYS[7], 'ended ' .. redis.call('HGET', KEYS[1], 'ending'), 1)
+  emit(KEYS[3], 'investigation.ended', 'investigation', id)
 end
 wake(ARGV[5], KEYS[2], redis.call('HGET', KEYS[1], 'wakes'))
 for i = after, #ARGV, 3 do
