@@ -25,6 +25,7 @@ from boyd.goals.replies import (
     QuestionList,
     SessionState,
     Surroundings,
+    WaitingTool,
     Why,
 )
 from boyd.goals.shapes import (
@@ -37,8 +38,9 @@ from boyd.goals.shapes import (
     PlanStep,
     Question,
 )
-from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, utc_now
+from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, no_op, utc_now
 from boyd.models.action import APPROVAL_REQUIRED
+from boyd.models.answers import AgentList
 from boyd.models.graph import Triple
 
 SCORES = (
@@ -54,7 +56,11 @@ class Act:
     """What one cycle comes to."""
 
     def __init__(self, progress: str | None = "NoChange", detail: str = "", **more: Any) -> None:
-        """*more*: `status` of the goal, `approval`, `question`, `error` of the iteration."""
+        """*more*: `status` of the goal, `approval`, `question`, `error` of the iteration.
+
+        Of an iteration without a cycle also `undone`, which is why its action was not done, and
+        `idle`, which is why nothing was chosen.
+        """
         self.progress = progress
         self.detail = detail
         self.more = more
@@ -71,6 +77,8 @@ class ImaginaryMind:
         acts: what the next cycles come to; when there are no more, `NoChange`.
         requests: all requests as (method, path, body).
         has_goals: whether the agent has the plugin.
+        paused, frozen: why it does nothing, or may not act; `frozen_everywhere` for all agents.
+        approved: whether a person has allowed what waited.
     """
 
     def __init__(self) -> None:
@@ -84,6 +92,10 @@ class ImaginaryMind:
         self.sessions = 1
         self.max_cycles = 1000
         self.has_goals = True
+        self.paused: str | None = None
+        self.frozen: str | None = None
+        self.frozen_everywhere: str | None = None
+        self.approved = False
         self.going = threading.Event()
         self.going.set()
         self.begun = threading.Event()
@@ -136,6 +148,7 @@ class ImaginaryMind:
             ("POST", "/loop/trigger", self._trigger),
             ("GET", r"/loop/history/(\d+)", self._past),
             ("GET", "/loop/status", self._status),
+            ("GET", "/agents", self._agents),
             ("GET", "/session", self._session),
             ("POST", "/session", self._fresh),
             ("GET", "/goals", self._list),
@@ -169,6 +182,8 @@ class ImaginaryMind:
         }
 
     def _trigger(self, given: dict[str, Any]) -> Answer:
+        if self.paused:
+            return self._problem("paused", 409, f"agent 'test' is paused: {self.paused}")
         number = len(self.results) + 1
         act = self.acts.pop(0) if self.acts else Act()
         active = [one for one in self.goals.values() if one.status == "Active"]
@@ -201,6 +216,7 @@ class ImaginaryMind:
                     breakdown=SCORES,
                     progress=act.progress,  # type: ignore[arg-type]
                     detail=act.detail,
+                    approval=APPROVAL if act.more.get("approval") else None,
                     at=utc_now(),
                 )
             )
@@ -212,6 +228,9 @@ class ImaginaryMind:
         }
         more = waits if act.more.get("approval") else {}
         success = not more
+        undone = act.more.get("undone")
+        if undone:
+            more, success = {"error": undone}, False
         acted = ActionResult(action="goals:kg_query", success=success, duration=1.0, **more)
         return LoopResult(
             id=str(number),
@@ -225,7 +244,8 @@ class ImaginaryMind:
                 Observation(source="load", type="metric", data={"size": 3}),
             ],
             situation=Situation(summary="1 active goal"),
-            action_results=[acted] if act.progress else [],
+            decision=no_op(act.more["idle"]) if "idle" in act.more else None,
+            action_results=[acted] if act.progress or undone else [],
             success=error is None,
             error=error,
             duration=5.0,
@@ -239,7 +259,13 @@ class ImaginaryMind:
         return 200, self.results[int(number)]
 
     def _status(self, _: dict[str, Any]) -> Answer:
-        return 200, {"agentId": "test", "phase": "act", "iteration": len(self.results)}
+        held = {"paused": self.paused, "frozen": self.frozen or self.frozen_everywhere}
+        known = {name: why for name, why in held.items() if why is not None}
+        status = {"agentId": "test", "phase": "act", "iteration": len(self.results)}
+        return 200, {**status, **known}
+
+    def _agents(self, _: dict[str, Any]) -> Answer:
+        return 200, AgentList(agents=[], frozen=self.frozen_everywhere)
 
     def _session(self, _: dict[str, Any]) -> Answer:
         statuses = [one.status for one in self.goals.values()]
@@ -251,6 +277,11 @@ class ImaginaryMind:
             memory=MemoryState(size=3, capacity=100, pressure=0.03),
             episodes=1,
             questions=[one for one in self.questions if one.answer is None],
+            approvals=[
+                WaitingTool(tool=one.tool, goal=one.goal, approval=one.approval)
+                for one in self.decisions
+                if one.approval and not self.approved
+            ],
             graph=GraphState(facts=len(self.facts)),
         )
         return 200, {**state.to_wire(), "news": "of a later release"}

@@ -75,6 +75,33 @@ def test_goals_are_changed_and_explained(cli: Cli) -> None:
     assert "no goal" in cli("goals", "show", "none", status=4)
 
 
+def test_a_frozen_agent_is_named_and_so_is_what_lets_it_go_on(cli: Cli) -> None:
+    cli("freeze", "--reason", "maintenance")
+    shown = cli("agent", "run", "--goals", "Find mammals", "--max-cycles", "2", status=1)
+    assert re.match(
+        r"Acting is frozen: maintenance \(by .*\); `boyd unfreeze` lets it go on\."
+        r" Stopped after 0 cycles; goals: 1 active; `boyd agent resume` goes on\.$",
+        shown.strip().splitlines()[0],
+    )
+    cli("unfreeze")
+    cli("freeze", "--all", "--reason", "all of it")
+    shown = cli("agent", "cycle", "--goal", "Find mammals", status=1)
+    assert "`boyd unfreeze --all` lets it go on" in shown
+    cli("unfreeze", "--all")
+    assert "Stopped after 1 cycle;" in cli("agent", "run", "--max-cycles", "1")
+
+
+def test_an_approval_that_waits_is_shown_by_every_command_until_it_is_answered(cli: Cli) -> None:
+    goal = "run the shell command `uptime` in a terminal"
+    criteria = ["--criteria", "unicorn habitat, dragon nests"]
+    cli("goals", "add", goal, *criteria)
+    shown = cli("agent", "run", "--max-cycles", "4")
+    [command] = set(re.findall(r"shell_exec waits for an approval: `boyd (.*)`", shown))
+    assert f"`boyd {command}`" in cli("agent", "run", "--max-cycles", "2")
+    cli("approvals", "deny", command.split()[-1], "--note", "no")
+    assert "waits for an approval" not in cli("agent", "run", "--max-cycles", "1")
+
+
 def test_what_is_known_is_shown_and_taken_along(cli: Cli) -> None:
     cli.result("graph", "import", "-", stdin=TURTLE)
     symbol = next(name for name in re.findall(r"\S+", cli("graph", "export")) if "Mammal" in name)

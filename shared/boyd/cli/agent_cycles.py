@@ -65,15 +65,17 @@ def agent() -> None:
 def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
     """Work towards a goal for one cycle, and show every phase of it.
 
-    The goal is added unless an active one has that description. Exit status 1 when it has failed.
+    The goal is added unless an active one has that description. Exit status 1 when it has failed,
+    or what was chosen could not be done.
     """
     from boyd.cli import mind_view
     from boyd.cli.cycles import next_cycle
+    from boyd.cli.thawing import frozen_line
 
     wanted = mind.wanted(goal, priority)
     with _resumable():
         done = next_cycle(mind)
-        if done.decision is None and done.result.success:
+        if done.decision is None and done.result.success and not done.is_frozen:
             # It was one that had begun before there was this goal.
             done = next_cycle(mind)
     if not output.print_data(form, done.to_wire()):
@@ -81,8 +83,10 @@ def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
         mind_view.Waits().tell(done.session.questions, done.approvals)
     if done.goal is not None and done.goal.id != wanted.id:
         output.note(f"{output.one_line(wanted.id)} waits: another goal comes first")
+    if done.is_frozen:
+        output.note(f"boyd: {frozen_line(mind.api, done.refusal or '')}")
     failed = done.goal is not None and done.goal.status == "Failed"
-    if failed or not done.result.success:
+    if failed or done.refusal or not done.result.success:
         raise click.exceptions.Exit(output.FAILED)
 
 
@@ -95,7 +99,7 @@ def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
 def run(mind: Mind, goals: list[str], max_cycles: int, fresh: bool, form: str) -> None:
     """Work towards goals until none is active any more, or for so many cycles.
 
-    Exit status 1 when a goal has failed.
+    Exit status 1 when a goal has failed, or acting is frozen.
     """
     if fresh:
         mind.begin()
@@ -119,7 +123,7 @@ def resume(mind: Mind, max_cycles: int, form: str) -> None:
     if not session.cycle:
         how = f"{to_type('agent run --goals …')} or {to_type('agent repl')}"
         output.stop(output.FAILED, f"there is no session to go on with: {how} begins one")
-    if session.active:
+    if session.active and mind.may_act():
         output.note(f"going on after cycle {session.cycle}")
     _run(mind, session, max_cycles, form)
 
@@ -134,7 +138,7 @@ def _run(mind: Mind, session: SessionState, most: int, form: str) -> None:
     waits = mind_view.Waits()
     with _resumable():
         if form == "table":
-            waits.tell(session.questions, [])
+            waits.tell(session.questions, session.waiting)
         for done in course.cycles():
             if not output.print_item(form, done.to_wire()):
                 mind_view.show_step(done)
@@ -144,7 +148,7 @@ def _run(mind: Mind, session: SessionState, most: int, form: str) -> None:
     for goal in failed:
         reason = f": {goal.reason}" if goal.reason else ""
         output.note(output.one_line(f"boyd: goal {goal.id} has failed{reason}"))
-    if failed or course.ending == "failed":
+    if failed or course.ending in ("failed", "frozen"):
         raise click.exceptions.Exit(output.FAILED)
 
 
@@ -152,21 +156,23 @@ def _finish(course: Course, form: str) -> None:
     """Say why there are no more cycles, and what is left."""
     from boyd.cli import mind_view
 
+    session = course.session
     if form != "table":
-        output.print_item(form, {"ending": course.ending, "session": course.session})
+        why = {"why": course.why} if course.why else {}
+        output.print_item(form, {"ending": course.ending, **why, "session": session})
     say = output.say if form == "table" else output.note
     say(_ending(course))
-    if course.ending in ("enough", "failed") and course.session.active:
+    if course.ending in ("enough", "failed") and session.active:
         for goal in course.mind.goals("Active"):
             say(f"  {output.one_line(f'{goal.id} {goal.description}')}")
-    if course.ending == "idle":
-        for line in mind_view.Waits().lines(course.session.questions, []):
-            say(f"  {line}")
+    for line in mind_view.Waits().lines(session.questions, session.waiting):
+        say(f"  {line}")
 
 
 def _ending(course: Course) -> str:
     from boyd.cli.mind import to_type
     from boyd.cli.mind_view import counts
+    from boyd.cli.thawing import frozen_line
 
     if course.ending == "done" and not course.done:
         return _nothing_active(course.session)
@@ -179,7 +185,11 @@ def _ending(course: Course) -> str:
         fresh = to_type("agent run --fresh --goals …")
         return f"The session has had its {course.session.max_cycles} cycles; {fresh} begins another"
     if course.ending == "idle":
-        return f"Nothing can be done now, {after}; {left}; {again} later."
+        why = f": {course.why}" if course.why else ""
+        return f"Nothing can be done now, {after}{why}; {left}; {again} later."
+    if course.ending == "frozen":
+        frozen = frozen_line(course.mind.api, course.why or "")
+        return f"{frozen}. Stopped {after}; {left}; {again}."
     return f"Stopped {after}; {left}; {again}."
 
 

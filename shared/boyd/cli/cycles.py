@@ -11,6 +11,7 @@ from boyd.cli.mind import Mind
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem, ApiUnavailable
 from boyd.goals.replies import SessionState
+from boyd.goals.results import FROZEN
 from boyd.goals.shapes import Decision, Goal
 from boyd.models import LoopResult, LoopStatus
 from boyd.models.answers import Triggered
@@ -41,9 +42,32 @@ class Cycle:
 
     @property
     def approvals(self) -> list[tuple[str, str]]:
-        """The actions that wait for a person, each with the approval that it waits for."""
+        """What waits for a person now, each with the approval that it waits for."""
+        known = {approval for _, approval in self.session.waiting}
         done = self.result.action_results
-        return [(one.action, one.waits_for) for one in done if one.waits_for]
+        own = [(one.action, one.waits_for) for one in done if one.waits_for]
+        return [*self.session.waiting, *(one for one in own if one[1] not in known)]
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why it was no cycle, if that is known: an action was not done, or none was chosen."""
+        chosen = self.result.decision
+        if self.decision is None and chosen is not None and chosen.is_no_op:
+            return output.one_line(chosen.rationale)
+        return self.refusal
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it was no cycle, if the reason is that an action was not done."""
+        if self.decision is not None:
+            return None
+        errors = (one.error for one in self.result.action_results if not one.waits_for)
+        return next((output.one_line(error) for error in errors if error), None)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it was no cycle because acting is frozen."""
+        return (self.refusal or "").startswith(FROZEN)
 
     def to_wire(self) -> dict[str, Any]:
         """As it is printed."""
@@ -68,7 +92,9 @@ class Course:
         done: how many were.
         session: how everything stands.
         ending: why there are no more: `done` (no goal is active), `enough`, `spent` (the session
-            has had all its cycles), `idle` (the agent can do nothing now), `failed` (an iteration).
+            has had all its cycles), `idle` (the agent can do nothing now), `frozen` (it may not
+            act), `failed` (an iteration).
+        why: what kept the last iteration from being a cycle, if that is known.
     """
 
     mind: Mind
@@ -76,19 +102,20 @@ class Course:
     session: SessionState
     done: int = 0
     ending: str = "enough"
+    why: str | None = None
     _idle: int = field(default=0, repr=False)
 
     def cycles(self) -> Iterator[Cycle]:
         """Do them, one by one."""
         while self._may_go_on():
             cycle = next_cycle(self.mind)
-            self.session = cycle.session
+            self.session, self.why = cycle.session, cycle.hindrance
             self._idle = 0 if cycle.decision else self._idle + 1
             self.done += cycle.decision is not None
             if cycle.decision or not cycle.result.success:
                 yield cycle
-            if not cycle.result.success:
-                self.ending = "failed"
+            if cycle.is_frozen or not cycle.result.success:
+                self.ending = "frozen" if cycle.is_frozen else "failed"
                 return
 
     def _may_go_on(self) -> bool:

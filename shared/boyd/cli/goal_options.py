@@ -13,6 +13,7 @@ import click
 
 from boyd.cli import output
 from boyd.cli.connection import Api, Flags, open_api
+from boyd.cli.ids import id_argument
 from boyd.cli.options import api_options
 from boyd.errors import BoydError
 from boyd.settings import load_settings
@@ -70,7 +71,7 @@ def goal_argument(*statuses: str) -> _Decorator:
         fitting = [one for one in mind.goals() if not statuses or one.status in statuses]
         return [(one.id, one.description) for one in fitting]
 
-    return click.argument("goal", shell_complete=_offered(goals))
+    return id_argument("goal", shell_complete=_offered(goals))
 
 
 def question_argument() -> _Decorator:
@@ -79,7 +80,7 @@ def question_argument() -> _Decorator:
     def questions(mind: Mind) -> list[tuple[str, str]]:
         return [(one.id, one.text) for one in mind.questions()]
 
-    return click.argument("question", shell_complete=_offered(questions))
+    return id_argument("question", shell_complete=_offered(questions))
 
 
 def _offered(

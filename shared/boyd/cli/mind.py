@@ -28,7 +28,7 @@ from boyd.goals.replies import (
     Why,
 )
 from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Question
-from boyd.models import Model
+from boyd.models import LoopStatus, Model
 
 #: The plugin's name, as in `use = "goals"`.
 PLUGIN = "goals"
@@ -136,6 +136,11 @@ class Mind:
     def knowledge(self) -> str:
         """All that is known, as Turtle."""
         return self._ask("GET", "/graph/export", Exported, timeout=_LONG).turtle
+
+    def may_act(self) -> bool:
+        """Whether the agent is neither paused nor frozen."""
+        status = self.api.agent.get("/loop/status", LoopStatus)
+        return status.paused is None and status.frozen is None
 
     def _get(self, path: str, kind: type[_M], **query: object) -> _M:
         return self._ask("GET", path, kind, query=query)

@@ -12,6 +12,7 @@ import click
 from boyd.cli import mind_view, output
 from boyd.cli.cycles import next_cycle
 from boyd.cli.mind import Mind, to_type
+from boyd.cli.thawing import frozen_line
 from boyd.errors import ApiUnavailable, BoydError
 from boyd.goals.replies import Surroundings
 
@@ -133,7 +134,7 @@ class Repl:
         begun = f"after cycle {session.cycle}" if session.cycle else "nothing was done yet"
         output.say(f"Goals: {mind_view.counts(session)}; {begun}.")
         output.say("Enter does a cycle, `help` lists the commands, `q` leaves.")
-        self._waits.tell(session.questions, [])
+        self._waits.tell(session.questions, session.waiting)
 
     def _cycle(self) -> None:
         if not self._mind.session().active:
@@ -144,11 +145,16 @@ class Repl:
         self._waits.tell(done.session.questions, done.approvals)
         if not done.result.success:
             raise BoydError("the iteration has failed")
+        if done.is_frozen:
+            raise BoydError(frozen_line(self._mind.api, done.refusal or ""))
+        if done.refusal:
+            raise BoydError(done.refusal)
 
     def _status(self, _: str) -> None:
         session = self._mind.session()
         mind_view.show_session(session)
-        mind_view.Waits(answer="answer {} TEXT").tell(session.questions, [])
+        waits = mind_view.Waits(answer="answer {} TEXT")
+        waits.tell(session.questions, session.waiting)
 
     def _goals(self, _: str) -> None:
         mind_view.show_goals(self._mind.goals())

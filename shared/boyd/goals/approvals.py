@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.goals.cycle import known_of
 from boyd.goals.outcome import Outcome, State
+from boyd.goals.replies import WaitingTool
 from boyd.goals.results import said_by, state_of
 from boyd.goals.shapes import Decision, Session
 from boyd.models import ApprovalItem
@@ -23,9 +24,7 @@ def outcomes(session: Session, approvals: Approvals, graph: Graph) -> list[Outco
 
     Nothing is looked up when nothing waits, and otherwise each approval once that was answered.
     """
-    pending = [
-        one for one in session.decisions if one.progress == "Pending" and one.goal in session.goals
-    ]
+    pending = _pending(session)
     if not pending:
         return []
     asked = {one.approval for one in pending if one.approval}
@@ -37,6 +36,22 @@ def outcomes(session: Session, approvals: Approvals, graph: Graph) -> list[Outco
         if one.approval in items
     ]
     return [one for one in found if one is not None]
+
+
+def waiting(session: Session, approvals: Approvals) -> list[WaitingTool]:
+    """What goals of the session wait for and nobody has answered yet, the oldest first."""
+    pending = _pending(session)
+    unanswered = approvals.waiting({one.approval for one in pending if one.approval})
+    return [
+        WaitingTool(tool=one.tool, goal=one.goal, approval=one.approval)
+        for one in pending
+        if one.approval in unanswered
+    ]
+
+
+def _pending(session: Session) -> list[Decision]:
+    every = session.decisions
+    return [one for one in every if one.progress == "Pending" and one.goal in session.goals]
 
 
 def _readable(

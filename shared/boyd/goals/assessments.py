@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from boyd.goals.knowledge.activation import activate
 from boyd.goals.scoring import Outlook
 from boyd.goals.shapes import Episode, Goal, Psyche
 from boyd.goals.sights import EPISODES, MEMORY, seen_as, starts
+from boyd.goals.text import clipped
 from boyd.models import JsonObject, Observation, Situation, SituationAssessment, Triple
 from boyd.plugin import Graph
 
@@ -16,6 +18,9 @@ from boyd.plugin import Graph
 KNOWLEDGE, ACTIVATION, EPISODIC, PRESSURE = "knowledge", "activation", "episodic", "pressure"
 #: How much goes into an assessment.
 _FACTS, _TOLD, _ACTIVATED = 60, 5, 5
+#: The most characters of an episode among the findings, which leave out the scores of decisions.
+_BRIEF = 100
+_SCORES = re.compile(r"\s*\[score=[^\]]*\]?")
 #: What orienters say when there is nothing to do: they have to say something (L19).
 _IDLE = "no goal is worked on"
 
@@ -52,7 +57,7 @@ class Assessments:
             return self._idle(EPISODIC)
         episodes = data["episodes"]
         assert isinstance(episodes, list), "it is our own observation"
-        told = [str(one["summary"]) for one in episodes if isinstance(one, dict)]
+        told = [_brief(str(one["summary"])) for one in episodes if isinstance(one, dict)]
         return self._said(EPISODIC, told, {"episodes": episodes})
 
     def pressure(self, seen: Sequence[Observation]) -> SituationAssessment:
@@ -111,6 +116,11 @@ def _facts_around(symbols: Sequence[str], graph: Graph) -> list[Triple]:
     every = [fact for one in symbols for fact in (*outgoing[one], *incoming[one])]
     known = {(one.subject, one.predicate, one.object): one for one in every if not one.is_metadata}
     return list(known.values())[:_FACTS]
+
+
+def _brief(summary: str) -> str:
+    """What an episode was, on part of a line; its data has the whole, and the scores."""
+    return clipped(" ".join(_SCORES.sub("", summary).split()), _BRIEF)
 
 
 def _summary(assessments: Sequence[SituationAssessment]) -> str:

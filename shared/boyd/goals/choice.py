@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from boyd.goals import memory
-from boyd.goals.goal_book import active_goals, symbol
+from boyd.goals.goal_book import above, active_goals, symbol
 from boyd.goals.inputs import digest
 from boyd.goals.planning import Need, ensure_plan
 from boyd.goals.profiles import ToolProfile
@@ -101,11 +101,15 @@ def remembered(
 
 
 def _asked(session: Session, goal: Goal) -> set[tuple[str, str]]:
-    """What a person was asked for, for the goal, and has not allowed: tools and params."""
+    """What a person was asked for and has not allowed: tools and params.
+
+    For the goal, or for one above it: a part asks for nothing that was refused to the whole.
+    """
+    line = {goal.id, *(one.id for one in above(session, goal))}
     return {
         (one.tool, one.params_digest)
         for one in session.decisions
-        if one.goal == goal.id and one.progress in ("Pending", "Refused")
+        if one.goal in line and one.progress in ("Pending", "Refused")
     }
 
 

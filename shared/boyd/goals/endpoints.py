@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from boyd.errors import PayloadTooLarge
-from boyd.goals import bodies, memory, replies
+from boyd.goals import approvals, bodies, memory, replies
 from boyd.goals.answering import Refused, answering, body, made, number
-from boyd.goals.goal_book import GoalError, add_goal, set_status
+from boyd.goals.beginnings import the_one
+from boyd.goals.goal_book import GoalError, add_goal, is_open, set_status
 from boyd.goals.knowledge import turtle
 from boyd.goals.shapes import Goal, GoalStatus, Question, Session
 from boyd.goals.toolbox import ToolList
@@ -31,8 +32,9 @@ class Endpoints(Tools):
     @endpoint("GET", "/session")
     @answering
     def get_session(self, ctx: Context) -> replies.SessionState:
-        """What the agent works on, and how full its memory is."""
+        """What the agent works on, what its goals wait for, and how full its memory is."""
         session = self.sessions(ctx).read()
+        going_on = {None, *(goal.id for goal in session.goals.values() if is_open(goal))}
         return replies.SessionState(
             id=session.id,
             cycle=session.cycle,
@@ -44,7 +46,8 @@ class Endpoints(Tools):
                 pressure=memory.pressure(session, self.config),
             ),
             episodes=len(session.episodes),
-            questions=Questions(ctx.state).waiting(),
+            questions=[one for one in Questions(ctx.state).waiting() if one.goal in going_on],
+            approvals=approvals.waiting(session, ctx.approvals),
             graph=replies.GraphState(facts=self.graph(ctx).size()),
         )
 
@@ -190,10 +193,11 @@ class Endpoints(Tools):
     @answering
     def answer_question(self, request: EndpointRequest, ctx: Context) -> Question:
         """Answer a question; the goal that it is for goes on with the answer."""
-        text, id, now = body(bodies.Answer, request).text, request.path["id"], ctx.now()
-        question, counts = Questions(ctx.state).answer(id, text, request.actor.principal, now)
+        text, questions, now = body(bodies.Answer, request).text, Questions(ctx.state), ctx.now()
+        id = the_one("question", request.path["id"], [one.id for one in questions.all()])
+        question, counts = questions.answer(id, text, request.actor.principal, now)
         if question is None:
-            raise Refused(404, f"there is no question {id!r}")
+            raise Refused(404, f"question {id!r} has been forgotten meanwhile")
         if not counts:
             raise Refused(409, f"{question.answered_by} has answered it: {question.answer}")
         self.sessions(ctx).change(lambda session: taken_in(session, question, now, self.config))
@@ -245,17 +249,9 @@ class Endpoints(Tools):
 
 
 def _goal(session: Session, request: EndpointRequest) -> Goal:
-    """The goal that a request names, by its id or a prefix that only it has.
+    """The goal that a request names.
 
     Raises:
         Refused: there is none, or several.
     """
-    id = request.path["id"]
-    if id in session.goals:
-        return session.goals[id]
-    fitting = [goal for name, goal in session.goals.items() if name.startswith(id)]
-    if len(fitting) == 1:
-        return fitting[0]
-    raise Refused(
-        404, f"several goals begin with {id!r}" if fitting else f"there is no goal {id!r}"
-    )
+    return session.goals[the_one("goal", request.path["id"], session.goals)]

@@ -23,8 +23,20 @@ class GraphState(Model):
     revision: int | None = None
 
 
+class WaitingTool(Model):
+    """A tool that a person is to allow, and the approval that answers it."""
+
+    tool: str
+    goal: str
+    approval: str
+
+
 class SessionState(Model):
-    """A session at a glance; `goals` counts them by status, `questions` wait for an answer."""
+    """A session at a glance; `goals` counts them by status.
+
+    `questions` and `approvals` are what its goals wait for: nothing of earlier sessions, and no
+    question of a goal that has ended.
+    """
 
     id: str
     cycle: int
@@ -33,12 +45,18 @@ class SessionState(Model):
     memory: MemoryState
     episodes: int
     questions: list[Question] = Field(default_factory=list)
+    approvals: list[WaitingTool] = Field(default_factory=list)
     graph: GraphState
 
     @property
     def active(self) -> int:
         """How many goals are worked on."""
         return self.goals.get("Active", 0)
+
+    @property
+    def waiting(self) -> list[tuple[str, str]]:
+        """The tools that wait for a person, each with the approval that it waits for."""
+        return [(one.tool, one.approval) for one in self.approvals]
 
 
 class NewSession(Model):

@@ -8,10 +8,12 @@ import re
 from boyd.goals.outcome import State
 from boyd.models import ActionResult
 
+#: How results begin of what was not executed because acting is frozen (L34).
+FROZEN = "Acting is frozen"
 #: How results begin of what was not executed: what a hook or a guard has stopped (L25, L30), and
 #: what was not to be done at all, or could not be (A12), which says nothing of the tool.
 _STOPPED = re.compile(r"Vetoed by |guard \S+ failed: ")
-_NOT_DONE = ("Acting is frozen", "Cancelled: ", "Refused: ", "Not executed: ")
+_NOT_DONE = (FROZEN, "Cancelled: ", "Refused: ", "Not executed: ")
 #: How lines begin in which the agent tells of itself; they hold the words of the goal.
 _OF_ITSELF = re.compile(
     r"\S+ \S+ (?:Decide: tool=|What do you know that helps to: |Cycle \d+: |Orient: )"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from boyd.goals.hyper import NOISE, UNRELATED, encode, similarity
-from boyd.goals.knowledge.predicates import GOAL
+from boyd.goals.knowledge.predicates import GOAL, RELATED_TO
 from boyd.goals.profiles import PROFILES, ToolProfile, vector
 from boyd.goals.shapes import Episode, Goal, Psyche
 from boyd.models import JsonObject, Triple
@@ -203,6 +203,7 @@ def _kg_query(outlook: Outlook, tool: ToolProfile) -> _Base:
 
 
 def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
+    """That something comes to mind with the goal is all that is known of the two."""
     facts = outlook.facts
     ends = {end for fact in facts for end in (fact.subject, fact.object)} | {outlook.symbol}
     unconnected = next((symbol for symbol in outlook.inferred if symbol not in ends), None)
@@ -210,7 +211,7 @@ def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
         return None
     params: JsonObject = {
         "subject": outlook.symbol,
-        "predicate": facts[0].predicate,
+        "predicate": RELATED_TO,
         "object": unconnected,
         "confidence": 0.7,
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from boyd.goals import psyche
 from boyd.goals.inputs import params_for
+from boyd.goals.misfits import misfit
 from boyd.goals.options import GoalOptions
 from boyd.goals.profiles import PROFILES, ToolProfile
 from boyd.goals.shapes import Danger, Goal
@@ -87,21 +90,21 @@ class Toolbox:
         return params if not isinstance(path, str) or self.files.allows(path) else None
 
     def misfits(self, catalog: Catalog) -> list[str]:
-        """What the options give to actions of the *catalog* and those do not take."""
-        schemas = {one.id: one.params for one in catalog.actions if one.params is not None}
-        found = {
-            id: _misfit(tool.params, schemas[id])
-            for id, tool in self._foreign.items()
-            if id in schemas
-        }
-        return [f"tools.{id}.params: {why}" for id, why in found.items() if why]
+        """What the options say of actions that are not in the *catalog*, or do not take that."""
+        schemas = {one.id: one.params for one in catalog.actions}
+        found = {id: self._misfit(id, schemas) for id in self._foreign}
+        return [f"tools.{json.dumps(id)}{why}" for id, why in found.items() if why]
+
+    def _misfit(self, tool: str, schemas: Mapping[str, JsonObject | None]) -> str | None:
+        action = self.action_of(tool)
+        if action not in schemas:
+            return f": the agent has no action {action!r}{_near(action, schemas)}"
+        if ":" not in tool:  # one of its own, which is given what scoring finds
+            return None
+        why = misfit(self._foreign[tool].params, schemas[action] or {})
+        return f".params: {why}" if why else None
 
 
-def _misfit(params: JsonObject, schema: JsonObject) -> str | None:
-    """What is most wrong about *params*; None: they fit."""
-    # Agents without tools of other plugins start without it.
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
-    error = best_match(Draft202012Validator(schema).iter_errors(params))
-    return str(error.message) if error else None
+def _near(action: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(action, known, 3, 0)
+    return f"; the nearest that it has: {', '.join(near)}"

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from boyd import Plugin, action
+from boyd.goals.answering import Refused
+from boyd.goals.beginnings import the_one
 from boyd.goals.profiles import PROFILES
 from goals_kit import Mind
+
+
+class Tidier(Plugin):
+    """A plugin that has nothing to do with goals."""
+
+    id = "other"
+
+    @action()
+    def tidy(self) -> str:
+        """Tidy."""
+        return "tidied"
+
 
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
 
@@ -71,13 +86,32 @@ def test_a_goal_is_put_off_taken_up_and_given_up() -> None:
     assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("status:failed") == 1
 
 
-def test_a_prefix_that_several_goals_have_names_none() -> None:
+def test_the_number_of_a_goal_names_it_also_when_others_begin_with_it() -> None:
     mind = Mind()
-    for number in range(11):
-        mind.goal(f"goal {number}")
+    ids = [mind.goal(f"goal {number}") for number in range(11)]
 
-    assert mind.ask("get_goal", id="1")[0] == 404
-    assert mind.ask("get_goal", id="x")[0] == 404
+    assert mind.ask("why", id="1")[1]["goal"]["id"] == ids[0]
+    assert mind.ask("get_goal", id="10")[1]["id"] == ids[9]
+
+
+def test_a_beginning_that_several_goals_have_names_none_and_they_are_told() -> None:
+    known = ["10-aa", "10-ab", "12-ac", "13-ad", "14-ae", "15-af", "2-b"]
+    with pytest.raises(Refused) as many:
+        the_one("goal", "1", known)
+    with pytest.raises(Refused) as few:
+        the_one("goal", "10", known)
+
+    some = "10-aa, 10-ab, 12-ac, 13-ad, 14-ae, …"
+    assert str(many.value) == f"6 goals begin with '1': {some}; write more of one"
+    assert str(few.value) == "2 goals begin with '10': 10-aa, 10-ab; write more of one"
+
+
+@pytest.mark.parametrize("id", ["x", ""])
+def test_what_no_goal_begins_with_is_told_so(id: str) -> None:
+    mind = Mind()
+    mind.goal("a")
+
+    assert mind.ask("get_goal", id=id) == (404, {"error": f"there is no goal {id!r}"})
 
 
 def test_why_tells_of_the_decisions_and_the_family() -> None:
@@ -172,7 +206,7 @@ def test_the_session_tells_how_full_it_is_and_fresh_begins_anew() -> None:
 
 
 def test_each_tool_is_told_with_the_action_that_it_is() -> None:
-    mind = Mind(tools={"other:tidy": {"keywords": ["tidy"]}})
+    mind = Mind(Tidier(), tools={"other:tidy": {"keywords": ["tidy"]}})
     told = {one["name"]: one["action"] for one in mind.ask("tools")[1]["tools"]}
 
     assert told == {**{one: f"goals:{one}" for one in PROFILES}, "other:tidy": "other:tidy"}

@@ -211,6 +211,31 @@ def test_what_waits_for_a_person_is_not_asked_for_again() -> None:
     assert mind.session.goals[goal].status == "Active"
 
 
+def test_the_session_tells_what_waits_until_somebody_has_answered_it() -> None:
+    mind, goal = asking()
+    id = approval(mind.cycle())
+    told = mind.ask("get_session")[1]["approvals"]
+    assert told == [{"tool": "shell_exec", "goal": goal, "approval": id}]
+    answer(mind, id, "denied")
+
+    assert the_decision(mind).progress == "Pending"
+    assert mind.ask("get_session")[1].get("approvals", []) == []
+
+
+def test_what_was_denied_to_a_goal_its_parts_do_not_ask_for_again() -> None:
+    mind = Mind(stall_threshold=2)
+    whole = f"{SHELL}, and then again {SHELL}, and whale songs"
+    mind.goal(whole, criteria=whole)
+    [id] = asked(mind, 2)
+    answer(mind, id, "denied", "never")
+    again = asked(mind, 30)
+    depths = {one.depth for one in mind.session.goals.values()}
+
+    assert depths == {0, 1}
+    assert [one for one in mind.session.goals.values() if one.depth and one.cycles_worked]
+    assert again == []
+
+
 def test_what_a_person_has_denied_one_goal_only_another_asks_for_again() -> None:
     mind = Mind(stall_threshold=50)
     first = mind.goal(SHELL, criteria=CRITERIA)

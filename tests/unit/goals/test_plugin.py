@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -428,15 +429,19 @@ def candidates(mind: Mind, goal: str) -> list[Decision]:
     ("params", "why"),
     [
         ({}, "'folder' is a required property"),
-        ({"folder": 1}, "1 is not of type 'string'"),
-        ({"folder": "/srv", "what": 1}, "'what' was unexpected"),
+        ({"folder": 4711}, 'folder: wanted is type "string"'),
+        ({"folder": "/srv", "what": 4711}, "'what' was unexpected"),
+        ({"folder": "/srv", "deep": "hunter2"}, 'deep: wanted is type "boolean"'),
     ],
 )
 def test_params_that_do_not_fit_the_action_keep_the_agent_from_starting(
     params: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises(PluginError, match=f"goals.*tools.others:start.params: .*{why}"):
+    place = 'goals.*tools."others:start".params: '
+    with pytest.raises(PluginError, match=f"{place}.*{why}") as refused:
         Mind(Others(), tools={"others:start": {"keywords": ["save"], "params": params}})
+    assert "4711" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_a_profile_may_be_written_in_python() -> None:
@@ -446,13 +451,40 @@ def test_a_profile_may_be_written_in_python() -> None:
     assert mind.plugin.toolbox.profiles["others:clean"].name == "others:clean"
 
 
-def test_a_profile_of_an_action_that_is_not_there_does_no_harm() -> None:
-    mind = Mind(tools={"gone:clean": {"keywords": ["clean"], "multiplier": 1.0}})
-    mind.goal("clean")
-    result = mind.cycle()
+@pytest.mark.parametrize(
+    ("tool", "why"),
+    [
+        ("others:clear", "no action 'others:clear'; the nearest that it has: others:clean, "),
+        ("kg_mutat", "no action 'goals:kg_mutat'; the nearest that it has: goals:kg_mutate, "),
+    ],
+)
+def test_a_profile_of_an_action_that_is_not_there_keeps_the_agent_from_starting(
+    tool: str, why: str
+) -> None:
+    with pytest.raises(PluginError, match=f'tools."{tool}": the agent has {why}'):
+        Mind(Others(), tools={tool: {"keywords": ["clean"], "params": {"folder": 1}}})
 
-    assert result.decision is not None
-    assert result.decision.action.startswith("goals:")
+
+def test_a_profile_of_its_own_tools_is_given_no_params() -> None:
+    mind = Mind(tools={"kg_query": {"keywords": ["ask"]}})
+
+    assert mind.plugin.toolbox.profiles["kg_query"].keywords == ("ask",)
+
+
+def test_what_is_recalled_is_told_briefly_and_without_its_scores() -> None:
+    mind = Mind()
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(4):
+        mind.cycle()
+    mind.ask("consolidate_now", {})
+    situation = mind.cycle().situation
+    assert situation is not None
+    [said] = [one for one in situation.assessments if one.source == "goals:episodic"]
+
+    assert any(one.startswith("Decide: tool=") for one in said.findings)
+    assert "[score=" in json.dumps(said.data)
+    assert "[score=" not in "".join(said.findings)
+    assert max(map(len, said.findings)) <= 100
 
 
 def test_there_are_fourteen_tools_and_each_is_an_action_with_a_profile() -> None:

@@ -86,6 +86,34 @@ def test_a_question_has_one_answer() -> None:
     assert mind.ask("answer_question", {"text": ""}, id=open["id"])[0] == 422
 
 
+def test_a_question_is_answered_by_a_beginning_of_its_id() -> None:
+    mind, _ = asking()
+    mind.cycle()
+    [open] = mind.ask("questions")[1]["questions"]
+
+    assert mind.ask("answer_question", {"text": "yes"}, id="") == (
+        404,
+        {"error": "there is no question ''"},
+    )
+    status, told = mind.ask("answer_question", {"text": "yes"}, id=open["id"][:3])
+    assert (status, told["id"]) == (200, open["id"])
+
+
+def test_questions_of_an_old_session_and_of_ended_goals_follow_nobody() -> None:
+    mind, goal = asking()
+    mind.cycle()
+    assert [one["goal"] for one in mind.ask("get_session")[1]["questions"]] == [goal]
+    mind.ask("fail_goal", {}, id=goal)
+    assert mind.ask("get_session")[1].get("questions", []) == []
+    other = mind.goal("plugh", criteria=CRITERIA)
+    mind.cycle()
+    assert [one["goal"] for one in mind.ask("get_session")[1]["questions"]] == [other]
+    mind.ask("begin_session", {})
+
+    assert mind.ask("get_session")[1].get("questions", []) == []
+    assert [one["goal"] for one in mind.ask("questions")[1]["questions"]] == [goal, other]
+
+
 def test_the_same_is_asked_once_as_long_as_it_waits() -> None:
     asked = Questions(Mind().ctx.state)
     first = asked.ask("g", "why?", NOW)

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from boyd.goals import scoring
+from boyd.goals.knowledge.rules import infer
 from boyd.goals.profiles import PROFILES, ToolProfile
 from boyd.goals.scoring import Candidate, Outlook, Score, affinity, rank
 from boyd.goals.shapes import Archetype, Episode, Goal, Psyche
 from boyd.models import Triple, utc_now
+from boyd.testing.graph import MemoryGraph
 
 NOW = utc_now()
 MARS = Triple(subject="Mars", predicate="orbits", object="Sun")
@@ -176,7 +178,7 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
     assert found["kg_query"].params["symbol"] == "Jupiter"
     assert found["kg_mutate"].params == {
         "subject": "goal:1",
-        "predicate": "part-of",
+        "predicate": "related-to",
         "object": "Jupiter",
         "confidence": 0.7,
     }
@@ -186,6 +188,14 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
     }
     assert found["reason"].params == {"expression": "(triple Mars__planet_ part_of Solar_System)"}
     assert found["similarity_search"].params == {"symbol": "goal:1", "top_k": 5}
+
+
+def test_what_is_added_to_the_graph_is_nothing_that_rules_draw_conclusions_from() -> None:
+    mars = Triple(subject="Mars", predicate="subclass-of", object="Planet")
+    up = Triple(subject="Jupiter", predicate="subclass-of", object="Giant")
+    params = ranked(Outlook(goal(), knowledge=[mars], inferred=["Jupiter"]))["kg_mutate"].params
+
+    assert infer(MemoryGraph([mars, up, Triple.model_validate(params)])) == []
 
 
 def test_nothing_is_to_be_added_to_the_graph_when_all_is_connected() -> None:

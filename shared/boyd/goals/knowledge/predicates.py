@@ -15,6 +15,8 @@ SIMILAR_TO = "similar-to"
 PARENT_OF = "parent-of"
 CHILD_OF = "child-of"
 CONTAINS = "contains"
+#: What comes to mind with something: no more than that, so that no rule knows it.
+RELATED_TO = "related-to"
 
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BETWEEN = re.compile(r"[\s_-]+")
