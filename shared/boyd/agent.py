@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from boyd.errors import ConfigError
+from boyd.errors import ConfigError, PluginError
+from boyd.mistakes import mistakes
 from boyd.model_settings import ModelSettings
-from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode, explain
+from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
 from boyd.toml import read_toml
 
 _M = TypeVar("_M", bound=BaseModel)
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 #: Plugins that every agent has in front of its own unless it sets `default_plugins` (L21).
 DEFAULT_PLUGINS = ("situation-priority",)
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Inputs may have passwords in them, as URLs do.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class PolicyRule(_Settings):
@@ -88,7 +91,7 @@ class AgentSettings(_Settings):
     after one interval. With `llm` it has a model that investigates.
     """
 
-    id: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    id: str
     name: str = ""
     mode: Mode = "manual"
     loop_interval: float = Field(default=60.0, ge=0.05)
@@ -98,6 +101,16 @@ class AgentSettings(_Settings):
     runs: RunSettings = RunSettings()
     budgets: dict[str, Budget] = Field(default_factory=dict)
     llm: ModelSettings | None = None
+
+    @field_validator("id")
+    @classmethod
+    def _usable(cls, id: str) -> str:
+        if not _ID.fullmatch(id):
+            raise ValueError(
+                "it has to be 1 to 63 lower-case letters, digits, `.`, `_` and `-`,"
+                " and to begin with a letter or a digit"
+            )
+        return id
 
 
 class AgentFile(AgentSettings):
@@ -123,11 +136,18 @@ class Agent:
 
         Raises:
             ConfigError: a setting is unknown or does not fit.
-            PluginError: a plugin is not as specified.
+            PluginError: a plugin is not as specified, or needs a model and there is none.
         """
         self.settings = _validated(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
-        bundled = [find_plugin(name)() for name in default_plugins]
+        bundled = [_build(PluginReference(use=name)) for name in default_plugins]
         self.host = PluginHost([*bundled, *plugins])
+        self._check_model()
+
+    def _check_model(self) -> None:
+        for plugin in self.host.plugins.values():
+            if plugin.needs_llm and self.settings.llm is None:
+                why = "needs a model: add the table [llm] to the agent file"
+                raise PluginError(plugin.id, why)
 
     @property
     def id(self) -> str:
@@ -221,20 +241,22 @@ def _stable(value: object) -> str:
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
-def _build(reference: PluginReference, folder: Path | None) -> Plugin:
-    plugin = find_plugin(reference.use, folder)(**reference.options)
+def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
+    kind = find_plugin(reference.use, folder)
+    try:
+        plugin = kind(**reference.options)
+    except PluginError:
+        raise
+    except Exception as error:
+        why = f"cannot be made: {type(error).__name__}: {error}"
+        raise PluginError(reference.id or reference.use, why) from error
     if reference.id:
         plugin.id = reference.id
     return plugin
 
 
 def _validated(model: type[_M], values: dict[str, Any], where: str) -> _M:
-    for key in values:
-        if key not in model.model_fields:
-            near = difflib.get_close_matches(key, model.model_fields, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {explain(error)}") from None
+        raise ConfigError(f"{where}: {mistakes(error, model)}") from None

@@ -6,8 +6,17 @@ import os
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from boyd import model_address
 from boyd.errors import ConfigError
 from boyd.models.investigation import Limits, Profile
 from boyd.redaction import register
@@ -16,7 +25,8 @@ Wire = Literal["openai", "anthropic"]
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Inputs may have passwords in them, as URLs do.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class ModelTimeouts(_Group):
@@ -71,20 +81,27 @@ class ModelSettings(_Group):
     """
 
     wire: Wire = "openai"
-    base_url: str = Field(pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
+    #: In front of `base_url`, whose check asks for it.
+    allow_http: bool = False
+    base_url: str
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, min_length=1)
     api_key_file: Path | None = None
     max_output_tokens: int = Field(default=4096, gt=0)
     temperature: float | None = Field(default=None, ge=0, le=2)
     steering: Literal["user", "system"] = "user"
-    allow_http: bool = False
     timeouts: ModelTimeouts = ModelTimeouts()
     prices: Prices = Prices()
     limits: Limits = Limits()
     profile: Profile | None = None
     answer_marker: str | None = Field(default=None, pattern=r"^\S(.*\S)?$", max_length=100)
     system: str = ""
+
+    @field_validator("base_url")
+    @classmethod
+    def _address(cls, url: str, info: ValidationInfo) -> str:
+        # When allow_http itself does not fit, that is told already.
+        return model_address.checked(url, allow_http=info.data.get("allow_http", True))
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -109,6 +126,11 @@ class ModelSettings(_Group):
                 " prices.output, or limits.max_tokens in place of it"
             )
         return self
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the model is on this host."""
+        return model_address.is_here(self.base_url)
 
     def api_key(self) -> SecretStr | None:
         """The key, read anew each time; None when none is configured.

@@ -33,7 +33,7 @@ from pydantic_settings import (
 )
 
 from boyd.errors import ConfigError
-from boyd.models import explain
+from boyd.mistakes import mistakes
 from boyd.redaction import register
 from boyd.toml import read_toml
 
@@ -225,7 +225,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
         base = Settings(**_read(file))
         settings = Settings.model_validate(_merged(base.model_dump(), flags or {}))
     except ValidationError as error:
-        raise ConfigError(f"settings: {explain(error)}{_hint(error)}") from None
+        raise ConfigError(f"settings: {mistakes(error, Settings)}") from None
     register(*_secrets(settings))
     return settings
 
@@ -294,13 +294,3 @@ def setting_paths(model: type[BaseModel] = Settings, prefix: str = "") -> list[s
         else:
             paths.append(prefix + name)
     return paths
-
-
-def _hint(error: ValidationError) -> str:
-    for item in error.errors():
-        if item["type"] == "extra_forbidden":
-            wrong = ".".join(str(part) for part in item["loc"])
-            near = difflib.get_close_matches(wrong, setting_paths(), 1)
-            if near:
-                return f"; did you mean {near[0]!r}?"
-    return ""

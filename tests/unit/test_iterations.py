@@ -41,14 +41,14 @@ def test_L1_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
     ("text", "said"),
     [
         ('id = "a"\nloop_intervall = 3\n', "did you mean 'loop_interval'?"),
-        ('id = "A B"\n', "id: String should match pattern"),
+        ('id = "A B"\n', "id: it has to be 1 to 63 lower-case letters, digits"),
         ('id = "a"\nmode = "sometimes"\n', "mode: Input should be 'manual'"),
         (
             'id = "a"\nloop_interval = 0\n',
             "loop_interval: Input should be greater than or equal to 0.05",
         ),
         ('id = "a"\n[[plugins]]\nuse = "exampel"\n', "did you mean 'example'?"),
-        ('id = "a"\n[[plugins]]\nuse = "example"\noptions = {x = 1}\n', "x: Extra inputs"),
+        ('id = "a"\n[[plugins]]\nuse = "example"\noptions = {x = 1}\n', "x: is not known"),
         ('id = "a"\n[[plugins]]\nuse = "no.such:Thing"\n', "cannot import 'no.such'"),
         ('id = "a"\nplugins_dir = "nowhere"\n', "plugins_dir: no such folder"),
         ("id = a\n", "not valid TOML"),

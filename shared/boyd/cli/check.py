@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from boyd.cli import output
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.logs import masked
+from boyd.mistakes import nearest
 from boyd.plugin import Action, Component, Observer, Plugin
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.settings import Settings
@@ -65,7 +67,22 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         return False
     seen[agent.id] = reference
     _show(agent, reference, show_all)
+    for doubt in _doubts(agent):
+        output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True
+
+
+def _doubts(agent: Agent) -> Iterator[str]:
+    """Settings for actions that no plugin has: a slip, or of a plugin that was taken out."""
+    known = agent.host.actions
+    for number, rule in enumerate(agent.settings.approvals.policies):
+        for pattern in rule.actions:
+            if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
+                what = f"no action fits {pattern!r}, so it does nothing{nearest(pattern, known)}"
+                yield f"approvals.policies.{number}.actions: {what}"
+    for id in agent.settings.budgets:
+        if id not in known:
+            yield f"budgets: no action has the id {id!r}, so it does nothing{nearest(id, known)}"
 
 
 def _named(reference: str, message: str) -> str:

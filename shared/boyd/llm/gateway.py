@@ -6,11 +6,9 @@ the same to the byte, and only when the server or the way to it has failed.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -60,7 +58,7 @@ class Gateway:
         clock: seconds since the epoch, for servers that name a date to come back at.
 
     Raises:
-        ConfigError: there is no safe way to talk to that address, or the key cannot be sent.
+        ConfigError: the key cannot be sent.
     """
 
     def __init__(
@@ -79,7 +77,6 @@ class Gateway:
         self._clock = clock
         self._wire = _WIRES[settings.wire]
         self._url = self._wire.url(settings)
-        is_here = _check_address(settings)
         _check_key(key)
         timeouts = settings.timeouts
         self._client = httpx2.Client(
@@ -97,7 +94,7 @@ class Gateway:
             follow_redirects=False,
             verify=httpx2.create_ssl_context(),
             # No proxy stands between this host and itself.
-            trust_env=not is_here,
+            trust_env=not settings.is_here,
         )
 
     def __enter__(self) -> Self:
@@ -266,39 +263,6 @@ class _Patience:
         if self._end <= self._until:
             return f"the answer was not complete within {self._timeouts.total:g} s"
         return self._reason
-
-
-def _check_address(settings: ModelSettings) -> bool:
-    """Whether the model is on this host.
-
-    Raises:
-        ConfigError: it is not, and requests and the key would go there in clear; or the address
-            holds a password.
-    """
-    try:
-        parts = urlsplit(settings.base_url)
-        httpx2.URL(settings.base_url)
-    except (ValueError, httpx2.InvalidURL) as error:
-        raise ConfigError(f"llm.base_url: it is not a URL: {error}") from None
-    if "@" in parts.netloc:
-        raise ConfigError(
-            "llm.base_url: it contains a user name or a password; use llm.api_key_env"
-        )
-    is_here = _is_loopback(parts.hostname or "")
-    if parts.scheme == "http" and not (is_here or settings.allow_http):
-        raise ConfigError(
-            f"llm.base_url: {parts.hostname} is another host, and http is not encrypted;"
-            " use https, or set llm.allow_http = true"
-        )
-    return is_here
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
 
 
 def _check_key(key: SecretStr | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from boyd.errors import PluginError
-from boyd.models import explain
+from boyd.mistakes import mistakes
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 
@@ -26,6 +26,8 @@ class Plugin:
         model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = ""
+    #: Whether it is of no use to an agent without a model, which then cannot be built with it.
+    needs_llm: bool = False
     #: Components written as classes; those declared by decorators need not be listed.
     components: Sequence[Component] = ()
     options: Any
@@ -36,10 +38,11 @@ class Plugin:
         Raises:
             PluginError: an option is unknown or its value does not fit.
         """
+        kind = type(self).Options
         try:
-            self.options = type(self).Options(**options)
+            self.options = kind(**options)
         except ValidationError as error:
-            raise PluginError(self.id or type(self).__name__, explain(error)) from None
+            raise PluginError(self.id or type(self).__name__, mistakes(error, kind)) from None
 
     def init(self, ctx: Context) -> None:
         """Prepare for work, once in every process; raising keeps the agent from starting."""

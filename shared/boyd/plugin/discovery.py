@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from boyd.errors import ConfigError, PluginError
+from boyd.mistakes import nearest
 from boyd.plugin.base import Plugin
 
 GROUP = "boyd.plugins"
@@ -34,7 +34,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
     known: dict[str, Any] = {**_installed(), **(_in_folder(folder) if folder else {})}
     wanted = name.replace("_", "-")
     if wanted not in known:
-        raise PluginError(name, f"not found{_near(wanted, list(known))}")
+        raise PluginError(name, f"not found{nearest(wanted, known)}")
     found = known[wanted]
     if isinstance(found, EntryPoint):
         try:
@@ -64,11 +64,6 @@ def _checked(name: str, found: object) -> type[Plugin]:
     if isinstance(found, type) and issubclass(found, Plugin):
         return found
     raise PluginError(name, f"{found!r} is not a boyd.Plugin class")
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(known))}"
 
 
 @cache

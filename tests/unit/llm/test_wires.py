@@ -206,10 +206,10 @@ def test_openai_itself_is_told_the_length_in_its_newer_word(base: str) -> None:
 
 
 def test_the_address_may_end_in_a_slash_and_for_anthropic_in_v1() -> None:
-    for base in ("http://h/v1", "http://h/v1/"):
-        assert openai_chat.url(settings(base_url=base)) == "http://h/v1/chat/completions"
-    for base in ("http://h", "http://h/", "http://h/v1", "http://h/v1/"):
-        assert anthropic_messages.url(settings(base_url=base)) == "http://h/v1/messages"
+    for base in ("https://h/v1", "https://h/v1/"):
+        assert openai_chat.url(settings(base_url=base)) == "https://h/v1/chat/completions"
+    for base in ("https://h", "https://h/", "https://h/v1", "https://h/v1/"):
+        assert anthropic_messages.url(settings(base_url=base)) == "https://h/v1/messages"
 
 
 def test_each_wire_has_its_own_header_for_the_key() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from boyd import Agent, Decision, Observation, Plugin, PluginError, action
 from boyd.models import LoopResult
-from boyd.plugin import Observer, Orienter
+from boyd.plugin import Observer, Orienter, PluginHost
 from boyd.plugins.model_strategy import ModelStrategy
 from boyd.testing import Lab
 from boyd.testing.model_server import ScriptedModel, call, say, status
@@ -284,7 +284,7 @@ def test_a_model_is_needed() -> None:
 
 
 def test_its_time_limit_is_that_of_the_options() -> None:
-    [strategy] = Agent("t", plugins=[ModelStrategy(timeout=5)]).host.strategies.values()
+    [strategy] = PluginHost([ModelStrategy(timeout=5)]).strategies.values()
     assert strategy.timeout == 5
     with pytest.raises(PluginError, match="less than or equal to 90"):
         ModelStrategy(timeout=600)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from boyd.errors import ConfigError, PluginError, QueueFull
+from boyd.errors import ConfigError, QueueFull
 from boyd.models import (
     LEVELS,
     SEVERITIES,
@@ -52,6 +52,7 @@ class Investigation(Plugin):
     """
 
     id = "investigation"
+    needs_llm = True
 
     class Options(Plugin.Options):
         """What is investigated, and how; times in seconds.
@@ -91,13 +92,7 @@ class Investigation(Plugin):
     options: Options
 
     def init(self, ctx: Context) -> None:
-        """Check that there is a model, and tell of playbooks that cannot be read.
-
-        Raises:
-            PluginError: the agent has no model.
-        """
-        if not ctx.has_llm:
-            raise PluginError(self.id, "needs a model: add the table [llm] to the agent file")
+        """Tell of playbooks that cannot be read."""
         if self.options.enable_playbooks:
             playbooks.load(self.options.playbooks, ctx)
 

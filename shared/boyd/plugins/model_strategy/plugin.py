@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from boyd.errors import BoydError, PluginError, StoreError
+from boyd.errors import BoydError, StoreError
 from boyd.models import (
     LEVELS,
     NO_OP,
@@ -50,6 +50,7 @@ class ModelStrategy(Plugin):
     """
 
     id = "model-strategy"
+    needs_llm = True
 
     class Options(Plugin.Options):
         """What it may choose, and when it is asked; times in seconds.
@@ -91,13 +92,7 @@ class ModelStrategy(Plugin):
         self.components = (strategy,)
 
     def init(self, ctx: Context) -> None:
-        """Check that there is a model, and tell of playbooks that cannot be read.
-
-        Raises:
-            PluginError: the agent has no model.
-        """
-        if not ctx.has_llm:
-            raise PluginError(self.id, "needs a model: add the table [llm] to the agent file")
+        """Tell of playbooks that cannot be read."""
         if self.options.enable_playbooks:
             playbooks.load(self.options.playbooks, ctx)
 

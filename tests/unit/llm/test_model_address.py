@@ -1,0 +1,139 @@
+"""Where a model may be (docs/models.md), and what is said of where it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pydantic import ValidationError
+
+from boyd import Agent, ConfigError
+from boyd.cli.check import check
+from boyd.model_settings import ModelSettings
+
+OTHERS = ["model.example", "10.0.0.1", "0.0.0.0", "host.docker.internal", "ollama"]
+
+
+def made(url: str, **fields: Any) -> ModelSettings:
+    return ModelSettings(base_url=url, model="m", **fields)
+
+
+def refused(url: str, **fields: Any) -> str:
+    with pytest.raises(ConfigError, match=r"llm\.base_url: ") as caught:
+        Agent("d", llm={"base_url": url, "model": "m", **fields})
+    return str(caught.value)
+
+
+def checked(tmp_path: Path, url: str, *options: str) -> Result:
+    file = tmp_path / "agent.toml"
+    file.write_text(f'id = "d"\n[llm]\nbase_url = "{url}"\nmodel = "m"\n')
+    return CliRunner().invoke(check, [str(file), *options])
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_nothing_goes_unencrypted_to_other_hosts(host: str) -> None:
+    said = refused(f"http://{host}:1/v1")
+
+    assert f"{host} is another host" in said
+    assert "llm.allow_http = true" in said
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_to_other_hosts_one_goes_encrypted_or_with_leave(host: str) -> None:
+    assert not made(f"https://{host}:1/v1").is_here
+    assert not made(f"http://{host}:1/v1", allow_http=True).is_here
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.3.2.1", "[::1]", "a.localhost"])
+def test_this_host_may_be_talked_to_in_clear(host: str) -> None:
+    assert made(f"http://{host}:1/v1").is_here
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:hunter2@model.example/v1",
+        "http://me:hunter2@127.0.0.1:8099/v1",
+        "https://me:hun/hunter2@model.example/v1",
+        "https://me:hunter2/x@model.example/v1",
+        "https://me:hunter2#x@model.example/v1",
+        "https://me:hunter2\u2100@model.example/v1",
+        "redis://me:hunter2@model.example/v1",
+    ],
+)
+def test_an_address_with_a_password_is_refused_without_telling_it(url: str) -> None:
+    assert "hunter2" not in refused(url)
+    with pytest.raises(ValidationError) as caught:
+        made(url)
+    assert "hunter2" not in f"{caught.value} {caught.value!r}"
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+@pytest.mark.parametrize(
+    ("path", "ending"),
+    [
+        ("/v1/chat/completions", "/chat/completions"),
+        ("/chat/completions", "/chat/completions"),
+        ("/v1/messages", "/v1/messages"),
+    ],
+)
+def test_an_address_with_the_path_that_boyd_adds_is_refused(
+    path: str, ending: str, slash: str
+) -> None:
+    said = refused(f"https://model.example{path}{slash}")
+
+    assert f"it ends in {ending}, which Boyd adds itself; leave that out" in said
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "model.example/v1", "ftp://model.example", "https://", "https:///v1", "https://:80"),
+        *("https://a b/v1", "https://model.example/v1?x=1", "https://model.example/#x"),
+        *(
+            "https://model.example:x/v1",
+            "https://model.example:99999",
+            "https://[::1",
+            "http://a..b",
+        ),
+    ],
+)
+def test_what_is_no_address_is_told_in_words(url: str) -> None:
+    said = refused(url)
+
+    assert "it has to be http:// or https://, a host" in said
+    assert "pattern" not in said
+
+
+@pytest.mark.parametrize("url", ["https://höst.example/v1", "https://h/a@b"])
+def test_unusual_addresses_are_fine(url: str) -> None:
+    assert made(url).base_url == url
+
+
+def test_a_wrong_allow_http_is_told_by_itself() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("d", llm={"base_url": "http://ollama/v1", "model": "m", "allow_http": "perhaps"})
+
+    assert "llm.allow_http: " in str(caught.value)
+    assert "base_url" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://ann:hunter2@127.0.0.1:8099/v1",
+        "http://ollama:11434/v1",
+        "http://127.0.0.1:8099/v1/chat/completions",
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--print",)])
+def test_the_check_fails_for_an_address_that_can_never_work(
+    tmp_path: Path, url: str, options: tuple[str, ...]
+) -> None:
+    done = checked(tmp_path, url, *options)
+
+    assert done.exit_code == 1
+    assert "llm.base_url: " in done.output
+    assert "hunter2" not in done.output

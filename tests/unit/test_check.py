@@ -1,0 +1,141 @@
+"""What `boyd check` says of agent files that have a slip in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from boyd.cli.check import check
+
+MODEL = '[llm]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
+FOLDER = 'plugins_dir = "plugins"\n'
+WEB = """
+from boyd import Plugin, action
+
+
+class Web(Plugin):
+    id = "web"
+
+    @action()
+    def restart(self):
+        "Restart it."
+"""
+BROKEN = """
+from boyd import Plugin
+
+
+class Broken(Plugin):
+    id = "broken"
+
+    def __init__(self, **options):
+        raise ValueError("boo")
+"""
+
+
+def checked(folder: Path, text: str, plugin: str = WEB) -> Result:
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / "one.py").write_text(plugin)
+    file = folder / "agent.toml"
+    file.write_text(f'id = "a"\n{text}')
+    return CliRunner().invoke(check, [str(file)])
+
+
+def policy(pattern: str) -> str:
+    rule = f'[[approvals.policies]]\nactions = ["{pattern}"]\nrequired = {{ min_approvals = 2 }}\n'
+    return f'{FOLDER}{rule}[[plugins]]\nuse = "web"\n'
+
+
+@pytest.mark.parametrize("pattern", ["web:restrat", "nope:*"])
+def test_a_policy_for_no_action_is_a_warning(tmp_path: Path, pattern: str) -> None:
+    done = checked(tmp_path, policy(pattern))
+
+    assert done.exit_code == 0
+    assert f"warning: {tmp_path / 'agent.toml'}: approvals.policies.0.actions: " in done.stderr
+    assert f"no action fits {pattern!r}" in done.stderr
+    assert "web:restart" in done.stderr
+
+
+@pytest.mark.parametrize("pattern", ["web:restart", "web:*", "*"])
+def test_a_policy_for_some_action_is_fine(tmp_path: Path, pattern: str) -> None:
+    done = checked(tmp_path, policy(pattern))
+
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_budget_of_no_action_is_a_warning(tmp_path: Path) -> None:
+    budget = '[budgets]\n"web:restrat" = { limit = 1, window = 60 }\n'
+    done = checked(tmp_path, f'{FOLDER}{budget}[[plugins]]\nuse = "web"\n')
+
+    assert done.exit_code == 0
+    assert "budgets: no action has the id 'web:restrat'" in done.stderr
+    assert "did you mean 'web:restart'?" in done.stderr
+
+
+@pytest.mark.parametrize("plugin", ["investigation", "model-strategy"])
+def test_a_plugin_that_needs_a_model_fails_without_one(tmp_path: Path, plugin: str) -> None:
+    done = checked(tmp_path, f'[[plugins]]\nuse = "{plugin}"\n')
+
+    assert done.exit_code == 1
+    assert f"plugin {plugin!r}: needs a model: add the table [llm]" in done.stderr
+
+
+@pytest.mark.parametrize("plugin", ["investigation", "model-strategy"])
+def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: str) -> None:
+    done = checked(tmp_path, f'{MODEL}[[plugins]]\nuse = "{plugin}"\n')
+
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("loop_intervall = 3\n", "loop_intervall: is not known; did you mean 'loop_interval'?"),
+        (MODEL + 'modle = "x"\n', "llm.modle: is not known; did you mean 'model'?"),
+        (
+            MODEL + "limits.max_step = 3\n",
+            "llm.limits.max_step: is not known; did you mean 'max_steps'?",
+        ),
+        (
+            '[budgets]\n"web:restart" = { limt = 1, limit = 1, window = 60 }\n',
+            "budgets.web:restart.limt: is not known; did you mean 'limit'?",
+        ),
+        (
+            "[[approvals.policies]]\nrequired = { min_approval = 2 }\n",
+            "required.min_approval: is not known; did you mean 'min_approvals'?",
+        ),
+        (
+            '[[plugins]]\nuse = "web"\nopts = {}\n',
+            "plugins.0.opts: is not known; did you mean 'options'?",
+        ),
+        (
+            '[[plugins]]\nuse = "host-metrics"\noptions = { intervall = 3 }\n',
+            "plugin 'host-metrics': intervall: is not known; did you mean 'interval'?",
+        ),
+        ("[history]\nzzz = 1\n", "history.zzz: is not known; known are max_age, max_count"),
+    ],
+)
+def test_an_unknown_setting_is_told_with_the_nearest_known_one(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    done = checked(tmp_path, text)
+
+    assert done.exit_code == 1
+    assert said in done.stderr
+
+
+def test_a_plugin_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "broken"\n', BROKEN)
+
+    assert done.exit_code == 1
+    assert "plugin 'broken': cannot be made: ValueError: boo" in done.stderr
+
+
+def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('id = "The Office"\n')
+    done = CliRunner().invoke(check, [str(file)])
+
+    assert "id: it has to be 1 to 63 lower-case letters, digits, `.`, `_` and `-`" in done.stderr
+    assert "[a-z" not in done.stderr
