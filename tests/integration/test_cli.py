@@ -18,10 +18,21 @@ import pytest
 from boyd import Agent
 from boyd.cli import boyd, freezing
 from boyd.cli.output import duration, iteration_line, seconds
+from boyd.embedded.lock import state_lock
+from boyd.embedded.runtime import Runtime, published
 from boyd.errors import ApiUnavailable, ConfigError, UnknownAgent
 from boyd.loop import decide
-from boyd.models import ActionResult, DecisionTrace, LoopResult, Refusal, Situation, no_op, utc_now
-from boyd.store import Store, WorkerInfo
+from boyd.models import (
+    ActionResult,
+    Autonomy,
+    DecisionTrace,
+    LoopResult,
+    Refusal,
+    Situation,
+    no_op,
+    utc_now,
+)
+from boyd.store import Store, WorkerInfo, masked
 from boyd.testing import Lab
 from boyd.version import VERSION
 from cli_kit import PATIENCE, Cli, announced, beside, lab_of, new_key, said, serving, working
@@ -106,7 +117,7 @@ def test_a_line_tells_who_when_how_and_what() -> None:
         (acted(success=False, error="lost", unknown=True), "→ p:do outcome unknown: lost"),
         (
             acted(success=False, error="Approval required", metrics={"approvalId": "1a2b3c4d-5"}),
-            "→ p:do waits for approval 1a2b3c",
+            "→ p:do waits for approval 1a2b3c4d",
         ),
         (past(success=False, error="decide failed: boom"), "→ decide failed: boom"),
         (
@@ -258,9 +269,24 @@ def test_history_lists_the_newest_first(cli: Cli, lab: Lab) -> None:
         lab.run()
     lines = cli("history", "--limit", "2").splitlines()
     assert [line.split()[0] for line in lines] == ["#", "3", "2"]
-    assert lines[1].endswith("all is well  p:do")
+    assert lines[1].endswith("all is well  p:do ok")
     found = cli.json("history", "--agent", "test")["iterations"]
     assert [item["iteration"] for item in found] == [3, 2, 1]
+
+
+def test_history_tells_what_was_done_from_what_only_waits(cli: Cli, store: Store) -> None:
+    gated = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab_of(store, reads("mind", "all is well"), chooses(choice("p:do")), gated).run()
+    item = store.agent("test").approvals.page(1).pending[0]
+    line = cli("history").splitlines()[1]
+    assert line.endswith(f"p:do waits for approval {item.id[:8]}")
+
+
+def test_into_a_pipe_no_text_is_cut(cli: Cli, store: Store) -> None:
+    long = "The disk is full and " * 20 + "that is the end."
+    lab_of(store, sees("eye", seen()), reads("mind", long), chooses(choice("p:do"))).run()
+    assert "that is the end." in cli("history")
+    assert "that is the end." in cli("status")
 
 
 def test_history_leaves_out_the_iteration_in_flight_but_not_one_more(cli: Cli, lab: Lab) -> None:
@@ -422,7 +448,9 @@ def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, how: list[str]
     cli.environment["BOYD_URL"] = "http://127.0.0.1:1"
     frozen = cli.result("freeze", *how, "--reason", "fire")
     assert frozen.exit_code == 0
-    assert ("goes to Redis directly" in frozen.stderr) == (not how)
+    assert ("does not answer" in frozen.stderr) == (not how)
+    redis_url = cli.environment["BOYD_REDIS_URL"]
+    assert f"goes to Redis directly: {masked(redis_url)}" in frozen.stderr
     assert re.search(r"fire \(by cli:\w+\)", lab.run().action_results[0].error or "")
     assert "test may act again." in cli("unfreeze", *how)
     cli("freeze", "--all", *how)
@@ -451,6 +479,37 @@ def test_freezing_without_any_way_says_so(cli: Cli) -> None:
     ended = cli.result("freeze", BOYD_URL="http://127.0.0.1:1")
     assert isinstance(ended.exception, ApiUnavailable)
     assert cli.result("freeze", "--agent", "a", "--all").exit_code == 2
+
+
+@pytest.fixture
+def up(cli: Cli, tmp_path: Path) -> Iterator[Runtime]:
+    """A `boyd up` that runs here with the Redis of the tests, and whose API is away."""
+    runtime = Runtime(redis_url=cli.environment.pop("BOYD_REDIS_URL"), api_url="http://127.0.0.1:1")
+    state = tmp_path / "state"
+    with state_lock(state), published(state, runtime):
+        yield runtime
+
+
+def test_a_freeze_meant_for_another_deployment_does_not_touch_the_one_that_runs_here(
+    cli: Cli, lab: Lab, up: Runtime
+) -> None:
+    ended = cli.result("freeze", BOYD_URL="http://127.0.0.1:2")
+    assert isinstance(ended.exception, ApiUnavailable)
+    assert "http://127.0.0.1:2 does not answer" in str(ended.exception)
+    assert "nothing was changed" in str(ended.exception)
+    assert "--redis-url" in str(ended.exception)
+    assert lab.run().action_results[0].success
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_freeze_goes_to_the_redis_of_the_boyd_up_whose_api_is_away(
+    cli: Cli, lab: Lab, up: Runtime, named: bool
+) -> None:
+    del cli.environment["BOYD_URL"]
+    frozen = cli.result("freeze", *(["--url", f"{up.api_url}/"] if named else []))
+    assert frozen.exit_code == 0
+    assert f"goes to Redis directly: {masked(up.redis_url)}" in frozen.stderr
+    assert not lab.run().action_results[0].success
 
 
 # What needs no Redis

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from api_kit import InlineCourier
 from boyd.cli import answering
-from boyd.models import ActionResult, ApprovalItem, Autonomy, Decision
+from boyd.models import ActionResult, ApprovalItem, Autonomy, Decision, utc_now
 from boyd.plugin import Strategy
 from boyd.store import Store
 from cli_kit import Cli, beside, lab_of, new_key, said, serving
@@ -147,12 +149,25 @@ def test_what_became_of_an_item_is_shown(desk: Desk) -> None:
 
 
 def test_an_id_that_fits_nothing_or_too_much_is_said(desk: Desk) -> None:
-    desk.propose()
-    desk.propose("cellar")
     assert "no approval 'zzz'" in desk.cli("approvals", "approve", "zzz", status=4)
-    assert "fits 2 approvals" in desk.cli("approvals", "deny", "", status=1)
+    # One more than there are digits to begin with.
+    ids = [desk.propose(f"room {number}").id for number in range(17)]
+    [(digit, times)] = Counter(id[0] for id in ids).most_common(1)
+    told = desk.cli("approvals", "deny", digit, status=1)
+    assert f"{digit!r} fits {times} approvals: " in told
+    assert sum(id[:12] in told for id in ids) == min(times, 5)
     unknown = "01234567-0123-0123-0123-0123456789ab"
     assert unknown in desk.cli("approvals", "show", unknown, status=4)
+
+
+@pytest.mark.parametrize("command", ["show", "approve", "deny", "withdraw"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_id_is_refused_and_nothing_is_answered(
+    desk: Desk, command: str, empty: str
+) -> None:
+    item = desk.propose()
+    assert "the id is empty" in desk.cli("approvals", command, empty, status=2)
+    assert desk.now(item).status == "pending"
 
 
 def test_what_cannot_be_seen_is_shown_as_what_it_is(desk: Desk) -> None:
@@ -358,8 +373,10 @@ def test_a_preview_is_shown(redis_url: str, store: Store, tmp_path: Path) -> Non
         preview = ActionResult(action="p:do", success=True, duration=1.0, output={"moves": 3})
         key = f"{desk.lab.store._keys.prefix}approval:{item.id}"
         store.client.hset(key, "preview", preview.to_json())
+        proposed = utc_now() - timedelta(minutes=19)
+        store.client.hset(key, "createdAt", int(proposed.timestamp() * 1000))
         shown = desk.cli("approvals", "show", item.id)
-    assert "preview (what its dry run says)" in shown
+    assert "preview (what its dry run said 19 min ago)" in shown
     assert '"moves": 3' in shown
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from api_kit import InlineCourier
 from boyd.cli.waiting import Waiting
@@ -249,7 +250,7 @@ def test_events_are_followed_from_the_past_on(cli: Cli, lab: Lab) -> None:
         lines = said(following.stdout, '"iteration.completed"')
         assert json.loads(lines[0])["data"]["iteration"] == "2"
         following.send_signal(signal.SIGINT)
-        assert following.wait(10) == 130
+        assert following.wait(10) == 0
 
 
 def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
@@ -305,11 +306,81 @@ def test_the_audit_trail_is_followed_over_the_api(cli: Cli) -> None:
         said(following.stdout, "agent.paused")
         cli("resume")
         said(following.stdout, "agent.resumed")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(10) == 0
 
 
 def test_the_trail_of_the_deployment_is_read_on_redis(cli: Cli, redis_url: str) -> None:
     assert "no Redis" in str(cli.result("audit", "show", "--deployment").exception)
     assert "key.created" in cli("audit", "show", "--deployment", BOYD_REDIS_URL=redis_url)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["keys", "revoke", ""],
+        ["runs", "show", ""],
+        ["runs", "cancel", ""],
+        ["runs", "wait", ""],
+        ["runs", "redeliver", ""],
+        ["investigations", "show", ""],
+        ["investigations", "follow", ""],
+        ["investigations", "cancel", ""],
+        ["chat", ""],
+        ["actions", "run", ""],
+        ["actions", "dry-run", ""],
+        ["actions", "rollback", ""],
+        ["actions", "rollback", "approval:"],
+        ["goals", "show", ""],
+        ["questions", "answer", "", "blue"],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_id_is_wrong_usage_and_means_nothing(
+    cli: Cli, lab: Lab, arguments: list[str]
+) -> None:
+    run_id = cli("runs", "submit", "look").strip()
+    told = cli(*arguments, status=2)
+    assert re.search(r"the id is empty|has an empty id", " ".join(told.split()))
+    assert cli.json("runs", "show", run_id)["status"] != "cancelled"
+    assert len(cli.json("keys", "list")) == 1
+
+
+@pytest.mark.parametrize("option", ["--agent", "--url", "--profile", "--redis-url"])
+def test_an_empty_option_is_not_taken_for_the_only_thing_there_is(
+    cli: Cli, lab: Lab, option: str
+) -> None:
+    assert "it is empty" in cli("freeze", option, "", status=2)
+    lab.run()
+    assert cli.json("status")["agents"][0].get("frozen") is None
+
+
+def test_a_question_or_title_without_anything_in_it_is_wrong_usage(cli: Cli) -> None:
+    for command in (["ask", " "], ["runs", "submit", ""]):
+        assert "there is nothing in it" in cli(*command, status=2)
+    assert cli.json("runs", "list") == []
+
+
+def test_a_command_or_action_that_is_mistyped_is_answered_by_what_was_meant(cli: Cli) -> None:
+    assert "no command 'staus'; did you mean status" in cli("staus", status=2)
+    assert "--help lists" in cli("xyzzy", status=2)
+    assert "did you mean p:careful?" in cli("actions", "run", "p:carefull", status=4)
+    assert "actions list` shows" in cli("actions", "dry-run", "xyzzy", status=4)
+
+
+def test_a_number_where_a_text_is_wanted_says_how_to_write_it(
+    redis_url: str, store: Store, tmp_path: Path
+) -> None:
+    class Version(BaseModel):
+        version: str
+
+    lab = lab_of(store, Action(name="set", execute=lambda params: "set", params=Version))
+    cli = Cli(tmp_path, BOYD_API_KEY=new_key(redis_url, "ann", "admin"))
+    with serving(redis_url, courier=InlineCourier(lab)) as api:
+        cli.environment["BOYD_URL"] = api.url
+        told = cli("actions", "run", "p:set", "-p", "version=1.10", status=1)
+        assert """as text it is -p 'version="1.10"'""" in told
+        assert "set" in cli("actions", "run", "p:set", "-p", 'version="1.10"')
 
 
 # Whoever may not, and what is not there

@@ -221,7 +221,7 @@ def test_the_example_restarts_its_service_when_it_is_killed(tmp_path: Path) -> N
     ("text", "environment", "said"),
     [
         ('id = "x"\n[[plugins]]\nuse = "nothing"\n', {}, "plugin 'nothing': not found"),
-        ('id = "x"\n[[plugins]]\nuse = "example"\noptions = {a = 1}\n', {}, "a: Extra inputs"),
+        ('id = "x"\n[[plugins]]\nuse = "example"\noptions = {a = 1}\n', {}, "a: is not known"),
         ('id = "x"\n[[plugins]]\nuse = "no.such:P"\n', {}, "cannot import 'no.such'"),
         (AGENT, {"BOYD_REDIS_URL": "redis://127.0.0.1:1/0"}, "Redis does not answer"),
         (AGENT, {"BOYD_REDIS_URL": "http://127.0.0.1"}, "redis_url 'http://127.0.0.1' cannot"),

@@ -20,7 +20,7 @@ from boyd import Agent, Plugin
 from boyd.agent import AgentFile, PluginReference, agent_from_file
 from boyd.cli.group import boyd
 from boyd.goals.options import ForeignTool
-from boyd.plugin import discovery
+from boyd.plugin import PluginHost, discovery
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.plugins.approval_policy import Hours
 from boyd.plugins.http_monitor import CommandRestart, Endpoint, FunctionRestart, HttpRestart
@@ -213,7 +213,7 @@ def test_every_component_of_a_built_in_plugin_is_named() -> None:
         if name == "example":
             continue
         plugin = discovery.find_plugin(name)(**needs.get(name, {}))
-        host = Agent("docs", plugins=[plugin], default_plugins=()).host
+        host = PluginHost([plugin])
         text = section(page("built-in-plugins.md"), f"## {name}")
         for parts in (host.observers, host.orienters, host.strategies, host.actions):
             for part in parts:

@@ -123,6 +123,15 @@ def test_L37_an_outline_tells_what_the_whole_result_does() -> None:
     assert outline.duration == result.duration
 
 
+def test_L37_an_outline_tells_what_became_of_actions_without_what_they_have_put_out() -> None:
+    parts = [sees("o", seen()), reads("r", "a fault"), chooses(choice())]
+    lab = Lab(agent(*parts, Recorder("x" * 100 * KIB).action()))
+    lab.run()
+    (outline,) = lab.store.history.outlines().iterations
+    [result] = outline.results
+    assert (result.action, result.success, result.output) == ("p:do", True, None)
+
+
 def test_L37_outlines_do_not_read_what_was_observed() -> None:
     large_one = seen(data={"text": "x" * 100 * KIB})
     lab = Lab(agent(sees("o", large_one)))

@@ -159,6 +159,16 @@ def test_reasoning_is_marked_and_a_failed_attempt_withdrawn() -> None:
     assert lines == ["| I think", "! withdrawn: cut", "| Again"]
 
 
+def test_an_attempt_of_which_nothing_came_is_said_to_have_failed_and_why_once() -> None:
+    failed = Discarded(step=1, why="nobody answers")
+    assert plain(failed, failed, Said(step=1, text="Here."), failed) == [
+        "! attempt 1 failed: nobody answers",
+        "! attempt 2 failed in the same way",
+        "Here.",
+        "! attempt 1 failed: nobody answers",
+    ]
+
+
 def test_entries_of_a_later_release_are_passed_over() -> None:
     assert plain(None) == []
 

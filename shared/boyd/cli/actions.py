@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -11,11 +15,12 @@ import click
 from boyd import naming
 from boyd.cli import output, pages
 from boyd.cli.connection import Api
-from boyd.cli.ids import short, the_one
+from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.typed import boyd_here
-from boyd.cli.values import object_option, pairs_option
+from boyd.cli.values import Pairs, object_option, pairs_option
 from boyd.cli.waiting import Waiting
+from boyd.errors import ApiProblem
 from boyd.models import ActionInfo, ActionResult
 from boyd.models.answers import ActionList, Execution, Taken
 
@@ -53,7 +58,7 @@ def list_(api: Api, form: str) -> None:
         output.say("The agent has no actions.")
         return
     header = ["action", "risk", "autonomy", "dry run", "rollback", "params", "description"]
-    output.print_table(header, map(_row, found))
+    output.print_table(header, map(_row, found), cut=["description"])
 
 
 def _row(action: ActionInfo) -> list[str]:
@@ -86,7 +91,7 @@ def _params_options(command: _Command) -> _Command:
 
 
 @actions.command()
-@click.argument("action")
+@id_argument("action")
 @_params_options
 @rationale_option
 @approval_option
@@ -96,7 +101,7 @@ def _params_options(command: _Command) -> _Command:
 def run(
     api: Api,
     action: str,
-    param: dict[str, Any],
+    param: Pairs,
     params: dict[str, Any],
     rationale: str | None,
     require_approval: bool,
@@ -112,25 +117,27 @@ def run(
         "rationale": rationale,
         "requiresApproval": require_approval,
     }
-    _order(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+    with _explaining(api, action, param):
+        _order(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
 
 
 @actions.command("dry-run")
-@click.argument("action")
+@id_argument("action")
 @_params_options
 @wait_option
 @output.output_option
 @api_options
 def dry_run(
-    api: Api, action: str, param: dict[str, Any], params: dict[str, Any], wait: float, form: str
+    api: Api, action: str, param: Pairs, params: dict[str, Any], wait: float, form: str
 ) -> None:
     """Tell what an action would do, without doing it."""
     path = f"/actions/{quote(action, safe=':')}/dry-run"
-    _order(api, path, {"params": {**params, **param}}, wait, form)
+    with _explaining(api, action, param):
+        _order(api, path, {"params": {**params, **param}}, wait, form)
 
 
 @actions.command()
-@click.argument("execution")
+@id_argument("execution")
 @rationale_option
 @approval_option
 @wait_option
@@ -157,14 +164,60 @@ def rollback(
 def _whole(api: Api, execution: str) -> str:
     """The execution with the whole id of its approval."""
     kind, beginning = naming.parts(execution)
-    if kind != "approval" or not beginning:
+    if kind != "approval":
         return execution
+    if not beginning.strip():
+        raise click.BadParameter(
+            f"{execution!r} has an empty id: give it, or a beginning of it",
+            param_hint="EXECUTION",
+        )
     known = (
         item.id
         for page in pages.approvals(api, history=True)
         for item in (*page.pending, *page.history)
     )
     return naming.approval(the_one("approval", beginning, known))
+
+
+class _Failed(click.exceptions.Exit):
+    """Ends the command, as the action has failed."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(output.FAILED)
+        self.error = error
+
+
+@contextmanager
+def _explaining(api: Api, action: str, param: Pairs) -> Iterator[None]:
+    """Say what to do where the name of the action or the kind of a value was mistaken."""
+    try:
+        yield
+    except _Failed as failed:
+        for name, typed in param.typed.items():
+            if f"{name}: Input should be a valid string" in failed.error:
+                output.note(_as_text(name, typed))
+        raise
+    except ApiProblem as problem:
+        if problem.status != 404 or "has no action" not in problem.detail:
+            raise
+        text = f"{output.one_line(problem.detail)}; {_instead(api, action)}"
+        output.stop(output.NOT_FOUND, text)
+
+
+def _as_text(name: str, typed: str) -> str:
+    quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
+    return f"boyd: {name}={output.one_line(typed)} was taken as JSON; as text it is -p {quoted}"
+
+
+def _instead(api: Api, action: str) -> str:
+    """What may have been meant."""
+    listing = f"`{boyd_here()} actions list` shows what there is"
+    try:
+        known = [one.id for one in api.agent.get("/actions", ActionList).actions]
+    except ApiProblem:  # a key that may act need not be one that may look
+        return listing
+    close = " or ".join(get_close_matches(action, known))
+    return f"did you mean {close}?" if close else listing
 
 
 def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) -> None:
@@ -179,7 +232,7 @@ def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) ->
         show_result(taken.result)
         output.print_pairs([("execution", taken.execution_id)])
     if not taken.result.success:
-        raise click.exceptions.Exit(output.FAILED)
+        raise _Failed(taken.result.error or "")
 
 
 def _await(api: Api, taken: Taken, seconds: float) -> Taken:

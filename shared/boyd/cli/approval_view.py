@@ -10,7 +10,9 @@ from boyd.cli.ids import short
 from boyd.models import ApprovalItem, ApprovalPolicy
 
 HEADER = ("id", "action", "risk", "why", "asked by", "seen", "approvals", "time left")
-#: The same where there are resolved ones too.
+#: The columns that are cut where there is no room for them; `show` has all of it.
+CUT = ("why",)
+#: The same header where there are resolved ones too.
 HEADER_OF_ALL = (*HEADER[:-1], "time left or end")
 
 
@@ -93,7 +95,7 @@ def show(item: ApprovalItem, now: datetime) -> None:
     output.say("  params")
     output.print_json(item.params, margin=4)
     if item.preview is not None:
-        _show_preview(item)
+        _show_preview(item, now)
     if item.result is not None:
         output.say(f"  result  {output.one_line(_result(item))}")
 
@@ -142,9 +144,10 @@ def policy_text(policy: ApprovalPolicy) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _show_preview(item: ApprovalItem) -> None:
+def _show_preview(item: ApprovalItem, now: datetime) -> None:
     assert item.preview is not None
-    output.say("  preview (what its dry run says)")
+    # It was made when the item was, and not again when it was proposed once more.
+    output.say(f"  preview (what its dry run said {output.age(item.created_at, now)})")
     if item.preview.success:
         output.print_json(item.preview.output, margin=4)
     else:

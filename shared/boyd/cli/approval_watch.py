@@ -48,7 +48,8 @@ def _print(api: Api, queue: ApprovalQueue, again: bool) -> None:
         output.say()
     items = [*queue.pending, *queue.history]
     if items:
-        output.print_table(approval_view.header(items), approval_view.table(items, api.agent.now()))
+        rows = approval_view.table(items, api.agent.now())
+        output.print_table(approval_view.header(items), rows, cut=approval_view.CUT)
     else:
         output.say("Nothing waits.")
 
@@ -72,7 +73,7 @@ def _drawn(api: Api, items: list[ApprovalItem]) -> Group:
     if not items:
         return Group(Text("Nothing waits."), help_)
     rows = approval_view.table(items, api.agent.now())
-    return Group(output.fitted(approval_view.header(items), rows), help_)
+    return Group(output.fitted(approval_view.header(items), rows, approval_view.CUT), help_)
 
 
 def _has_changed(follower: Follower, seconds: float) -> bool:

@@ -10,6 +10,7 @@ from boyd.cli import answering, approval_view, output, pages
 from boyd.cli.answering import find
 from boyd.cli.approval_watch import watch_queue
 from boyd.cli.connection import Api
+from boyd.cli.ids import id_argument
 from boyd.cli.options import api_options
 from boyd.models import ApprovalItem, ApprovalQueue
 
@@ -18,7 +19,7 @@ _Command = Callable[..., None]
 #: How many resolved ones `--all` lists.
 _HISTORY = 50
 
-ids_argument: Callable[[_Command], _Command] = click.argument(
+ids_argument: Callable[[_Command], _Command] = id_argument(
     "approvals", nargs=-1, required=True, metavar="APPROVAL..."
 )
 note_option: Callable[[_Command], _Command] = click.option("--note", help="Why; kept with it.")
@@ -50,7 +51,8 @@ def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
     if not items:
         output.say("Nothing waits.")
         return
-    output.print_table(approval_view.header(items), approval_view.table(items, api.agent.now()))
+    rows = approval_view.table(items, api.agent.now())
+    output.print_table(approval_view.header(items), rows, cut=approval_view.CUT)
 
 
 def _queue(api: Api, everything: bool) -> ApprovalQueue:
@@ -65,7 +67,7 @@ def _queue(api: Api, everything: bool) -> ApprovalQueue:
 
 
 @approvals.command()
-@click.argument("approval")
+@id_argument("approval")
 @output.output_option
 @api_options
 def show(api: Api, approval: str, form: str) -> None:

@@ -75,6 +75,8 @@ def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: 
     """
     form = "json" if as_json else form
     text = sys.stdin.buffer.read().decode(errors="replace") if question == "-" else question
+    if not text.strip():
+        raise click.BadParameter("there is nothing in it", param_hint="QUESTION")
     made = begin(api, text, **how)
     if follow:
         _finish(api, made.id, form)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from boyd.cli import output
+from boyd.cli.ids import not_empty
 from boyd.cli.options import Access, access_options, choose_agent, open_store
 from boyd.cli.trails import DirectTrail, RemoteTrail, Trail
 from boyd.models import AuditEntry, AuditHead, Verification
@@ -18,7 +19,7 @@ _BLOCK = 1.0
 EVERYWHERE = "deployment"
 
 agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--agent", help="Whose; needed when there are several agents."
+    "--agent", callback=not_empty, help="Whose; needed when there are several agents."
 )
 deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--deployment",
@@ -71,7 +72,7 @@ def _follow(trail: Trail, last: int, form: str) -> None:
             _print(entries, form)
             last = entries[-1].seq if entries else last
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(output.INTERRUPTED) from None
+        return
 
 
 def _print(entries: list[AuditEntry], form: str) -> None:

@@ -11,18 +11,19 @@ from boyd.cli.asking import asking_options, begin, live_transcript
 from boyd.cli.chat_prompt import Prompt, new_prompt
 from boyd.cli.connection import Api
 from boyd.cli.following import Following
-from boyd.cli.ids import short
+from boyd.cli.ids import id_argument, short
 from boyd.cli.investigations import find
 from boyd.cli.options import api_options
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript
 from boyd.cli.typed import boyd_here
 from boyd.errors import ApiProblem, BoydError
 from boyd.models import ApprovalItem
+from boyd.models.answers import State
 from boyd.models.investigation import Asked, Ended, Investigation, Logged, Waits
 
 
 @click.command()
-@click.argument("investigation", required=False)
+@id_argument("investigation", required=False)
 @asking_options
 @api_options
 def chat(api: Api, investigation: str | None, **how: Any) -> None:
@@ -34,6 +35,8 @@ def chat(api: Api, investigation: str | None, **how: Any) -> None:
     if investigation is not None and any(how.values()):
         raise click.UsageError("what is gone on with keeps its options")
     found = find(api, investigation) if investigation else None
+    if found is None:
+        _check_model(api)
     made = Chat(api, new_prompt(), how)
     try:
         if found is not None:
@@ -43,6 +46,18 @@ def chat(api: Api, investigation: str | None, **how: Any) -> None:
         made.leave()
     if not made.answered and not output.can_ask():
         raise click.exceptions.Exit(output.FAILED)
+
+
+def _check_model(api: Api) -> None:
+    """Refuse before anything is typed what would be refused with the first question.
+
+    Raises:
+        ApiProblem: the agent has no model.
+    """
+    agent = api.agent.get("/state", State).agent
+    if agent.model is None:
+        text = f"the agent {agent.id!r} has no model; give it a table [llm]"
+        raise ApiProblem("no-model", 409, text)
 
 
 class Chat:

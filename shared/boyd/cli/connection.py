@@ -92,7 +92,7 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
     if url is None:
         return None
     # A key that came with a URL is for that one; nobody else gets to see it.
-    fitting = [place for place in places if place.url is None or _same(place.url, url)]
+    fitting = [place for place in places if place.url is None or is_same(place.url, url)]
     key = next((place.key for place in fitting if place.key), None)
     agent = next((place.agent for place in fitting if place.agent), None)
     return Api(url, key, agent)
@@ -124,5 +124,6 @@ def _running(settings: Settings) -> Place:
     return Place(runtime.api_url, read_key(settings.state_dir), runtime.agent)
 
 
-def _same(one: str, other: str) -> bool:
+def is_same(one: str, other: str) -> bool:
+    """Whether both URLs are of one API."""
     return one.rstrip("/") == other.rstrip("/")

@@ -53,7 +53,7 @@ def _follow(follower: Follower, agent_id: str, seen: str, form: str) -> None:
                 if event.kind == "missed" or _position(event.id) > _position(seen):
                     _print(agent_id, event, form)
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(output.INTERRUPTED) from None
+        return
 
 
 def _position(event_id: str) -> tuple[int, int]:

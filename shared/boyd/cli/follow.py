@@ -22,7 +22,6 @@ BLOCK = 5.0
 _PAUSE = 1.0
 #: Seconds for the streams to open.
 _OPEN = 10.0
-_SHORT_ID = 6
 #: Where a value is cut on a terminal.
 _CUT = 60
 #: What makes a stream be given up at once.
@@ -128,12 +127,12 @@ class _Stream:
         raise ApiUnavailable(f"the API at {self._client.url} has ended the stream of events")
 
 
-def event_line(follower: Follower, agent_id: str, event: Event, width: int = output.LINE) -> str:
+def event_line(follower: Follower, agent_id: str, event: Event, width: int | None = None) -> str:
     """An event as one line; the end of an iteration with what it came to."""
     if event.kind in ("iteration.completed", "iteration.failed"):
         result = follower.result(agent_id, _number(event))
         if result is not None:
-            return output.iteration_line(result, width)
+            return output.iteration_line(result, width or output.width())
     return plain_line(agent_id, event)
 
 
@@ -164,7 +163,7 @@ def _number(event: Event) -> int:
 
 def _words(kind: str, data: Mapping[str, object]) -> str:
     noun, _, what = kind.partition(".")
-    own = str(data.get(noun, ""))[:_SHORT_ID]
+    own = str(data.get(noun, ""))[: output.SHORT]
     others = [
         f"{key}={_value(value)}"
         for key, value in data.items()

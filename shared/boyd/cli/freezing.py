@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
-from boyd.cli.options import Access, access_options, choose_agent, open_store
+from boyd.cli.connection import is_same
+from boyd.cli.options import Access, access_options, agent_option, choose_agent, open_store
 from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor
-from boyd.errors import ApiProblem, ApiUnavailable, BoydError, ConfigError, StoreUnavailable
+from boyd.embedded.runtime import read_runtime, with_redis
+from boyd.errors import ApiProblem, ApiUnavailable, BoydError, StoreUnavailable
 from boyd.models.answers import AgentList, Standing, StandingAll
 
 if TYPE_CHECKING:
     from boyd.cli.connection import Api
+    from boyd.settings import Settings
     from boyd.store import Store
 
 #: Seconds that the API has to answer: whoever freezes is in a hurry, and there is another way.
@@ -25,7 +28,7 @@ _Stays = dict[str, str]
 
 
 @click.command()
-@click.option("--agent", help="Which agent; needed when there are several.")
+@agent_option
 @click.option("--all", "everywhere", is_flag=True, help="All agents, those to come too.")
 @click.option("--reason", help="Why; shown to everybody who looks.")
 @access_options
@@ -47,7 +50,7 @@ def freeze(access: Access, agent: str | None, everywhere: bool, reason: str | No
 
 
 @click.command()
-@click.option("--agent", help="Which agent; needed when there are several.")
+@agent_option
 @click.option("--all", "everywhere", is_flag=True, help="Lift the freeze of everywhere.")
 @access_options
 def unfreeze(access: Access, agent: str | None, everywhere: bool) -> None:
@@ -93,34 +96,62 @@ def _either(
 
     What the API forbids stays forbidden.
     """
+    api = access.api(agent, running=True)
+    if api is None:
+        return directly(_redis(access, "this"))
+    api.deployment.timeout = api.agent.timeout = _PATIENCE
     try:
-        api = access.api(agent, running=True)
-        if api is not None:
-            api.deployment.timeout = api.agent.timeout = _PATIENCE
-            return over(api)
+        return over(api)
     except (ApiUnavailable, ApiProblem) as error:
         if isinstance(error, ApiProblem) and error.status < 500:
             raise
-        return directly(_fall_back(access, error))
-    return directly(open_store(access.settings))
+        return directly(_fall_back(access, api.deployment.url, error))
 
 
-def _fall_back(access: Access, error: BoydError) -> Store:
-    """Redis, instead of an API that is of no use.
+def _redis(access: Access, what: str) -> Store:
+    """Redis, once it is said which one: it may not be the one that somebody has in mind."""
+    store = open_store(access.settings)
+    output.note(f"{what} goes to Redis directly: {_where(access.settings)}")
+    return store
+
+
+def _fall_back(access: Access, url: str, error: BoydError) -> Store:
+    """Redis, instead of the API at *url*, which is of no use.
 
     Raises:
-        BoydError: it is not known, or does not answer either.
+        ApiUnavailable: nothing says which Redis belongs to that API.
+        StoreUnavailable: it does not answer either.
     """
     said = output.one_line(str(error).partition(";")[0])
+    if not _belongs(access.settings, url):
+        raise ApiUnavailable(
+            f"{said}; nothing was changed. To go to Redis directly, say which one by --redis-url"
+            " or BOYD_REDIS_URL"
+        )
     try:
-        store = open_store(access.settings)
-    except ConfigError:
-        raise error from None
+        return _redis(access, f"{said}: this")
     except StoreUnavailable:
-        text = f"nothing was changed: asked directly, Redis does not answer either ({said})"
+        where = _where(access.settings)
+        text = f"nothing was changed: asked directly, {where} does not answer either ({said})"
         raise StoreUnavailable(text) from None
-    output.note(f"{said}: this goes to Redis directly")
-    return store
+
+
+def _belongs(settings: Settings, url: str) -> bool:
+    """Whether the Redis that is known is that of the API at *url*.
+
+    One that was named is, as whoever has named both means the same deployment; that of a
+    `boyd up` only if it is this API that it runs.
+    """
+    if settings.redis_url:
+        return True
+    running = read_runtime(settings.state_dir)
+    return running is not None and running.api_url is not None and is_same(running.api_url, url)
+
+
+def _where(settings: Settings) -> str:
+    from boyd.store import masked
+
+    return masked(with_redis(settings).redis_url or "")
 
 
 def _freeze_over(api: Api, everywhere: bool, reason: str | None) -> str:

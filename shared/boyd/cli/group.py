@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 
 import click
@@ -63,6 +64,21 @@ class Commands(click.Group):
         module, _, name = path.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, and what is left for it.
+
+        Raises:
+            UsageError: there is none of that name; click knows no others, as none is imported yet.
+        """
+        name = args[0]
+        if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name):
+            return super().resolve_command(ctx, args)
+        close = " or ".join(get_close_matches(name, self.list_commands(ctx)))
+        what_to_do = f"did you mean {close}?" if close else "--help lists what there is"
+        raise click.UsageError(f"no command {name!r}; {what_to_do}", ctx)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

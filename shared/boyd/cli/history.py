@@ -56,7 +56,7 @@ def _list(api: Api, limit: int, form: str) -> None:
         output.say("There are no past iterations.")
         return
     header = ["#", "ended", "outcome", "took", "seen", "trigger", "situation", "action"]
-    output.print_table(header, map(_row, shown.iterations))
+    output.print_table(header, map(_row, shown.iterations), cut=["situation", "action"])
 
 
 def _row(result: IterationSummary) -> list[str]:
@@ -67,15 +67,17 @@ def _row(result: IterationSummary) -> list[str]:
         output.duration(result.duration),
         str(result.observations),
         result.trigger,
-        output.cut(result.situation or "", 60),
+        result.situation or "",
         _action(result),
     ]
 
 
 def _action(result: IterationSummary) -> str:
+    """What it came to; of an iteration that an earlier release has kept, what was decided."""
     if not result.success:
-        return output.cut(output.one_line(result.error or "no reason given"), 60)
-    return result.decision or NO_OP
+        return result.error or "no reason given"
+    done = "; ".join(map(output.action_outcome, result.results))
+    return done or result.decision or NO_OP
 
 
 def _one(api: Api, iteration: int, form: str) -> None:

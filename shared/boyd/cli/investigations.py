@@ -12,7 +12,7 @@ from boyd.cli import output, pages
 from boyd.cli.asking import goes_on, live_transcript
 from boyd.cli.connection import Api
 from boyd.cli.following import Following
-from boyd.cli.ids import short, the_one
+from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, used
 from boyd.models.investigation import Ended, Investigation
@@ -22,7 +22,7 @@ _WHOLE = 36
 #: How far back a beginning of an id is looked for.
 _KNOWN = 5000
 
-investigation_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument(
+investigation_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
     "investigation"
 )
 
@@ -46,7 +46,7 @@ def list_(api: Api, limit: int, form: str) -> None:
         output.say("There are no investigations.")
         return
     header = ["id", "status", "steps", "age", "source", "asked by", "question"]
-    output.print_table(header, [_row(api, one) for one in found])
+    output.print_table(header, [_row(api, one) for one in found], cut=["question"])
 
 
 def _row(api: Api, one: Investigation) -> list[str]:
@@ -57,7 +57,7 @@ def _row(api: Api, one: Investigation) -> list[str]:
         output.age(one.created_at, api.agent.now()),
         one.source,
         one.asked_by or "",
-        output.cut(output.one_line(one.question), output.LINE),
+        one.question,
     ]
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from boyd.cli import output
 from boyd.cli.connection import Api
 from boyd.cli.durations import duration_option
-from boyd.cli.ids import the_one
+from boyd.cli.ids import id_argument, not_empty, the_one
 from boyd.cli.options import Access, access_options, open_store
 from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor
@@ -40,7 +40,13 @@ def keys() -> None:
     help="What it may do; may be given again. `admin` includes all.",
 )
 @click.option("--group", "groups", multiple=True, help="A group of the principal.")
-@click.option("--agent", "agents", multiple=True, help="An agent that it may see; none: all.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    callback=not_empty,
+    help="An agent that it may see; none: all.",
+)
 @duration_option("--expires", "Good for so long, as in 90d.")
 @output.output_option
 @access_options
@@ -130,7 +136,7 @@ def _expiry(key: KeyInfo) -> str:
 
 
 @keys.command()
-@click.argument("key_id", metavar="ID")
+@id_argument("key_id", metavar="ID")
 @access_options
 def revoke(access: Access, key_id: str) -> None:
     """Make a key useless at once.

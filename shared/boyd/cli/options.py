@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli.connection import Api, Flags, find_api, open_api
+from boyd.cli.ids import not_empty
 from boyd.embedded.runtime import read_runtime, with_redis
 from boyd.errors import UnknownAgent
 from boyd.settings import Settings, load_settings
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from boyd.store import AgentEntry, AgentStore, Store
 
 _Command = Callable[..., Any]
+
+
+#: Names an agent; an empty name is refused, rather than taken for the only one.
+agent_option: Callable[[_Command], _Command] = click.option(
+    "--agent", callback=not_empty, help="Which agent; needed when there are several."
+)
 
 
 def settings_options(command: _Command) -> _Command:
@@ -43,7 +50,7 @@ def settings_options(command: _Command) -> _Command:
 def api_options(command: _Command) -> _Command:
     """Give *command* what says which API and agent are meant, and that API, as `api`."""
 
-    @click.option("--agent", help="Which agent; needed when there are several.")
+    @agent_option
     @deployment_api_options
     @functools.wraps(command)
     def wrapped(
@@ -158,11 +165,12 @@ def _config(command: _Command) -> _Command:
 
 
 def _redis_url(command: _Command) -> _Command:
-    return click.option("--redis-url", help="The Redis that holds the state.")(command)
+    help_ = "The Redis that holds the state."
+    return click.option("--redis-url", callback=not_empty, help=help_)(command)
 
 
 def _url(command: _Command) -> _Command:
-    return click.option("--url", help="Where the API is.")(command)
+    return click.option("--url", callback=not_empty, help="Where the API is.")(command)
 
 
 def _key(command: _Command) -> _Command:
@@ -171,7 +179,8 @@ def _key(command: _Command) -> _Command:
 
 
 def _profile(command: _Command) -> _Command:
-    return click.option("--profile", help="Take URL and key from that profile.")(command)
+    help_ = "Take URL and key from that profile."
+    return click.option("--profile", callback=not_empty, help=help_)(command)
 
 
 def agents_option(command: _Command) -> _Command:

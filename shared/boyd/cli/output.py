@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from boyd.cli.columns import GAP, widths
 from boyd.errors import ApiProblem
 from boyd.models import ActionResult, LoopResult, Model
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, OverflowMethod
     from rich.table import Table
 
 #: Exit statuses besides 0 (ok) and 2 (wrong usage, by click).
@@ -39,11 +40,11 @@ FORMS = ("table", "json", "yaml")
 _OF_NAME = {"not-pending": CONFLICT, "timeout": TIMED_OUT}
 _OF_STATUS = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT, 412: CONFLICT}
 
-#: How wide a line is that is not cut to a terminal, and the least a summary gets of it.
+#: How wide a line is where nothing says how wide it may be, and the least a summary gets of it.
 LINE = 120
 _LEAST = 24
-#: Where an approval's id is cut.
-_SHORT_ID = 6
+#: Characters of an id that are shown.
+SHORT = 8
 #: How programs colour what they print, and name the window.
 _COLOURING = re.compile(r"\x1b(\[[0-9;:]*m|\][^\x07\x1b]*(\x07|\x1b\\))")
 #: A table cell that begins with one of these words is shown in its colour.
@@ -106,15 +107,20 @@ def action_outcome(result: ActionResult) -> str:
     if result.success:
         return f"{result.action} ok"
     if result.waits_for:
-        return f"{result.action} waits for approval {result.waits_for[:_SHORT_ID]}"
+        return f"{result.action} waits for approval {result.waits_for[:SHORT]}"
     how = "outcome unknown" if result.unknown else "failed"
     return f"{result.action} {how}: {_reason(result.error)}"
 
 
 def _reason(error: str | None) -> str:
-    """Why it failed; cut on a terminal only, as whatever reads a pipe wants all of it."""
-    text = one_line(error or "no reason given")
-    return cut(text, LINE // 2) if is_terminal() else text
+    """Why it failed."""
+    return brief(error or "no reason given", LINE // 2)
+
+
+def brief(text: str, width: int = LINE) -> str:
+    """The text on one line; cut on a terminal only, as whatever reads a pipe wants all of it."""
+    plain = one_line(text)
+    return cut(plain, width) if is_terminal() else plain
 
 
 def error_row(result: ActionResult) -> tuple[str, str]:
@@ -230,8 +236,8 @@ def can_ask() -> bool:
 
 
 def width() -> int:
-    """How wide a line may be."""
-    return shutil.get_terminal_size().columns if is_terminal() else LINE
+    """How wide a line may be; into a pipe there is no end of it."""
+    return shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
 
 
 def console() -> Console:
@@ -326,40 +332,64 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 2) -> None:
         say(f"{'':{indent}}{name:<{widest}}  {text}")
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], indent: int = 0) -> None:
-    """Print a table: fitted to a terminal, or as plain columns that nothing is cut from."""
+def print_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    indent: int = 0,
+    cut: Sequence[str] = (),
+) -> None:
+    """Print a table: fitted to a terminal, or as plain columns that nothing is cut from.
+
+    On a terminal the columns *cut* take what the others leave, and what is longer is cut; all
+    others are folded where there is no room for them.
+    """
     cells = [[one_line(cell) for cell in row] for row in rows]
     if is_terminal():
-        _print_fitted(header, cells, indent)
+        _print_fitted(header, cells, indent, cut)
         return
     for line in _columns([[name.upper() for name in header], *cells]):
         say(f"{'':{indent}}{line}".rstrip())
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
 
 
-def _print_fitted(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> None:
+def _print_fitted(
+    header: Sequence[str], rows: Sequence[Sequence[str]], indent: int, cut: Sequence[str]
+) -> None:
     from rich.padding import Padding
 
-    console().print(Padding(fitted(header, rows), (0, 0, 0, indent)))
+    table = fitted(header, rows, cut, width() - indent)
+    console().print(Padding(table, (0, 0, 0, indent)))
 
 
-def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table that rich fits to the terminal."""
+def fitted(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    cut: Sequence[str] = (),
+    room: int | None = None,
+) -> Table:
+    """A table that fits the terminal, or *room*; see `print_table`."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in header:
-        table.add_column(name.upper(), overflow="fold")
-    for row in rows:
-        cells = map(one_line, row)
-        table.add_row(*(Text(cell, style=_colour(cell)) for cell in cells))
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    for name, wide in zip(header, widths(header, cells, room or width(), cut), strict=True):
+        is_cut = name in cut
+        overflow: OverflowMethod = "ellipsis" if is_cut else "fold"
+        table.add_column(_title(name, wide), width=wide, no_wrap=is_cut, overflow=overflow)
+    for row in cells:
+        table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
     return table
+
+
+def _title(name: str, wide: int) -> str:
+    """What is above a column; it is never folded."""
+    return cut(name.upper(), wide)
 
 
 def _colour(cell: str) -> str:

@@ -12,7 +12,7 @@ import click
 from boyd.cli import output, pages
 from boyd.cli.connection import Api
 from boyd.cli.control import timeout_option
-from boyd.cli.ids import short, the_one
+from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.values import object_option
 from boyd.cli.waiting import Waiting
@@ -26,7 +26,7 @@ _WHOLE = 36
 #: How far back a beginning of an id is looked for.
 _KNOWN = 5000
 
-run_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument("run")
+run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument("run")
 
 
 @click.group()
@@ -60,6 +60,8 @@ def submit(
 
     Without --description the title says it all. --timeout waits, too.
     """
+    if not title.strip():
+        raise click.BadParameter("there is nothing in it", param_hint="TITLE")
     said = sys.stdin.read() if description == "-" else description
     body = {"title": title, "description": said or title, "callbackUrl": callback_url, **more}
     made = api.agent.post("/runs", RunCreated, body)
@@ -87,7 +89,7 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
         output.say("There are no such runs.")
         return
     header = ["id", "status", "priority", "age", "source", "asked by", "title"]
-    output.print_table(header, [_row(api, run) for run in found])
+    output.print_table(header, [_row(api, run) for run in found], cut=["title"])
 
 
 def _row(api: Api, run: Run) -> list[str]:

@@ -14,6 +14,7 @@ import click
 from boyd.cli import output
 from boyd.cli.connection import Api
 from boyd.cli.follow import Follower, event_line
+from boyd.cli.ids import not_empty
 from boyd.cli.options import deployment_api_options
 from boyd.cli.typed import boyd_here
 from boyd.errors import UnknownAgent
@@ -37,7 +38,7 @@ _INDENT = 13
 
 
 @click.command()
-@click.option("--agent", help="Only that agent.")
+@click.option("--agent", callback=not_empty, help="Only that agent.")
 @click.option("--watch", is_flag=True, help="Go on, and show what happens until Ctrl-C.")
 @output.output_option
 @deployment_api_options

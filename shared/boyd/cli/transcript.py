@@ -50,6 +50,9 @@ class Transcript(ABC):
         self._waited: set[str] = set()
         self._shown = ""
         self._said = ""
+        self._came = False
+        self._failed = 0
+        self._why = ""
 
     def __enter__(self) -> Self:
         return self
@@ -68,10 +71,10 @@ class Transcript(ABC):
                 self._said = ""
             case Delta():
                 self._shown += entry.text if entry.channel == "text" else ""
+                self._came = True
                 self.piece(entry.channel, entry.text)
             case Discarded():
-                self._shown = ""
-                self.withdraw(output.one_line(entry.why))
+                self._discard(output.one_line(entry.why))
             case Said():
                 self._tell(entry)
             case Started():
@@ -122,9 +125,24 @@ class Transcript(ABC):
         """Let somebody else use the terminal."""
         yield
 
+    def _discard(self, why: str) -> None:
+        """Take back what has come of an attempt; where nothing has, only tell that it failed."""
+        self._failed += 1
+        if self._came:
+            self.withdraw(why)
+        else:
+            self.settle()
+            self.line("note", f"! attempt {self._failed} failed{self._because(why)}")
+        self._shown, self._came, self._why = "", False, why
+
+    def _because(self, why: str) -> str:
+        """Why, unless that was said last."""
+        return f": {why}" if why and why != self._why else " in the same way"
+
     def _tell(self, said: Said) -> None:
         self.turn(said.text, self._shown)
         self._said, self._shown = said.text, ""
+        self._came, self._failed, self._why = False, 0, ""
         self._calls.update((call.id, call) for call in said.calls)
 
     def _begin(self, call_id: str) -> None:

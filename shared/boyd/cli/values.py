@@ -28,9 +28,21 @@ def object_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
     return click.option(name, variable, metavar="JSON", callback=_object, help=help_)
 
 
-def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+class Pairs(dict[str, Any]):
+    """Values by their names.
+
+    Attributes:
+        typed: how those were typed that were taken for JSON and are no text.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.typed: dict[str, str] = {}
+
+
+def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Pairs:
     """`name=value` as an object; a value is JSON where it can be, and text elsewhere."""
-    found = {}
+    found = Pairs()
     for text in values:
         name, sign, value = text.partition("=")
         if not sign or not name:
@@ -39,6 +51,8 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
             found[name] = json.loads(value)
         except ValueError:
             found[name] = value
+        if not isinstance(found[name], str):
+            found.typed[name] = value
     return found
 
 

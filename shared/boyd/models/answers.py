@@ -134,7 +134,10 @@ class Triggered(Model):
 
 
 class IterationSummary(Model):
-    """A past iteration in a few words; `duration` is in milliseconds."""
+    """A past iteration in a few words; `duration` is in milliseconds.
+
+    `results` are those of its actions, without what they have put out.
+    """
 
     iteration: int
     trigger: str
@@ -144,6 +147,7 @@ class IterationSummary(Model):
     decision: str | None = None
     observations: int
     action_results: int
+    results: list[ActionResult] = Field(default_factory=list)
     runs: list[str]
     started_at: Timestamp
     ended_at: Timestamp

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from boyd.models import LoopResult, from_ms
+from boyd.models import ActionResult, LoopResult, from_ms
 from boyd.models.answers import IterationSummary
 
 #: The fields of a record that an outline is read from.
 FIELDS = ("outline", "endedAt")
+#: The most characters of an action's error that an outline tells.
+REASON = 200
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,19 @@ def outline_of(result: LoopResult) -> IterationSummary:
         decision=result.decision.action if result.decision else None,
         observations=len(result.observations),
         action_results=len(result.action_results),
+        results=list(map(_in_short, result.action_results)),
         runs=result.runs,
         started_at=result.started_at,
         ended_at=result.ended_at,
         duration=result.duration,
     )
+
+
+def _in_short(result: ActionResult) -> ActionResult:
+    """What the action came to, without what it has put out, which may be large."""
+    waits = {"approvalId": result.waits_for} if result.waits_for else None
+    why = result.error[:REASON] if result.error else None
+    return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": why})
 
 
 def read_outline(fields: Mapping[str, str]) -> IterationSummary | None:
