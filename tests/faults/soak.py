@@ -40,6 +40,8 @@ RUNS, CALLS, ITEMS = 4, 5, 6
 #: How much more there may be at the end: of memory, of a kind of key, of a kind of entry. A few
 #: hashes of a kind, of some twenty fields each, come and go.
 MEMORY, MORE, FEW = 0.05, 0.10, 60
+#: The bytes of those few.
+SLACK = 65_536
 _NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\b[0-9a-f]{32,}\b|\b[a-z0-9]{12}$|\d+")
 _LENGTH = {
     "hash": "HLEN",
@@ -52,17 +54,23 @@ _LENGTH = {
 
 @dataclass(frozen=True)
 class Census:
-    """What there is: keys and entries by kind, bytes of Redis, bytes of each process."""
+    """What there is: keys and entries by kind, bytes of Redis, bytes of each process.
+
+    `stored` are the bytes of all keys; `memory` has the buffers of clients, too, and what else
+    comes and goes.
+    """
 
     iterations: int
     keys: Counter[str]
     entries: Counter[str]
+    stored: int
     memory: int
     resident: dict[str, int]
 
     def grown(self, before: Census) -> list[str]:
         """What is more than it was, beyond what comes and goes."""
-        found = [f"{self.memory} bytes"] if self.memory > before.memory * (1 + MEMORY) else []
+        most = before.stored * (1 + MEMORY) + SLACK
+        found = [f"{self.stored} bytes, and {before.stored} before"] if self.stored > most else []
         for what, now, then in (
             ("keys", self.keys, before.keys),
             ("entries", self.entries, before.entries),
@@ -167,16 +175,19 @@ class Soak:
         client.execute_command("MEMORY", "PURGE")
         keys: Counter[str] = Counter()
         entries: Counter[str] = Counter()
+        stored = 0
         for key in client.scan_iter(count=1000):
             kind = _NUMBER.sub("#", key)
             keys[kind] += 1
             command = _LENGTH.get(client.type(key))
             entries[kind] += client.execute_command(command, key) if command else 1
+            stored += client.memory_usage(key, samples=0) or 0
         processes = self._deployment.processes
         return Census(
             iterations=self._iteration(),
             keys=keys,
             entries=entries,
+            stored=stored,
             memory=client.info("memory")["used_memory"],
             resident={name: _resident(process.pid) for name, process in processes.items()},
         )
@@ -229,6 +240,7 @@ def table(before: Census, after: Census) -> str:
         then, now = (f"{c.keys[kind]} ({c.entries[kind]})" for c in (before, after))
         lines.append(f"| {kind} | {then} | {now} |")
     lines.append(f"| all keys | {before.keys.total()} | {after.keys.total()} |")
+    lines.append(f"| bytes of all keys | {_mb(before.stored)} | {_mb(after.stored)} |")
     lines.append(f"| used_memory | {_mb(before.memory)} | {_mb(after.memory)} |")
     for name, size in after.resident.items():
         lines.append(f"| resident {name} | {_mb(before.resident[name])} | {_mb(size)} |")
