@@ -178,6 +178,11 @@ class Goals(Endpoints):
         verdict = psyche.shadow(mind, name, danger, psyche.action_text(name, params))
         if verdict.veto:
             raise Veto(f"shadow pattern {verdict.veto.name!r}: {verdict.veto.explanation}")
+        if verdict.against:
+            why = ", ".join(f"{one.name}: {one.explanation}" for one in verdict.against)
+            ctx.logger.info(
+                "the shadow would rather not use %s (%.1f): %s", name, verdict.bias, why
+            )
 
     def on_loop_complete(self, result: LoopResult, ctx: Context) -> None:
         """Take in what came of the cycle, and do what follows from it (M5 to M9, M13)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -294,6 +295,21 @@ def test_M5_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
     with pytest.raises(Veto, match="destructive_action"):
         mind.plugin.on_before_act(clean, {"sql": "DROP  TABLE users"}, mind.ctx)
     mind.plugin.on_before_act(clean, {"sql": "SELECT 1"}, mind.ctx)
+
+
+def test_M5_what_the_shadow_would_rather_not_do_is_done_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mind = Mind()
+    shell = mind.lab.agent.host.actions["goals:shell_exec"]
+    query = mind.lab.agent.host.actions["goals:kg_query"]
+    with caplog.at_level(logging.INFO, "boyd.plugin.goals"):
+        mind.plugin.on_before_act(query, {"symbol": "mammal"}, mind.ctx)
+        mind.plugin.on_before_act(shell, {"command": "uptime"}, mind.ctx)
+
+    assert [one.getMessage() for one in caplog.records] == [
+        "the shadow would rather not use shell_exec (0.3): filesystem_write: it changes the host"
+    ]
 
 
 def test_an_action_of_another_plugin_is_as_dangerous_as_it_says() -> None:
