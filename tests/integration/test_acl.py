@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ from boyd.cli import boyd
 from boyd.embedded.redis_server import find_program
 from boyd.models import ApprovalItem
 from boyd.store import connect
+from boyd.store.scripts import sources
+from boyd.testing.model_server import ScriptedModel, say
+from boyd_api.routes import ALL
+from boyd_api.routing import BASE
 from harness import Deployment, free_port, wait_until
 
 pytestmark = pytest.mark.real
@@ -160,6 +165,167 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
     assert guarded.refused() == []
 
 
+#: Where the routes with a name in their path lie, with the names of things that there are.
+PATHS = {
+    "loop.one": "/loop/history/1",
+    "actions.take": "/actions/counter:add",
+    "actions.dry_run": "/actions/counter:add/dry-run",
+    "actions.execution": "/executions/{known.execution}",
+    "actions.rollback": "/executions/{known.execution}/rollback",
+    "approvals.show": "/approvals/{known.approval}",
+    "approvals.approve": "/approvals/{known.approval}/approve",
+    "approvals.deny": "/approvals/{known.approval}/deny",
+    "approvals.withdraw": "/approvals/{known.approval}/withdraw",
+    "runs.show": "/runs/{known.run}",
+    "runs.cancel": "/runs/{known.waiting_run}/cancel",
+    "runs.callback": "/runs/{known.run}/callback",
+    "runs.redeliver": "/runs/{known.run}/callback/redeliver",
+    "investigations.show": "/investigations/{known.investigation}",
+    "investigations.log": "/investigations/{known.investigation}/log",
+    "investigations.follow": "/investigations/{known.investigation}/events",
+    "investigations.say": "/investigations/{known.investigation}/messages",
+    "investigations.cancel": "/investigations/{known.new_investigation}/cancel",
+    "intake.take": "/intake/json",
+    "plugins.read": "/plugins/counter/",
+    "plugins.post": "/plugins/counter/",
+    "plugins.put": "/plugins/counter/",
+    "plugins.patch": "/plugins/counter/",
+    "plugins.delete": "/plugins/counter/",
+    "keys.revoke": "/keys/{known.key}",
+    "documents.problem": "/problems/not-found",
+}
+#: What is sent to the routes that need a body.
+BODIES: dict[str, Any] = {
+    "approvals.approve_all": {"ids": ["{known.approval}"]},
+    "approvals.deny_all": {"ids": ["{known.approval}"]},
+    "approvals.withdraw_all": {"ids": ["{known.approval}"]},
+    "runs.submit": {"title": "t", "description": "d"},
+    "investigations.ask": {"question": "Why?"},
+    "investigations.say": {"text": "And now?"},
+    "intake.take": {"source": "s", "type": "event", "data": {}},
+    "keys.create": {"name": "n", "principal": "p", "scopes": ["read"]},
+}
+
+
+class Known:
+    """Things of the agent `routed` that paths can name; each is made when it is asked for."""
+
+    def __init__(self, ask: Client, running: Deployment) -> None:
+        self._ask = ask
+        self._running = running
+
+    @property
+    def execution(self) -> str:
+        return str(self._post("/actions/counter:add")["executionId"])
+
+    @property
+    def approval(self) -> str:
+        return str(self._post("/actions/counter:reset", expect=202)["approvalId"])
+
+    @property
+    def waiting_run(self) -> str:
+        run = {"title": "t", "description": "d", "callbackUrl": "http://127.0.0.1:9/"}
+        self._post("/pause")
+        return str(self._post("/runs", run, 201)["id"])
+
+    @property
+    def run(self) -> str:
+        """One that has ended, so that it has a callback."""
+        made = self.waiting_run
+        self._post(f"/runs/{made}/cancel")
+        self._post("/resume")
+        return made
+
+    @property
+    def new_investigation(self) -> str:
+        return str(self._post("/investigations", {"question": "Why?"}, 201)["id"])
+
+    @property
+    def investigation(self) -> str:
+        """One that has ended."""
+        made = self.new_investigation
+        store = self._running.agent("routed").investigations
+        wait_until(lambda: (found := store.get(made)) is not None and found.status == "ended")
+        return made
+
+    @property
+    def key(self) -> str:
+        return str(self._ask("POST", f"{BASE}/keys", BODIES["keys.create"], 201)["id"])
+
+    def _post(self, path: str, body: Any = None, expect: int = 200) -> Any:
+        return self._ask("POST", f"{BASE}/agents/routed{path}", body or {}, expect)
+
+
+def filled(value: Any, known: Known) -> Any:
+    """A path or body with the names of things that there are."""
+    if isinstance(value, str):
+        return value.format(known=known)
+    return {name: [filled(one, known) for one in inner] if isinstance(inner, list) else inner
+            for name, inner in value.items()}  # fmt: skip
+
+
+def asked_everything(base: str, headers: dict[str, str], known: Known) -> Iterator[str]:
+    """Ask every route of the API; those that do not answer with success."""
+    for route in ALL:
+        path = filled(PATHS.get(route.name, route.path), known)
+        body = filled(BODIES[route.name], known) if route.name in BODIES else None
+        url = base + list(route.rules.values())[-1].removesuffix(route.path) + path
+        url = url.replace("<agentId>", "routed")
+        got = requests.request(
+            route.method, url, json=body, headers=headers, timeout=30, stream=True
+        )
+        if got.headers["Content-Type"].startswith("text/event-stream"):
+            next(got.iter_content(1))
+            got.close()
+        if not 200 <= got.status_code < 400:
+            yield f"{route.method} {path}: {got.text}"
+
+
+def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    with (
+        ScriptedModel([say("Because.")], forever=True) as model,
+        Deployment(guarded.urls["admin"], tmp_path) as running,
+    ):
+        running.environment["MODEL_URL"] = f"{model.url}/v1"
+        running.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
+        running.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        queues = "loop,observe,host,callback,think,act"
+        running.start("worker", "worker", "--agent", "agents.routed:routed", "--queues", queues)
+        ask = Client(running, guarded.urls["api"])
+        known = Known(ask, running)
+        ask("POST", f"{BASE}/agents/routed/loop/trigger", {})
+
+        failed = list(asked_everything(ask.base, ask.headers["bob"], known))
+
+        # A stream that is gone on from an event which is kept no longer has to find that out.
+        url, old = f"{ask.base}{BASE}/agents/routed/events", {"Last-Event-ID": "1-0"}
+        with requests.get(url, headers=ask.headers["ann"] | old, stream=True, timeout=20) as got:
+            assert got.status_code == 200, got.text
+    assert (failed, guarded.refused()) == ([], [])
+
+
+def test_a_route_is_only_complete_with_an_example_for_its_test() -> None:
+    named = {route.name for route in ALL if route.parts}
+    sent = {route.name for route in ALL if route.body is not None and not route.body_optional}
+
+    assert named == PATHS.keys()
+    assert sent <= BODIES.keys() <= {route.name for route in ALL}
+
+
+def test_whoever_runs_scripts_may_run_every_command_in_them() -> None:
+    used = {
+        command.lower()
+        for _, text in sources().values()
+        for command in re.findall(r"redis\.p?call\('(\w+)'", text)
+    }
+    for line in (REDIS / "users.acl").read_text().splitlines():
+        words = line.split()
+        if "+evalsha" in words:
+            assert {f"+{command}" for command in used} <= set(words), words[1]
+
+
 def command(url: str, *arguments: str) -> Any:
     """Run a command as the user of *url*; its answer as JSON."""
     known = {"BOYD_REDIS_URL": url}
@@ -172,6 +338,8 @@ def test_the_first_key_and_the_doctor_need_no_more(guarded: Guarded) -> None:
     key = ("keys", "create", "ann", "--principal", "ann", "--person", "--scope", "admin")
 
     assert command(guarded.urls["api"], *key)["key"].startswith("boyd_")
+    command(guarded.urls["api"], "keys", "list")
+    command(guarded.urls["api"], "audit", "verify", "--deployment")
     found = command(guarded.urls["metrics"], "doctor")["findings"]
     kept = {f["subject"]: f["level"] for f in found if f["subject"] in ("persistence", "eviction")}
     assert kept == {"persistence": "ok", "eviction": "ok"}
