@@ -74,10 +74,11 @@ def context(
     state: MemoryState | None = None,
     iteration: int | None = 1,
     now: Callable[[], datetime] | None = None,
+    host: str = "here",
 ) -> Context:
     """A `ctx` for a plugin."""
     info = AgentInfo("test", "Test", "manual")
-    return Context(info, plugin_id, state or MemoryState(), iteration, now or Clock())
+    return Context(info, plugin_id, state or MemoryState(), iteration, now or Clock(), host=host)
 
 
 class Rig:
@@ -89,10 +90,17 @@ class Rig:
         self.state = MemoryState()
         self.clock = Clock()
         self.iteration: int | None = 0
+        self.on_host = "here"
 
     @property
     def ctx(self) -> Context:
-        return context(self.plugin.id, state=self.state, iteration=self.iteration, now=self.clock)
+        return context(
+            self.plugin.id,
+            state=self.state,
+            iteration=self.iteration,
+            now=self.clock,
+            host=self.on_host,
+        )
 
     def observe(self) -> list[Observation]:
         """The observations of the next iteration."""

@@ -25,6 +25,7 @@ class Isolated(Plugin):
         """See something, and remember it."""
         print("what an observer prints does no harm")
         ctx.state.set("seen", ctx.iteration)
+        ctx.state.set("where", [ctx.host, ctx.worker.partition(".")[0]])
         return seen("well")
 
     @observer(isolated=True, timeout=1.5)

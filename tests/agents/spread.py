@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 from pydantic import JsonValue
 
-from boyd import Agent, Decision, Observation, Plugin, action, observer, strategy
-
-
-def _here() -> str:
-    return os.environ.get("BOYD_WORKER__HOST", "?")
+from boyd import Agent, Context, Decision, Observation, Plugin, action, observer, strategy
 
 
 class Spread(Plugin):
@@ -20,7 +15,7 @@ class Spread(Plugin):
     id = "spread"
 
     @observer(scope="every_host")
-    def look(self) -> list[Observation]:
+    def look(self, ctx: Context) -> list[Observation]:
         """Tell the host and its address."""
         told = subprocess.run(
             ["ip", "-4", "-o", "addr", "show", "scope", "global"],
@@ -29,7 +24,7 @@ class Spread(Plugin):
             check=True,
         ).stdout
         address = told.split()[3].partition("/")[0] if told else "?"
-        data: dict[str, JsonValue] = {"host": _here(), "address": address}
+        data: dict[str, JsonValue] = {"host": ctx.host, "address": address}
         return [Observation(source="look", type="state", data=data)]
 
     @strategy()
@@ -38,9 +33,9 @@ class Spread(Plugin):
         return Decision(action="spread:act", rationale="always", confidence=1.0)
 
     @action(queue="act.graz")
-    def act(self) -> str:
+    def act(self, ctx: Context) -> str:
         """Tell the host."""
-        return _here()
+        return ctx.host
 
 
 spread = Agent("spread", plugins=[Spread()])

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.real
 def test_isolated_observers_run_in_processes_that_are_killed_in_time(
     deployment: Deployment, measure: Measure
 ) -> None:
+    deployment.environment["BOYD_WORKER__HOST"] = "graz"
     worker = deployment.worker("a", "agents.awkward:isolated")
     begun = deployment.launcher("isolated").trigger("test")
     result = deployment.ended("isolated", begun.iteration)
@@ -26,7 +27,9 @@ def test_isolated_observers_run_in_processes_that_are_killed_in_time(
     assert "its process ended with status 3" in errors["isolated:dies"]
     assert "boom" in errors["isolated:fails"]
     assert worker == pids["usual"] != pids["well"]
-    assert begun.iteration == deployment.agent("isolated").state("isolated").get("seen")
+    state = deployment.agent("isolated").state("isolated")
+    assert begun.iteration == state.get("seen")
+    assert state.get("where") == ["graz", "graz"]
 
 
 def test_an_observer_that_kills_its_worker_costs_only_itself(deployment: Deployment) -> None:

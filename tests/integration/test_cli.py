@@ -634,6 +634,16 @@ def test_an_observer_runs_here_with_all_its_shards(cli: Cli, tmp_path: Path) -> 
     assert "metric  site" in cli("observe", site(tmp_path), "site:look")
 
 
+def test_an_observer_that_is_tried_out_knows_its_host_by_its_configured_name(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('id = "fleet"\n[[plugins]]\nuse = "host-metrics"\n')
+    ended = cli.result("observe", str(file), "measure", "-o", "json", BOYD_WORKER__HOST="graz")
+    hosts = [json.loads(line)["data"]["host"] for line in ended.stdout.splitlines()]
+    assert set(hosts) == {"graz"}
+
+
 def test_an_observer_finds_its_state_in_redis(cli: Cli, store: Store, tmp_path: Path) -> None:
     state = store.agent("site").state("site")
     state.set("seen", 41)

@@ -13,7 +13,7 @@ import pytest
 from boyd import Agent, Observation
 from boyd.loop import bounded, planning
 from boyd.loop.context import PhaseContext
-from boyd.plugin import Observer
+from boyd.plugin import Context, Observer
 from boyd.testing import Lab
 from kit import agent, fails, plugin, seen, sees
 
@@ -175,6 +175,15 @@ def test_L12_every_host_runs_once_on_each_live_host() -> None:
     assert len(queues) == 3
     assert result is not None
     assert len(result.observations) == 3
+
+
+def test_L12_an_observer_knows_the_host_that_it_runs_on() -> None:
+    def tell(ctx: Context) -> list[Observation]:
+        return [seen(ctx.host)]
+
+    lab = Lab(agent(Observer(name="all", observe=tell, scope="every_host")), hosts=("a", "b", "c"))
+
+    assert {o.source for o in lab.run().observations} == {"a", "b", "c"}
 
 
 def test_L12_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:

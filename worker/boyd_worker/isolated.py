@@ -26,7 +26,8 @@ from boyd.settings import Settings
 class Isolation:
     """Starts the processes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, worker: str) -> None:
+        self._worker = worker
         # An observer needs no secret of ours.
         self._settings = settings.model_dump_json(exclude={"audit_key", "callbacks"})
 
@@ -36,6 +37,7 @@ class Isolation:
         def run(observer: str, shard: Any, iteration: int | None, timeout: float) -> list[Any]:
             request = {
                 "settings": self._settings,
+                "worker": self._worker,
                 "agent": agent_id,
                 "observer": observer,
                 "shard": shard,
@@ -119,8 +121,15 @@ def _observe(request: dict[str, Any]) -> str:
     store = Store(connect(settings.redis_url)).agent(agent.id)
     observer = agent.host.observers[request["observer"]]
     plugin = agent.host.plugins[observer.plugin_id]
-    state = store.state(plugin.id)
-    ctx = Context(agent.info, plugin.id, state, request["iteration"], store.clock.now)
+    ctx = Context(
+        agent.info,
+        plugin.id,
+        store.state(plugin.id),
+        request["iteration"],
+        store.clock.now,
+        host=settings.worker.host,
+        worker=request["worker"],
+    )
     plugin.init(ctx)
     return dump(validated(observer.call("observe", ctx=ctx, shard=request["shard"])))
 

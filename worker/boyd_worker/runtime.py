@@ -107,6 +107,7 @@ class Runtime:
         worker = self.settings.worker
         how = EngineSettings(
             self.name,
+            worker.host,
             worker.bundle_size,
             worker.width,
             worker.max_bytes,
@@ -114,7 +115,7 @@ class Runtime:
             thinking=max(1, worker.concurrency // 2),
         )
         leases = Leases(self.settings.timing.lease / 3)
-        isolate = Isolation(self.settings)
+        isolate = Isolation(self.settings, self.name)
         return {
             agent.id: Engine(
                 agent,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +41,12 @@ def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
     loaded = load_agent(agent)
     chosen = _find(loaded, observer)
     states = _states(settings, loaded)
-    ctx = PhaseContext(loaded, "observe", lambda plugin, n: _context(loaded, states, plugin, n))
+    here = settings.worker.host
+
+    def context(plugin_id: str, iteration: int | None) -> Context:
+        return Context(loaded.info, plugin_id, states(plugin_id), iteration, host=here)
+
+    ctx = PhaseContext(loaded, "observe", context)
     _prepare(ctx, chosen)
     seen = _run(ctx, settings, chosen)
     _show([o for one in seen for o in phase.load(one.observations or "[]")], form)
@@ -73,10 +77,6 @@ def _states(settings: Settings, agent: Agent) -> _States:
         return lambda _plugin_id: state
 
 
-def _context(agent: Agent, states: _States, plugin_id: str, iteration: int | None) -> Context:
-    return Context(agent.info, plugin_id, states(plugin_id), iteration)
-
-
 def _prepare(ctx: PhaseContext, observer: Observer) -> None:
     plugin = ctx.host.plugins[observer.plugin_id]
     try:
@@ -87,7 +87,7 @@ def _prepare(ctx: PhaseContext, observer: Observer) -> None:
 
 def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
     how = settings.worker
-    plan = planning.plan(ctx, [observer], _Here(), "here", how.bundle_size)
+    plan = planning.plan(ctx, [observer], _Here(how.host), "here", how.bundle_size)
     tasks = [task for unit in plan.units for task in unit.tasks]
     if not tasks:
         return []
@@ -98,11 +98,14 @@ def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phas
 class _Here:
     """The fleet as planning sees it: this process, which serves every queue."""
 
+    def __init__(self, host: str) -> None:
+        self._host = host
+
     def serving(self, queue: str) -> int:
         return 1
 
     def hosts(self) -> list[str]:
-        return [socket.gethostname()]
+        return [self._host]
 
     def host_queue(self, host: str) -> str:
         return "here"

@@ -53,6 +53,8 @@ class Engine:
             _playbooks=self._playbooks,
             _graph=store.graph,
             _approvals=SeenApprovals(store.approvals),
+            host=self.settings.host,
+            worker=self.settings.worker,
         )
 
     def _playbooks(self) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ class EngineSettings:
 
     Attributes:
         worker: names this process in leases and claims.
+        host: the name of the host that it runs on.
         bundle_size: how many observers travel in one message.
         width: how many observers of a bundle run at the same time.
         max_bytes: the most JSON that one observer may return.
@@ -34,6 +35,7 @@ class EngineSettings:
     """
 
     worker: str
+    host: str
     bundle_size: int = 32
     width: int = 64
     max_bytes: int = 1_000_000

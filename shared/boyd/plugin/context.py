@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,7 +116,8 @@ class Context:
     """Handed to every function of a plugin as `ctx`.
 
     `iteration` is None where no iteration is running (`init`, an action a person started).
-    `catalog` tells what the agent can do.
+    `catalog` tells what the agent can do. `host` is the host that this runs on, by the name that
+    its worker has in the fleet; `worker` names the process.
     """
 
     agent: AgentInfo
@@ -128,6 +130,8 @@ class Context:
     _playbooks: Callable[[], Mapping[str, Sequence[str]]] = dict
     _graph: Callable[[str, str | None], Graph] | None = None
     _approvals: Approvals | None = None
+    host: str = field(default_factory=socket.gethostname)
+    worker: str = ""
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -136,13 +135,12 @@ class HostMetrics(Plugin):
     def _observation(
         self, ctx: Context, what: What, severity: Severity, **data: Any
     ) -> Observation:
-        host = socket.gethostname()
         return Observation(
-            source=f"{self.id}/{host}/{what}",
+            source=f"{self.id}/{ctx.host}/{what}",
             type="metric",
             severity=severity,
             timestamp=ctx.now(),
-            data={"host": host, "what": what, **data},
+            data={"host": ctx.host, "what": what, **data},
         )
 
     def _limits(self, what: What) -> Limits:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import fakeredis
@@ -36,10 +37,14 @@ TESTER = Actor(principal="tester", person=True)
 
 
 class HandCourier:
-    """Keeps hints until they are delivered by hand."""
+    """Keeps hints until they are delivered by hand.
+
+    `queues` has the queue of each unit, by iteration and number.
+    """
 
     def __init__(self) -> None:
         self.hints: deque[tuple[Any, ...]] = deque()
+        self.queues: dict[tuple[int, int], str] = {}
 
     def send(
         self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
@@ -50,6 +55,7 @@ class HandCourier:
     def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
         """Keep a hint for each unit."""
         self.hints.extend(("observe", iteration, hint.unit, hint.attempt) for hint in units)
+        self.queues.update({(iteration, hint.unit): hint.queue for hint in units})
 
     def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
         """Keep a hint for an order."""
@@ -79,7 +85,7 @@ class Lab:
             agent: the agent to run.
             client: a Redis client with decoded replies; a new `fakeredis` when absent.
             queues: queues that the imaginary workers consume besides the usual ones.
-            hosts: where they run; one worker on each.
+            hosts: where they run; one worker on each. The first one takes what any may take.
             post: sends the callbacks of runs; the usual way when absent.
         """
         self.agent = agent
@@ -95,9 +101,10 @@ class Lab:
         self.store: AgentStore = whole.agent(agent.id)
         self.courier = HandCourier()
         self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
-        settings = EngineSettings(_WORKER, post=post) if post else EngineSettings(_WORKER)
-        self.engine = Engine(agent, self.store, self.fleet, self.courier, self.leases, settings)
+        engines = {host: self._engine(host, post) for host in hosts or ("here",)}
+        self.engine = next(iter(engines.values()))
         self.steps = Steps(self.engine)
+        self._observing = {of_host(host): Steps(engine) for host, engine in engines.items()}
         self.orders = orders_of(self.engine)
         self.resolver = Resolver(self.store, self.courier, self.engine.retention)
         self.sweeper = Sweeper(self.engine, self.orders, whole.timing.patience)
@@ -133,10 +140,21 @@ class Lab:
         if phase == "order":
             self.orders.execute(*ids)
             return
-        goes_on = getattr(self.steps, phase)(*ids)
+        goes_on = getattr(self._steps(phase, ids), phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)
         if goes_on and following:
             self.courier.hints.appendleft((following, *ids))
+
+    def _engine(self, host: str, post: Post | None) -> Engine:
+        settings = EngineSettings(_WORKER, host)
+        settings = replace(settings, post=post) if post else settings
+        return Engine(self.agent, self.store, self.fleet, self.courier, self.leases, settings)
+
+    def _steps(self, phase: str, ids: Sequence[int]) -> Steps:
+        """The steps of a worker that may take this one."""
+        if phase != "observe":
+            return self.steps
+        return self._observing.get(self.courier.queues.get((ids[0], ids[1]), ""), self.steps)
 
     def _beat(self) -> None:
         for worker in self._workers:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import Any
 
 import psutil
@@ -12,7 +11,7 @@ from boyd.models import Situation
 from boyd.plugins.host_metrics import Evidence, HostMetrics
 from plugin_kit import Rig
 
-HOST = socket.gethostname()
+HOST = "here"
 NEVER = {"warning": 1000.0, "error": 1000.0}
 ALWAYS = {"warning": 0.0, "error": 1000.0}
 QUIET = {"cpu": NEVER, "memory": NEVER, "disk": NEVER, "load": NEVER, "cpu_sample": 0.01}
@@ -34,6 +33,23 @@ def test_every_measure_is_a_metric_named_after_host_and_measure() -> None:
     ]
     assert {o.type for o in observations} == {"metric"}
     assert {o.data["host"] for o in observations} == {HOST}
+
+
+def test_workers_with_names_of_their_own_are_hosts_of_their_own() -> None:
+    metrics = rig(cpu=ALWAYS)
+    seen = []
+    for name in ("host-a", "host-b", "host-c"):
+        metrics.on_host = name
+        seen += metrics.observe()
+    found = metrics.orient(seen)
+    evidence = Evidence.model_validate(found.assessments[0].data)
+    assert evidence.hosts == ["host-a", "host-b", "host-c"]
+    assert [anomaly.affected_resources for anomaly in found.anomalies] == [
+        ["host-a"],
+        ["host-b"],
+        ["host-c"],
+    ]
+    assert found.correlations == []
 
 
 def test_it_runs_on_every_host() -> None:
