@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from boyd.goals.knowledge.rules import infer
 from boyd.goals.knowledge.turtle import TurtleError, read, write
 from boyd.models import Triple
 from boyd.testing.graph import MemoryGraph
+from costs import MOST, growth
 
 PREFIXES = """
 @prefix : <http://example.org/sky#> .
@@ -221,11 +223,17 @@ def test_M11_what_cannot_be_read_says_why(text: str | bytes, message: str) -> No
         read(text, max_triples=3, max_bytes=10_000)
 
 
-def test_M11_a_file_of_too_many_prefixes_is_refused_at_once() -> None:
-    with pytest.raises(TurtleError, match="more than 1000 prefixes"):
-        read("@prefix a: <http://x/> .\n" * 1001)
-
-    assert read("# no prefix\nPREFIX a: <http://x/>\n" * 500).triples == ()
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda size: "\n" * size,
+        lambda size: "prefix a: <http://x/> " * (size // 22),
+        lambda size: "".join(f"@prefix p{n}: <http://x/{n}/> .\n" for n in range(size // 32)),
+    ],
+    ids=["blank lines", "one prefix", "many prefixes"],
+)
+def test_P18_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[int], str]) -> None:
+    assert growth(read, made, 200_000) < MOST
 
 
 def test_M11_as_much_as_is_allowed_is_read() -> None:

@@ -7,9 +7,8 @@ Boyd reads it back as it was.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -37,13 +36,10 @@ if TYPE_CHECKING:
 
 #: The most bytes that are read, and the most triples.
 MAX_BYTES, MAX_TRIPLES = 10_000_000, 100_000
-#: The most prefixes: with many more rdflib takes minutes.
-MAX_PREFIXES = 1000
 
 _CONFIDENCE, _SOURCE = VOCABULARY + "confidence", VOCABULARY + "source"
 #: What relative IRIs are relative to; it is never opened.
 _BASE = "file:///"
-_PREFIX = re.compile(r"@prefix\b|^\s*prefix\b", re.IGNORECASE | re.MULTILINE)
 _UNSTORABLE = "\x1f"
 #: What rdflib's parser raises when a text is not Turtle: its own, and whatever it runs into.
 _PARSER_ERRORS = (SyntaxError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
@@ -191,12 +187,9 @@ def _bounded(text: str | bytes, max_bytes: int) -> str:
     if len(data) > max_bytes:
         raise TurtleError(f"it has {len(data)} bytes, and at most {max_bytes} are read")
     try:
-        decoded = data.decode("utf-8").removeprefix("\ufeff")
+        return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise TurtleError(f"it is not UTF-8: {error}") from error
-    if len(_PREFIX.findall(decoded)) > MAX_PREFIXES:
-        raise TurtleError(f"it has more than {MAX_PREFIXES} prefixes")
-    return decoded
 
 
 def _parsed(text: str, max_triples: int) -> rdflib.Graph:
@@ -204,14 +197,25 @@ def _parsed(text: str, max_triples: int) -> rdflib.Graph:
         import rdflib
 
     class Bounded(rdflib.Graph):
+        def __init__(self) -> None:
+            self._prefixes: dict[str, str] = {}
+            super().__init__(bind_namespaces="none")
+
         def add(self, triple: _Parts) -> Self:
             if len(self) >= max_triples:
                 raise TurtleError(f"it has more than {max_triples} triples")
             super().add(triple)
             return self
 
+        def bind(self, prefix: str | None, namespace: object, *_: object, **__: object) -> None:
+            # rdflib compares each prefix with all the others.
+            self._prefixes[str(namespace)] = prefix or ""
+
+        def namespaces(self) -> Generator[tuple[str, rdflib.URIRef], None, None]:
+            yield from ((prefix, rdflib.URIRef(iri)) for iri, prefix in self._prefixes.items())
+
     try:
-        return Bounded(bind_namespaces="none").parse(data=text, format="turtle", publicID=_BASE)
+        return Bounded().parse(data=text, format="turtle", publicID=_BASE)
     except TurtleError:
         raise
     except RecursionError as error:

@@ -1,0 +1,47 @@
+"""Compares the processor time that an input takes with that of one eight times as large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import thread_time
+from typing import TypeVar
+
+_Input = TypeVar("_Input")
+
+TIMES = 8
+#: Eight times the input may take so many times as long; a quadratic function takes 64 times.
+MOST = 26.0
+#: The processor time, in seconds, that the larger input takes at least when two are compared.
+_LEAST = 0.03
+
+
+def cost(function: Callable[[_Input], object], given: _Input) -> float:
+    """The seconds of processor time that the fastest of three runs takes.
+
+    The time of this thread counts only: it does not depend on what else the machine does.
+    """
+    return min(_cost(function, given) for _ in range(3))
+
+
+def _cost(function: Callable[[_Input], object], given: _Input) -> float:
+    began = thread_time()
+    function(given)
+    return thread_time() - began
+
+
+def growth(function: Callable[[_Input], object], made: Callable[[int], _Input], most: int) -> float:
+    """How many times as long an input of eight times the size takes; 1 when both take no time.
+
+    It begins with small inputs, so that what explodes is noticed before it takes for ever.
+
+    Args:
+        function: what is measured.
+        made: makes an input of a size.
+        most: the size of the largest input.
+    """
+    size = TIMES
+    while size < most:
+        size = min(2 * size, most)
+        if _cost(function, made(size)) >= _LEAST:
+            return cost(function, made(size)) / cost(function, made(size // TIMES))
+    return 1.0
