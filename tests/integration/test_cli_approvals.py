@@ -103,11 +103,11 @@ def test_the_list_says_all_that_is_needed_to_decide_what_to_look_at(desk: Desk) 
     item = desk.propose()
     desk.propose()
     header, line = desk.cli("approvals", "list").splitlines()
-    columns = ["ID", "ACTION", "RISK", "WHY", "ASKED BY", "SEEN", "APPROVALS", "TIME LEFT"]
+    columns = ["ID", "ACTION", "RISK", "WHY", "ASKED BY", "SEEN", "VOTES", "TIME LEFT"]
     assert re.split(r"  +", header) == columns
     shown = re.split(r"  +", line)
     assert shown[:-1] == [item.id[:8], "p:do", "high", "it is a mess", "the agent", "2x", "0/1"]
-    assert re.fullmatch(r"59 min \d+ s", shown[-1])
+    assert shown[-1] == "59 min"
 
 
 def test_an_empty_list_says_so(desk: Desk) -> None:

@@ -14,6 +14,7 @@ import click
 
 from boyd import naming
 from boyd.cli import output, pages
+from boyd.cli.columns import sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
@@ -25,6 +26,13 @@ from boyd.models import ActionInfo, ActionResult
 from boyd.models.answers import ActionList, Execution, Taken
 
 _Command = Callable[..., None]
+
+#: The columns of the list.
+COLUMNS = (
+    *(whole("action"), whole("risk"), whole("autonomy")),
+    *(whole("dry run", drop=3), whole("rollback", drop=2)),
+    *(sentence("params", least=12), sentence("description", drop=1)),
+)
 
 wait_option: Callable[[_Command], _Command] = click.option(
     "--wait",
@@ -57,8 +65,7 @@ def list_(api: Api, form: str) -> None:
     if not found:
         output.say("The agent has no actions.")
         return
-    header = ["action", "risk", "autonomy", "dry run", "rollback", "params", "description"]
-    output.print_table(header, map(_row, found), cut=["description"])
+    output.print_table(COLUMNS, map(_row, found))
 
 
 def _row(action: ActionInfo) -> list[str]:

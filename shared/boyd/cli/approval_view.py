@@ -6,18 +6,22 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from boyd.cli import output
+from boyd.cli.columns import Column, label, sentence, whole
 from boyd.cli.ids import short
 from boyd.models import ApprovalItem, ApprovalPolicy
 
-HEADER = ("id", "action", "risk", "why", "asked by", "seen", "approvals", "time left")
-#: The columns that are cut where there is no room for them; `show` has all of it.
-CUT = ("why",)
-#: The same header where there are resolved ones too.
-HEADER_OF_ALL = (*HEADER[:-1], "time left or end")
+#: The columns of `row`; `show` has all that is cut.
+COLUMNS = (
+    *(whole("id"), whole("action"), whole("risk"), sentence("why", least=16, drop=1)),
+    *(label("asked by", least=9, drop=3), whole("seen", drop=4), whole("votes", drop=2)),
+    whole("time left"),
+)
+#: The same where there are resolved ones too.
+COLUMNS_OF_ALL = (*COLUMNS[:-1], sentence("time left or end"))
 
 
 def row(item: ApprovalItem, now: datetime) -> list[str]:
-    """An item that waits, as a row below `HEADER`."""
+    """An item that waits, as a row below `COLUMNS`."""
     return [
         short(item.id),
         item.action_id,
@@ -26,7 +30,7 @@ def row(item: ApprovalItem, now: datetime) -> list[str]:
         ", ".join(item.requested_by) or "the agent",
         f"{item.seen}x",
         f"{len(item.approvals)}/{item.required.min_approvals}",
-        time_left(item, now),
+        short_time_left(item, now),
     ]
 
 
@@ -35,14 +39,22 @@ def resolved_row(item: ApprovalItem, now: datetime) -> list[str]:
     return [*row(item, now)[:-1], ended(item, now)]
 
 
-def header(items: Sequence[ApprovalItem]) -> tuple[str, ...]:
-    """The header that fits the rows of `table`."""
-    return HEADER if all(item.status == "pending" for item in items) else HEADER_OF_ALL
+def columns(items: Sequence[ApprovalItem]) -> tuple[Column, ...]:
+    """The columns that fit the rows of `table`."""
+    return COLUMNS if all(item.status == "pending" for item in items) else COLUMNS_OF_ALL
 
 
 def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
     """The rows of those that wait, and below them of those that were resolved."""
     return (row(i, now) if i.status == "pending" else resolved_row(i, now) for i in items)
+
+
+def short_time_left(item: ApprovalItem, now: datetime) -> str:
+    """The same for a column."""
+    if item.expires_at is None:
+        return "no limit"
+    left = (item.expires_at - now).total_seconds()
+    return output.short_seconds(left) if left >= 1 else "none"
 
 
 def time_left(item: ApprovalItem, now: datetime) -> str:

@@ -49,7 +49,7 @@ def _print(api: Api, queue: ApprovalQueue, again: bool) -> None:
     items = [*queue.pending, *queue.history]
     if items:
         rows = approval_view.table(items, api.agent.now())
-        output.print_table(approval_view.header(items), rows, cut=approval_view.CUT)
+        output.print_table(approval_view.columns(items), rows)
     else:
         output.say("Nothing waits.")
 
@@ -73,7 +73,7 @@ def _drawn(api: Api, items: list[ApprovalItem]) -> Group:
     if not items:
         return Group(Text("Nothing waits."), help_)
     rows = approval_view.table(items, api.agent.now())
-    return Group(output.fitted(approval_view.header(items), rows, approval_view.CUT), help_)
+    return Group(output.fitted(approval_view.columns(items), rows), help_)
 
 
 def _has_changed(follower: Follower, seconds: float) -> bool:

@@ -51,8 +51,7 @@ def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
     if not items:
         output.say("Nothing waits.")
         return
-    rows = approval_view.table(items, api.agent.now())
-    output.print_table(approval_view.header(items), rows, cut=approval_view.CUT)
+    output.print_table(approval_view.columns(items), approval_view.table(items, api.agent.now()))
 
 
 def _queue(api: Api, everything: bool) -> ApprovalQueue:

@@ -1,63 +1,123 @@
-"""How wide the columns of a table are where a terminal has no room for all that is in them."""
+"""The columns of a table, and how wide each is on a terminal that has no room for all of them.
+
+A table has one line for each row. Columns that are not important are left out of a narrow
+terminal, long texts are cut, and everything else stays whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 #: Between two columns.
 GAP = 2
-#: Columns that are typed again or looked for: they give way last, and the first one never does.
-_FIRM = {"id", "action", "status", "outcome"}
-#: What a long text should have at least, and what it gets where there is not even room for that.
-_FAIR = 24
-_POOR = 8
-#: The same of all others: a date, a word.
-_DATE = 10
-_WORD = 8
-#: What anything but an id can be pressed to.
+#: The narrowest that a text is cut to before a column is left out, and a name.
+_TEXT = 20
+_NAME = 12
+#: The narrowest that anything is cut to where leaving columns out does not help.
 _SCANT = 4
 
+#: What happens to a column that does not fit: nothing, it is cut, or it goes on in the next line.
+Kind = Literal["whole", "cut", "folded"]
 
-def widths(
-    header: Sequence[str], rows: Iterable[Sequence[str]], room: int, cut: Sequence[str] = ()
-) -> list[int]:
-    """How wide each column is, so that all of them fit into *room*.
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    Attributes:
+        name: the word above it.
+        kind: what happens to cells that do not fit.
+        least: how narrow it gets before columns are left out; of a whole one its width.
+        drop: 0 is never left out; of the others the highest goes first.
+    """
+
+    name: str
+    kind: Kind = "whole"
+    least: int = 0
+    drop: int = 0
+
+
+def whole(name: str, drop: int = 0) -> Column:
+    """A column of short words, numbers, dates or ids: never cut."""
+    return Column(name, "whole", drop=drop)
+
+
+def label(name: str, least: int = _NAME, drop: int = 0) -> Column:
+    """A column of names, which are rarely long: cut to *least* where there is no room."""
+    return Column(name, "cut", least, drop)
+
+
+def sentence(name: str, least: int = _TEXT, drop: int = 0) -> Column:
+    """A column of sentences: gets the room that the others leave, and is cut there."""
+    return Column(name, "cut", least, drop)
+
+
+def folded(name: str, least: int = _TEXT) -> Column:
+    """A column of texts that must be read to their end: they go on in the next line."""
+    return Column(name, "folded", least)
+
+
+def layout(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], room: int
+) -> list[tuple[int, int]]:
+    """Choose the columns to show.
 
     Args:
-        header: what is above the columns.
-        rows: the cells below it.
-        room: of the whole table.
-        cut: the columns of long texts, which take what the others leave; the first gives way first.
+        columns: what there is.
+        rows: the cells.
+        room: for the whole table.
+
+    Returns:
+        The number and the width of each column that is shown.
     """
-    found = [max(map(_cells, column)) for column in zip(header, *rows, strict=True)]
-    for columns, least in _givers(header, cut):
-        _narrow(found, columns, least, room - GAP * (len(found) - 1))
-    return found
+    found = [
+        max(map(_cells, cells)) for cells in zip([one.name for one in columns], *rows, strict=True)
+    ]
+    least = [_least(column, wide) for column, wide in zip(columns, found, strict=True)]
+    shown = list(range(len(columns)))
+    while _total(least[number] for number in shown) > room:
+        can_go = [number for number in shown if columns[number].drop]
+        if not can_go:
+            return _pressed(shown, least, room)
+        shown.remove(max(can_go, key=lambda number: columns[number].drop))
+    return _widened(shown, least, found, room)
 
 
-def _givers(
-    header: Sequence[str], cut: Sequence[str]
-) -> Iterator[tuple[Iterable[int], Sequence[int]]]:
-    """Which columns give way, the first ones first, and how wide they stay at least."""
-    named = {name: number for number, name in enumerate(header) if number}
-    texts = [named[name] for name in cut if name in named]
-    others = [n for name, n in named.items() if n not in texts and name not in _FIRM]
-    yield texts, [_FAIR] * len(header)
-    for text_least, least in ((_POOR, _DATE), (_SCANT, _WORD)):
-        yield others, [max(least, len(name)) for name in header]
-        for text in texts:
-            yield [text], [text_least] * len(header)
-    yield others, [_SCANT] * len(header)
-    yield range(1, len(header)), [1] * len(header)
+def _least(column: Column, wide: int) -> int:
+    """How narrow a column gets before others are left out; never narrower than its name."""
+    return wide if column.kind == "whole" else min(wide, max(column.least, len(column.name)))
 
 
-def _narrow(widths: list[int], columns: Iterable[int], least: Sequence[int], room: int) -> None:
-    """Take from the widest of *columns*, again and again, until all fit."""
-    while sum(widths) > room:
-        can = [number for number in columns if widths[number] > least[number]]
-        if not can:
-            return
-        widths[max(can, key=lambda number: widths[number])] -= 1
+def _widened(
+    shown: Sequence[int], least: Sequence[int], found: Sequence[int], room: int
+) -> list[tuple[int, int]]:
+    """Share out the room that is left, a cell at a time to the narrowest that wants more."""
+    widths = {number: least[number] for number in shown}
+    for _ in range(room - _total(widths.values())):
+        wanting = [number for number in shown if widths[number] < found[number]]
+        if not wanting:
+            break
+        widths[min(wanting, key=lambda number: widths[number])] += 1
+    return list(widths.items())
+
+
+def _pressed(shown: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Cut what may not be cut, the widest first and the first column last."""
+    widths = {number: least[number] for number in shown}
+    for columns, limit in ((shown[1:], _SCANT), (shown[1:], 1), (shown[:1], 1)):
+        while _total(widths.values()) > room:
+            can = [number for number in columns if widths[number] > limit]
+            if not can:
+                break
+            widths[max(can, key=lambda number: widths[number])] -= 1
+    return list(widths.items())
+
+
+def _total(widths: Iterable[int]) -> int:
+    known = list(widths)
+    return sum(known) + GAP * (len(known) - 1)
 
 
 def _cells(text: str) -> int:

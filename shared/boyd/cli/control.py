@@ -7,6 +7,7 @@ from collections.abc import Callable
 import click
 
 from boyd.cli import output
+from boyd.cli.columns import sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.options import agents_api_options, api_options
 from boyd.cli.status import mode_text, waiting_text
@@ -15,6 +16,12 @@ from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
 from boyd.models.answers import AgentList, AgentState, Standing, Triggered
+
+#: The columns of the list of agents.
+COLUMNS = (
+    *(whole("agent"), whole("phase"), whole("iteration", drop=2), whole("mode", drop=1)),
+    *(whole("waiting"), whole("workers"), sentence("plugins", drop=3)),
+)
 
 timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--timeout",
@@ -36,8 +43,7 @@ def agents(api: Api, form: str) -> None:
     if not found.agents:
         output.say("No agent has been started yet, or the key may see none.")
         return
-    header = ["agent", "phase", "iteration", "mode", "waiting", "workers", "plugins"]
-    output.print_table(header, map(_row, found.agents))
+    output.print_table(COLUMNS, map(_row, found.agents))
 
 
 def _row(agent: AgentState) -> list[str]:

@@ -8,6 +8,7 @@ from boyd import checks
 from boyd.agent import Agent, load_agent
 from boyd.checks import Finding
 from boyd.cli import output
+from boyd.cli.columns import folded
 from boyd.cli.options import agents_option, settings_options, with_agents
 from boyd.embedded.runtime import with_redis
 from boyd.errors import BoydError, StoreError
@@ -44,7 +45,7 @@ def _show(findings: list[Finding]) -> None:
         output.say(f"{findings[0].level}: {_text(findings[0])}")
         return
     rows = [[finding.level, finding.subject, _text(finding)] for finding in findings]
-    output.print_table(["", "check", "found"], rows)
+    output.print_table(["", "check", folded("found")], rows)
     bad = sum(finding.level != "ok" for finding in findings)
     output.say()
     output.say(f"{output.count(bad, 'thing')} to look at." if bad else "All is well.")

@@ -9,6 +9,7 @@ from typing import get_args
 import click
 
 from boyd.cli import output
+from boyd.cli.columns import folded, label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.options import api_options
 from boyd.errors import ApiProblem
@@ -26,6 +27,12 @@ from boyd.models import (
 )
 from boyd.models.answers import IterationList, IterationSummary
 
+#: The columns of the list.
+COLUMNS = (
+    *(whole("#"), whole("ended"), whole("outcome")),
+    *(whole("took", drop=2), whole("seen", drop=4), label("trigger", drop=3)),
+    *(sentence("situation", drop=1), sentence("action")),
+)
 #: The most that one request may ask for.
 _MOST = 500
 
@@ -55,14 +62,13 @@ def _list(api: Api, limit: int, form: str) -> None:
     if not shown.iterations:
         output.say("There are no past iterations.")
         return
-    header = ["#", "ended", "outcome", "took", "seen", "trigger", "situation", "action"]
-    output.print_table(header, map(_row, shown.iterations), cut=["situation", "action"])
+    output.print_table(COLUMNS, map(_row, shown.iterations))
 
 
 def _row(result: IterationSummary) -> list[str]:
     return [
         str(result.iteration),
-        output.date(result.ended_at),
+        output.short_date(result.ended_at),
         "ok" if result.success else "failed",
         output.duration(result.duration),
         str(result.observations),
@@ -146,7 +152,7 @@ def _show_problems(title: str, problems: list[Problem]) -> None:
     if problems:
         _heading(title)
         rows = [[p.id, p.phase, output.duration(p.duration), p.error] for p in problems]
-        output.print_table(["id", "phase", "took", "error"], rows, indent=2)
+        output.print_table(["id", "phase", "took", folded("error")], rows, indent=2)
 
 
 def _show_situation(situation: Situation) -> None:

@@ -10,6 +10,7 @@ import click
 
 from boyd.cli import output, pages
 from boyd.cli.asking import goes_on, live_transcript
+from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.following import Following
 from boyd.cli.ids import id_argument, short, the_one
@@ -17,6 +18,11 @@ from boyd.cli.options import api_options
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, used
 from boyd.models.investigation import Ended, Investigation
 
+#: The columns of the list.
+COLUMNS = (
+    *(whole("id"), whole("status"), whole("steps", drop=3), whole("age", drop=1)),
+    *(label("source", drop=4), label("asked by", drop=2), sentence("question", least=30)),
+)
 #: Characters of a whole id.
 _WHOLE = 36
 #: How far back a beginning of an id is looked for.
@@ -45,8 +51,7 @@ def list_(api: Api, limit: int, form: str) -> None:
     if not found:
         output.say("There are no investigations.")
         return
-    header = ["id", "status", "steps", "age", "source", "asked by", "question"]
-    output.print_table(header, [_row(api, one) for one in found], cut=["question"])
+    output.print_table(COLUMNS, [_row(api, one) for one in found])
 
 
 def _row(api: Api, one: Investigation) -> list[str]:
@@ -54,7 +59,7 @@ def _row(api: Api, one: Investigation) -> list[str]:
         short(one.id),
         one.ending or one.status,
         str(one.counters.steps),
-        output.age(one.created_at, api.agent.now()),
+        output.short_age(one.created_at, api.agent.now()),
         one.source,
         one.asked_by or "",
         one.question,

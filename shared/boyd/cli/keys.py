@@ -12,6 +12,7 @@ import click
 from pydantic import ValidationError
 
 from boyd.cli import output
+from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.durations import duration_option
 from boyd.cli.ids import id_argument, not_empty, the_one
@@ -20,6 +21,13 @@ from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor
 from boyd.models import SCOPES, Scope, explain, utc_now
 from boyd.models.answers import KeyInfo, KeyList, NewKey, Revoked
+
+#: The columns of the list.
+COLUMNS = (
+    *(whole("id"), label("name", drop=2), label("principal"), sentence("scopes")),
+    *(label("groups", drop=3), label("agents", drop=4), whole("created", drop=5)),
+    whole("expires", drop=1),
+)
 
 
 @click.group()
@@ -105,8 +113,7 @@ def list_keys(access: Access, form: str) -> None:
         make = f"`{boyd_here()} keys create`"
         output.say(f"There is no key: the API lets nobody in. {make} makes one.")
         return
-    header = ["id", "name", "principal", "scopes", "groups", "agents", "created", "expires"]
-    output.print_table(header, map(_row, found))
+    output.print_table(COLUMNS, map(_row, found))
 
 
 def _all(access: Access, api: Api | None) -> Sequence[KeyInfo]:
@@ -124,7 +131,7 @@ def _row(key: KeyInfo) -> list[str]:
         ", ".join(key.scopes),
         ", ".join(key.groups),
         ", ".join(key.agents) or "all",
-        output.date(key.created_at),
+        output.short_date(key.created_at),
         _expiry(key),
     ]
 
@@ -132,7 +139,7 @@ def _row(key: KeyInfo) -> list[str]:
 def _expiry(key: KeyInfo) -> str:
     if key.expires_at is None:
         return "never"
-    return "expired" if key.expires_at <= utc_now() else output.date(key.expires_at)
+    return "expired" if key.expires_at <= utc_now() else output.short_date(key.expires_at)
 
 
 @keys.command()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from boyd.cli import output
+from boyd.cli.columns import folded, label, sentence, whole
 from boyd.cli.cycles import Cycle
 from boyd.cli.ids import short
 from boyd.cli.mind import Mind, to_type
@@ -151,13 +152,27 @@ def show_session(session: SessionState) -> None:
     )
 
 
+#: The columns of goals, facts and questions. A question is read whole before it is answered.
+GOALS = (
+    *(whole("id"), label("status", least=10), whole("priority", drop=2)),
+    *(whole("cycles", drop=3), label("parent", drop=1), sentence("goal")),
+)
+FACTS = (
+    *(label("subject"), label("predicate"), label("object")),
+    *(whole("confidence", drop=2), label("source", drop=1)),
+)
+QUESTIONS = (
+    *(whole("id"), whole("asked"), label("goal", drop=1)),
+    *(folded("question"), folded("answer")),
+)
+
+
 def show_goals(goals: Sequence[Goal]) -> None:
     """Goals, one a line."""
     if not goals:
         output.say("There are no such goals.")
         return
-    header = ["id", "status", "priority", "cycles", "parent", "goal"]
-    output.print_table(header, map(_goal_row, goals))
+    output.print_table(GOALS, map(_goal_row, goals))
 
 
 def _goal_row(goal: Goal) -> list[str]:
@@ -276,8 +291,7 @@ def show_surroundings(found: Surroundings) -> None:
     if not found.out and not found.into:
         output.say(f"Nothing is known about {output.one_line(found.symbol)}.")
         return
-    header = ["subject", "predicate", "object", "confidence", "source"]
-    output.print_table(header, map(_fact_row, [*found.out, *found.into]))
+    output.print_table(FACTS, map(_fact_row, [*found.out, *found.into]))
 
 
 def _fact_row(fact: Triple) -> list[str]:
@@ -297,13 +311,12 @@ def show_questions(mind: Mind, questions: Sequence[Question]) -> None:
         return
     now = mind.api.agent.now()
     rows = [_question_row(one, now) for one in questions]
-    header = ["id", "asked", "goal", "question"]
     told = any(one.answer is not None for one in questions)
-    output.print_table(header + ["answer"] * told, [row[: 4 + told] for row in rows])
+    output.print_table(QUESTIONS[: 4 + told], [row[: 4 + told] for row in rows])
 
 
 def _question_row(question: Question, now: datetime) -> list[str]:
-    asked = output.age(question.asked_at, now) if question.asked_at else ""
+    asked = output.short_age(question.asked_at, now) if question.asked_at else ""
     by = f" ({question.answered_by})" if question.answered_by else ""
     answer = f"{question.answer}{by}" if question.answer is not None else ""
     return [question.id, asked, question.goal or "", question.text, answer]

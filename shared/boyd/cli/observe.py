@@ -11,6 +11,7 @@ import click
 
 from boyd.agent import Agent, load_agent
 from boyd.cli import output
+from boyd.cli.columns import folded
 from boyd.cli.options import open_store, settings_options
 from boyd.errors import ConfigError, PluginError, StoreError
 from boyd.logs import setup_logging
@@ -158,4 +159,4 @@ def _show(observations: Sequence[Observation], form: str) -> None:
         [o.severity or "unrated", o.type, o.source, json.dumps(o.data, ensure_ascii=False)]
         for o in observations
     ]
-    output.print_table(["severity", "type", "source", "data"], rows)
+    output.print_table(["severity", "type", "source", folded("data")], rows)

@@ -7,7 +7,7 @@ import click
 from boyd.cli import output
 from boyd.cli.connection import Api
 from boyd.cli.options import api_options
-from boyd.cli.status import observer_cells
+from boyd.cli.status import OBSERVED, observer_cells
 from boyd.models.answers import ObserverList
 
 
@@ -23,4 +23,4 @@ def observers(api: Api, form: str) -> None:
         output.say("The agent has no observers.")
         return
     rows = [[one.id, *observer_cells(one, api.agent.now())] for one in found.observers]
-    output.print_table(["observer", "health", "last success", "last error"], rows)
+    output.print_table(OBSERVED, rows)

@@ -13,11 +13,11 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
-from boyd.cli.columns import GAP, widths
+from boyd.cli.columns import GAP, Column, layout
 from boyd.errors import ApiProblem
 from boyd.models import ActionResult, LoopResult, Model
 
@@ -139,6 +139,19 @@ def date(moment: datetime | None) -> str:
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
 
 
+def short_date(moment: datetime | None, now: datetime | None = None) -> str:
+    """A date for a column: only what is needed to tell it from others of the same time.
+
+    Into a pipe it is the whole date, as nobody knows when that is read.
+    """
+    if moment is None or not is_terminal():
+        return date(moment)
+    here, today = moment.astimezone(), (now or datetime.now(UTC)).astimezone()
+    if here.date() == today.date():
+        return clock(moment)
+    return here.strftime("%b %d %H:%M" if here.year == today.year else "%Y-%m-%d")
+
+
 def age(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago *moment* was, as in `12 s ago`."""
     if moment is None:
@@ -170,6 +183,23 @@ def seconds(number: float) -> str:
             rest = whole % size // smaller_size
             return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
     raise AssertionError(number)
+
+
+def short_seconds(number: float) -> str:
+    """A number of seconds for a column, in one unit, as in `90 s`, `58 min` or `3 h`."""
+    whole = int(number)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if whole >= 2 * size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def short_age(moment: datetime | None, now: datetime | None = None) -> str:
+    """How long ago *moment* was, for a column, as in `12 s ago`."""
+    if moment is None:
+        return "never"
+    elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
+    return f"{short_seconds(elapsed)} ago" if elapsed >= 1 else "just now"
 
 
 def count(number: int, noun: str) -> str:
@@ -241,10 +271,11 @@ def width() -> int:
 
 
 def console() -> Console:
-    """Where rich prints on a terminal; it honours `NO_COLOR` by itself."""
+    """Where rich prints on a terminal; with `NO_COLOR` without any style, not even dim."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False)
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(file=sys.stdout, highlight=False, color_system=system)
 
 
 def say(text: str = "") -> None:
@@ -333,63 +364,57 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 2) -> None:
 
 
 def print_table(
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    indent: int = 0,
-    cut: Sequence[str] = (),
+    columns: Sequence[Column | str], rows: Iterable[Sequence[str]], indent: int = 0
 ) -> None:
     """Print a table: fitted to a terminal, or as plain columns that nothing is cut from.
 
-    On a terminal the columns *cut* take what the others leave, and what is longer is cut; all
-    others are folded where there is no room for them.
+    Args:
+        columns: the columns; a name alone stands for one that is never cut.
+        rows: the cells.
+        indent: how far from the left.
     """
+    known = _columns(columns)
     cells = [[one_line(cell) for cell in row] for row in rows]
     if is_terminal():
-        _print_fitted(header, cells, indent, cut)
+        from rich.padding import Padding
+
+        table = fitted(known, cells, width() - indent)
+        console().print(Padding(table, (0, 0, 0, indent)))
         return
-    for line in _columns([[name.upper() for name in header], *cells]):
+    for line in _plain([[column.name.upper() for column in known], *cells]):
         say(f"{'':{indent}}{line}".rstrip())
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _columns(columns: Sequence[Column | str]) -> list[Column]:
+    return [Column(column) if isinstance(column, str) else column for column in columns]
+
+
+def _plain(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
 
 
-def _print_fitted(
-    header: Sequence[str], rows: Sequence[Sequence[str]], indent: int, cut: Sequence[str]
-) -> None:
-    from rich.padding import Padding
-
-    table = fitted(header, rows, cut, width() - indent)
-    console().print(Padding(table, (0, 0, 0, indent)))
-
-
 def fitted(
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    cut: Sequence[str] = (),
-    room: int | None = None,
+    columns: Sequence[Column | str], rows: Iterable[Sequence[str]], room: int | None = None
 ) -> Table:
     """A table that fits the terminal, or *room*; see `print_table`."""
     from rich.table import Table
     from rich.text import Text
 
+    known = _columns(columns)
     cells = [[one_line(cell) for cell in row] for row in rows]
+    shown = layout(known, cells, room or width())
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for name, wide in zip(header, widths(header, cells, room or width(), cut), strict=True):
-        is_cut = name in cut
-        overflow: OverflowMethod = "ellipsis" if is_cut else "fold"
-        table.add_column(_title(name, wide), width=wide, no_wrap=is_cut, overflow=overflow)
+    for number, wide in shown:
+        column = known[number]
+        overflow: OverflowMethod = "fold" if column.kind == "folded" else "ellipsis"
+        title = cut(column.name.upper(), wide)
+        no_wrap = column.kind != "folded"
+        table.add_column(title, width=wide, no_wrap=no_wrap, overflow=overflow)
     for row in cells:
-        table.add_row(*(Text(cell, style=_colour(cell)) for cell in row))
+        table.add_row(*(Text(row[number], style=_colour(row[number])) for number, _ in shown))
     return table
-
-
-def _title(name: str, wide: int) -> str:
-    """What is above a column; it is never folded."""
-    return cut(name.upper(), wide)
 
 
 def _colour(cell: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import click
 
 from boyd.cli import output, pages
+from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.control import timeout_option
 from boyd.cli.ids import id_argument, short, the_one
@@ -21,6 +22,11 @@ from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
 from boyd.models.answers import Redelivering, RunCancelled, RunCreated
 
 _ENDED = ("completed", "failed", "cancelled")
+#: The columns of the list.
+COLUMNS = (
+    *(whole("id"), whole("status"), whole("priority", drop=2), whole("age")),
+    *(label("source", drop=3), label("asked by", drop=1), sentence("title", least=30)),
+)
 #: Characters of a whole id.
 _WHOLE = 36
 #: How far back a beginning of an id is looked for.
@@ -88,8 +94,7 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
     if not found:
         output.say("There are no such runs.")
         return
-    header = ["id", "status", "priority", "age", "source", "asked by", "title"]
-    output.print_table(header, [_row(api, run) for run in found], cut=["title"])
+    output.print_table(COLUMNS, [_row(api, run) for run in found])
 
 
 def _row(api: Api, run: Run) -> list[str]:
@@ -97,7 +102,7 @@ def _row(api: Api, run: Run) -> list[str]:
         short(run.id),
         run.status,
         run.priority,
-        output.age(run.created_at, api.agent.now()),
+        output.short_age(run.created_at, api.agent.now()),
         run.source,
         ", ".join(run.requested_by),
         run.title,

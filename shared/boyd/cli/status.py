@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
+from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.follow import Follower, event_line
 from boyd.cli.ids import not_empty
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
+#: The columns of observers.
+OBSERVED = (
+    whole("observer"),
+    label("health", least=17),
+    whole("last success"),
+    sentence("last error"),
+)
+#: The columns of workers.
+WORKERS = (
+    *(whole("role"), whole("name"), whole("started", drop=3), label("agents", drop=1)),
+    *(sentence("queues", drop=2), sentence("health", least=8)),
+)
 #: How far the texts of an agent are from the left.
 _INDENT = 13
 
@@ -182,8 +195,7 @@ def _show_observers(agent: _Agent, now: datetime) -> None:
         return
     output.say()
     rows = [_observer_row(observer, now) for observer in agent.observers]
-    header = ["observer", "health", "last success", "last error"]
-    output.print_table(header, rows, indent=2)
+    output.print_table(OBSERVED, rows, indent=2)
 
 
 def _observer_row(observer: ObserverState, now: datetime) -> list[str]:
@@ -199,7 +211,7 @@ def observer_cells(observer: ObserverState, now: datetime) -> list[str]:
     if observer.backoff_until and observer.backoff_until > now:
         left = int((observer.backoff_until - now).total_seconds())
         state += f", backs off {output.seconds(left)}"
-    return [state, output.age(observer.last_success_at, now), observer.last_error or ""]
+    return [state, output.short_age(observer.last_success_at, now), observer.last_error or ""]
 
 
 def _show_workers(seen: _Everything) -> None:
@@ -209,12 +221,12 @@ def _show_workers(seen: _Everything) -> None:
         return
     rows = [
         [
-            *(worker.role, worker.name, output.age(worker.started_at, seen.now)),
+            *(worker.role, worker.name, output.short_age(worker.started_at, seen.now)),
             *(", ".join(worker.agents), ", ".join(worker.queues), worker.problem or "ok"),
         ]
         for worker in sorted(seen.workers, key=lambda worker: (worker.role, worker.name))
     ]
-    output.print_table(["role", "name", "started", "agents", "queues", "health"], rows)
+    output.print_table(WORKERS, rows)
 
 
 def _watch(api: Api, ids: list[str], form: str) -> None:
