@@ -146,6 +146,37 @@ def test_L30_after_act_runs_also_when_the_action_raised() -> None:
     assert [result.error for result in after] == ["RuntimeError: broken"]
 
 
+def test_L30_after_act_hears_of_params_that_do_not_fit() -> None:
+    after: list[ActionResult] = []
+    own = plugin(
+        chooses(choice(params={"size": "x"})),
+        Recorder().action(params=Params),
+        on_after_act=lambda result: after.append(result),
+    )
+    result = result_of(Lab(Agent("test", plugins=[own])).run())
+
+    assert after == [result]
+    assert (result.error or "").startswith("Invalid params: size")
+
+
+def test_L30_after_act_hears_that_acting_is_frozen_and_not_of_what_waits() -> None:
+    after: list[str | None] = []
+    own = plugin(
+        chooses(choice()),
+        Recorder().action(),
+        on_after_act=lambda result: after.append(result.error),
+    )
+    lab = Lab(Agent("test", plugins=[own], budgets={"p:do": {"limit": 1, "window": 60}}))
+    lab.whole.fleet.freeze(reason_text("ann", "incident"))
+    lab.run()
+    lab.whole.fleet.unfreeze()
+    lab.run()
+    waits = result_of(lab.run())
+
+    assert waits.waits_for
+    assert after == ["Acting is frozen: incident (by ann)", None]
+
+
 def test_L30_an_action_may_say_itself_how_it_went() -> None:
     own = ActionResult(action="x", success=False, error="half done", duration=0, side_effects=["a"])
     result = result_of(lab_for(Recorder(output=own).action()).run())

@@ -195,7 +195,7 @@ def test_L29_the_caller_may_ask_for_an_approval() -> None:
 
 
 def test_L30_on_before_act_may_veto_a_call_and_on_after_act_hears_of_it() -> None:
-    after: list[Any] = []
+    after: list[ActionResult] = []
     stops = {"now": True}
 
     def before(action: Any, params: Any) -> None:
@@ -211,7 +211,8 @@ def test_L30_on_before_act_may_veto_a_call_and_on_after_act_hears_of_it() -> Non
     call(lab)
 
     assert error(found) == "Vetoed by p: p:do {'size': 1}"
-    assert (len(recorder.calls), [result.success for result in after]) == (1, [True])
+    assert (len(recorder.calls), [result.success for result in after]) == (1, [False, True])
+    assert after[0].error == "Vetoed by p: p:do {'size': 1}"
 
 
 def test_L30_params_that_do_not_fit_are_refused() -> None:

@@ -69,6 +69,14 @@ def test_L17_anomalies_and_correlations_are_those_that_orienters_report() -> Non
     assert ([anomaly], [correlation]) == (found.anomalies, found.correlations)
 
 
+def test_L17_an_assessment_without_a_confidence_does_not_lower_that_of_the_others() -> None:
+    silent = {"source": "p:silent", "findings": ["nothing is known"]}
+    quiet = Orienter(name="quiet", orient=lambda: silent)
+
+    assert situation(Lab(agent(reads("sure", confidence=0.9), quiet)).run()).confidence == 0.9
+    assert situation(Lab(agent(quiet)).run()).confidence == 0.0
+
+
 def test_L18_without_orienters_nothing_is_significant() -> None:
     found = situation(Lab(agent(sees("o", seen()))).run())
 

@@ -11,7 +11,14 @@ from boyd.goals.scoring import Outlook
 from boyd.goals.shapes import Episode, Goal, Psyche
 from boyd.goals.sights import EPISODES, MEMORY, seen_as, starts
 from boyd.goals.text import clipped
-from boyd.models import JsonObject, Observation, Situation, SituationAssessment, Triple
+from boyd.models import (
+    JsonObject,
+    Observation,
+    Situation,
+    SituationAssessment,
+    Triple,
+    mean_confidence,
+)
 from boyd.plugin import Graph
 
 #: The orienters.
@@ -106,8 +113,8 @@ def without_idle(situation: Situation) -> dict[str, Any] | None:
     # Another plugin may have said it in its own way before.
     if situation.summary == _summary(everything):
         changes["summary"] = _summary(others) if others else Situation().summary
-    if situation.confidence == _mean(everything):
-        changes["confidence"] = _mean(others)
+    if situation.confidence == mean_confidence(everything):
+        changes["confidence"] = mean_confidence(others)
     return changes
 
 
@@ -125,7 +132,3 @@ def _brief(summary: str) -> str:
 
 def _summary(assessments: Sequence[SituationAssessment]) -> str:
     return " | ".join("; ".join(one.findings) for one in assessments)
-
-
-def _mean(assessments: Sequence[SituationAssessment]) -> float:
-    return sum(one.confidence for one in assessments) / len(assessments) if assessments else 0.0

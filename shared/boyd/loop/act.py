@@ -188,20 +188,27 @@ class _Execution:
     def run(self) -> ActionResult:
         refusal = self._before()
         if refusal:
-            return failed(self.action.id, refusal)
+            return self._after(failed(self.action.id, refusal))
         try:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
-            return failed(self.action.id, str(error))
+            return self._after(failed(self.action.id, str(error)))
         plain = _plain(params)
         claim = self.ledger.claim(self._entry(plain))
         if claim.over_budget:
             reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
             return _queue(self.ctx, self.action, self.request, self.approvals, reason)
+        if claim.result:
+            return claim.result
         if claim.token is None:
             reason = claim.refused or "Not executed"
-            return claim.result or failed(self.action.id, reason, lost=claim.unknown)
-        return self._execute(params, claim.token)
+            return self._after(failed(self.action.id, reason, lost=claim.unknown))
+        return self._after(self._execute(params, claim.token))
+
+    def _after(self, result: ActionResult) -> ActionResult:
+        """Tell the hooks what the attempt came to; *result* as it is."""
+        self.ctx.run_hooks("on_after_act", result=result)
+        return result
 
     def _before(self) -> str | None:
         """Run the hooks; why they stop the action, if they do."""
@@ -237,7 +244,6 @@ class _Execution:
         if not self.ledger.finish(self.request.execution_id, token, result):
             note = "the worker lost its claim while executing; another may have reported it unknown"
             self.ctx.report(action.id, note)
-        self.ctx.run_hooks("on_after_act", result=result)
         return result
 
     def _call(self, params: Any) -> Any:

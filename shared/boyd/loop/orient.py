@@ -9,7 +9,13 @@ from pydantic import ValidationError
 
 from boyd.loop import bounded
 from boyd.loop.context import PhaseContext
-from boyd.models import Observation, Situation, SituationAssessment, explain
+from boyd.models import (
+    Observation,
+    Situation,
+    SituationAssessment,
+    explain,
+    mean_confidence,
+)
 from boyd.plugin import Orienter
 
 
@@ -65,7 +71,7 @@ def merge(assessments: Sequence[SituationAssessment]) -> Situation:
         assessments=list(assessments),
         anomalies=[item for a in assessments for item in a.anomalies or ()],
         correlations=[item for a in assessments for item in a.correlations or ()],
-        confidence=sum(a.confidence for a in assessments) / len(assessments),
+        confidence=mean_confidence(assessments),
     )
 
 

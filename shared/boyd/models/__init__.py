@@ -58,7 +58,13 @@ from boyd.models.run import (
     RunResult,
     RunStatus,
 )
-from boyd.models.situation import Anomaly, Correlation, Situation, SituationAssessment
+from boyd.models.situation import (
+    Anomaly,
+    Correlation,
+    Situation,
+    SituationAssessment,
+    mean_confidence,
+)
 
 __all__ = [
     "APPROVAL_REQUIRED",
@@ -130,6 +136,7 @@ __all__ = [
     "Vote",
     "explain",
     "from_ms",
+    "mean_confidence",
     "no_op",
     "to_ms",
     "unstorable",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import Field
 
 from boyd.models.base import Confidence, JsonObject, Level, Model
@@ -28,16 +30,23 @@ class SituationAssessment(Model):
     """One orienter's reading of the observations.
 
     `data` is typed evidence for strategies: they should decide on it, not on the words of findings.
+    Without `confidence` it judges nothing, and does not count in that of the situation.
     """
 
     source: str
     findings: list[str]
-    confidence: Confidence
+    confidence: Confidence | None = None
     contributing_factor: str | None = None
     impact_assessment: str | None = None
     data: JsonObject | None = None
     anomalies: list[Anomaly] | None = None
     correlations: list[Correlation] | None = None
+
+
+def mean_confidence(assessments: Iterable[SituationAssessment]) -> float:
+    """The mean over the assessments that have a confidence; 0 when none has."""
+    known = [one.confidence for one in assessments if one.confidence is not None]
+    return sum(known) / len(known) if known else 0.0
 
 
 class Situation(Model):

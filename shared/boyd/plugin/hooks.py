@@ -56,7 +56,7 @@ def on_before_act(action: Action, params: Mapping[str, Any], ctx: Context) -> No
 
 
 def on_after_act(result: ActionResult, ctx: Context) -> None:
-    """Run after an action executed, also when it failed (L30)."""
+    """Run after an action was tried, also when it failed or was stopped before it began (L30)."""
 
 
 def on_loop_complete(result: LoopResult, ctx: Context) -> None:

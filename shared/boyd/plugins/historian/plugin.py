@@ -93,7 +93,7 @@ class Historian(Plugin):
         """Recall incidents that are like what is seen."""
         index = _read(ctx.state.get(_INDEX))
         if not index:
-            return self._says("No incident is on record", 0.0)
+            return self._says("No incident is on record", None)
         words = keywords(reaching(observations, self.options.trigger_severity))
         scored = [(similarity(words, one.keywords), one) for one in index]
         like = [pair for pair in scored if words and pair[0] >= self.options.min_similarity]
@@ -153,7 +153,7 @@ class Historian(Plugin):
         found = [{**_about(one), "markdown": texts[one.id]} for one in shown if one.id in texts]
         return {"incidents": found, "total": len(index)}
 
-    def _says(self, finding: str, confidence: float) -> SituationAssessment:
+    def _says(self, finding: str, confidence: float | None) -> SituationAssessment:
         return SituationAssessment(
             source=self.source, findings=[finding], confidence=confidence, data={"incidents": []}
         )

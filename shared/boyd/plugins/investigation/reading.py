@@ -119,6 +119,7 @@ def _merged(parts: Sequence[SituationAssessment]) -> SituationAssessment:
     first, *others = parts
     if not others:
         return first
+    sure = [part.confidence for part in parts if part.confidence is not None]
     data = [part.data or {} for part in others]
     wanted = [part.get("priority") for part in (first.data or {}, *data)]
     worst: JsonObject = next(({"priority": one} for one in reversed(LEVELS) if one in wanted), {})
@@ -127,7 +128,7 @@ def _merged(parts: Sequence[SituationAssessment]) -> SituationAssessment:
             "findings": [finding for part in parts for finding in part.findings],
             "contributing_factor": _joined([part.contributing_factor for part in parts]),
             "impact_assessment": _joined([part.impact_assessment for part in parts]),
-            "confidence": min(part.confidence for part in parts),
+            "confidence": min(sure, default=None),
             "anomalies": [one for part in parts for one in part.anomalies or ()] or None,
             "data": {**(first.data or {}), **worst, "others": list(data)},
         }
