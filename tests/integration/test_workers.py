@@ -214,3 +214,53 @@ def test_P14_a_message_that_would_run_when_it_is_read_is_not_read(deployment: De
 
     assert deployment.ended("traced", begun.iteration).success
     assert "trapped" not in deployment.effects()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_approved_action_whose_only_worker_is_gone_is_unknown_at_once(
+    deployment: Deployment, number: int, measure: Measure
+) -> None:
+    """Nobody is left who could execute it, and nobody needs to be."""
+    deployment.worker("acts", "agents.traced:careful", "-Q", "act")
+    deployment.worker("thinks", "agents.traced:careful", "-Q", "loop,observe")
+    store = deployment.agent("careful")
+    begun = deployment.launcher("careful").trigger("test")
+    deployment.ended("careful", begun.iteration)
+    [item] = store.approvals.page(50).pending
+    held = hold(deployment, "act")
+    deployment.resolver("careful").answer(item.id, "approved", person("ann"))
+    wait_until(lambda: marks(deployment, "act"))
+    deployment.kill("acts", number)
+    with measure.seconds(3, "the only worker that acts is gone: the approval is unknown after"):
+        wait_until(lambda: store.approvals.page(1).history[0].result)
+    done = store.approvals.get(item.id)
+    assert done is not None
+    assert done.execution is not None
+    assert done.result is not None
+    assert done.execution.started_at is not None
+    store.audit.seal()
+    trail = {entry.kind: entry for entry in store.audit.page(50).entries}
+    if number == signal.SIGSTOP:
+        held.unlink()
+        deployment.kill("acts", signal.SIGCONT)
+        key = f"boyd:{{careful}}:execution:approval:{item.id}"
+        wait_until(lambda: deployment._client.hexists(key, "lateResult"))
+
+    assert (done.execution.state, done.result.unknown) == ("unknown", True)
+    assert abs((done.execution.started_at - trail["action.started"].at).total_seconds()) < 0.01
+    assert trail["action.unknown"].what["execution"] == f"approval:{item.id}"
+    assert store.approvals.get(item.id) == done
+
+
+def test_an_action_of_the_loop_whose_only_worker_is_gone_holds_nothing_up(
+    deployment: Deployment,
+) -> None:
+    deployment.worker("acts", TRACED, "-Q", "act")
+    deployment.worker("thinks", TRACED, "-Q", "loop,observe")
+    hold(deployment, "act")
+    begun = deployment.launcher("traced").trigger("test")
+    wait_until(lambda: marks(deployment, "act"))
+    deployment.kill("acts")
+    result = deployment.ended("traced", begun.iteration)
+
+    assert [one.unknown for one in result.action_results] == [True]

@@ -513,4 +513,6 @@ def test_P9_a_result_that_comes_late_does_not_change_what_was_said() -> None:
     assert not ledger.finish("x", "first", ActionResult(action="p:do", success=True, duration=1))
     entry = ledger.get("x")
     assert entry is not None
-    assert (entry.state, ledger.find("x")) == ("unknown", None)
+    assert (entry.state, entry.result) == ("unknown", ledger.find("x"))
+    assert entry.result is not None
+    assert entry.result.unknown

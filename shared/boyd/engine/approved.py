@@ -33,11 +33,17 @@ class Approved:
         """End with a failed result."""
         return self._done(id, act.failed(fields["actionId"], why))
 
+    def lost(self, id: str, stuck: StuckOrder) -> Done | None:
+        """End with what the ledger knows of it, unless it may be executed now."""
+        execution = _execution(self._approvals.get(id), id)
+        result = self._engine.store.ledger.settle(execution, naming.approval(id))
+        return None if result is None else self._done(id, result)
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """End with what the ledger knows of it."""
         item = self._approvals.get(id)
         action = item.action_id if item else "unknown"
-        return self._done(id, lost(self._engine, _execution(item, id), action, stuck))
+        return self._done(id, given_up(self._engine, _execution(item, id), action, stuck))
 
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
@@ -102,20 +108,14 @@ def _execution(item: ApprovalItem | None, id: str) -> str:
     return naming.rollback(undoes) if undoes else naming.approval(id)
 
 
-def lost(engine: Engine, execution: str, action: str, stuck: StuckOrder) -> ActionResult:
+def given_up(engine: Engine, execution: str, action: str, stuck: StuckOrder) -> ActionResult:
     """The result of an execution that no worker could bring to its end."""
-    ledger = engine.store.ledger
-    found = ledger.find(execution)
-    if found is not None:
-        return found
-    known = ledger.knows(execution)
-    return act.failed(action, _why(stuck, known), lost=known)
+    found = engine.store.ledger.settle(execution)
+    return found or act.failed(action, _not_executed(stuck))
 
 
-def _why(stuck: StuckOrder, known: bool) -> str:
+def _not_executed(stuck: StuckOrder) -> str:
     worker = stuck.worker.partition("/")[0]
-    if known:
-        return f"Outcome unknown: it lost its workers again and again, last {worker}"
     if worker:
         return f"Not executed: it lost its workers before it started, last {worker}"
     return f"Not executed: no worker took it from queue {stuck.queue or queues.ACT!r}"

@@ -40,6 +40,9 @@ class Callbacks:
         at = from_ms(float(fields["executionStartedAt"]))
         return self._after(fields, Delivery(at=at, ok=False, error=why, duration=0.0))
 
+    def lost(self, id: str, stuck: StuckOrder) -> None:
+        """Let another worker make the attempt again."""
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """End it: it took its workers down with it."""
         return Done("failed", KEEP)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from boyd import naming
-from boyd.engine.approved import lost
+from boyd.engine.approved import given_up
 from boyd.engine.engine import Engine
 from boyd.engine.gated import ledger_of, take
 from boyd.engine.orders import Done, Fields
@@ -60,12 +60,19 @@ class Called:
         """End with a failed result."""
         return _done(act.failed(fields["action"], why))
 
+    def lost(self, id: str, stuck: StuckOrder) -> Done | None:
+        """End with what the ledger knows of it, unless it may be done now."""
+        call = self._engine.store.calls.get(id)
+        execution = _execution(id, call.undoes if call else None)
+        result = self._engine.store.ledger.settle(execution, naming.call(id))
+        return None if result is None else _done(result)
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """End with what the ledger knows of it."""
         call = self._engine.store.calls.get(id)
         action = call.action if call else "unknown"
         execution = _execution(id, call.undoes if call else None)
-        return _done(lost(self._engine, execution, action, stuck))
+        return _done(given_up(self._engine, execution, action, stuck))
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
         """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""

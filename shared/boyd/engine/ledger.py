@@ -97,9 +97,5 @@ def _read(reply: Reply, token: str) -> Claim:
     if reply.outcome == "frozen":
         return Claim(refused=f"Acting is frozen: {reply.detail}")
     if reply.outcome == "unknown":
-        lost = f"Outcome unknown: worker {reply.detail} stopped while executing it"
-        return Claim(refused=lost, unknown=True)
-    if reply.outcome == "restarted":
-        lost = "Outcome unknown: Redis restarted and may have forgotten that it was executed"
-        return Claim(refused=f"{lost}; it was not executed again", unknown=True)
+        return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
     return Claim(over_budget=True)

@@ -45,6 +45,9 @@ class Notices:
         """Go without it."""
         return _OVER
 
+    def lost(self, id: str, stuck: StuckOrder) -> None:
+        """Let another worker tell of it again."""
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """Go without it: its notifiers took their workers down."""
         return _OVER

@@ -69,6 +69,13 @@ class Job(Protocol):
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
         """Say what becomes of it when doing it has raised."""
 
+    def lost(self, id: str, stuck: StuckOrder) -> Done | None:
+        """Say how it ended, now that it has lost a worker; None when another one may go on.
+
+        Raises:
+            StillRunning: what the worker executes for it is still its own.
+        """
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """Say how it ended when no worker took it, or every worker that did was lost."""
 
@@ -120,6 +127,14 @@ class Orders:
         if stuck.give_up:
             log.warning("%s: %s is given up", self._engine.agent.id, name)
             self._leave(name, stuck.attempt, "", job.given_up(id, stuck))
+            return
+        try:
+            over = job.lost(id, stuck) if stuck.attempt > 1 else None
+        except StillRunning:
+            return  # it is due again when the claim lapses
+        if over is not None:
+            log.warning("%s: %s has lost its worker: %s", self._engine.agent.id, name, over.state)
+            self._leave(name, stuck.attempt, "", over)
         elif self._engine.fleet.serving(stuck.queue or queues.ACT):
             self._engine.courier.order(self._engine.agent.id, name, stuck.attempt, stuck.queue)
 

@@ -17,7 +17,7 @@ from boyd.engine.orders import Orders
 from boyd.errors import StoreError
 from boyd.loop.planning import Unit
 from boyd.models import Problem
-from boyd.store import Store, StuckUnit
+from boyd.store import Retry, StillRunning, Store, StuckUnit, dump_results
 from boyd.store.due import MOST_DUE
 
 log = logging.getLogger("boyd.engine")
@@ -68,6 +68,8 @@ class Sweeper:
         if retry.finish:
             self._end(retry.iteration, retry.epoch)
             return
+        if retry.epoch > 1 and self._has_acted(retry):
+            return
         queue = retry.queue or (queues.ACT if retry.phase == "act" else queues.LOOP)
         if not self._engine.fleet.serving(queue):
             return  # the message would only lie beside the first one
@@ -75,6 +77,30 @@ class Sweeper:
         self._engine.courier.send(
             self.agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
         )
+
+    def _has_acted(self, retry: Retry) -> bool:
+        """Leave an act phase whose action no other worker may execute; False: it goes on."""
+        ledger, execution = self._store.ledger, naming.loop(retry.iteration)
+        if retry.phase == "complete":
+            # It has left an act phase that lost every worker, if it comes from one.
+            ledger.settle(execution)
+        if retry.phase != "act":
+            return False
+        try:
+            result = ledger.settle(execution, retry.iteration)
+        except StillRunning:
+            return True  # it is due again when the claim lapses
+        if result is None:
+            return False
+        token = self._engine.token()
+        entry = self._store.iterations.enter(
+            retry.iteration, retry.epoch, "act", token, ("iteration",)
+        )
+        fields = {"results": dump_results([result])}
+        if entry is not None and self._store.iterations.leave(entry, "complete", fields):
+            self._say("the action of iteration %d is %s", retry.iteration, result.state)
+            self._engine.courier.send(self.agent_id, retry.iteration, retry.epoch, "complete")
+        return True
 
     def _end(self, iteration: int, epoch: int) -> None:
         """End an iteration whose complete phase nobody survives: without hooks."""

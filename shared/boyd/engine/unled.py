@@ -30,6 +30,9 @@ class Unled:
         """End it."""
         return self._over(id)
 
+    def lost(self, id: str, stuck: StuckOrder) -> None:
+        """Let another worker end it."""
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """End it."""
         return self._over(id)

@@ -66,8 +66,9 @@ class Ledger:
     def find(self, execution_id: str) -> ActionResult | None:
         """How that execution ended, if it did."""
         with translated():
-            text = self._client.hget(self._keys.execution(execution_id), "result")
-        return ActionResult.from_json(text) if text else None
+            names = ["result", "state", "action", "lost"]
+            found = self._client.hmget(self._keys.execution(execution_id), names)
+        return _result(*found)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
         """The ledger's entry of that execution."""
@@ -75,12 +76,35 @@ class Ledger:
             fields = self._client.hgetall(self._keys.execution(execution_id))
         if "action" not in fields:
             return None
-        return restore(ExecutionEntry, {**fields, "id": execution_id})
+        entry = restore(ExecutionEntry, {**fields, "id": execution_id})
+        known = (fields.get(name) for name in ("result", "state", "action", "lost"))
+        return entry.patched({"result": _result(*known)})
 
-    def knows(self, execution_id: str) -> bool:
-        """Whether that execution was ever claimed."""
-        with translated():
-            return bool(self._client.exists(self._keys.execution(execution_id)))
+    def settle(self, execution_id: str, origin: int | str | None = None) -> ActionResult | None:
+        """How that execution ended; an outcome that was lost with its worker is unknown now.
+
+        Args:
+            execution_id: its name.
+            origin: what would run it again, as of a `Fence`; it is due again when the claim lapses.
+                None: nothing will, so it is settled in any case.
+
+        Returns:
+            None when it has not begun, or may be run again.
+
+        Raises:
+            StillRunning: its worker lives.
+        """
+        keys = self._keys
+        names = [
+            *(keys.execution(execution_id), keys.audit_open, keys.due),
+            keys.order(origin) if isinstance(origin, str) else keys.iteration,
+        ]
+        member = {int: "phase", str: origin}.get(type(origin), "")
+        args = [int(origin is None), member]
+        outcome, *rest = self._scripts.run("settle_claim", names, args)
+        if outcome == "held":
+            raise _still_running(execution_id, *rest)
+        return self.find(execution_id) if outcome == "over" else None
 
     def claim(
         self,
@@ -100,8 +124,7 @@ class Ledger:
 
         Returns:
             `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as
-            JSON, `unknown` and the worker that lost it, `restarted` (Redis may have forgotten an
-            execution).
+            JSON, `unknown` and why.
 
         Raises:
             StillRunning: another worker executes it and lives.
@@ -113,7 +136,7 @@ class Ledger:
             *((budget.limit, milliseconds(budget.window)) if budget else ("", 0)),
             *(milliseconds(KEEP), *(_fence(fence))),
             *("id", execution_id, "action", action, "params", json.dumps(params)),
-            *("target", target, "by", by),
+            *("target", target, "by", by, "idempotent", int(idempotent)),
         ]
         names = [
             *(keys.execution(execution_id), keys.budget(action, target)),
@@ -123,8 +146,7 @@ class Ledger:
         if outcome == "stale":
             raise Stale(f"execution {execution_id} belongs to another worker now")
         if outcome == "running":
-            message = f"execution {execution_id} is still running on {rest[0]}"
-            raise StillRunning(message, int(rest[1]) / 1000)
+            raise _still_running(execution_id, *rest)
         return Reply(outcome, str(rest[0]) if rest else "")
 
     def _origin(self, fence: Fence | None) -> str:
@@ -142,6 +164,24 @@ class Ledger:
         args = [token, result.state, result.to_json()]
         names = [self._keys.execution(execution_id), self._keys.audit_open]
         return bool(self._scripts.run("finish_claim", names, args))
+
+
+def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
+    return StillRunning(f"execution {execution_id} is still running on {worker}", left / 1000)
+
+
+def _result(
+    result: str | None, state: str | None, action: str | None, lost: str | None
+) -> ActionResult | None:
+    """The outcome of an execution from what the ledger stores of it."""
+    if result:
+        return ActionResult.from_json(result)
+    if state != "unknown":
+        return None
+    why = f"Outcome unknown: {lost}" if lost else "Outcome unknown"
+    return ActionResult(
+        action=action or "unknown", success=False, error=why, duration=0.0, unknown=True
+    )
 
 
 def _fence(fence: Fence | None) -> tuple[Any, ...]:

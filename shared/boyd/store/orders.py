@@ -131,12 +131,15 @@ def read_execution(fields: Mapping[str, str]) -> OrderExecution | None:
     if "executionState" not in fields:
         return None
     state = fields["executionState"]
-    by = fields.get("executionBy", "") if state != "queued" else ""
+    queued = state == "queued"
+    by = "" if queued else fields.get("executionClaimedBy") or fields.get("executionBy", "")
+    # What it executes was claimed then, perhaps by an earlier worker than entered it last.
+    started = "executionClaimedAt" if "executionClaimedAt" in fields else "executionStartedAt"
     return OrderExecution.model_validate(
         {
             "state": state,
             "worker": by.partition("/")[0] or None,
-            "started_at": _time(fields, "executionStartedAt"),
+            "started_at": None if queued else _time(fields, started),
             "ended_at": _time(fields, "executionEndedAt"),
         }
     )

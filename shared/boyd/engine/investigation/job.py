@@ -72,6 +72,9 @@ class Investigated:
         stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
         return over(self.engine, id, source, ended, [], stored)
 
+    def lost(self, id: str, stuck: StuckOrder) -> None:
+        """Let another worker go on: the log says how far it is."""
+
     def given_up(self, id: str, stuck: StuckOrder) -> Done:
         """End it with what was found until its workers were lost."""
         worker = stuck.worker.partition("/")[0]

@@ -82,10 +82,10 @@ class Tools:
         return self._said(called, refusal[0], _told(refusal[1], item)) if refusal else None
 
     def known(self, called: Called) -> ToolObservation | None:
-        """What is known of a call that was begun, without doing anything for it."""
+        """What is known of a call that was begun and that nobody goes on with."""
         if called.approval_id is not None:
             return self.decided(called, called.approval_id)
-        found = self._engine.store.ledger.find(self._execution(called))
+        found = self._engine.store.ledger.settle(self._execution(called))
         return self._observed(called, found) if found else None
 
     def lost(self, called: Called) -> ToolObservation:

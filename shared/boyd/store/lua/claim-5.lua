@@ -15,10 +15,11 @@
 -- ARGV[9] epoch      of its act phase, or attempt of the order
 -- ARGV[10] entered   as the worker entered it
 -- ARGV[11...] field, value, ... to store
--- Returns {'claimed'}, {'stale'}, {'cancelled'}, {'frozen', why}, {'over'}, {'done', result}, {'running', worker, ms until it lapses},
---         {'unknown', worker} or {'restarted'}
+-- Returns {'claimed'}, {'stale'}, {'cancelled'}, {'frozen', why}, {'over'}, {'done', result}, {'running', worker, ms until it lapses}
+--         or {'unknown', why}
 -- @include common
 -- @include audit
+-- @include lose_claim
 -- @include holds
 -- @include executes
 if ARGV[8] == 'order' then
@@ -44,8 +45,11 @@ local cancelled = ARGV[8] ~= '' and redis.call('HGET', KEYS[4], 'cancelled')
 local frozen = redis.call('HMGET', KEYS[3], 'frozen', 'frozenEverywhere')
 -- What was started before and may not run again now is not told as if it had never been started.
 if state and (ARGV[4] ~= '1' or cancelled or frozen[1] or frozen[2]) then
-  redis.call('HSET', KEYS[1], 'state', 'unknown')
-  return {'unknown', worker}
+  local why = 'worker ' .. worker .. ' stopped while executing it'
+  if state == 'running' then
+    lose_claim(KEYS[1], KEYS[5], why)
+  end
+  return {'unknown', redis.call('HGET', KEYS[1], 'lost') or why}
 end
 if cancelled then
   return {'cancelled'}
@@ -55,9 +59,11 @@ if frozen[1] or frozen[2] then
 end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.
 if ARGV[8] ~= '' and not state and ARGV[4] ~= '1' and redis.call('HGET', KEYS[4], 'server') ~= server_id() then
-  redis.call('HSET', KEYS[1], 'state', 'unknown', 'worker', ARGV[1])
+  local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
+  redis.call('HSET', KEYS[1], 'worker', ARGV[1], unpack(ARGV, 11))
   redis.call('PEXPIRE', KEYS[1], ARGV[7])
-  return {'restarted'}
+  lose_claim(KEYS[1], KEYS[5], why)
+  return {'unknown', why}
 end
 if not state and ARGV[5] ~= '' then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[6])
@@ -70,6 +76,9 @@ end
 redis.call('HSET', KEYS[1], 'state', 'running', 'worker', ARGV[1], 'token', ARGV[2], 'startedAt', now,
   'leaseUntil', now + ARGV[3], unpack(ARGV, 11))
 redis.call('HINCRBY', KEYS[1], 'attempts', 1)
+if ARGV[8] == 'order' then
+  redis.call('HSET', KEYS[4], 'executionClaimedAt', now, 'executionClaimedBy', ARGV[1])
+end
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 local entry = redis.call('HMGET', KEYS[1], 'id', 'action', 'by')
 audit(KEYS[5], 'action.started', 'execution', entry[1], 'action', entry[2], 'worker', ARGV[1], 'who', entry[3])

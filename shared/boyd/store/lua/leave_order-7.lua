@@ -24,7 +24,8 @@
 -- @include executes
 -- @include settle_run
 -- @include wake
-local gives_up = ARGV[3] == '' and redis.call('HGET', KEYS[1], 'executionAttempt') == ARGV[2]
+local have = redis.call('HMGET', KEYS[1], 'executionAttempt', 'executionState')
+local gives_up = ARGV[3] == '' and have[1] == ARGV[2] and (have[2] == 'queued' or have[2] == 'running')
 if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then
   return 0
 end
