@@ -75,10 +75,19 @@ def context(
     iteration: int | None = 1,
     now: Callable[[], datetime] | None = None,
     host: str = "here",
+    not_due: Mapping[str, datetime] | None = None,
 ) -> Context:
     """A `ctx` for a plugin."""
     info = AgentInfo("test", "Test", "manual")
-    return Context(info, plugin_id, state or MemoryState(), iteration, now or Clock(), host=host)
+    return Context(
+        info,
+        plugin_id,
+        state or MemoryState(),
+        iteration,
+        now or Clock(),
+        host=host,
+        not_due=not_due or {},
+    )
 
 
 class Rig:
@@ -91,6 +100,7 @@ class Rig:
         self.clock = Clock()
         self.iteration: int | None = 0
         self.on_host = "here"
+        self.not_due: dict[str, datetime] = {}
 
     @property
     def ctx(self) -> Context:
@@ -100,6 +110,7 @@ class Rig:
             iteration=self.iteration,
             now=self.clock,
             host=self.on_host,
+            not_due=self.not_due,
         )
 
     def observe(self) -> list[Observation]:

@@ -27,6 +27,8 @@ from boyd.models import (
     Autonomy,
     DecisionTrace,
     LoopResult,
+    NotDue,
+    Problem,
     Refusal,
     Situation,
     no_op,
@@ -132,6 +134,14 @@ def test_a_line_tells_who_when_how_and_what() -> None:
 )
 def test_a_line_ends_with_what_the_iteration_came_to(result: LoopResult, end: str) -> None:
     assert iteration_line(result).endswith(end)
+
+
+def test_a_line_says_that_observers_were_not_due() -> None:
+    later = [NotDue(id=f"p:{n}", due_at=utc_now()) for n in range(2)]
+    lost = Problem(id="p:bad", phase="observe", error="boom")
+    assert iteration_line(past(not_due=later)).endswith("0 observations (2 observers not due)")
+    line = iteration_line(past(not_due=later[:1], observer_errors=[lost], observations=[seen()]))
+    assert line.endswith("1 observation (1 observer failed, 1 observer not due)")
 
 
 def test_a_line_is_cut_in_the_summary_and_not_in_the_action() -> None:

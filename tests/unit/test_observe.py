@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from boyd import Agent, Observation
 from boyd.loop import bounded, planning
 from boyd.loop.context import PhaseContext
-from boyd.plugin import Context, Observer
+from boyd.plugin import Context, Observer, Orienter
 from boyd.testing import Lab
 from kit import agent, fails, plugin, seen, sees
 
@@ -75,6 +75,81 @@ def test_L10_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -
     last = {"p:o": NOW.timestamp() - since}
 
     assert due == bool(planning.due(ctx, last, {}, NOW))
+
+
+class Ticks:
+    """The ticks of an agent that looks at *intervals*, by what the Redis server's clock says."""
+
+    def __init__(self, loop_interval: float, **intervals: float) -> None:
+        observers = [sees(name, interval=value) for name, value in intervals.items()]
+        self.made = agent(*observers, mode="continuous", loop_interval=loop_interval)
+        self.lab = Lab(self.made)
+        self.last: dict[str, float] = {}
+        self.not_due: dict[str, float] = {}
+
+    def at(self, seconds: float, tick: bool = True, late: float = 0.0) -> list[str]:
+        """Who is due at that time; they run *late* seconds after it."""
+        ctx = PhaseContext(self.made, "start", self.lab.engine.context)
+        now = NOW + timedelta(seconds=seconds)
+        names = [o.name for o in planning.due(ctx, self.last, {}, now, tick)]
+        ran = NOW.timestamp() + seconds + late
+        self.last |= dict.fromkeys((f"p:{name}" for name in names), ran)
+        self.not_due = {one.id: round((one.due_at - now).total_seconds(), 3) for one in ctx.not_due}
+        return names
+
+
+def test_L10_an_interval_equal_to_the_loops_is_every_tick_the_second_one_too() -> None:
+    """The first iteration begins when beat does, in the middle of a slot."""
+    ticks = Ticks(10, every=10, less=3, some=15)
+
+    assert ticks.at(17.3) == ["every", "less", "some"]
+    assert ticks.at(20.004) == ["every", "less"]
+    assert ticks.not_due == {"p:some": 9.996}
+    assert ticks.at(30.0) == ["every", "less", "some"]
+
+
+def test_L10_a_tick_that_was_slow_to_begin_does_not_cost_the_next_one() -> None:
+    """Hooks and waiting for a worker take time, and may take longer than the slot."""
+    ticks = Ticks(10, every=10)
+
+    assert ticks.at(20.0, late=4.0) == ["every"]
+    assert ticks.at(30.0, late=10.5) == ["every"]
+    assert ticks.at(50.0) == ["every"]
+
+
+def test_L10_a_longer_interval_keeps_to_its_own_number_of_ticks() -> None:
+    ticks = Ticks(10, minute=60)
+    seen_at = [at for at in range(20, 200, 10) if ticks.at(at + 0.02, late=0.3)]
+
+    assert seen_at == [20, 80, 140]
+
+
+def test_L10_an_iteration_between_ticks_counts_seconds_and_takes_no_tick_away() -> None:
+    ticks = Ticks(10, every=10)
+
+    assert ticks.at(20.0) == ["every"]
+    assert ticks.at(23.0, tick=False) == []
+    assert ticks.not_due == {"p:every": 6.0}
+    assert ticks.at(29.5, tick=False) == ["every"]
+    assert ticks.at(30.0) == ["every"]
+
+
+def test_L10_an_iteration_tells_which_observers_were_not_due() -> None:
+    told: list[Any] = []
+
+    def orient(observations: list[Observation], ctx: Context) -> Any:
+        told.append(set(ctx.not_due))
+        return {"source": "p:mind", "findings": [], "confidence": 1.0}
+
+    slow, quick = sees("slow", seen(), interval=3600), sees("quick", seen())
+    mind = Orienter(name="mind", orient=orient)
+    lab = Lab(agent(slow, quick, mind, mode="continuous", loop_interval=60))
+    first, second = lab.run(), lab.run()
+
+    assert (first.not_due, told) == ([], [set(), {"p:slow"}])
+    [left_out] = second.not_due
+    assert left_out.id == "p:slow"
+    assert 3000 < (left_out.due_at - second.started_at).total_seconds() <= 3600
 
 
 def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import get_args
 
 import click
@@ -136,8 +137,15 @@ def _others(result: LoopResult) -> list[Problem]:
 
 def _show_observations(result: LoopResult) -> None:
     _heading("Observations")
-    if not result.observations:
+    if result.not_due:
+        waits = (
+            f"{one.id} (in {output.seconds(_whole_seconds(one.due_at - result.started_at))})"
+            for one in result.not_due
+        )
+        output.say(f"  not due: {', '.join(waits)}")
+    elif not result.observations:
         output.say("  none")
+    if not result.observations:
         return
     counts: Counter[tuple[str, str]] = Counter(
         (o.source, o.severity or "") for o in result.observations
@@ -146,6 +154,10 @@ def _show_observations(result: LoopResult) -> None:
     shown = [level for level in (*SEVERITIES, "") if any(counts[s, level] for s in sources)]
     rows = [[source, *(str(counts[source, s] or "-") for s in shown)] for source in sources]
     output.print_table(["source", *(s or "unrated" for s in shown)], rows, indent=2)
+
+
+def _whole_seconds(time: timedelta) -> int:
+    return max(1, round(time.total_seconds()))
 
 
 def _show_problems(title: str, problems: list[Problem]) -> None:

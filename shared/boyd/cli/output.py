@@ -83,7 +83,10 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
 def _seen(result: LoopResult) -> str:
     text = count(len(result.observations), "observation")
     lost = len({problem.id for problem in result.observer_errors})
-    return f"{text} ({count(lost, 'observer')} failed)" if lost else text
+    left_out = [f"{count(lost, 'observer')} failed"] if lost else []
+    if result.not_due:
+        left_out.append(f"{count(len(result.not_due), 'observer')} not due")
+    return f"{text} ({', '.join(left_out)})" if left_out else text
 
 
 def outcome(result: LoopResult) -> str:

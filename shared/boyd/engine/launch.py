@@ -8,6 +8,9 @@ from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
 from boyd.store import AgentStore, Begun, Retention, Slot, Submitted
 
+#: What triggers the iterations that the ticks of beat begin.
+TICK = "beat"
+
 
 class Launcher:
     """Starts iterations of one agent, from any process; needs no plugins."""
@@ -29,7 +32,7 @@ class Launcher:
 
     def tick(self, slot: Slot) -> Begun:
         """Start the iteration of a beat slot, unless another beat did or it is over."""
-        return self._sent(self._store.loop.begin("beat", slot))
+        return self._sent(self._store.loop.begin(TICK, slot))
 
     def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
         """Store a run; unless the agent is continuous, it starts an iteration (R1).

@@ -15,6 +15,7 @@ from boyd import naming, queues
 from boyd.engine import clearing, ending
 from boyd.engine.courier import UnitHint
 from boyd.engine.engine import Engine
+from boyd.engine.launch import TICK
 from boyd.engine.ledger import PUT_BACK_MARGIN, LeasedLedger
 from boyd.errors import StoreUnavailable
 from boyd.loop import act, complete, decide, health, observe, orient, planning
@@ -108,6 +109,7 @@ class Steps:
         ctx = PhaseContext(self._agent, entry.phase, self._engine.context, entry.iteration)
         ctx.problems += record.problems
         ctx.blocks += record.blocks
+        ctx.not_due = record.not_due
 
         def renew() -> bool:
             return self._iterations.renew(entry.iteration, entry.epoch, entry.worker)
@@ -128,13 +130,14 @@ class Steps:
     def _start(self, entry: Entry, ctx: PhaseContext) -> bool:
         self._engine.purge_approvals()
         ctx.run_hooks("on_loop_start")
-        due = planning.due(ctx, *self._last_runs(), entry.now)
+        tick = entry.record.trigger == TICK
+        due = planning.due(ctx, *self._last_runs(), entry.now, tick)
         settings = self._settings
         plan = planning.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
         payloads = [unit.to_json() for unit in plan.units]
         failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
         planned = self._iterations.plan(
-            entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks
+            entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks, ctx.not_due
         )
         if planned:
             hints = [UnitHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]

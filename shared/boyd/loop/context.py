@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from boyd.agent import Agent
 from boyd.errors import Overrun, Veto
 from boyd.loop import bounded
-from boyd.models import Phase, Problem, Refusal
+from boyd.models import NotDue, Phase, Problem, Refusal
 from boyd.plugin import Context, Hook
 
 #: Seconds one hook may take.
@@ -29,6 +30,7 @@ class PhaseContext:
     Attributes:
         problems: components and hooks that failed and were left out.
         blocks: guards that failed; the iteration's action must not be executed (L25).
+        not_due: observers that the iteration left out because of their intervals.
     """
 
     def __init__(
@@ -44,11 +46,15 @@ class PhaseContext:
         self.iteration = iteration
         self.problems: list[Problem] = []
         self.blocks: list[Refusal] = []
+        self.not_due: list[NotDue] = []
         self._contexts = contexts
 
     def context(self, plugin_id: str) -> Context:
         """The `ctx` of the plugin *plugin_id*."""
-        return self._contexts(plugin_id, self.iteration)
+        context = self._contexts(plugin_id, self.iteration)
+        if not self.not_due:
+            return context
+        return replace(context, not_due={one.id: one.due_at for one in self.not_due})
 
     def report(self, id: str, error: object, duration: float = 0.0) -> None:
         """Log and record that the component or hook *id* failed."""

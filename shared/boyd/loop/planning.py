@@ -7,14 +7,14 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from pydantic import Field
 
 from boyd.loop import bounded
 from boyd.loop.context import PhaseContext, describe
-from boyd.models import Model, ObserverHealth, Problem
+from boyd.models import Model, NotDue, ObserverHealth, Problem
 from boyd.plugin import Observer
 
 log = logging.getLogger("boyd.loop")
@@ -68,24 +68,31 @@ def due(
     last_runs: Mapping[str, float],
     health: Mapping[str, ObserverHealth],
     now: datetime,
+    tick: bool = False,
 ) -> list[Observer]:
-    """The observers that this iteration runs (L10, L15).
+    """The observers that this iteration runs (L10, L15); the phase learns which are not due.
 
     Args:
         ctx: the phase.
         last_runs: when each observer last ran, in seconds since the epoch.
         health: how each observer has been doing.
         now: the time, from the Redis server.
+        tick: whether a tick of beat began the iteration, and not a trigger.
     """
     mode = ctx.agent.settings.mode
-    # Ticks are milliseconds early or late: an interval equal to the loop's is every tick.
-    tolerance = ctx.agent.settings.loop_interval / 10
     observers = list(ctx.host.observers.values())
     if mode != "manual":
         observers = [o for o in observers if not _backs_off(ctx, o, health.get(o.id), now)]
-    if mode == "continuous":
-        observers = [o for o in observers if _elapsed(o, last_runs, now, tolerance)]
-    return observers
+    if mode != "continuous":
+        return observers
+    rhythm = _Rhythm(ctx.agent.settings.loop_interval, now.timestamp(), tick)
+    ctx.not_due = [
+        NotDue(id=o.id, due_at=datetime.fromtimestamp(at, UTC))
+        for o in observers
+        if (at := rhythm.due_at(o, last_runs.get(o.id))) is not None
+    ]
+    later = {one.id for one in ctx.not_due}
+    return [o for o in observers if o.id not in later]
 
 
 def _backs_off(
@@ -98,13 +105,34 @@ def _backs_off(
     return True
 
 
-def _elapsed(
-    observer: Observer, last_runs: Mapping[str, float], now: datetime, tolerance: float
-) -> bool:
-    last = last_runs.get(observer.id)
-    if last is None or not observer.interval:
-        return True
-    return now.timestamp() - last >= observer.interval - tolerance
+@dataclass(frozen=True)
+class _Rhythm:
+    """The ticks of an agent, as its observers' intervals see them; times in seconds.
+
+    An observer last ran some way into a slot: the first iteration begins in the middle of one, and
+    hooks and waiting take time. Ticks are counted instead, so that an interval equal to
+    `loop_interval` is every tick.
+    """
+
+    length: float
+    now: float
+    tick: bool
+
+    def due_at(self, observer: Observer, last: float | None) -> float | None:
+        """When *observer*, which ran at *last*, is due next; None: it is due now."""
+        if last is None or not observer.interval:
+            return None
+        # A trigger may come a little before the tick that it stands for.
+        wait = observer.interval - self.length / 10
+        ticks = max(1, math.ceil(wait / self.length))
+        passed = self._slot(self.now) - self._slot(last)
+        if self.now - last >= wait or (self.tick and max(1, passed) >= ticks):
+            return None
+        following = max(self._slot(self.now) + 1, self._slot(last) + ticks)
+        return min(last + wait, following * self.length)
+
+    def _slot(self, at: float) -> int:
+        return math.floor(at / self.length)
 
 
 def plan(

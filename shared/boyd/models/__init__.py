@@ -45,7 +45,16 @@ from boyd.models.call import (
 from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
 from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
 from boyd.models.graph import Triple
-from boyd.models.loop import Event, LoopResult, LoopStatus, Mode, ObserverHealth, Phase, Problem
+from boyd.models.loop import (
+    Event,
+    LoopResult,
+    LoopStatus,
+    Mode,
+    NotDue,
+    ObserverHealth,
+    Phase,
+    Problem,
+)
 from boyd.models.observation import Observation, ObservationType
 from boyd.models.run import (
     ActionPerformed,
@@ -112,6 +121,7 @@ __all__ = [
     "Misfit",
     "Mode",
     "Model",
+    "NotDue",
     "Observation",
     "ObservationType",
     "ObserverHealth",

@@ -27,6 +27,13 @@ class Problem(Model):
     duration: float = 0.0
 
 
+class NotDue(Model):
+    """An observer that an iteration left out because its interval had not passed (L10)."""
+
+    id: str
+    due_at: Timestamp
+
+
 class ObserverHealth(Model):
     """How an observer has been doing (L15)."""
 
@@ -57,6 +64,7 @@ class LoopResult(Model):
     ended_at: Timestamp
     phases: dict[str, float] = Field(default_factory=dict)
     observer_errors: list[Problem] = Field(default_factory=list)
+    not_due: list[NotDue] = Field(default_factory=list)
     problems: list[Problem] = Field(default_factory=list)
     retries: int = 0
 

@@ -117,7 +117,9 @@ class Context:
 
     `iteration` is None where no iteration is running (`init`, an action a person started).
     `catalog` tells what the agent can do. `host` is the host that this runs on, by the name that
-    its worker has in the fleet; `worker` names the process.
+    its worker has in the fleet; `worker` names the process. `not_due` tells orienters and hooks
+    which of the agent's observers this iteration left out because of their intervals, and when
+    they are due.
     """
 
     agent: AgentInfo
@@ -132,6 +134,7 @@ class Context:
     _approvals: Approvals | None = None
     host: str = field(default_factory=socket.gethostname)
     worker: str = ""
+    not_due: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:

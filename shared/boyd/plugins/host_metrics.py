@@ -148,7 +148,7 @@ class HostMetrics(Plugin):
         return found
 
     @orienter()
-    def analyze_hosts(self, observations: list[Observation]) -> SituationAssessment:
+    def analyze_hosts(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Tell which hosts are over which threshold."""
         own = [o for o in observations if o.source.startswith(f"{self.id}/")]
         known = [o for o in own if not _lost(o)]
@@ -157,12 +157,18 @@ class HostMetrics(Plugin):
         lost = [f"{o.data['host']}: {o.data['mount']}: {o.data['error']}" for o in own if _lost(o)]
         return SituationAssessment(
             source=f"{self.id}:analyze_hosts",
-            findings=[*(one.text for one in over), *lost] or [_all_well(hosts)],
+            findings=[*(one.text for one in over), *lost] or [self._all_well(hosts, ctx)],
             confidence=0.9 if over or lost else 1.0,
             data=Evidence(hosts=hosts, over=over).to_wire(),
             anomalies=[_anomaly(one) for one in over] or None,
             correlations=list(self._together(over)) or None,
         )
+
+    def _all_well(self, hosts: list[str], ctx: Context) -> str:
+        if hosts:
+            return f"{len(hosts)} host(s) are within their limits"
+        due = f"{self.id}:measure" not in ctx.not_due
+        return f"No host was {'measured' if due else 'due to be measured'} in this iteration"
 
     def _over(self, observation: Observation) -> Over | None:
         data, thresholds = observation.data, observation.data["thresholds"]
@@ -189,12 +195,6 @@ class HostMetrics(Plugin):
 
 def _lost(observation: Observation) -> bool:
     return "error" in observation.data
-
-
-def _all_well(hosts: list[str]) -> str:
-    if not hosts:
-        return "No host was measured in this iteration"
-    return f"{len(hosts)} host(s) are within their limits"
 
 
 def _anomaly(one: Over) -> Anomaly:

@@ -14,6 +14,7 @@ from typing import Any
 
 from boyd.models import (
     LoopResult,
+    NotDue,
     ObserverHealth,
     Phase,
     Problem,
@@ -26,7 +27,7 @@ from boyd.models import (
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
 from boyd.store.outline import outline_of
-from boyd.store.record import Record, dump_blocks, dump_problems
+from boyd.store.record import Record, dump_blocks, dump_not_due, dump_problems
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 from boyd.store.timing import Timing, milliseconds
@@ -119,6 +120,7 @@ class Iterations:
         failures: Mapping[str, str],
         problems: list[Problem],
         blocks: list[Refusal],
+        not_due: Sequence[NotDue] = (),
     ) -> bool:
         """Leave start and open the units of observe; False when the entry was lost."""
         ran = list(dict.fromkeys(observers))
@@ -126,6 +128,7 @@ class Iterations:
         args = [
             *(entry.iteration, entry.epoch, entry.worker, self._dispatch),
             *(json.dumps(list(observers)), dump_problems(problems), dump_blocks(blocks)),
+            dump_not_due(not_due),
             *(len(flat), *flat, len(ran), *ran, *units),
         ]
         keys = self._keys

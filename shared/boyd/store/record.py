@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pydantic import TypeAdapter
@@ -13,6 +13,7 @@ from boyd.models import (
     Decision,
     DecisionTrace,
     LoopResult,
+    NotDue,
     Observation,
     Problem,
     Refusal,
@@ -21,6 +22,7 @@ from boyd.models import (
 )
 
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
+_not_due: TypeAdapter[list[NotDue]] = TypeAdapter(list[NotDue])
 _refusals: TypeAdapter[list[Refusal]] = TypeAdapter(list[Refusal])
 _results: TypeAdapter[list[ActionResult]] = TypeAdapter(list[ActionResult])
 _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
@@ -96,6 +98,11 @@ class Record:
         return _problems.validate_json(self._fields.get("problems", "[]"), extra="ignore")
 
     @property
+    def not_due(self) -> list[NotDue]:
+        """Observers that were left out because of their intervals."""
+        return _not_due.validate_json(self._fields.get("notDue", "[]"), extra="ignore")
+
+    @property
     def blocks(self) -> list[Refusal]:
         """Guards that failed."""
         return _refusals.validate_json(self._fields.get("blocks", "[]"), extra="ignore")
@@ -145,6 +152,7 @@ class Record:
             ended_at=ended_at,
             phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
             observer_errors=self.observer_errors,
+            not_due=self.not_due,
             problems=self.problems,
             retries=int(self._fields.get("retries", 0)),
         )
@@ -178,6 +186,11 @@ def dump_problems(problems: list[Problem]) -> str:
 def dump_blocks(blocks: list[Refusal]) -> str:
     """Refusals as JSON text."""
     return _refusals.dump_json(blocks, by_alias=True, exclude_none=True).decode()
+
+
+def dump_not_due(observers: Sequence[NotDue]) -> str:
+    """Observers that are not due as JSON text."""
+    return _not_due.dump_json(list(observers), by_alias=True).decode()
 
 
 def dump_results(results: list[ActionResult]) -> str:

@@ -96,6 +96,12 @@ def test_without_measurements_nothing_is_claimed() -> None:
     assert rig().orient([]).summary == "No host was measured in this iteration"
 
 
+def test_an_iteration_in_which_the_hosts_were_not_due_says_so() -> None:
+    metrics = rig()
+    metrics.not_due = {"host-metrics:measure": metrics.clock()}
+    assert metrics.orient([]).summary == "No host was due to be measured in this iteration"
+
+
 def test_the_evidence_says_which_host_is_over_which_threshold() -> None:
     found = situation(disk=ALWAYS)
     evidence = found.evidence("host-metrics:analyze_hosts")

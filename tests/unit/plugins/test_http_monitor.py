@@ -277,6 +277,12 @@ def test_an_iteration_without_checks_is_no_bill_of_health(web: Site) -> None:
     assert rig(endpoint(web.url)).orient([]).summary == "No endpoint was checked in this iteration"
 
 
+def test_an_iteration_in_which_no_check_was_due_says_so(web: Site) -> None:
+    monitor = rig(endpoint(web.url))
+    monitor.not_due = {"http-monitor:health_check": monitor.clock()}
+    assert monitor.orient([]).summary == "No endpoint was due for a check in this iteration"
+
+
 def test_findings_read_as_in_the_reference(web: Site, nowhere: str) -> None:
     monitor = rig(
         endpoint(nowhere, name="API Server"), endpoint(web.url, "b"), endpoint(web.url, "c")

@@ -85,17 +85,19 @@ def by_endpoint(
     return {id: found[id] for id in endpoints if id in found}
 
 
-def assess(source: str, observed: str, evidence: Evidence) -> SituationAssessment:
+def assess(source: str, observed: str, evidence: Evidence, due: bool = True) -> SituationAssessment:
     """The evidence as an assessment.
 
     Args:
         source: the orienter's id.
         observed: the source of the observations.
         evidence: what was found.
+        due: whether the endpoints were to be checked in this iteration.
     """
     if not evidence.unhealthy:
         healthy = f"All {evidence.checked} endpoint(s) are healthy"
-        finding = healthy if evidence.checked else "No endpoint was checked in this iteration"
+        unseen = "No endpoint was checked" if due else "No endpoint was due for a check"
+        finding = healthy if evidence.checked else f"{unseen} in this iteration"
         return SituationAssessment(
             source=source, findings=[finding], confidence=1.0, data=evidence.to_wire()
         )

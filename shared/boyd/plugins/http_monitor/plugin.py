@@ -130,7 +130,8 @@ class HttpMonitor(Plugin):
         own = [o for o in observations if o.source == self._source]
         failing = [self._endpoints[id] for id in analysis.by_endpoint(own, self._endpoints)]
         evidence = analysis.gather(own, self._endpoints, memory.recall(ctx, failing), ctx.now())
-        return analysis.assess(f"{self.id}:analyze_failures", self._source, evidence)
+        due = f"{self.id}:health_check" not in ctx.not_due
+        return analysis.assess(f"{self.id}:analyze_failures", self._source, evidence, due)
 
     @strategy()
     def restart_unhealthy_endpoint(self, situation: Situation) -> Decision:

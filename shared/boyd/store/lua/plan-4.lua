@@ -10,7 +10,8 @@
 -- ARGV[5] observers  JSON: the observer of each task, by index
 -- ARGV[6] problems   JSON
 -- ARGV[7] blocks     JSON: guards that failed
--- ARGV[8] count      how many fields follow, twice: field, value, ... of observers that could not be planned
+-- ARGV[8] not due    JSON: observers that this iteration leaves out
+-- ARGV[9] count      how many fields follow, twice: field, value, ... of observers that could not be planned
 -- ARGV[...] count    how many observers run, then their ids
 -- ARGV[...] units    as JSON
 -- Returns 'ok' or 'stale'
@@ -22,8 +23,8 @@ if not holds(KEYS[1], ARGV[1], ARGV[2], 'start', ARGV[3]) then
   return 'stale'
 end
 local now = now_ms()
-local at = 9
-local fields = tonumber(ARGV[8])
+local at = 10
+local fields = tonumber(ARGV[9])
 for i = at, at + fields - 1, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
@@ -35,7 +36,8 @@ end
 redis.call('PEXPIRE', KEYS[4], 2592000000)
 at = at + ran
 local units = #ARGV - at
-redis.call('HSET', KEYS[1], 'observers', ARGV[5], 'problems', ARGV[6], 'blocks', ARGV[7], 'open', units, 'units', units)
+redis.call('HSET', KEYS[1], 'observers', ARGV[5], 'problems', ARGV[6], 'blocks', ARGV[7], 'notDue', ARGV[8],
+  'open', units, 'units', units)
 move_on(KEYS[1], KEYS[2], KEYS[3], 'start', units > 0 and 'observe' or 'orient', ARGV[4])
 if units > 0 then
   redis.call('ZREM', KEYS[2], 'phase')
