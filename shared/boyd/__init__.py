@@ -1,45 +1,51 @@
 """Boyd: an agent that watches, understands, decides and acts.
 
 These are the names that plugin and agent authors use; everything else is internal.
+They are imported when they are first used, so that a command such as `boyd --version` is quick.
 """
 
-from boyd.agent import Agent
-from boyd.errors import BoydError, ConfigError, PluginError, Veto
-from boyd.models import (
-    ActionResult,
-    Anomaly,
-    ApprovalItem,
-    ApprovalPolicy,
-    Autonomy,
-    Budget,
-    Correlation,
-    Decision,
-    EndpointReply,
-    EndpointRequest,
-    LoopResult,
-    Observation,
-    Situation,
-    SituationAssessment,
-    no_op,
-)
-from boyd.plugin import (
-    Action,
-    Context,
-    Endpoint,
-    Observer,
-    Orienter,
-    Perform,
-    Plugin,
-    Strategy,
-    Tool,
-    action,
-    endpoint,
-    hook,
-    observer,
-    orienter,
-    strategy,
-    tool,
-)
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from boyd.agent import Agent
+    from boyd.errors import BoydError, ConfigError, PluginError, Veto
+    from boyd.models import (
+        ActionResult,
+        Anomaly,
+        ApprovalItem,
+        ApprovalPolicy,
+        Autonomy,
+        Budget,
+        Correlation,
+        Decision,
+        EndpointReply,
+        EndpointRequest,
+        LoopResult,
+        Observation,
+        Situation,
+        SituationAssessment,
+        no_op,
+    )
+    from boyd.plugin import (
+        Action,
+        Context,
+        Endpoint,
+        Observer,
+        Orienter,
+        Perform,
+        Plugin,
+        Strategy,
+        Tool,
+        action,
+        endpoint,
+        hook,
+        observer,
+        orienter,
+        strategy,
+        tool,
+    )
 
 __all__ = [
     "Action",
@@ -79,3 +85,21 @@ __all__ = [
     "strategy",
     "tool",
 ]
+
+#: Where the names are, the quickest to import first.
+_HOMES = ("boyd.errors", "boyd.models", "boyd.plugin", "boyd.agent")
+
+
+def __getattr__(name: str) -> object:
+    """Import a name when it is first used."""
+    if name in __all__:
+        for home in _HOMES:
+            found = getattr(import_module(home), name, None)
+            if found is not None and not isinstance(found, ModuleType):
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

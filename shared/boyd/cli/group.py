@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
-from importlib.metadata import entry_points
 
 import click
 
+from boyd.cli.interrupts import importing
 from boyd.version import VERSION
 
 GROUP = "boyd.commands"
@@ -50,19 +50,19 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, ours first."""
+        from importlib.metadata import entry_points
+
         added = [point.name for point in entry_points(group=GROUP)]
         return [*COMMANDS, *sorted(set(added) - set(COMMANDS))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now."""
-        path = COMMANDS.get(cmd_name)
-        if path is None:
-            points = entry_points(group=GROUP, name=cmd_name)
-            path = next((point.value for point in points), None)
+        path = COMMANDS.get(cmd_name) or _added(cmd_name)
         if path is None:
             return None
         module, _, name = path.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        with importing():
+            command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
     def resolve_command(
@@ -79,6 +79,13 @@ class Commands(click.Group):
         close = " or ".join(get_close_matches(name, self.list_commands(ctx)))
         what_to_do = f"did you mean {close}?" if close else "--help lists what there is"
         raise click.UsageError(f"no command {name!r}; {what_to_do}", ctx)
+
+
+def _added(name: str) -> str | None:
+    """Where the command lies that another package adds by that name."""
+    from importlib.metadata import entry_points
+
+    return next((point.value for point in entry_points(group=GROUP, name=name)), None)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

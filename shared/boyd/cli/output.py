@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
+from boyd.cli import interrupts
 from boyd.cli.columns import GAP, Column, layout
 from boyd.errors import ApiProblem
 from boyd.models import ActionResult, LoopResult, Model
@@ -31,7 +32,7 @@ DENIED = 3
 NOT_FOUND = 4
 CONFLICT = 5
 TIMED_OUT = 124
-INTERRUPTED = 130
+INTERRUPTED = interrupts.INTERRUPTED
 
 #: How data can be printed.
 FORMS = ("table", "json", "yaml")

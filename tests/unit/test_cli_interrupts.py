@@ -1,0 +1,96 @@
+"""Ctrl-C in the first moments of a command, and how little has to be imported for one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from boyd.cli.interrupts import INTERRUPTED, importing, is_interrupt
+
+#: Starts a command, and sends SIGINT to itself when it begins to import a module.
+_PROGRAM = """
+import os, signal, sys
+from boyd.cli import main
+
+module, sys.argv = sys.argv[1], ["boyd", *sys.argv[2:]]
+
+class Finger:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Finger())
+main()
+"""
+
+
+def interrupted(module: str, *command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command that gets Ctrl-C while it imports *module*."""
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM, module, *command],
+        env={**os.environ, "BOYD_STATE_DIR": str(folder), "XDG_CONFIG_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("module", ["click", "boyd.cli.status", "pydantic", "boyd.models"])
+def test_ctrl_c_while_modules_are_imported_ends_calmly(module: str, tmp_path: Path) -> None:
+    done = interrupted(module, "status", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
+
+
+def test_ctrl_c_while_an_agent_is_loaded_ends_calmly(tmp_path: Path) -> None:
+    (tmp_path / "agent.toml").write_text(
+        'id = "slow"\nplugins_dir = "plugins"\n[[plugins]]\nuse = "slow"\n'
+    )
+    (tmp_path / "plugins").mkdir()
+    plugin = 'import colorsys\nfrom boyd import Plugin\nclass Slow(Plugin):\n    id = "slow"\n'
+    (tmp_path / "plugins" / "slow.py").write_text(plugin)
+    done = interrupted("colorsys", "up", "agent.toml", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
+
+
+def test_what_a_library_makes_of_ctrl_c_is_still_one() -> None:
+    made = RuntimeError("Error calling __set_name__")
+    made.__cause__ = KeyboardInterrupt()
+    assert is_interrupt(made)
+    assert not is_interrupt(RuntimeError("something else"))
+
+
+def test_a_program_that_handles_sigint_itself_keeps_its_handler() -> None:
+    import signal
+
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        with importing():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+
+
+def test_every_public_name_is_found_when_it_is_first_used() -> None:
+    program = "import boyd\nprint([n for n in boyd.__all__ if not callable(getattr(boyd, n))])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_version_is_told_without_importing_models() -> None:
+    program = (
+        "import sys\nsys.argv = ['boyd', '--version']\nimport boyd.cli\n"
+        "try:\n    boyd.cli.main()\nexcept SystemExit:\n    pass\n"
+        "print(*[name for name in ('pydantic', 'redis', 'rich', 'boyd.models') if name in"
+        " sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("boyd, version ")
+    assert done.stderr.strip() == ""
