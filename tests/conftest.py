@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import redis
 
-from boyd.embedded.redis_server import find_program
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
-from harness import Deployment, free_port, wait_until
+from harness import Deployment, free_port, server_program, wait_until
 from measuring import Measure
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
@@ -34,7 +33,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real Redis server; missing: skipped here, failed in CI."""
     try:
-        program = find_program()
+        program = server_program()
     except ConfigError as error:
         if os.environ.get("CI"):
             raise

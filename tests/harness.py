@@ -15,6 +15,7 @@ from typing import Any, Self
 import requests
 
 from boyd.broker import CeleryCourier, make_app
+from boyd.embedded.redis_server import find_program
 from boyd.engine import Launcher, Resolver
 from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.store import AgentStore, Retention, Store, connect
@@ -22,6 +23,11 @@ from boyd.store import AgentStore, Retention, Store, connect
 TESTS = Path(__file__).parent
 #: Where processes find agents of tests, and the same code as this one.
 PYTHONPATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+
+
+def server_program() -> Path:
+    """The Redis server that tests start: the embedded one, or what `TEST_REDIS_SERVER` names."""
+    return find_program(os.environ.get("TEST_REDIS_SERVER"))
 
 
 def free_port() -> int:

@@ -5,7 +5,6 @@ Pure: `read_vitals` has looked, this judges. `boyd doctor` prints it, `/metrics`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
@@ -14,6 +13,7 @@ from boyd.models import Model
 from boyd.settings import Settings
 from boyd.store.client import Client, connect
 from boyd.store.fleet import WorkerInfo
+from boyd.store.release import OLDEST
 from boyd.store.vitals import AgentVitals, Roster, Server, Vitals
 from boyd.version import VERSION
 
@@ -21,7 +21,6 @@ Level = Literal["ok", "warning", "error"]
 #: The components that need each queue, by agent and the queue's short name.
 Needs = Mapping[str, Mapping[str, list[str]]]
 
-OLDEST_REDIS = (6, 2)
 #: Seconds by which clocks may differ before it is worth a word.
 SKEW = 1.0
 #: Slots without a tick after which a beat stands still, and the least seconds of them.
@@ -115,11 +114,16 @@ def _redis(vitals: Vitals) -> Iterator[Finding]:
 
 
 def _version(server: Server) -> Finding:
-    numbers = tuple(int(number) for number in re.findall(r"\d+", server.version)[:2])
-    if numbers >= OLDEST_REDIS:
-        return ok("version", server.version)
-    needed = ".".join(map(str, OLDEST_REDIS))
-    return error("version", server.version or "unknown", f"Boyd needs {needed} or later")
+    subject, release = "version", server.release
+    if release.too_old:
+        oldest = ".".join(map(str, OLDEST))
+        return error(subject, str(release), f"Boyd needs Redis {oldest} or later, or Valkey")
+    hole = release.hole
+    if hole is None:
+        return ok(subject, str(release))
+    later = f"to {hole.fixed} or later" if hole.fixed else "to a later line of releases"
+    advice = f"update it {later}, unless your distribution has fixed this version"
+    return warning(subject, f"{release} lets clients run code in it ({hole.name})", advice)
 
 
 def _role(server: Server) -> Finding:

@@ -153,6 +153,16 @@ class CallbackSettings(_Group):
         return _parts(value)
 
 
+class EmbeddedSettings(_Group):
+    """The Redis server that `boyd up` starts.
+
+    Attributes:
+        server: a `redis-server` or `valkey-server`; absent: the one that `boyd[embedded]` brings.
+    """
+
+    server: str | None = Field(default=None, min_length=1)
+
+
 class Settings(BaseSettings):
     """Everything that can be set, except what belongs to an agent.
 
@@ -170,6 +180,7 @@ class Settings(BaseSettings):
         worker: how a worker works.
         api: where the API listens.
         callbacks: how the callbacks of runs are sent.
+        embedded: the Redis server that `boyd up` starts.
     """
 
     model_config = SettingsConfigDict(
@@ -189,6 +200,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     api: ApiSettings = ApiSettings()
     callbacks: CallbackSettings = CallbackSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
 
     @field_validator("agents", mode="before")
     @classmethod

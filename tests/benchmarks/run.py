@@ -29,8 +29,7 @@ import psutil
 import redis
 
 from benchmarks import cost, kept, load, scaling, wake
-from boyd.embedded.redis_server import find_program
-from harness import Deployment, free_port, wait_until
+from harness import Deployment, free_port, server_program, wait_until
 
 HERE = Path(__file__).resolve().parent
 #: Pairs of iterations for S1, and iterations whose commands are counted for S3.
@@ -59,7 +58,7 @@ class Report:
 def redis_server(folder: Path) -> Iterator[str]:
     """A Redis of its own, without persistence: both sides are measured on the same."""
     port = free_port()
-    command = [str(find_program()), "--port", str(port), "--save", "", "--dir", str(folder)]
+    command = [str(server_program()), "--port", str(port), "--save", "", "--dir", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     client = redis.Redis(port=port)
     try:

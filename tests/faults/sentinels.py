@@ -11,8 +11,8 @@ from typing import Any
 
 import redis
 
-from boyd.embedded.redis_server import HOST, PORTS, find_program
-from harness import wait_until
+from boyd.embedded.redis_server import HOST, PORTS
+from harness import server_program, wait_until
 
 SERVICE = "boyd"
 #: Milliseconds of silence after which a sentinel calls a server down.
@@ -101,7 +101,7 @@ class Watched:
         where = [f"port {port}", f"bind {HOST}", f"dir {self._folder}"]
         file.write_text("\n".join([*where, *lines]))
         with (self._folder / f"redis-{port}.log").open("ab") as log:
-            command = [str(find_program()), str(file), *arguments]
+            command = [str(server_program()), str(file), *arguments]
             self._processes[port] = subprocess.Popen(command, stdout=log, stderr=log)
         wait_until(lambda: self._answers(port), 20)
 

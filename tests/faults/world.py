@@ -12,9 +12,8 @@ from typing import Any
 import redis
 import requests
 
-from boyd.embedded.redis_server import find_program
 from faults.clocks import Clock, tidy
-from harness import Deployment, free_port, wait_until
+from harness import Deployment, free_port, server_program, wait_until
 
 AGENTS = ("storm0", "storm1")
 
@@ -49,7 +48,7 @@ class RedisProcess:
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._data)]
         durable = ["--appendonly", "yes", "--appendfsync", self._fsync, "--save", ""]
         with (self._folder / "redis.log").open("ab") as log:
-            command = [*self._prefix, str(find_program()), *arguments, *durable]
+            command = [*self._prefix, str(server_program()), *arguments, *durable]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
     @property

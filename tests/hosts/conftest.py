@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from boyd.embedded.redis_server import find_program
-from harness import TESTS, Deployment, wait_until
+from harness import TESTS, Deployment, server_program, wait_until
 from hosts.network import Host, Network, missing
 
 
@@ -23,7 +22,7 @@ class Hosts(Deployment):
         self.network = network
         self._helpers: list[subprocess.Popen[bytes]] = []
         self.redis_host = network.host("redis")
-        command = [str(find_program()), "--port", "6379", "--save", "", "--dir", str(folder)]
+        command = [str(server_program()), "--port", "6379", "--save", "", "--dir", str(folder)]
         self._spawn(self.redis_host, [*command, "--bind", "0.0.0.0", "--protected-mode", "no"])
         url = f"redis://{self.redis_host.address}:6379/0"
         wait_until(lambda: _answers(url), 15)

@@ -18,13 +18,12 @@ import psutil
 import pytest
 import redis
 
-from boyd.embedded.redis_server import find_program
 from boyd.models import Actor
 from boyd.models.investigation import Said
 from boyd.store import Store, connect
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import Received, Reply, say
-from harness import Deployment, free_port, wait_until
+from harness import Deployment, free_port, server_program, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -298,7 +297,7 @@ class Database:
     def start(self) -> None:
         """Start it on what it has saved."""
         arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "yes"]
-        program = str(find_program())
+        program = str(server_program())
         log = os.open(self.folder / "redis.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.pid = os.posix_spawn(
             program,

@@ -16,13 +16,12 @@ import redis
 from click.testing import CliRunner
 
 from boyd.cli import boyd
-from boyd.embedded.redis_server import find_program
 from boyd.settings import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
 from boyd_api.metrics import Metrics
 from boyd_api.readiness import Readiness, readiness
-from harness import Deployment, free_port, wait_until
+from harness import Deployment, free_port, server_program, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +37,7 @@ class Server:
         port = free_port()
         folder.mkdir(exist_ok=True)
         argv = [
-            str(find_program()),
+            str(server_program()),
             "--port",
             str(port),
             "--bind",
@@ -163,11 +162,10 @@ def test_what_a_crash_of_redis_would_lose_is_told(server: Server) -> None:
 
 
 def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> None:
-    folder = tmp_path / "redis"
+    snapshot = tmp_path / "redis" / "dump.rdb"
     server.client.set("some", "thing")
-    server.client.config_set("dbfilename", "taken")
-    (folder / "taken").mkdir()  # nothing can be renamed to it
-    (folder / "taken" / "in it").touch()
+    snapshot.mkdir()  # nothing can be renamed to it
+    (snapshot / "in it").touch()
     server.client.bgsave()
     wait_until(lambda: server.client.info()["rdb_last_bgsave_status"] == "err", 10)
 

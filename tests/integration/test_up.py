@@ -78,7 +78,7 @@ class Up:
         found = {}
         for child in psutil.Process(self.process.pid).children():
             words = child.cmdline()
-            found["redis" if "redis-server" in words[0] else words[3]] = child
+            found["redis" if words[0].split()[0].endswith("-server") else words[3]] = child
         return found
 
     def tree(self) -> list[psutil.Process]:

@@ -13,6 +13,7 @@ from boyd.models import Autonomy
 from boyd.store import AgentEntry, WorkerInfo
 from boyd.store.fleet import Role
 from boyd.store.reading import read_roster, read_vitals
+from boyd.store.release import Release
 from boyd.store.vitals import (
     RETIRED,
     AgentVitals,
@@ -28,7 +29,7 @@ from kit import Recorder, agent, choice, chooses, fails, seen, sees
 
 NOW = 1_800_000_000.0
 SERVER = Server(
-    version="7.2.4",
+    release=Release("Valkey", "9.1.2"),
     role="master",
     aof=True,
     aof_ok=True,
@@ -113,7 +114,12 @@ def test_whatever_is_wrong_comes_with_advice() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": "6.0.16"}, "error: 6.0.16"),
+        ({"release": Release("Redis", "6.0.16")}, "error: Redis 6.0.16"),
+        ({"release": Release("Redis", "")}, "error: Redis of an unknown version"),
+        (
+            {"release": Release("Redis", "6.2.14")},
+            "warning: Redis 6.2.14 lets clients run code in it (CVE-2025-49844)",
+        ),
         ({"role": "slave"}, "error: slave"),
         ({"aof_ok": False}, "error: the append-only file cannot be written"),
         (

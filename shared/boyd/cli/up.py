@@ -96,7 +96,7 @@ def _redis(settings: Settings, supervisor: Supervisor) -> Iterator[str | None]:
             connect(settings.redis_url).ping()
         yield settings.redis_url
         return
-    with redis_server(settings.state_dir) as server:
+    with redis_server(settings.state_dir, named=settings.embedded.server) as server:
         yield server.url if server.start(supervisor) else None
 
 

