@@ -38,7 +38,7 @@ def freezing(deployment: Deployment, agent_id: str) -> float:
     launcher = deployment.launcher(agent_id)
     wait_until(lambda: len(_acts(deployment)) > 5 or launcher.trigger("bench").iteration < 0)
     froze = time.time()
-    deployment.store.fleet.freeze("bench")
+    deployment.store.freezes.freeze("bench")
     for _ in range(20):
         deployment.ended(agent_id, launcher.trigger("bench").iteration)
     return max(0.0, max(_acts(deployment)) - froze)

@@ -542,7 +542,7 @@ def test_verify_names_the_first_entry_that_does_not_fit(
 
 
 def test_verify_all_checks_the_deployment_too(whole: Store, chain: Audit, cli: Cli) -> None:
-    whole.fleet.freeze("incident", actor=ANN)
+    whole.freezes.freeze("incident", actor=ANN)
     assert [line.split()[:2] for line in cli("verify", "--all").splitlines()] == [
         ["ok", "deployment"],
         ["ok", "a"],

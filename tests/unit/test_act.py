@@ -167,9 +167,9 @@ def test_L30_after_act_hears_that_acting_is_frozen_and_not_of_what_waits() -> No
         on_after_act=lambda result: after.append(result.error),
     )
     lab = Lab(Agent("test", plugins=[own], budgets={"p:do": {"limit": 1, "window": 60}}))
-    lab.whole.fleet.freeze(reason_text("ann", "incident"))
+    lab.whole.freezes.freeze(reason_text("ann", "incident"))
     lab.run()
-    lab.whole.fleet.unfreeze()
+    lab.whole.freezes.lift()
     lab.run()
     waits = result_of(lab.run())
 
@@ -282,9 +282,9 @@ def test_L33_an_action_whose_queue_has_no_worker_fails_at_once() -> None:
 def test_L34_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action())
-    lab.whole.fleet.freeze(reason_text("ann", "incident"))
+    lab.whole.freezes.freeze(reason_text("ann", "incident"))
     frozen = lab.run()
-    lab.whole.fleet.unfreeze()
+    lab.whole.freezes.lift()
     thawed = lab.run()
 
     assert result_of(frozen).error == "Acting is frozen: incident (by ann)"
@@ -295,10 +295,10 @@ def test_L34_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
 
 def test_L34_one_agent_can_be_frozen_alone() -> None:
     lab = lab_for(Recorder().action())
-    lab.whole.fleet.freeze("incident", ["other"])
+    lab.whole.freezes.freeze("incident", "other")
     assert result_of(lab.run()).success
 
-    lab.whole.fleet.freeze("incident", ["test"])
+    lab.whole.freezes.freeze("incident", "test")
     assert result_of(lab.run()).error == "Acting is frozen: incident"
 
 
@@ -341,14 +341,14 @@ def test_L34_the_agents_budget_replaces_the_actions_own() -> None:
 
 def test_L34_a_freeze_needs_no_reason() -> None:
     lab = lab_for(Recorder().action())
-    lab.whole.fleet.freeze("")
+    lab.whole.freezes.freeze("")
 
     assert result_of(lab.run()).error == "Acting is frozen: "
 
 
 def test_L34_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
     one = lab_for(Recorder().action())
-    one.whole.fleet.freeze("incident")
+    one.whole.freezes.freeze("incident")
     recorder = Recorder()
     own = plugin(chooses(choice()), recorder.action())
     two = Lab(Agent("late", plugins=[own]), client=one.client)

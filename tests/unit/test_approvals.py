@@ -171,7 +171,7 @@ def test_A12_a_freeze_refuses_what_was_approved_before() -> None:
     lab = gated(recorder)
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
-    lab.whole.fleet.freeze("incident")
+    lab.whole.freezes.freeze("incident")
     lab.deliver()
     result = now(lab, item).result
 

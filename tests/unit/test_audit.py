@@ -262,9 +262,9 @@ def test_pausing_and_resuming_are_in_the_audit(store: AgentStore) -> None:
 
 
 def test_freezing_some_agents_is_in_their_audit(whole: Store, store: AgentStore) -> None:
-    whole.fleet.freeze("incident", ["a"], ANN)
-    whole.fleet.unfreeze(["a"], ANN)
-    whole.fleet.unfreeze(["a"], ANN)
+    whole.freezes.freeze("incident", "a", ANN)
+    whole.freezes.lift("a", ANN)
+    whole.freezes.lift("a", ANN)
 
     told = [(e.kind, e.before, e.after, e.note, e.what) for e in entries(store.audit)]
     assert told == [
@@ -278,8 +278,8 @@ def test_freezing_everywhere_is_in_the_audit_of_the_deployment_and_of_each_agent
     whole: Store, store: AgentStore
 ) -> None:
     whole.client.hset(AGENTS, "a", "as announced")
-    whole.fleet.freeze("", actor=ANN)
-    whole.fleet.unfreeze(actor=ANN)
+    whole.freezes.freeze("", actor=ANN)
+    whole.freezes.lift(actor=ANN)
 
     told = [(e.kind, e.before, e.after, e.who) for e in entries(whole.audit)]
     assert told == [

@@ -236,9 +236,9 @@ def test_L28_an_unknown_action_is_a_failed_result() -> None:
 def test_L34_a_freeze_and_a_budget_hold_for_calls_too() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(budget=Budget(limit=1, window=60)))
-    lab.whole.fleet.freeze("incident")
+    lab.whole.freezes.freeze("incident")
     frozen = call(lab)
-    lab.whole.fleet.unfreeze()
+    lab.whole.freezes.lift()
     call(lab)
     over = call(lab)
 
@@ -616,7 +616,7 @@ def test_L32_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unkn
     lose(lab, call_id)
     lab.store.ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", True, None)
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
-    lab.whole.fleet.freeze("incident")
+    lab.whole.freezes.freeze("incident")
     overdue(lab, f"call:{call_id}")
 
     assert (state(answer(lab, call_id)), recorder.calls) == ("unknown", [])

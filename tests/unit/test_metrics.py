@@ -138,7 +138,7 @@ def retire(lab: Lab) -> None:
 
 def test_pausing_and_freezing_are_told() -> None:
     lab = Lab(agent())
-    lab.whole.fleet.freeze("moving", ["test"])
+    lab.whole.freezes.freeze("moving", "test")
     lab.store.loop.pause("holidays")
     found = samples(lab.whole)
 

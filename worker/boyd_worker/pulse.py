@@ -59,7 +59,8 @@ class Pulse:
 
     def _beat(self) -> None:
         self._recycle()
-        self._runtime.store.fleet.beat(self._runtime.info(self._problem))
+        for name in self._runtime.store.fleet.beat(self._runtime.info(self._problem)):
+            log.warning("Redis had lost agent %s; it is registered again", name)
         if self._plans:  # so that no iteration has to wait for it
             self._runtime.store.fleet.recent(fresh=True)
 

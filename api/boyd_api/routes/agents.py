@@ -16,7 +16,7 @@ def show(ask: Ask) -> AgentList:
     fleet = ask.services.store.fleet
     serving = [name for w in fleet.workers() if w.role == "worker" for name in w.agents]
     states = [_state(ask, entry, serving.count(entry.id)) for entry in ask.agents.values()]
-    return AgentList(agents=states, frozen=fleet.frozen())
+    return AgentList(agents=states, frozen=ask.services.store.freezes.everywhere())
 
 
 def _state(ask: Ask, entry: AgentEntry, workers: int) -> AgentState:

@@ -36,14 +36,14 @@ def resume(ask: Ask) -> Standing:
 @routes.post("/freeze", scope="admin", answers={200: Standing}, idempotent=True)
 def freeze(ask: Ask, body: Reason | None) -> Standing:
     """Stop the agent's acting; observing, orienting and deciding go on."""
-    ask.services.store.fleet.freeze(_reason(ask, body), [ask.agent.entry.id], ask.actor)
+    ask.services.store.freezes.freeze(_reason(ask, body), ask.agent.entry.id, ask.actor)
     return _standing(ask)
 
 
 @routes.post("/unfreeze", scope="admin", answers={200: Standing}, idempotent=True)
 def unfreeze(ask: Ask) -> Standing:
     """Let the agent act again, unless acting is frozen everywhere."""
-    ask.services.store.fleet.unfreeze([ask.agent.entry.id], ask.actor)
+    ask.services.store.freezes.lift(ask.agent.entry.id, ask.actor)
     return _standing(ask)
 
 
@@ -52,8 +52,8 @@ def unfreeze(ask: Ask) -> Standing:
 )
 def freeze_all(ask: Ask, body: Reason | None) -> StandingAll:
     """Stop all acting of all agents."""
-    ask.services.store.fleet.freeze(_reason(ask, body), actor=ask.actor)
-    return StandingAll(frozen=ask.services.store.fleet.frozen())
+    ask.services.store.freezes.freeze(_reason(ask, body), actor=ask.actor)
+    return StandingAll(frozen=ask.services.store.freezes.everywhere())
 
 
 @routes.post(
@@ -61,8 +61,8 @@ def freeze_all(ask: Ask, body: Reason | None) -> StandingAll:
 )
 def unfreeze_all(ask: Ask) -> StandingAll:
     """Lift the freeze of everywhere; agents that were frozen by name stay so."""
-    ask.services.store.fleet.unfreeze(actor=ask.actor)
-    return StandingAll(frozen=ask.services.store.fleet.frozen())
+    ask.services.store.freezes.lift(actor=ask.actor)
+    return StandingAll(frozen=ask.services.store.freezes.everywhere())
 
 
 def _reason(ask: Ask, body: Reason | None) -> str:

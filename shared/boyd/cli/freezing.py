@@ -170,10 +170,10 @@ def _freeze_in(
     who = actor()
     text = reason_text(who.principal, reason)
     if everywhere:
-        store.fleet.freeze(text, actor=who)
+        store.freezes.freeze(text, actor=who)
         return ""
     entry, _ = choose_agent(store, access.settings, agent)
-    store.fleet.freeze(text, [entry.id], who)
+    store.freezes.freeze(text, entry.id, who)
     return entry.id
 
 
@@ -197,12 +197,9 @@ def _staying(api: Api) -> _Stays:
 def _unfreeze_in(
     access: Access, store: Store, agent: str | None, everywhere: bool
 ) -> tuple[str, _Stays]:
+    from boyd.store import DEPLOYMENT
+
     entry = None if everywhere else choose_agent(store, access.settings, agent)[0]
-    store.fleet.unfreeze([entry.id] if entry else [], actor())
-    frozen = store.fleet.frozen()
-    stays = {"": frozen} if frozen is not None else {}
-    for name in store.fleet.agents():
-        own = store.agent(name).loop.status().frozen
-        if own is not None and own != frozen:
-            stays[name] = own
+    store.freezes.lift(entry.id if entry else None, actor())
+    stays = {"" if who == DEPLOYMENT else who: why for who, why in store.freezes.all().items()}
     return entry.id if entry else "", stays

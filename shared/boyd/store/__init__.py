@@ -15,7 +15,8 @@ from boyd.store.client import Client, connect, masked, translated
 from boyd.store.clock import ServerClock
 from boyd.store.due import Due, take_each
 from boyd.store.events import AgentEvents, Events, is_later
-from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry, reason_text
+from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry
+from boyd.store.freezes import Freezes, reason_text
 from boyd.store.graph import FactGraph
 from boyd.store.growth import Growth, Topic
 from boyd.store.history import History
@@ -105,6 +106,7 @@ class Store:
         self.clock = ServerClock(client)
         self._scripts = Scripts(client)
         self.fleet = Fleet(client, self._scripts)
+        self.freezes = Freezes(client, self._scripts)
         self.access = Access(client, self._scripts)
         self.answers = Answers(client, self._scripts)
         self.audit = Audit(client, self._scripts, Keys(DEPLOYMENT), self.sealing)
@@ -143,6 +145,7 @@ class Store:
 
 
 __all__ = [
+    "DEPLOYMENT",
     "Access",
     "Admission",
     "AgentEntry",
@@ -161,6 +164,7 @@ __all__ = [
     "FactGraph",
     "Fence",
     "Fleet",
+    "Freezes",
     "Growth",
     "History",
     "Investigations",

@@ -1,17 +1,24 @@
-"""The deployment: which agents exist, which workers live, whether acting is frozen everywhere."""
+"""The deployment: which agents are registered and which processes live."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from boyd import queues
-from boyd.models import Actor, Catalog, Mode, Model, answers, from_ms
-from boyd.store.audit import actor_fields
+from boyd.models import Catalog, Mode, Model, answers, from_ms
 from boyd.store.client import Client, translated
-from boyd.store.keys import AGENTS, DEPLOYMENT, FROZEN, WORKER_INFO, WORKERS, Keys
+from boyd.store.keys import (
+    AGENTS,
+    DEPLOYMENT,
+    FREEZES,
+    REGISTERED,
+    WORKER_INFO,
+    WORKERS,
+    Keys,
+)
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 
@@ -55,10 +62,30 @@ class Fleet:
         self._scripts = scripts
         self._lock = threading.Lock()
         self._seen: tuple[float, list[WorkerInfo]] = (float("-inf"), [])
+        #: What this process has registered, and when, by the Redis server's clock in ms.
+        self._entries: dict[str, tuple[AgentEntry, int]] = {}
+        #: The freeze marks as of the last heartbeat, by scope.
+        self._freezes: dict[str, str] = {}
 
-    def beat(self, info: WorkerInfo) -> None:
-        """Say that a worker lives."""
-        self._scripts.run("beat", [WORKERS, WORKER_INFO], [info.name, info.to_json()])
+    def beat(self, info: WorkerInfo) -> list[str]:
+        """Record a heartbeat of this process; the agents that had to be registered again.
+
+        Redis may lose any of its keys while processes run: what this process has registered, and
+        the freezes that it has seen, are written back when they are gone or older (P16).
+        """
+        registered = [part for name in info.agents for part in self._registered(name)]
+        marks = [part for pair in self._freezes.items() for part in pair]
+        keys = [WORKERS, WORKER_INFO, AGENTS, REGISTERED, FREEZES, Keys(DEPLOYMENT).audit_open]
+        args = [info.name, info.to_json(), len(registered), *registered, *marks]
+        lost, kept = self._scripts.run("beat", keys, args)
+        self._freezes = dict(zip(kept[::2], kept[1::2], strict=True))
+        for name in lost:
+            self.register(self._entries[name][0])
+        return list(lost)
+
+    def _registered(self, name: str) -> tuple[str, int] | tuple[()]:
+        """An agent and when this process registered it; nothing if it has not."""
+        return (name, self._entries[name][1]) if name in self._entries else ()
 
     def leave(self, name: str) -> None:
         """Say that a worker has stopped."""
@@ -78,64 +105,15 @@ class Fleet:
         return AgentFleet(self, agent_id)
 
     def register(self, entry: AgentEntry) -> None:
-        """Announce an agent; if acting is frozen everywhere, it is for this one too."""
-        with translated():
-            self._client.hset(AGENTS, entry.id, entry.to_json())
-            reason = self._client.get(FROZEN)
-            if reason is not None:
-                self._client.hset(Keys(entry.id).loop, "frozenEverywhere", reason)
-            if reason is not None and self._client.get(FROZEN) is None:  # thawed meanwhile
-                self._client.hdel(Keys(entry.id).loop, "frozenEverywhere")
+        """Register an agent, in place of what was registered of it before."""
+        at = self._scripts.run("register", [AGENTS, REGISTERED], [entry.id, entry.to_json()])
+        self._entries[entry.id] = (entry, int(at))
 
     def agents(self) -> dict[str, AgentEntry]:
-        """All agents that were ever announced, by id."""
+        """All agents that are registered, by id."""
         with translated():
             found = self._client.hgetall(AGENTS)
         return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
-
-    def freeze(self, reason: str, agents: Sequence[str] = (), actor: Actor | None = None) -> None:
-        """Stop every act, of all agents or of those named (L34).
-
-        Every agent carries the flag itself: a claim reads it in the step that takes the right to
-        execute, so nothing starts after this returns.
-        """
-        with translated():
-            if agents:
-                self._mark("frozen", reason, agents, actor)
-            else:
-                self._mark_all(reason, actor)
-                self._mark("frozenEverywhere", reason, self._client.hkeys(AGENTS), actor)
-
-    def unfreeze(self, agents: Sequence[str] = (), actor: Actor | None = None) -> None:
-        """Let acting go on: of those named, or what was frozen everywhere."""
-        with translated():
-            if agents:
-                self._mark("frozen", None, agents, actor)
-            else:
-                self._mark_all(None, actor)
-                self._mark("frozenEverywhere", None, self._client.hkeys(AGENTS), actor)
-
-    def frozen(self) -> str | None:
-        """Why acting is frozen everywhere, if it is."""
-        with translated():
-            reason: str | None = self._client.get(FROZEN)
-            return reason
-
-    def _mark_all(self, reason: str | None, actor: Actor | None) -> None:
-        names = [FROZEN, Keys(DEPLOYMENT).audit_open]
-        self._scripts.run("freeze_all", names, [*_told(reason), *actor_fields(actor)])
-
-    def _mark(
-        self, field: str, reason: str | None, agents: Sequence[str], actor: Actor | None
-    ) -> None:
-        if not agents:
-            return
-        pipe = self._client.pipeline()
-        arguments = [field, *_told(reason), *actor_fields(actor)]
-        for keys in map(Keys, agents):
-            names = [keys.loop, keys.events, keys.audit_open]
-            self._scripts.run("freeze", names, arguments, pipe)
-        pipe.execute()
 
     def recent(self, fresh: bool = False) -> list[WorkerInfo]:
         """The workers that live, as read a few seconds ago or, with *fresh*, now.
@@ -181,11 +159,6 @@ class Fleet:
         return seconds + micros / 1e6, found
 
 
-def _told(reason: str | None) -> tuple[int, str]:
-    """Whether to freeze, and why; a reason may be empty."""
-    return int(reason is not None), reason or ""
-
-
 def _info(text: str, beat: float) -> WorkerInfo:
     return WorkerInfo.from_json(text).patched({"last_beat": from_ms(beat)})
 
@@ -218,8 +191,3 @@ class AgentFleet:
 
     def _workers(self, fresh: bool = False) -> list[WorkerInfo]:
         return [w for w in self._fleet.recent(fresh) if self._agent_id in w.agents]
-
-
-def reason_text(who: str, why: str | None) -> str:
-    """A reason for a pause or a freeze as it is stored and shown."""
-    return f"{why or 'no reason given'} (by {who})"

@@ -8,7 +8,10 @@ from __future__ import annotations
 #: What all workers of a deployment share; `*` can be no agent's id.
 DEPLOYMENT = "*"
 AGENTS = "boyd:{*}:agents"
-FROZEN = "boyd:{*}:frozen"
+#: When each agent was registered.
+REGISTERED = "boyd:{*}:agents:registered"
+#: The freeze marks: of each agent by its id, and of all by `DEPLOYMENT`.
+FREEZES = "boyd:{*}:frozen"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
 API_KEYS = "boyd:{*}:keys"
@@ -33,6 +36,7 @@ class Keys:
     """The keys of one agent."""
 
     def __init__(self, agent_id: str) -> None:
+        self.agent_id = agent_id
         self.prefix = f"boyd:{{{agent_id}}}:"
         self.loop = self.prefix + "loop"
         self.iteration = self.prefix + "iteration"

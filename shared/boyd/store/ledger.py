@@ -10,7 +10,7 @@ from boyd.errors import StoreError
 from boyd.models import ActionResult, Budget, ExecutionEntry, JsonObject
 from boyd.store.client import Client, translated
 from boyd.store.hashes import restore
-from boyd.store.keys import Keys
+from boyd.store.keys import FREEZES, REGISTERED, Keys
 from boyd.store.scripts import Scripts
 from boyd.store.timing import milliseconds
 
@@ -134,13 +134,13 @@ class Ledger:
         args = [
             *(self._worker, token, self._lease, int(idempotent)),
             *((budget.limit, milliseconds(budget.window)) if budget else ("", 0)),
-            *(milliseconds(KEEP), *(_fence(fence))),
+            *(milliseconds(KEEP), *(_fence(fence)), keys.agent_id),
             *("id", execution_id, "action", action, "params", json.dumps(params)),
             *("target", target, "by", by, "idempotent", int(idempotent)),
         ]
         names = [
             *(keys.execution(execution_id), keys.budget(action, target)),
-            *(keys.loop, self._origin(fence), keys.audit_open),
+            *(FREEZES, self._origin(fence), keys.audit_open, REGISTERED),
         ]
         outcome, *rest = self._scripts.run("claim", names, args)
         if outcome == "stale":

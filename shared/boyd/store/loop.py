@@ -8,7 +8,8 @@ from boyd.errors import AgentPaused
 from boyd.models import Actor, LoopStatus, Observation, from_ms
 from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
-from boyd.store.keys import Keys
+from boyd.store.freezes import first_reason, scopes_of
+from boyd.store.keys import FREEZES, Keys
 from boyd.store.scripts import Scripts
 from boyd.store.timing import Timing, milliseconds
 
@@ -139,14 +140,15 @@ class Loop:
             pipe.hmget(keys.iteration, ["iteration", "phase", "startedAt", "entered"])
             pipe.zcard(keys.runs_pending)
             pipe.zcard(keys.approvals_pending)
-            loop, (iteration, phase, started, worker), runs, approvals = pipe.execute()
+            pipe.hmget(FREEZES, scopes_of(self._agent_id))
+            loop, (iteration, phase, started, worker), runs, approvals, marks = pipe.execute()
         return LoopStatus(
             agent_id=self._agent_id,
             phase=phase or "idle",
             iteration=int(iteration or loop.get("iteration", 0)),
             start_time=from_ms(float(started)) if started else None,
             paused=loop.get("paused"),
-            frozen=loop.get("frozen") or loop.get("frozenEverywhere"),
+            frozen=first_reason(marks),
             pending_runs=runs,
             pending_approvals=approvals,
             worker=worker.split("/")[0] if worker else None,

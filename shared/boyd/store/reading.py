@@ -16,7 +16,8 @@ from boyd.errors import StoreError
 from boyd.models import LEVELS, ObserverHealth, from_ms
 from boyd.store.client import Client, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
-from boyd.store.keys import AGENTS, FROZEN, WORKER_INFO, WORKERS, Keys
+from boyd.store.freezes import first_reason, reason_in, scopes_of
+from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
 from boyd.store.usage import read_totals
 from boyd.store.vitals import AgentVitals, Ended, Roster, Server, Vitals, Waiting
 
@@ -67,7 +68,7 @@ def read_vitals(
     looks = [_Look(entry) for entry in roster.agents.values()]
     answers = _ask(client, _merged(look.questions(roster.now) for look in looks))
     details = _ask(client, _merged(look.details(answers) for look in looks))
-    agents = [look.vitals(answers, details) for look in looks]
+    agents = [look.vitals(answers, details, first["freezes"]) for look in looks]
     messages, broker_error = _messages(broker or client, roster, agents, queues_of or {})
     info = first["info"]
     return Vitals(
@@ -75,7 +76,7 @@ def read_vitals(
         server=Server.of(info, first["rules"]) if info is not None else None,
         skew=roster.now - (clock + latency / 2),
         latency=latency,
-        frozen=first["frozen"],
+        frozen=reason_in(first["freezes"].get(DEPLOYMENT)),
         agents=agents,
         messages=messages,
         broker_error=broker_error,
@@ -98,7 +99,7 @@ _ROSTER: dict[str, _Question] = {
     "beats": lambda pipe: pipe.zrange(WORKERS, 0, -1, withscores=True),
     "infos": lambda pipe: pipe.hgetall(WORKER_INFO),
     "agents": lambda pipe: pipe.hgetall(AGENTS),
-    "frozen": lambda pipe: pipe.get(FROZEN),
+    "freezes": lambda pipe: pipe.hgetall(FREEZES),
 }
 #: Access rules may forbid these.
 _SERVER: dict[str, _Question] = {
@@ -207,7 +208,10 @@ class _Look:
         return self._named(asked)
 
     def vitals(
-        self, answers: Mapping[tuple[str, str], Any], details: Mapping[tuple[str, str], Any]
+        self,
+        answers: Mapping[tuple[str, str], Any],
+        details: Mapping[tuple[str, str], Any],
+        freezes: Mapping[str, str],
     ) -> AgentVitals:
         """All of it."""
         loop = dict(zip(_LOOP, self._of(answers, "loop"), strict=True))
@@ -234,7 +238,7 @@ class _Look:
             swept_at=_seconds(loop["sweptAt"]),
             resumed_at=_resumed(self._of(answers, "event")),
             paused=loop["paused"],
-            frozen=loop["frozen"] or loop["frozenEverywhere"],
+            frozen=first_reason([freezes.get(scope) for scope in scopes_of(self._entry.id)]),
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
         )
@@ -287,7 +291,7 @@ class _Look:
         return answers.get((self._entry.id, name))
 
 
-_LOOP = ("iteration", "slot", "sweptAt", "paused", "frozen", "frozenEverywhere")
+_LOOP = ("iteration", "slot", "sweptAt", "paused")
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue")
 _ORDER = ("executionState", "queuedAt", "queue")
 #: Orders that somebody waits for, by what their names begin with, in words.

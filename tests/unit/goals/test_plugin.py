@@ -369,7 +369,7 @@ def test_M6_what_a_guard_stops_fails_no_plan(stage: str) -> None:
 def test_M6_while_acting_is_frozen_no_plan_fails() -> None:
     mind = Mind()
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
-    mind.lab.whole.fleet.freeze("for now")
+    mind.lab.whole.freezes.freeze("for now")
     for _ in range(4):
         mind.cycle()
 

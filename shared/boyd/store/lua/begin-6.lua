@@ -1,6 +1,6 @@
 -- Take the agent's iteration, or join the one in flight (L3). With a slot it is a tick of beat, which starts at
 -- most one iteration per slot whoever sends it (L4).
--- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[2] iteration  hash: the iteration in flight
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream

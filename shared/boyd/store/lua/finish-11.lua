@@ -1,7 +1,7 @@
 -- End the iteration: its record becomes history, its runs end, the agent is free; if work waits, the follow-up
 -- starts in the same step (L3, L35, L37).
 -- KEYS[1] iteration  hash: the iteration in flight
--- KEYS[2] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[2] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream
 -- KEYS[5] history    zset: kept iterations by end

@@ -1,6 +1,6 @@
 -- Hand observations to the loop from outside; where the mode asks for it, an idle agent begins at once (L2).
 -- KEYS[1] intake     list: observations as JSON
--- KEYS[2] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[2] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[3] iteration  hash: the iteration in flight
 -- KEYS[4] due        zset: what must move on, by deadline
 -- KEYS[5] events     stream

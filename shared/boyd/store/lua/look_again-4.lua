@@ -1,5 +1,5 @@
 -- Have an iteration look at what has come: one that begins now, or after the one in flight or the pause (L3).
--- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[2] iteration  hash: the iteration in flight
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream

@@ -1,5 +1,5 @@
 -- Keep an agent from starting iterations (L5); the one in flight goes on.
--- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[2] events     stream
 -- KEYS[3] audit      stream: open audit entries
 -- ARGV[1] reason

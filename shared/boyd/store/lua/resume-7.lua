@@ -1,5 +1,5 @@
 -- Let a paused agent go on; work that arrived meanwhile starts an iteration.
--- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[1] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[2] iteration  hash: the iteration in flight
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream

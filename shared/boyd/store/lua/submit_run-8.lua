@@ -2,7 +2,7 @@
 -- KEYS[1] run        hash
 -- KEYS[2] runs       zset: all runs by creation
 -- KEYS[3] pending    zset: pending runs by urgency
--- KEYS[4] loop       hash: counter, iteration in flight, last slot, paused, frozen
+-- KEYS[4] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[5] iteration  hash: the iteration in flight
 -- KEYS[6] due        zset: what must move on, by deadline
 -- KEYS[7] events     stream

@@ -2,7 +2,7 @@
 -- When nobody has swept for longer than a lease, Redis or every worker was away: then nothing is taken, and
 -- whoever still lives has a lease's time to renew before it counts as lost.
 -- KEYS[1] due        zset: what must move on, by deadline
--- KEYS[2] loop       hash: counter, iteration in flight, last slot, last sweep, paused, frozen
+-- KEYS[2] loop       hash: counter, iteration in flight, last slot, last sweep, paused
 -- ARGV[1] push       ms until it is due again if this sweeper dies; the lease
 -- ARGV[2] most       how many to take
 -- Returns {member, the score it was pushed to, ...}

@@ -1,9 +1,11 @@
 -- Take the right to execute an action once (L32), unless acting is frozen or the budget is used up (L34).
 -- KEYS[1] execution  hash: the ledger's entry
 -- KEYS[2] budget     zset: executions of this action on this target, by time
--- KEYS[3] loop       hash: counter, iteration in flight, last slot, last sweep, paused, frozen
+-- KEYS[3] freezes    hash: agent id, or * for all, to its mark
 -- KEYS[4] origin     hash: the iteration in flight, or the order
 -- KEYS[5] audit      stream: what is not sealed yet
+-- KEYS[6] registered hash: agent id to when it was registered; an agent that is missing does not act, as Redis has lost
+--                    its data, a freeze perhaps among it, and the next heartbeat brings both back
 -- ARGV[1] worker
 -- ARGV[2] token      proves the claim when finishing
 -- ARGV[3] lease      ms until the claim lapses unless renewed
@@ -14,13 +16,15 @@
 -- ARGV[8] n          of the iteration that acts, or 'order', or empty: nothing stands behind it
 -- ARGV[9] epoch      of its act phase, or attempt of the order
 -- ARGV[10] entered   as the worker entered it
--- ARGV[11...] field, value, ... to store
+-- ARGV[11] agent     its id
+-- ARGV[12...] field, value, ... to store
 -- Returns {'claimed'}, {'stale'}, {'cancelled'}, {'frozen', why}, {'over'}, {'done', result}, {'running', worker, ms until it lapses}
 --         or {'unknown', why}
 -- @include common
 -- @include audit
 -- @include lose_claim
 -- @include holds
+-- @include frozen
 -- @include executes
 if ARGV[8] == 'order' then
   if not executes(KEYS[4], ARGV[9], ARGV[10]) then
@@ -42,9 +46,12 @@ if state == 'running' and now < tonumber(lease_until) then
   return {'running', worker, lease_until - now}
 end
 local cancelled = ARGV[8] ~= '' and redis.call('HGET', KEYS[4], 'cancelled')
-local frozen = redis.call('HMGET', KEYS[3], 'frozen', 'frozenEverywhere')
+local freeze = frozen(KEYS[3], ARGV[11])
+if not freeze and redis.call('HEXISTS', KEYS[6], ARGV[11]) == 0 then
+  freeze = 'Redis has lost data; the agent acts again once its workers have registered it'
+end
 -- What was started before and may not run again now is not told as if it had never been started.
-if state and (ARGV[4] ~= '1' or cancelled or frozen[1] or frozen[2]) then
+if state and (ARGV[4] ~= '1' or cancelled or freeze) then
   local why = 'worker ' .. worker .. ' stopped while executing it'
   if state == 'running' then
     lose_claim(KEYS[1], KEYS[5], why)
@@ -54,13 +61,13 @@ end
 if cancelled then
   return {'cancelled'}
 end
-if frozen[1] or frozen[2] then
-  return {'frozen', frozen[1] or frozen[2]}
+if freeze then
+  return {'frozen', freeze}
 end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.
 if ARGV[8] ~= '' and not state and ARGV[4] ~= '1' and redis.call('HGET', KEYS[4], 'server') ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
-  redis.call('HSET', KEYS[1], 'worker', ARGV[1], unpack(ARGV, 11))
+  redis.call('HSET', KEYS[1], 'worker', ARGV[1], unpack(ARGV, 12))
   redis.call('PEXPIRE', KEYS[1], ARGV[7])
   lose_claim(KEYS[1], KEYS[5], why)
   return {'unknown', why}
@@ -74,7 +81,7 @@ if not state and ARGV[5] ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[6])
 end
 redis.call('HSET', KEYS[1], 'state', 'running', 'worker', ARGV[1], 'token', ARGV[2], 'startedAt', now,
-  'leaseUntil', now + ARGV[3], unpack(ARGV, 11))
+  'leaseUntil', now + ARGV[3], unpack(ARGV, 12))
 redis.call('HINCRBY', KEYS[1], 'attempts', 1)
 if ARGV[8] == 'order' then
   redis.call('HSET', KEYS[4], 'executionClaimedAt', now, 'executionClaimedBy', ARGV[1])

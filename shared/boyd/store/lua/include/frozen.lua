@@ -1,0 +1,14 @@
+-- A freeze mark is `<ms>` of the last change and, while acting is frozen, a space and the reason.
+-- reason_of(mark): why acting is frozen by that mark, or nil. A mark that cannot be read counts as a freeze.
+local function reason_of(mark)
+  if not mark or string.match(mark, '^%d+$') then
+    return nil
+  end
+  return string.match(mark, '^%d+ (.*)$') or 'the freeze mark cannot be read'
+end
+
+-- frozen(freezes, agent): why the agent may not act, by its own freeze or by that of the deployment, or nil.
+local function frozen(freezes, agent)
+  local marks = redis.call('HMGET', freezes, agent, '*')
+  return reason_of(marks[1]) or reason_of(marks[2])
+end

@@ -1,0 +1,133 @@
+"""P16: Redis loses keys while processes run; all is known again, and a freeze never lies."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import requests
+
+from boyd.store.keys import AGENTS, FREEZES, REGISTERED
+from harness import Deployment, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+#: Seconds within which all is known again: a heartbeat and a busy machine.
+KNOWN_AGAIN = 20.0
+#: What a key's name ends with where there is one for each thing of a kind.
+_ONE_OF_MANY = re.compile(r"(iteration|execution|run|asked|bucket|answer|turn|log|budget):.+$")
+
+
+@pytest.fixture
+def acting(deployment: Deployment) -> Deployment:
+    """An agent that acts five times a second."""
+    deployment.environment["BOYD_TIMING__BEAT"] = "0.5"
+    deployment.worker("w", "agents.traced:ticking")
+    deployment.beat("b", "agents.traced:ticking")
+    acts_again(deployment)
+    return deployment
+
+
+def acts(deployment: Deployment) -> int:
+    """How many actions have started."""
+    return sum(line.startswith("act:") for line in deployment.effects())
+
+
+def acts_again(deployment: Deployment) -> None:
+    """Wait until an action has started that had not when this was called."""
+    before = acts(deployment)
+    wait_until(lambda: acts(deployment) > before, 30)
+
+
+def observes_again(deployment: Deployment) -> None:
+    """Wait until two iterations have ended that had not begun when this was called."""
+
+    def observed() -> int:
+        return sum(line.startswith("complete:") for line in deployment.effects())
+
+    before = observed()
+    wait_until(lambda: observed() > before + 2, 30)
+
+
+def is_known(deployment: Deployment) -> bool:
+    """Whether the agent is registered."""
+    return "ticking" in deployment.store.fleet.agents()
+
+
+def families(deployment: Deployment) -> dict[str, list[str]]:
+    """All keys of Boyd, by what kind of thing they hold."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(deployment.store.client.scan_iter("boyd:*")):
+        found.setdefault(_ONE_OF_MANY.sub(r"\1", key), []).append(key)
+    return found
+
+
+def freeze_holds(deployment: Deployment) -> None:
+    """Freeze everywhere: no action starts afterwards, though the agent goes on."""
+    deployment.store.freezes.freeze("test")
+    running = acts(deployment)
+    observes_again(deployment)
+
+    # One may have been claimed before the freeze and have left its line since.
+    assert acts(deployment) <= running + 1
+    frozen = acts(deployment)
+    observes_again(deployment)
+    assert acts(deployment) == frozen
+    deployment.store.freezes.lift()
+    acts_again(deployment)
+
+
+def test_P16_whichever_keys_are_lost_the_agent_is_known_again_and_a_freeze_holds(
+    acting: Deployment,
+) -> None:
+    for family, keys in families(acting).items():
+        acting.store.client.delete(*keys)
+        wait_until(lambda: is_known(acting), KNOWN_AGAIN)
+        acts_again(acting)
+        print(f"goes on without {family}")
+    acting.store.client.flushall()
+    wait_until(lambda: is_known(acting), KNOWN_AGAIN)
+    acts_again(acting)
+    freeze_holds(acting)
+
+
+def test_P16_freeze_all_holds_at_once_when_the_registry_of_agents_is_lost(
+    acting: Deployment,
+) -> None:
+    acting.store.client.delete(AGENTS, REGISTERED)
+    freeze_holds(acting)
+
+
+def test_P16_a_freeze_outlives_the_loss_of_all_data(acting: Deployment) -> None:
+    acting.store.freezes.freeze("the database moves")
+    observes_again(acting)  # a heartbeat has seen it
+    wait_until(lambda: acting.store.freezes.everywhere(), 10)
+    frozen = acts(acting)
+    worker = acting.store.fleet.workers()[0].last_beat
+    wait_until(lambda: acting.store.fleet.workers()[0].last_beat != worker, 10)
+    acting.store.client.flushall()
+    wait_until(lambda: is_known(acting), KNOWN_AGAIN)
+    observes_again(acting)
+
+    assert acting.store.freezes.everywhere() == "the database moves"
+    assert acts(acting) == frozen
+    acting.store.freezes.lift()
+    acts_again(acting)
+    acting.store.client.delete(FREEZES)
+    acts_again(acting)
+
+
+def test_P16_the_api_knows_an_agent_again_whose_registration_was_lost(acting: Deployment) -> None:
+    url = f"{acting.api('api')}/api/v0/agents/ticking"
+    acting.store.client.flushall()
+    wait_until(lambda: is_known(acting), KNOWN_AGAIN)
+    headers = acting.key("ann", "admin")
+    wait_until(lambda: requests.get(f"{url}/state", headers=headers, timeout=10).ok, KNOWN_AGAIN)
+    frozen = requests.post(f"{url}/freeze", json={}, headers=headers, timeout=10).json()
+
+    assert frozen["success"]
+    assert frozen["frozen"] == acting.store.freezes.of("ticking")
+    observes_again(acting)
+    before = acts(acting)
+    observes_again(acting)
+    assert acts(acting) == before
