@@ -32,6 +32,8 @@ def api(settings: Settings, host: str | None, port: int | None) -> None:
     app = create_app(services.settings, services)
     listening = listen(where.host, where.port)
     log.info("API on http://%s:%d", where.host, listening.getsockname()[1])
+    if where.warning:
+        log.warning("%s", where.warning)
     serve(app, listening, where, services.stop)
 
 

@@ -3,6 +3,7 @@
     BoydError
     ├── ConfigError         settings or an agent file cannot be used
     ├── PluginError         a plugin is wrong; carries its id
+    │   └── InitFailed         its `init` raised
     ├── StoreError
     │   ├── StoreUnavailable   Redis did not answer
     │   │   └── StoreReadOnly     it did, and takes no writes now
@@ -25,6 +26,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+#: The exit status of a process that ends with `InitFailed`.
+INIT_FAILED = 78
+
 
 class BoydError(Exception):
     """Something in Boyd went wrong."""
@@ -43,6 +47,11 @@ class PluginError(BoydError):
     def __init__(self, plugin: str, message: str) -> None:
         super().__init__(f"plugin {plugin!r}: {message}")
         self.plugin = plugin
+        self.reason = message
+
+
+class InitFailed(PluginError):
+    """The `init` of a plugin raised: no process that runs the agent can start."""
 
 
 class StoreError(BoydError):

@@ -120,6 +120,16 @@ class ApiSettings(_Group):
     max_wait: float = Field(default=60.0, ge=0)
     allow_unauthenticated: bool = False
 
+    @property
+    def warning(self) -> str | None:
+        """What is said at every start about settings that are dangerous."""
+        if not self.allow_unauthenticated:
+            return None
+        return (
+            "api.allow_unauthenticated is set:"
+            " every user of this machine may do everything, without a key"
+        )
+
 
 def _webhook_secret(text: str) -> str:
     encoded = text.removeprefix("whsec_")

@@ -411,6 +411,28 @@ class TestSupervisor:
         assert pid is not None
         assert gone(pid)
 
+    def test_one_that_says_it_can_never_start_is_given_up_at_once(self, tmp_path: Path) -> None:
+        program = "import sys; print('boyd: no such plugin'); sys.exit(78)"
+        broken = Child("broken", python(program), tmp_path / "b.log", fatal=frozenset({78}))
+        told: list[str] = []
+        with Supervisor(told.append, HASTE) as supervisor:
+            supervisor.start(broken)
+            with pytest.raises(StartFailed) as caught:
+                supervisor.run()
+        assert str(caught.value) == "broken cannot start: no such plugin"
+        assert told == []
+
+    def test_one_that_could_start_once_is_started_again_whatever_it_says(
+        self, tmp_path: Path
+    ) -> None:
+        broken = Child("b", python("exit(78)"), tmp_path / "b.log", fatal=frozenset({78}))
+        told: list[str] = []
+        with Supervisor(told.append, HASTE) as supervisor:
+            supervisor.start(broken)
+            assert supervisor.wait_until("b", lambda: True, 1)
+            supervisor.run(lambda: supervisor.stop() if told else None, every=0.01)
+        assert told
+
     def test_one_that_has_settled_is_never_given_up(self, tmp_path: Path) -> None:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:

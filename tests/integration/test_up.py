@@ -146,6 +146,52 @@ def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
         assert json.loads(shown.stdout)["agent"]["id"] == "small"
 
 
+def test_the_address_of_the_api_is_told_once_it_answers(tmp_path: Path, agent: str) -> None:
+    with Up(tmp_path, agent) as running:
+        running.says("  API ")
+        with urlopen(f"{told(running, 'API')}/healthz") as answer:
+            assert answer.status == 200
+        running.says("small #1")
+        lines = running.output.read_text().splitlines()
+    first = next(line for line in lines if "small #1" in line)
+    assert lines[0].endswith("starting agent small")
+    assert lines.index(first) > next(n for n, line in enumerate(lines) if "Ctrl-C" in line)
+
+
+BROKEN = """
+from boyd import Plugin
+
+
+class Broken(Plugin):
+    id = "broken"
+
+    def init(self, ctx):
+        raise OSError("no database")
+"""
+
+
+def test_a_plugin_that_cannot_prepare_is_told_at_once_and_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text('id = "small"\nplugins_dir = "plugins"\n[[plugins]]\nuse = "broken"\n')
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "broken.py").write_text(BROKEN)
+    with Up(tmp_path, str(path)) as failed:
+        status = failed.process.wait(60)
+        output = failed.output.read_text()
+    assert status == 1
+    assert "cannot start: plugin 'broken': init failed: OSError: no database" in output
+    assert "starting it again" not in output
+    assert "http://" not in output
+    assert "Ctrl-C" not in output
+
+
+def test_an_api_that_lets_everybody_in_says_so_at_every_start(tmp_path: Path, agent: str) -> None:
+    with Up(tmp_path, agent, BOYD_API__ALLOW_UNAUTHENTICATED="true") as running:
+        running.says("warning: api.allow_unauthenticated is set: every user of this machine")
+        logged = (running.state / "logs" / "api.log").read_text()
+    assert "warning api.allow_unauthenticated is set: every user of this machine" in logged
+
+
 def test_ctrl_c_stops_everything(up: Up) -> None:
     below = up.tree()
     up.process.send_signal(signal.SIGINT)

@@ -68,17 +68,33 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
 
     Args:
         result: the iteration.
-        width: where the line should end; the situation's summary is cut to fit.
+        width: where the line ends; the situation's summary is cut to fit, and where there is no
+            room for it the number of observations is left out first.
     """
     head = f"{clock(result.ended_at)}  {result.agent_id} #{result.iteration}  "
-    head += f"{'ok' if result.success else 'failed'}  {duration(result.duration)}  {_seen(result)}"
+    head += f"{'ok' if result.success else 'failed'}  {duration(result.duration)}"
     came_to = outcome(result)
     tail = f"→ {came_to}" if came_to else ""
     summary = one_line(result.situation.summary) if result.situation else ""
-    if summary:
-        room = width - len(head) - len(tail) - 3
-        tail = f"{cut(summary, max(room, _LEAST))} {tail}"
-    return f"{head}  {tail}".rstrip()
+    for middle in (f"  {_seen(result)}", ""):
+        room = width - len(head) - len(middle) - len(tail) - 3
+        if room >= min(_LEAST, len(summary)):
+            shown = f"{cut(summary, room)} " if summary else ""
+            return f"{head}{middle}  {shown}{tail}".rstrip()
+    return cut(f"{head}  {tail}".rstrip(), width)
+
+
+def painted_iteration(result: LoopResult) -> str:
+    """The same as wide as the terminal, and in colour there."""
+    waits = any(one.waits_for for one in result.action_results)
+    acted = result.success and any(one.success for one in result.action_results)
+    colour = "red" if not result.success else "yellow" if waits else "green" if acted else None
+    return painted(iteration_line(result, width() if is_terminal() else LINE), colour)
+
+
+def painted(text: str, colour: str | None) -> str:
+    """The text in that colour, where colours are wanted."""
+    return click.style(text, fg=colour) if colour and is_coloured() else text
 
 
 def _seen(result: LoopResult) -> str:
@@ -264,6 +280,11 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def is_coloured() -> bool:
+    """Whether colours are wanted: on a terminal, unless `NO_COLOR` is set."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
+
+
 def can_ask() -> bool:
     """Whether a person reads what is printed, and can answer."""
     return is_terminal() and sys.stdin.isatty()
@@ -278,7 +299,7 @@ def console() -> Console:
     """Where rich prints on a terminal; with `NO_COLOR` without any style, not even dim."""
     from rich.console import Console
 
-    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    system: Literal["auto"] | None = "auto" if is_coloured() else None
     return Console(file=sys.stdout, highlight=False, color_system=system)
 
 

@@ -8,10 +8,17 @@ import click
 
 from boyd.cli.group import boyd
 from boyd.cli.interrupts import INTERRUPTED, is_interrupt
-from boyd.errors import AgentPaused, ApiProblem, BoydError, UnknownAgent
+from boyd.errors import (
+    INIT_FAILED,
+    AgentPaused,
+    ApiProblem,
+    BoydError,
+    InitFailed,
+    UnknownAgent,
+)
 
 #: Exit statuses of errors that scripts may want to tell apart; all others are 1.
-STATUS: dict[type[BoydError], int] = {UnknownAgent: 4, AgentPaused: 5}
+STATUS: dict[type[BoydError], int] = {UnknownAgent: 4, AgentPaused: 5, InitFailed: INIT_FAILED}
 
 
 def run() -> int:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
 from boyd.agent import load_agents
+from boyd.cli import output
+from boyd.cli.greeting import greet, ready
 from boyd.cli.options import settings_options, with_agents
-from boyd.cli.output import iteration_line
-from boyd.cli.typed import boyd_here
 from boyd.cli.whoami import actor, user
 from boyd.embedded.child import Child
 from boyd.embedded.files import private_folder, write_private
@@ -25,11 +26,10 @@ from boyd.embedded.logs import log_path
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.runtime import Runtime, key_file, published, read_key
 from boyd.embedded.supervisor import Supervisor
-from boyd.errors import ConfigError, StoreError
+from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
 from boyd.settings import ApiSettings, Settings
-from boyd.store import Store, connect, masked, translated
-from boyd.version import VERSION
+from boyd.store import Store, connect, translated
 
 #: Seconds for a worker to start and announce itself.
 START = 60.0
@@ -55,6 +55,7 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
         settings = settings.model_copy(update={"api": _free(settings.api)})
         with Supervisor(_say) as supervisor, _redis(settings, supervisor) as url:
             if url is not None:
+                greet(settings, names)
                 _run(settings, supervisor, url, names, show_key)
 
 
@@ -110,17 +111,15 @@ def _run(
     workers, others = _children(settings, url)
     for child in workers:
         supervisor.start(child)
-    _greet(settings, url, api_url, agents)
-    _tell_key(settings.state_dir, api_url, key if show_key else None)
     if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
         return
-    watch.look()
     for child in others:
         supervisor.start(child)
     if not supervisor.wait_until("api", lambda: _answers(api_url), START):
         return
     runtime = Runtime(redis_url=url, api_url=api_url, agent=settings.agent)
     with published(settings.state_dir, runtime):
+        ready(settings, api_url, key if show_key else None)
         supervisor.run(watch.look, every=LOOK)
     _say("stopping")
 
@@ -149,6 +148,7 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
             (sys.executable, "-m", "boyd.cli", *arguments),
             log_path(settings.state_dir, name),
             env=env,
+            fatal=frozenset({INIT_FAILED}),
         )
         for name, arguments in commands.items()
     ]
@@ -182,13 +182,17 @@ def _workers_ready(store: Store) -> bool:
 
 
 def _answers(api_url: str) -> bool:
+    """Whether the API answers requests; that it listens is not enough."""
     parts = urlsplit(api_url)
     assert parts.hostname is not None
+    connection = HTTPConnection(parts.hostname, parts.port, timeout=1.0)
     try:
-        with socket.create_connection((parts.hostname, parts.port or 80), timeout=1.0):
-            return True
-    except OSError:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):
         return False
+    finally:
+        connection.close()
 
 
 class _Watch:
@@ -214,24 +218,7 @@ class _Watch:
     def _show(self, agent_id: str, iteration: int) -> None:
         result = self._store.agent(agent_id).history.get(iteration)
         if result:
-            _say(iteration_line(result))
-
-
-def _greet(settings: Settings, url: str, api_url: str, agents: list[str]) -> None:
-    kept = "" if settings.redis_url else f", data in {settings.state_dir / 'redis'}"
-    _say(f"boyd {VERSION}")
-    _say(f"  redis   {masked(url)}{kept}")
-    _say(f"  agents  {', '.join(agents)}")
-    _say(f"  logs    {settings.state_dir / 'logs'}")
-    _say(f"  API     {api_url}")
-
-
-def _tell_key(state: Path, api_url: str, key: str | None) -> None:
-    path = key_file(state)
-    _say(f"  key     {key or f'in {path}, yours alone; boyd finds it by itself'}")
-    told = f'curl --oauth2-bearer "$(cat {shlex.quote(str(path))})" {api_url}/api/v0/state'
-    _say(f"  try     {told}")
-    _say(f"Ctrl-C stops everything. In another terminal: {boyd_here()} status --watch")
+            _say(output.painted_iteration(result))
 
 
 def _say(line: str) -> None:

@@ -29,6 +29,7 @@ class Child:
         death_signal: sent when there is no time: the supervisor died, or a user insists.
         grace: seconds between `stop_signal` and SIGKILL.
         pass_fds: descriptors that it inherits.
+        fatal: exit statuses that say, at the first start, that another one would fail as well.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Child:
     death_signal: signal.Signals = signal.SIGKILL
     grace: float = 10.0
     pass_fds: tuple[int, ...] = ()
+    fatal: frozenset[int] = frozenset()
 
 
 class Life:
@@ -70,6 +72,11 @@ class Life:
     def seconds(self) -> float:
         """How long it has lived."""
         return time.monotonic() - self.started
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status once `ended` has said how it ended; negative for a signal."""
+        return self._process.returncode
 
     def ended(self) -> str | None:
         """How it ended, in words, once it has; what it left running in its group is killed."""

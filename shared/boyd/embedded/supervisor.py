@@ -7,7 +7,8 @@
             supervisor.run()
 
 Leaving the block stops whatever runs. A child that dies is started again after a pause that
-doubles from death to death. One that has never settled, and dies again and again from the start,
+doubles from death to death. One that says, at its first start, that it can never start is given up
+at once. One that has never settled, and dies again and again from the start,
 is given up: the supervisor raises, so that `boyd up` fails instead of flapping for ever.
 """
 
@@ -182,6 +183,9 @@ class Supervisor:
 
     def _after_death(self, post: _Post, how: str) -> None:
         name, log = post.child.name, post.child.log
+        if post.is_fatal:
+            post.life = None
+            raise StartFailed(f"{name} cannot start: {post.last_words}")
         pause = post.bury()
         if post.hopeless:
             times = f"{post.deaths} times in a row"
@@ -250,6 +254,18 @@ class _Post:
     def hopeless(self) -> bool:
         """Whether it has shown that it cannot start."""
         return not self.settled and self.deaths >= self._pace.tries
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether its first life has ended with a status that says that it cannot start."""
+        first = not self.deaths and not self.settled
+        return first and self.life is not None and self.life.status in self.child.fatal
+
+    @property
+    def last_words(self) -> str:
+        """The last line it logged, or where it has logged none."""
+        lines = logs.last_lines(self.child.log, 1, self._log_began)
+        return lines[0].removeprefix("boyd: ") if lines else f"see {self.child.log}"
 
     def bury(self) -> float:
         """Note a death; gives the seconds until the next life."""

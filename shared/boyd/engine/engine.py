@@ -10,7 +10,7 @@ from boyd.engine.leases import Leases
 from boyd.engine.seen_approvals import SeenApprovals
 from boyd.engine.settings import EngineSettings
 from boyd.engine.waiting import Waiting
-from boyd.errors import BoydError, PluginError
+from boyd.errors import InitFailed, PluginError, StoreError
 from boyd.loop.context import describe
 from boyd.loop.observe import Isolate
 from boyd.models import ApprovalItem
@@ -72,15 +72,18 @@ class Engine:
         """Let every plugin prepare, in order.
 
         Raises:
-            PluginError: one cannot; the agent must not start.
+            InitFailed: one cannot; the agent must not start.
+            StoreError: Redis refuses us.
         """
         for plugin in self.agent.host.plugins.values():
             try:
                 plugin.init(self.context(plugin.id))
-            except BoydError:
+            except StoreError:
                 raise
+            except PluginError as error:
+                raise InitFailed(plugin.id, error.reason) from error
             except Exception as error:
-                raise PluginError(plugin.id, f"init failed: {describe(error)}") from error
+                raise InitFailed(plugin.id, f"init failed: {describe(error)}") from error
 
     def entry(self) -> AgentEntry:
         """How the agent is announced to the deployment."""
