@@ -115,9 +115,10 @@ class Mind:
         plugin: the bundle; `others` are plugins beside it.
     """
 
-    def __init__(self, *others: Plugin, **options: Any) -> None:
+    def __init__(self, *others: Plugin, client: Any = None, **options: Any) -> None:
+        """*client*: of a Redis server; absent: an imaginary one."""
         self.plugin = Goals(**options)
-        self.lab = Lab(Agent("a", plugins=[self.plugin, *others]))
+        self.lab = Lab(Agent("a", plugins=[self.plugin, *others]), client=client)
 
     @property
     def ctx(self) -> Context:

@@ -25,6 +25,7 @@ from boyd.goals.replies import (
     QuestionList,
     SessionState,
     Surroundings,
+    SymbolList,
     WaitingTool,
     Why,
 )
@@ -163,12 +164,9 @@ class ImaginaryMind:
             ("GET", "/questions", lambda _: (200, QuestionList(questions=self.questions))),
             ("POST", "/questions/([^/]+)/answer", self._answered),
             ("GET", "/graph", self._graph),
-            ("POST", "/graph/import", self._import),
-            (
-                "GET",
-                "/graph/export",
-                lambda _: (200, Exported(turtle="<a:cat> <a:is> <a:mammal> .\n")),
-            ),
+            ("GET", "/graph/search", self._search),
+            ("POST", "/graph/facts", self._learn),
+            ("GET", "/graph/export", self._export),
         ]
 
     @staticmethod
@@ -373,16 +371,25 @@ class ImaginaryMind:
         self.questions[found[0]] = answered
         return 200, answered
 
-    def _import(self, given: dict[str, Any]) -> Answer:
-        if len(given["turtle"]) > 100_000:
+    def _learn(self, given: dict[str, Any]) -> Answer:
+        if len(given["facts"]) > 600:
             return self._problem("too-large", 413, "The body has more bytes than are allowed.")
-        return 200, Imported(added=given["turtle"].count("."))
+        return 200, Imported(added=len(given["facts"]))
+
+    def _export(self, given: dict[str, Any]) -> Answer:
+        if "after" in given:
+            return 200, Exported(turtle="<a:dog> <a:is> <a:mammal> .\n", revision=2)
+        return 200, Exported(turtle="<a:cat> <a:is> <a:mammal> .\n", next="cat", revision=1)
 
     def _graph(self, given: dict[str, Any]) -> Answer:
         symbol = given["symbol"]
         out = [one for one in self.facts if one.subject == symbol]
         into = [one for one in self.facts if one.object == symbol]
-        return 200, Surroundings(symbol=symbol, out=out, into=into)
+        alike = [] if out or into else ["cat (foaf)\x1b[2J"]
+        return 200, Surroundings(symbol=symbol, out=out, into=into, alike=alike)
+
+    def _search(self, given: dict[str, Any]) -> Answer:
+        return 200, SymbolList(symbols=["cat"] if given["query"] == "cats" else [])
 
 
 class _Handler(BaseHTTPRequestHandler):

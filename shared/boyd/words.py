@@ -1,25 +1,66 @@
-"""The words of a text, in one form for all of a word's: to search with, not to show."""
+"""The words of a text, in one form for all of a word's: to search with, not to show.
+
+This is the only tokenizer, and `STOP` the only list of words that say nothing of what a text is
+about.
+"""
 
 from __future__ import annotations
 
 import re
 
-#: Words that say nothing about what a text is about.
-STOP = frozenset(
-    {
-        *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in"),
-        *("is", "it", "its", "of", "on", "or", "that", "the", "this", "to", "was", "were", "with"),
-    }
-)
+_STOP = """
+    a about above across after again against all almost along already also although always am among
+    an and another any anybody anyone anything are around as at be because been before being below
+    beneath beside besides between beyond both but by can cannot could did do does doing done during
+    each either else enough even ever every everybody everyone everything except few fewer for from
+    further had has have having he hence her here hers herself him himself his how however i if in
+    instead into is it its itself just least less like many me might mine more most much must my
+    myself neither never no nobody none nor not nothing of off often on once only onto or other
+    otherwise ought our ours ourselves out over own per perhaps please quite rather same shall she
+    should since so some somebody someone something soon still such than that the their theirs them
+    themselves then there therefore these they this those though through throughout thus till to
+    together too toward towards under unless until unto upon very via was we were what whatever when
+    whenever where whereas wherever whether which whichever while who whoever whom whose why will
+    with within without would yet you your yours yourself yourselves
+"""
+#: Words that join, ask or point, and say nothing of what a text is about.
+STOP = frozenset(_STOP.split())
 _APOSTROPHES = "'\u2019"
 _WORD = re.compile(rf"[^\W_]+(?:[{_APOSTROPHES}][^\W_]+)*")
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: An address, as it stands in a sentence.
+URL = r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]"
+#: A path has a slash: `report.txt` by itself is a word like any other.
+_PATH = r"(?<![\w/.:-])(?:(?:/[\w.-]*[\w-])+|(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}\b)"
+_TOKEN = re.compile(rf"{URL}|{_PATH}|[^\W_]+(?:[{_APOSTROPHES}.\-_][^\W_]+)*")
+_PLACE = re.compile(rf"{URL}|{_PATH}")
+_SHORT = 3
+
+
+def tokens(text: str) -> list[str]:
+    """The words of *text* as they are written, in their order; an address or a path is one."""
+    return _TOKEN.findall(text)
+
+
+def is_place(token: str) -> bool:
+    """Whether a token is an address or a path: where something is, and not what it is about."""
+    return _PLACE.fullmatch(token) is not None
 
 
 def words(text: str) -> set[str]:
     """The words of *text*: lower case, singular, `likeThis` as two, without stop words."""
-    found = _WORD.findall(_BOUNDARY.sub(" ", text))
-    return {stem(word) for word in found} - STOP
+    return set(_stems(_parts(text)))
+
+
+def keywords(text: str) -> list[str]:
+    """The words that say what *text* is about, as `words` has them, each once and in their order.
+
+    Stop words, addresses and paths are none, nor are words of one or two letters, unless they are
+    capitals (`IP`) or nothing else is left.
+    """
+    parts = [part for token in tokens(text) if not is_place(token) for part in _parts(token)]
+    long = [part for part in parts if len(part) >= _SHORT or _is_acronym(part)]
+    return _stems(long) or _stems(parts)
 
 
 def stem(word: str) -> str:
@@ -34,3 +75,16 @@ def stem(word: str) -> str:
     if word.endswith(("ches", "shes", "sses", "xes", "zes")):
         return word[:-2]
     return word[:-1]
+
+
+def _parts(text: str) -> list[str]:
+    return _WORD.findall(_BOUNDARY.sub(" ", text))
+
+
+def _stems(found: list[str]) -> list[str]:
+    telling = (stem(word) for word in found if word.lower() not in STOP)
+    return [word for word in dict.fromkeys(telling) if word not in STOP]
+
+
+def _is_acronym(word: str) -> bool:
+    return len(word) > 1 and word.isupper()

@@ -408,35 +408,71 @@ def test_an_agent_without_goals_is_told_what_it_lacks(cli: Cli, mind: ImaginaryM
 # Facts and questions
 
 
-def test_facts_are_taken_in_and_along(cli: Cli, mind: ImaginaryMind, tmp_path: Path) -> None:
+def test_facts_are_taken_in_and_what_was_left_out_is_told(
+    cli: Cli, mind: ImaginaryMind, tmp_path: Path
+) -> None:
     turtle = tmp_path / "facts.ttl"
-    turtle.write_text("<a> <b> <c> .")
-    assert cli("graph", "import", str(turtle)) == "1 fact added\n"
+    turtle.write_text('<a> <b> <c> . [] <b> <c> . <d> <b> "rot"@de, "red"@en .')
+    assert cli("graph", "import", str(turtle)).splitlines() == [
+        "2 facts added",
+        "2 statements left out:",
+        "  1  about blank nodes",
+        "  1  in other languages",
+    ]
     piped = cli.result("graph", "import", "-", "--source", "me", stdin="<ü> <b> <c> . <d> <e> <f>.")
     assert piped.stdout == "2 facts added\n"
-    assert [one.get("source") for one in mind.posted("/plugins/goals/graph/import")] == [
-        "facts.ttl",
-        "me",
-    ]
-    made = tmp_path / "out.ttl"
-    assert cli("graph", "export", str(made)) == ""
-    assert made.read_text() == cli("graph", "export") == "<a:cat> <a:is> <a:mammal> .\n"
-    assert "exists already" in cli("graph", "export", str(made), status=1)
+    sent = mind.posted("/plugins/goals/graph/facts")
+    assert [one["facts"][0].get("source") for one in sent] == ["facts.ttl", "me"]
+    assert sent[1]["facts"][1]["subject"] == "ü"
+    assert cli.json("graph", "import", str(turtle))["skipped"] == {"blank-node": 1, "language": 1}
+    turtle.write_text("no turtle (")
+    assert "boyd: turtle: line 1" in cli("graph", "import", str(turtle), status=1)
     assert "cannot read" in cli("graph", "import", str(tmp_path / "none"), status=1)
 
 
-def test_a_file_that_is_too_large_is_told_so(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_of_any_size_is_sent_in_requests_that_the_api_takes(
+    cli: Cli, mind: ImaginaryMind, tmp_path: Path
+) -> None:
     large = tmp_path / "large.ttl"
-    large.write_text("<a> <b> <c> .\n" * 10_000)
-    assert "large.ttl is more than the API takes at once: split it" in cli(
-        "graph", "import", str(large), status=1
-    )
+    large.write_text("".join(f"<s{n}> <b> <c> .\n" for n in range(2500)))
+    assert cli("graph", "import", str(large)) == "2500 facts added\n"
+    sent = [len(one["facts"]) for one in mind.posted("/plugins/goals/graph/facts")]
+    assert sent == [1000, 500, 500, 1000, 500, 500, 500]
 
 
-def test_what_is_known_is_shown(cli: Cli) -> None:
+def test_facts_are_taken_along_part_by_part_and_a_change_meanwhile_is_told(
+    cli: Cli, mind: ImaginaryMind, tmp_path: Path
+) -> None:
+    made = tmp_path / "out.ttl"
+    shown = cli.result("graph", "export", str(made))
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert "the graph was changed meanwhile" in shown.stderr
+    both = "<a:cat> <a:is> <a:mammal> .\n<a:dog> <a:is> <a:mammal> .\n"
+    assert made.read_text() == cli.result("graph", "export").stdout == both
+    assert "exists already" in cli("graph", "export", str(made), status=1)
+
+
+def test_an_export_that_breaks_off_leaves_no_file(
+    cli: Cli, mind: ImaginaryMind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = mind._export
+    gone = mind._problem("forbidden", 403, "no longer")
+    monkeypatch.setattr(mind, "_export", lambda given: gone if "after" in given else usual(given))
+    cli("graph", "export", str(tmp_path / "out.ttl"), status=3)
+    assert not (tmp_path / "out.ttl").exists()
+
+
+def test_what_is_known_is_shown_and_of_an_unknown_symbol_those_that_have_its_words(
+    cli: Cli,
+) -> None:
     assert re.search(r"cat +is-a +mammal +0.90", cli("graph", "show", "mammal"))
-    assert cli("graph", "show", "dog") == "Nothing is known about dog.\n"
+    assert cli("graph", "show", "dog") == (
+        "Nothing is known about dog.\nThese symbols have its words:\n  cat (foaf) [2J\n"
+    )
     assert cli.json("graph", "show", "cat")["out"][0]["object"] == "mammal"
+    assert cli("graph", "search", "cats") == "cat\n"
+    assert cli("graph", "search", "dogs") == "No symbol has a word of 'dogs'.\n"
+    assert cli.json("graph", "search", "cats") == ["cat"]
 
 
 def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:

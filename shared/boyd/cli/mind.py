@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import TypeVar
 from urllib.parse import quote
@@ -25,10 +25,11 @@ from boyd.goals.replies import (
     QuestionList,
     SessionState,
     Surroundings,
+    SymbolList,
     Why,
 )
 from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Question
-from boyd.models import LoopStatus, Model
+from boyd.models import LoopStatus, Model, Triple
 
 #: The plugin's name, as in `use = "goals"`.
 PLUGIN = "goals"
@@ -128,14 +129,23 @@ class Mind:
         """What is known about a symbol."""
         return self._get("/graph", Surroundings, symbol=symbol, limit=limit)
 
-    def learn(self, turtle: str, source: str | None = None) -> int:
-        """Take in facts; how many of them are new."""
-        body = {"turtle": turtle, "source": source}
-        return self._post("/graph/import", Imported, body, _LONG).added
+    def search(self, query: str, limit: int | None = None) -> list[str]:
+        """The symbols that a text speaks of, the nearest first."""
+        return self._get("/graph/search", SymbolList, query=query, limit=limit).symbols
 
-    def knowledge(self) -> str:
-        """All that is known, as Turtle."""
-        return self._ask("GET", "/graph/export", Exported, timeout=_LONG).turtle
+    def learn(self, facts: Sequence[Triple]) -> int:
+        """Take in facts; how many of them are new."""
+        body = {"facts": [fact.to_wire() for fact in facts]}
+        return self._post("/graph/facts", Imported, body, _LONG).added
+
+    def knowledge(self) -> Iterator[Exported]:
+        """All that is known, as Turtle, part by part."""
+        part = self._ask("GET", "/graph/export", Exported, timeout=_LONG)
+        yield part
+        while part.next is not None:
+            query = {"after": part.next}
+            part = self._ask("GET", "/graph/export", Exported, query=query, timeout=_LONG)
+            yield part
 
     def may_act(self) -> bool:
         """Whether the agent is neither paused nor frozen."""

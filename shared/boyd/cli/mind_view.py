@@ -290,6 +290,10 @@ def show_surroundings(found: Surroundings) -> None:
     """What is known about a symbol, outgoing facts first."""
     if not found.out and not found.into:
         output.say(f"Nothing is known about {output.one_line(found.symbol)}.")
+        if found.alike:
+            output.say("These symbols have its words:")
+        for symbol in found.alike:
+            output.say(f"  {output.one_line(symbol)}")
         return
     output.print_table(FACTS, map(_fact_row, [*found.out, *found.into]))
 

@@ -25,6 +25,8 @@ from boyd.plugin import Graph
 KNOWLEDGE, ACTIVATION, EPISODIC, PRESSURE = "knowledge", "activation", "episodic", "pressure"
 #: How much goes into an assessment.
 _FACTS, _TOLD, _ACTIVATED = 60, 5, 5
+#: Activation begins at the goal and at so few of the symbols nearest to its words.
+_BEGUN = 6
 #: The most characters of an episode among the findings, which leave out the scores of decisions.
 _BRIEF = 100
 _SCORES = re.compile(r"\s*\[score=[^\]]*\]?")
@@ -49,7 +51,7 @@ class Assessments:
 
     def activation(self, seen: Sequence[Observation], graph: Graph) -> SituationAssessment:
         """What comes to mind when the goal is thought of."""
-        begun = starts(seen, with_learned=False)
+        begun = starts(seen, with_learned=False)[:_BEGUN]
         if not begun:
             return self._idle(ACTIVATION)
         symbols = [one.symbol for one in activate(graph, begun, top_k=_ACTIVATED)]
@@ -121,7 +123,7 @@ def without_idle(situation: Situation) -> dict[str, Any] | None:
 def _facts_around(symbols: Sequence[str], graph: Graph) -> list[Triple]:
     outgoing, incoming = graph.out_many(symbols), graph.into_many(symbols)
     every = [fact for one in symbols for fact in (*outgoing[one], *incoming[one])]
-    known = {(one.subject, one.predicate, one.object): one for one in every if not one.is_metadata}
+    known = {one.place: one for one in every if not one.is_metadata}
     return list(known.values())[:_FACTS]
 
 

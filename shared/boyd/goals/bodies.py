@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
-from boyd.models import Model
+from boyd.models import Model, Triple
 
 
 def _storable(text: str) -> str:
@@ -52,3 +52,17 @@ class Import(Model):
 
     turtle: str = Field(min_length=1)
     source: str | None = Field(default=None, max_length=500)
+
+
+class Facts(Model):
+    """Facts to add."""
+
+    facts: list[Triple] = Field(max_length=10_000)
+
+    @field_validator("facts")
+    @classmethod
+    def _is_knowledge(cls, facts: list[Triple]) -> list[Triple]:
+        for fact in facts:
+            if fact.is_metadata:
+                raise ValueError("predicates that begin with agent: are the agent's own")
+        return facts

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from boyd.errors import PayloadTooLarge
 from boyd.goals import approvals, bodies, memory, replies
 from boyd.goals.answering import Refused, answering, body, made, number
 from boyd.goals.beginnings import the_one
+from boyd.goals.exporting import exported
 from boyd.goals.goal_book import GoalError, add_goal, is_open, set_status
 from boyd.goals.knowledge import turtle
+from boyd.goals.knowledge.mentions import mentioned
 from boyd.goals.shapes import Goal, GoalStatus, Question, Session
 from boyd.goals.toolbox import ToolList
 from boyd.goals.tools.actions import Tools
 from boyd.goals.tools.answers import taken_in
 from boyd.goals.tools.questions import Questions
-from boyd.models import EndpointReply, EndpointRequest
-from boyd.plugin import Context, endpoint
+from boyd.models import EndpointReply, EndpointRequest, Triple
+from boyd.plugin import Context, Graph, endpoint
 
 #: Episodes that are recalled, and facts of a symbol that are told, unless their reader says.
 RECALLED, FACTS = 5, 200
-#: The most characters of an export that one answer holds.
-EXPORTED = 900_000
-#: More facts than these take more characters than that: it is not tried.
-EXPORTED_FACTS = 100_000
+#: Symbols that a search finds, unless its reader says, and that are told in place of one of which
+#: nothing is known.
+FOUND, ALIKE = 20, 5
 
 
 class Endpoints(Tools):
@@ -214,7 +216,23 @@ class Endpoints(Tools):
             return replies.GraphState(facts=graph.size(), revision=graph.revision())
         most = number(request, "limit", FACTS)
         out, into = graph.out(name)[:most], graph.into(name)[:most]
-        return replies.Surroundings(symbol=name, out=out, into=into)
+        alike = [] if out or into else mentioned(graph, name, ALIKE)
+        return replies.Surroundings(symbol=name, out=out, into=into, alike=alike)
+
+    @endpoint("GET", "/graph/search")
+    @answering
+    def search_graph(self, request: EndpointRequest, ctx: Context) -> replies.SymbolList:
+        """The symbols that a text speaks of, the nearest to its words first."""
+        query, most = request.query.get("query", "").strip(), number(request, "limit", FOUND)
+        if not query:
+            raise Refused(422, "query: say what to look for")
+        return replies.SymbolList(symbols=mentioned(self.graph(ctx), query, most))
+
+    @endpoint("POST", "/graph/facts", timeout=120.0)
+    @answering
+    def add_facts(self, request: EndpointRequest, ctx: Context) -> replies.Imported:
+        """Add facts."""
+        return replies.Imported(added=_added(self.graph(ctx), body(bodies.Facts, request).facts))
 
     @endpoint("POST", "/graph/import", timeout=120.0)
     @answering
@@ -223,23 +241,16 @@ class Endpoints(Tools):
         wanted = body(bodies.Import, request)
         try:
             found = turtle.read(wanted.turtle, source=wanted.source)
-            return replies.Imported(added=self.graph(ctx).add(found.triples))
         except turtle.TurtleError as error:
             raise Refused(422, f"turtle: {error}") from None
-        except PayloadTooLarge as error:
-            raise Refused(413, str(error)) from None
-        except ValueError as error:
-            raise Refused(422, str(error)) from None
+        added = _added(self.graph(ctx), found.triples)
+        return replies.Imported(added=added, skipped=dict(found.skipped))
 
     @endpoint("GET", "/graph/export", timeout=120.0)
     @answering
-    def export_facts(self, ctx: Context) -> replies.Exported:
-        """The facts in Turtle, without what is about the agent."""
-        graph = self.graph(ctx)
-        text = turtle.write(graph.all()) if graph.size() <= EXPORTED_FACTS else None
-        if text is None or len(text) > EXPORTED:
-            raise Refused(413, f"more than {EXPORTED} characters are too many for one answer")
-        return replies.Exported(turtle=text)
+    def export_facts(self, request: EndpointRequest, ctx: Context) -> replies.Exported:
+        """The facts in Turtle, part by part, without what is about the agent."""
+        return exported(self.graph(ctx), request.query.get("after"))
 
     @endpoint("GET", "/tools")
     @answering
@@ -255,3 +266,17 @@ def _goal(session: Session, request: EndpointRequest) -> Goal:
         Refused: there is none, or several.
     """
     return session.goals[the_one("goal", request.path["id"], session.goals)]
+
+
+def _added(graph: Graph, facts: Sequence[Triple]) -> int:
+    """How many of those facts were new.
+
+    Raises:
+        Refused: the graph is full, or does not take one of them.
+    """
+    try:
+        return graph.add(facts)
+    except PayloadTooLarge as error:
+        raise Refused(413, str(error)) from None
+    except ValueError as error:
+        raise Refused(422, str(error)) from None

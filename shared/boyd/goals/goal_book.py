@@ -11,8 +11,9 @@ from boyd.errors import BoydError
 from boyd.goals.planning import supersede
 from boyd.goals.progress import gathered, is_met
 from boyd.goals.shapes import Config, Goal, GoalStatus, Session
-from boyd.goals.text import clipped, keywords
+from boyd.goals.text import clipped
 from boyd.models import Triple
+from boyd.words import keywords
 
 #: The most characters a description and criteria may have, and a reason is cut at.
 DESCRIPTION_CHARS = 900

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from boyd.goals.extra import extra
-from boyd.words import stem
+from boyd.words import stem, tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,21 +28,22 @@ NOISE = 0.5 / math.sqrt(DIMENSIONS)
 #: The similarity of texts that have nothing in common, and of an empty text with any.
 UNRELATED = 0.5
 
-#: Words that say nothing of what a text is about; `what`, `about` and `said` do.
+#: The only stop words that do not count here (M4): a tool may be for what the others ask, such as
+#: `what` and `about`.
 FUNCTION_WORDS = frozenset({"the", "and", "for", "that", "this", "from", "with"})
 _SHORTEST = 3
 
 
-def tokens(text: str) -> list[str]:
+def heard(text: str) -> list[str]:
     """The words of *text* that count: lower case, singular, of three characters at least."""
-    found = (_bare(word).lower() for word in text.split())
+    found = (word.lower() for word in tokens(text))
     return [stem(word) for word in found if len(word) >= _SHORTEST and word not in FUNCTION_WORDS]
 
 
 @lru_cache(maxsize=64)
 def encode(text: str) -> Vector:
     """A text as the sum of its words, zero without any; do not write to it."""
-    vector = bundle(Counter(tokens(text)))
+    vector = bundle(Counter(heard(text)))
     vector.setflags(write=False)
     return vector
 
@@ -75,9 +76,3 @@ def similarity(one: Vector, other: Vector) -> float:
     if lengths == 0:
         return UNRELATED
     return UNRELATED + 0.5 * (int(one @ other) / math.sqrt(lengths))
-
-
-def _bare(word: str) -> str:
-    """A word without the punctuation around it."""
-    kept = [at for at, character in enumerate(word) if character.isalnum()]
-    return word[kept[0] : kept[-1] + 1] if kept else ""

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from boyd.goals.shapes import Goal
 from boyd.models import JsonObject
+from boyd.words import URL
 
-_URL = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)\]]")
+_URL = re.compile(URL)
 _PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
 # They look like names of files.
 _NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})

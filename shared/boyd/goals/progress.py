@@ -6,8 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from boyd.goals.shapes import Config, Goal, Progress
-from boyd.goals.text import keywords
-from boyd.words import words
+from boyd.words import keywords, words
 
 #: How labels and lines begin that are about how the agent works, and no knowledge.
 METADATA = (

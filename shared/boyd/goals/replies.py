@@ -114,20 +114,36 @@ class QuestionList(Model):
 
 
 class Surroundings(Model):
-    """What the graph says about a symbol."""
+    """What the graph says about a symbol; if nothing, which symbols its words are in."""
 
     symbol: str
     out: list[Triple]
     into: list[Triple]
+    alike: list[str] = Field(default_factory=list)
+
+
+class SymbolList(Model):
+    """Symbols, those nearest to what was looked for first."""
+
+    symbols: list[str]
 
 
 class Imported(Model):
-    """How many facts are new."""
+    """How many facts are new, and how many statements were left out for which reason."""
 
     added: int
+    skipped: dict[str, int] = Field(default_factory=dict)
 
 
 class Exported(Model):
-    """All facts, as Turtle."""
+    """Facts, as Turtle.
+
+    Attributes:
+        turtle: the facts of this part; parts make up one text.
+        next: what to ask for as `after` to get the next part; absent: this was the last.
+        revision: how often the graph had been changed when this part was read.
+    """
 
     turtle: str
+    next: str | None = None
+    revision: int = 0

@@ -8,15 +8,16 @@ from pydantic import JsonValue
 
 from boyd.goals import memory
 from boyd.goals.goal_book import active_goals, symbol
+from boyd.goals.knowledge.mentions import mentioned
 from boyd.goals.shapes import Config, Goal, Session
 from boyd.models import Observation
 from boyd.plugin import Graph
-from boyd.words import words
+from boyd.words import keywords
 
 #: The sources of what is seen.
 GOALS, MEMORY, EPISODES = "goals", "working-memory", "episodes"
 #: How much of it is told.
-_GOALS, _LABELS, _SYMBOLS = 20, 20, 30
+_GOALS, _SYMBOLS = 20, 30
 _QUERIED, _RECALLED = 5, 3
 #: How many symbols there are to begin with.
 _STARTS = 40
@@ -50,7 +51,7 @@ def seen_memory(session: Session, config: Config) -> Observation:
 def seen_episodes(session: Session) -> Observation:
     """The episodes that the goals bring back."""
     query = [symbol(goal.id) for goal in active_goals(session)[:_QUERIED]]
-    query += words(_at_work(session).description)
+    query += keywords(_at_work(session).description)
     recalled = memory.recall(session.episodes, query, _RECALLED)
     data: dict[str, JsonValue] = {"episodes": [episode.to_wire() for episode in recalled]}
     return Observation(source=EPISODES, type="state", data=data)
@@ -76,10 +77,8 @@ def _at_work(session: Session) -> Goal:
 
 
 def _symbols(goal: Goal, graph: Graph) -> list[str]:
-    """The goal itself, and the symbols that it speaks of."""
-    found = graph.symbols_with(words(f"{goal.description} {goal.criteria}"), _LABELS)
-    spoken_of = sorted({one for labels in found.values() for one in labels})
-    return [symbol(goal.id), *spoken_of[:_SYMBOLS]]
+    """The goal itself, and the symbols that it speaks of, the nearest first."""
+    return [symbol(goal.id), *mentioned(graph, f"{goal.description} {goal.criteria}", _SYMBOLS)]
 
 
 def _items(value: JsonValue) -> list[JsonValue]:

@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from boyd.models import Triple
+from boyd.models.graph import Place
 
 
 class Graph(Protocol):
     """Facts that all workers share, found by subject, object, predicate and word.
 
     A fact is there once, with the greatest confidence it was ever added with. Labels that a graph
-    does not know have no facts. Lists are in the order of their labels. Each call but `all` and a
-    large `add` is one round trip or two, however many labels it is given.
+    does not know have no facts. Lists are in the order of their labels. Each call but `all`,
+    `page` and a large `add` is one round trip or two, however many labels it is given.
     """
 
     def add(self, triples: Iterable[Triple]) -> int:
@@ -40,7 +41,7 @@ class Graph(Protocol):
         """The facts that name each of those symbols as their object."""
 
     def with_predicate(self, predicate: str, limit: int = 1000) -> list[Triple]:
-        """Up to *limit* facts with that predicate."""
+        """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
 
     def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
         """How many facts each of those symbols is subject or object of."""
@@ -48,8 +49,9 @@ class Graph(Protocol):
     def symbols_with(self, words: Collection[str], limit: int = 1000) -> dict[str, list[str]]:
         """For each of those words, as `boyd.words` has them, up to *limit* labels that hold it.
 
-        Labels are those of subjects, predicates and objects of knowledge: what an agent notes of
-        its own work (`agent:…`) is none.
+        Those with the fewest other words come first, then by label. They are labels of subjects,
+        predicates and objects of knowledge: what an agent notes of its own work (`agent:…`) is
+        none.
         """
 
     def size(self) -> int:
@@ -58,5 +60,14 @@ class Graph(Protocol):
     def revision(self) -> int:
         """How often it was changed."""
 
+    def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
+        """Up to *limit* facts in the order of their labels: the first ones, or those *after* one.
+
+        Whoever reads page by page sees each fact once that is there all the while.
+        """
+
     def all(self) -> Iterator[Triple]:
-        """Every fact, in no order; what changes meanwhile may be among them or not."""
+        """Every fact, in the order of their labels.
+
+        What is added or removed meanwhile may be among them or not.
+        """

@@ -1,7 +1,8 @@
-"""Graphs of facts: a hash of all, and sets that find them by subject, object, predicate and word.
+"""Graphs of facts: a hash of all, and indexes by subject, object, predicate and word.
 
-Every label can be looked for by its words, and so can those of facts that are knowledge; what an
-agent notes of its own work (`agent:…`) is found by its labels only (M11).
+Facts can be looked for by their labels, and knowledge also by the words of its labels: what an
+agent notes of its own work (`agent:…`) is found by its labels only (M11). Everything that is cut
+at a limit is read from a sorted set, so that the same facts give the same answer on every server.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from boyd.errors import PayloadTooLarge
 from boyd.models import Triple
+from boyd.models.graph import Place
 from boyd.store.client import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
@@ -21,6 +23,8 @@ MOST = 1_000_000
 #: How many facts are added in one step, and read in one.
 BATCH = 200
 PAGE = 1000
+#: The facts of how many subjects are read in one step of a page.
+_SUBJECTS = 200
 
 #: Between the parts of a fact in keys and members; no label holds it.
 _BETWEEN = "\x1f"
@@ -49,7 +53,7 @@ class FactGraph:
         added = 0
         for at in range(0, len(known), BATCH):
             facts: list[Any] = []
-            of_labels: list[str] = []
+            of_labels: list[Any] = []
             for triple in known[at : at + BATCH]:
                 own = [] if triple.is_metadata else _label_words(triple)
                 facts += [*_parts(triple), triple.confidence, triple.source or ""]
@@ -90,8 +94,9 @@ class FactGraph:
         return self._read({o: [(s, p, o) for s, p in pairs[o]] for o in symbols})
 
     def with_predicate(self, predicate: str, limit: int = PAGE) -> list[Triple]:
-        """Up to *limit* facts with that predicate."""
-        members = self._some(self._prefix + "by:" + predicate, limit)
+        """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
+        with translated():
+            members = self._client.zrange(self._prefix + "by:" + predicate, 0, limit - 1)
         pairs = [tuple(member.split(_BETWEEN)) for member in members]
         return self._read({predicate: [(s, predicate, o) for s, o in pairs]})[predicate]
 
@@ -108,18 +113,12 @@ class FactGraph:
 
     def symbols_with(self, words: Collection[str], limit: int = PAGE) -> dict[str, list[str]]:
         """For each of those words, as `boyd.words` has them, up to *limit* labels that hold it."""
-        keys = {word: self._prefix + "word:" + word for word in words}
+        wanted = list(words)
         with translated():
             pipe = self._client.pipeline(transaction=False)
-            for key in keys.values():
-                pipe.sscan(key, 0, count=min(limit, PAGE))
-            pages = pipe.execute()
-        return {
-            word: self._some(key, limit)
-            if cursor and len(set(page)) < limit
-            else _first(page, limit)
-            for (word, key), (cursor, page) in zip(keys.items(), pages, strict=True)
-        }
+            for word in wanted:
+                pipe.zrange(self._prefix + "word:" + word, 0, limit - 1)
+            return dict(zip(wanted, pipe.execute(), strict=True))
 
     def size(self) -> int:
         """How many facts there are."""
@@ -131,17 +130,31 @@ class FactGraph:
         with translated():
             return int(self._client.hget(self._meta, "revision") or 0)
 
-    def all(self) -> Iterator[Triple]:
-        """Every fact, in no order; what changes meanwhile may be among them or not."""
-        seen: set[str] = set()
-        cursor: Any = None
-        while cursor != 0:
+    def page(self, after: Place | None = None, limit: int = PAGE) -> list[Triple]:
+        """Up to *limit* facts in the order of their labels, those *after* one."""
+        found: list[Triple] = []
+        first = "-" if after is None else "[" + after[0]
+        while len(found) < limit:
             with translated():
-                cursor, page = self._client.hscan(self._facts, cursor or 0, count=PAGE)
-            for key, value in page.items():
-                if key not in seen:
-                    seen.add(key)
-                    yield _triple(tuple(key.split(_BETWEEN)), value)
+                names = self._client.zrange(
+                    self._prefix + "subjects", first, "+", bylex=True, offset=0, num=_SUBJECTS
+                )
+            if not names:
+                break
+            about = self.out_many(names)
+            found += [one for name in names for one in about[name] if _is_after(one, after)]
+            first = "(" + names[-1]
+        return found[:limit]
+
+    def all(self) -> Iterator[Triple]:
+        """Every fact, in the order of their labels.
+
+        What is added or removed meanwhile may be among them or not.
+        """
+        last: Place | None = None
+        while found := self.page(last):
+            yield from found
+            last = found[-1].place
 
     def _members(self, index: str, symbols: Sequence[str]) -> dict[str, list[str]]:
         with translated():
@@ -150,15 +163,6 @@ class FactGraph:
                 pipe.smembers(self._prefix + index + symbol)
             found = pipe.execute()
         return {symbol: sorted(members) for symbol, members in zip(symbols, found, strict=True)}
-
-    def _some(self, key: str, limit: int) -> list[str]:
-        found: list[str] = []
-        with translated():
-            for member in self._client.sscan_iter(key, count=min(limit, PAGE)):
-                found.append(member)
-                if len(found) >= limit:
-                    break
-        return sorted(dict.fromkeys(found))
 
     def _read(self, places: dict[str, list[tuple[str, ...]]]) -> dict[str, list[Triple]]:
         """The facts at those places, in one round trip; one that has just gone is left out."""
@@ -175,19 +179,27 @@ class FactGraph:
         }
 
 
-def _first(members: Sequence[str], limit: int) -> list[str]:
-    return sorted(list(dict.fromkeys(members))[:limit])
+def _is_after(triple: Triple, place: Place | None) -> bool:
+    # As the members of an index are ordered; that differs from the order of tuples where a label
+    # holds a control character.
+    return place is None or _BETWEEN.join(triple.place) > _BETWEEN.join(place)
 
 
 def _parts(triple: Triple) -> tuple[str, str, str]:
-    parts = (triple.subject, triple.predicate, triple.object)
+    parts = triple.place
     if any(_BETWEEN in part for part in parts):
         raise ValueError("a label holds the control character 0x1f")
     return parts
 
 
-def _label_words(triple: Triple) -> list[str]:
-    return [text for label in _parts(triple) for word in words(label) for text in (label, word)]
+def _label_words(triple: Triple) -> list[Any]:
+    """Each label, each of its words, and how many other words the label has."""
+    found: list[Any] = []
+    for label in _parts(triple):
+        own = words(label)
+        for word in own:
+            found += [label, word, len(own) - 1]
+    return found
 
 
 def _triple(place: tuple[str, ...], value: str) -> Triple:

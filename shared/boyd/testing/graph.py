@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from boyd.models import Triple
+from boyd.models.graph import Place
 from boyd.words import words as words_of
-
-_Key = tuple[str, str, str]
 
 #: Redis keeps the parts of a fact apart with it, so no label may hold it.
 _BETWEEN = "\x1f"
@@ -22,7 +21,7 @@ class MemoryGraph:
     """
 
     def __init__(self, triples: Iterable[Triple] = ()) -> None:
-        self._facts: dict[_Key, Triple] = {}
+        self._facts: dict[Place, Triple] = {}
         self._revision = 0
         self.calls: list[str] = []
         self.add(triples)
@@ -33,11 +32,11 @@ class MemoryGraph:
         self.calls.append("add")
         added = 0
         for triple in list(triples):
-            if any(_BETWEEN in part for part in _key(triple)):
+            if any(_BETWEEN in part for part in triple.place):
                 raise ValueError("a label holds the control character 0x1f")
-            old = self._facts.get(_key(triple))
+            old = self._facts.get(triple.place)
             if old is None or triple.confidence > old.confidence:
-                self._facts[_key(triple)] = triple
+                self._facts[triple.place] = triple
                 added += 1
         self._revision += added > 0
         return added
@@ -91,10 +90,14 @@ class MemoryGraph:
         self.calls.append("symbols_with")
         holding: defaultdict[str, set[str]] = defaultdict(set)
         for triple in self._facts.values():
-            for label in () if triple.is_metadata else _key(triple):
+            for label in () if triple.is_metadata else triple.place:
                 for word in words_of(label):
                     holding[word].add(label)
-        return {word: sorted(holding[word])[:limit] for word in words}
+        ordered = {
+            word: sorted(holding[word], key=lambda label: (len(words_of(label)), label))
+            for word in words
+        }
+        return {word: labels[:limit] for word, labels in ordered.items()}
 
     def size(self) -> int:
         """How many facts there are."""
@@ -104,14 +107,15 @@ class MemoryGraph:
         """How often it was changed."""
         return self._revision
 
+    def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
+        """Up to *limit* facts in the order of their labels, those *after* one."""
+        self.calls.append("page")
+        return [one for one in self._ordered() if after is None or one.place > after][:limit]
+
     def all(self) -> Iterator[Triple]:
-        """Every fact."""
+        """Every fact, in the order of their labels."""
         self.calls.append("all")
         yield from self._ordered()
 
     def _ordered(self) -> list[Triple]:
         return [self._facts[key] for key in sorted(self._facts)]
-
-
-def _key(triple: Triple) -> _Key:
-    return (triple.subject, triple.predicate, triple.object)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from boyd import Plugin, action
+from boyd.goals import exporting
 from boyd.goals.answering import Refused
 from boyd.goals.beginnings import the_one
+from boyd.goals.knowledge import turtle
 from boyd.goals.profiles import PROFILES
+from boyd.models import Triple
 from goals_kit import Mind
 
 
@@ -163,7 +166,7 @@ def test_facts_go_in_and_out_as_turtle_and_metadata_stays() -> None:
     turtle = "@prefix : <http://example.com/> . :whale :eats :krill ."
     status, told = mind.ask("import_facts", {"turtle": turtle, "source": "test"})
 
-    assert (status, told) == (200, {"added": 1})
+    assert (status, told) == (200, {"added": 1, "skipped": {}})
     out = mind.ask("export_facts")[1]["turtle"]
     assert "krill" in out
     assert "secret" not in out
@@ -173,6 +176,7 @@ def test_facts_go_in_and_out_as_turtle_and_metadata_stays() -> None:
         "symbol": "nothing",
         "out": [],
         "into": [],
+        "alike": [],
     }
 
 
@@ -184,12 +188,83 @@ def test_a_graph_that_is_full_takes_no_import(monkeypatch: pytest.MonkeyPatch) -
     assert mind.ask("import_facts", {"turtle": turtle})[0] == 413
 
 
-def test_what_is_too_much_for_one_answer_is_not_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_are_added_as_they_are_and_none_about_the_agent() -> None:
     mind = Mind()
-    mind.know("whale is-a mammal")
-    monkeypatch.setattr("boyd.goals.endpoints.EXPORTED", 10)
+    fact = {"subject": "whale", "predicate": "eats", "object": "krill", "confidence": 0.5}
 
-    assert mind.ask("export_facts")[0] == 413
+    assert mind.ask("add_facts", {"facts": [fact]}) == (200, {"added": 1, "skipped": {}})
+    own = {**fact, "predicate": "agent:has_status"}
+    assert mind.ask("add_facts", {"facts": [fact, own]})[0] == 422
+    assert mind.ask("add_facts", {"facts": [{**fact, "object": "a\x1fb"}]})[0] == 422
+    assert [one.confidence for one in mind.facts.all()] == [0.5]
+
+
+def exported(mind: Mind) -> list[str]:
+    """The parts of an export."""
+    parts, query = [], dict[str, str]()
+    while True:
+        status, told = mind.ask("export_facts", query=query)
+        assert status == 200
+        parts.append(told["turtle"])
+        if "next" not in told:
+            return parts
+        query = {"after": told["next"]}
+
+
+def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "CHARS", 2000)
+    monkeypatch.setattr(exporting, "STEP", 7)
+    mind = Mind()
+    mind.goal("secret plan")
+    facts = [
+        Triple(subject=f"s {n % 9}", predicate="has", object=f"o{n}", confidence=0.5)
+        for n in range(500)
+    ]
+    mind.facts.add(facts)
+    parts = exported(mind)
+    read = [one for text in turtle.parts("".join(parts)) for one in turtle.read(text).triples]
+
+    assert len(parts) > 10
+    assert max(map(len, parts)) < 6000
+    assert "secret" not in "".join(parts)
+    assert read == sorted(facts, key=lambda one: one.place)
+
+
+def test_an_export_has_each_fact_that_is_there_all_the_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exporting, "CHARS", 1)
+    monkeypatch.setattr(exporting, "STEP", 2)
+    mind = Mind()
+    mind.know(*(f"s{n} has o" for n in range(6)))
+    first = mind.ask("export_facts")[1]
+    mind.facts.remove("s1", "has", "o")
+    mind.know("s0 has more")
+    second = mind.ask("export_facts", query={"after": first["next"]})[1]
+
+    assert second["turtle"].count(":s2 ") == second["turtle"].count(":s3 ") == 1
+    assert second["revision"] > first["revision"]
+
+
+@pytest.mark.parametrize("after", ["x", "MQ==", "WyJhIl0=", "WzEsMiwzXQ==", "\u00e4"])
+def test_a_part_that_begins_nowhere_is_refused(after: str) -> None:
+    assert Mind().ask("export_facts", query={"after": after}) == (
+        422,
+        {"error": "after: no part begins there"},
+    )
+
+
+def test_a_symbol_that_is_not_known_by_that_name_is_found_by_its_words() -> None:
+    mind = Mind()
+    mind.facts.add([Triple(subject="Person (foaf)", predicate="is-a", object="Living person")])
+
+    assert mind.ask("facts", query={"symbol": "Person"})[1]["alike"] == [
+        "Living person",
+        "Person (foaf)",
+    ]
+    found = mind.ask("search_graph", query={"query": "persons who live (FOAF)", "limit": "1"})
+    assert found == (200, {"symbols": ["Person (foaf)"]})
+    assert mind.ask("search_graph", query={"query": " "})[0] == 422
 
 
 def test_the_session_tells_how_full_it_is_and_fresh_begins_anew() -> None:

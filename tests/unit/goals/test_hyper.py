@@ -11,7 +11,7 @@ import pytest
 
 from boyd.errors import ConfigError
 from boyd.goals import hyper
-from boyd.goals.hyper import DIMENSIONS, NOISE, bundle, encode, similarity, token_vector, tokens
+from boyd.goals.hyper import DIMENSIONS, NOISE, bundle, encode, heard, similarity, token_vector
 
 SAMPLE = """
 from boyd.goals.hyper import encode, similarity
@@ -75,7 +75,7 @@ def test_M4_a_text_without_words_is_like_nothing(text: str) -> None:
 def test_M4_words_that_count_are_bare_singular_and_not_function_words() -> None:
     text = 'What did "those" Papers say, about the file report.txt -- in it?'
 
-    assert tokens(text) == ["what", "did", "those", "paper", "say", "about", "file", "report.txt"]
+    assert heard(text) == ["what", "did", "those", "paper", "say", "about", "file", "report.txt"]
 
 
 def test_M4_bundles_are_exact_sums_of_integers() -> None:

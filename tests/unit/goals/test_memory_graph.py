@@ -33,14 +33,17 @@ triples = st.builds(
 def looks(graph: Graph) -> list[object]:
     """All that can be seen of a graph."""
     return [
-        sorted(triple.to_json() for triple in graph.all()),
+        list(graph.all()),
+        [graph.page(after, 2) for after in (None, *(one.place for one in graph.all()))],
         graph.out_many(SYMBOLS),
         graph.into_many(SYMBOLS),
         [graph.out(symbol) for symbol in SYMBOLS],
         [graph.into(symbol) for symbol in SYMBOLS],
         [graph.with_predicate(predicate) for predicate in PREDICATES],
+        [graph.with_predicate(predicate, 1) for predicate in PREDICATES],
         graph.degrees(SYMBOLS),
         graph.symbols_with(WORDS),
+        graph.symbols_with(WORDS, 2),
         graph.size(),
         graph.revision(),
     ]

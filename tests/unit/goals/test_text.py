@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.goals.text import clipped, keywords, split_criteria, tokens
-from boyd.words import words
+from boyd.goals.hyper import FUNCTION_WORDS
+from boyd.goals.profiles import PROFILES
+from boyd.goals.text import clipped, split_criteria
+from boyd.words import STOP, is_place, keywords, tokens, words
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,12 @@ from boyd.words import words
         ("findMammals", ["find", "mammal"]),
         ("disk's space", ["disk", "space"]),
         ("has_part_of", ["part"]),
+        ("What did that paper say about gravity?", ["paper", "say", "gravity"]),
+        ("if so, find more out of it, like others do", ["find"]),
+        ("how about more", []),
+        ("Ingest the document /srv/notes/gravity.txt", ["ingest", "document"]),
+        ("Fetch https://x.org/a/b?c=d and data/new/list.csv.", ["fetch"]),
+        ("TCP/IP of report.txt", ["tcp", "ip", "report", "txt"]),
     ],
 )
 def test_M5_keywords_are_the_distinct_stems_of_what_can_be_found(
@@ -41,6 +49,19 @@ def test_M5_keywords_are_words_as_the_graph_has_them(text: str) -> None:
 
     assert len(found) == len(set(found))
     assert set(found) <= set().union(*map(words, tokens(text)))
+
+
+def test_addresses_and_paths_are_one_token_and_no_place_hides_in_a_word() -> None:
+    text = "Read ./a.txt, /etc/hosts. and https://x.org/a?b=c), then and/or self-made report.txt"
+    found = tokens(text)
+
+    assert [one for one in found if is_place(one)] == ["/etc/hosts", "https://x.org/a?b=c"]
+    assert found[-3:] == ["or", "self-made", "report.txt"]
+
+
+def test_there_is_one_list_of_stop_words_and_the_encoding_takes_its_few_from_it() -> None:
+    assert FUNCTION_WORDS < STOP
+    assert {"about", "what"} <= {word for one in PROFILES.values() for word in one.keywords} & STOP
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from boyd.errors import ConfigError
 from boyd.goals.knowledge import turtle
 from boyd.goals.knowledge.rules import infer
-from boyd.goals.knowledge.turtle import TurtleError, read, write
+from boyd.goals.knowledge.turtle import HEADER, PART, TurtleError, parts, read, statements, write
 from boyd.models import Triple
 from boyd.testing.graph import MemoryGraph
 from costs import MOST, growth
@@ -165,11 +165,19 @@ def test_M11_what_is_written_is_the_same_each_time_and_readable_by_others() -> N
     text = write(FACTS)
 
     assert write(reversed(FACTS)) == text
-    assert ":Mars a :Planet ;" in text
+    assert ":Mars a :Planet .\n" in text
     assert "rdfs:subClassOf" in text
     assert "boyd:confidence 0.123456789" in text
     assert "boyd:confidence 0.0000001" in text
     assert 'rdfs:label "Mars (planet) #4"' in text
+
+
+def test_M11_the_parts_of_a_text_can_be_read_one_by_one() -> None:
+    text = HEADER + PART.join(statements([fact]) for fact in FACTS)
+
+    assert [read(part).triples for part in parts(text)] == [(fact,) for fact in FACTS]
+    assert set(read(text).triples) == set(FACTS)
+    assert parts("<a> <b> <c> .") == ["<a> <b> <c> ."]
 
 
 def test_M11_what_is_about_the_agent_is_not_written() -> None:
@@ -267,6 +275,6 @@ def test_M11_other_formats_are_refused(text: str) -> None:
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdflib", None)
 
-    for call in (lambda: turtle.read(""), lambda: turtle.write([])):
-        with pytest.raises(ConfigError, match=r"need rdflib.*pip install 'boyd\[goals\]'"):
-            call()
+    with pytest.raises(ConfigError, match=r"need rdflib.*pip install 'boyd\[goals\]'"):
+        turtle.read("")
+    assert turtle.write(FACTS)

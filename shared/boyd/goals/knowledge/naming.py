@@ -33,20 +33,14 @@ _PROSE = frozenset(
         "http://purl.org/dc/terms/description",
     }
 )
-#: Predicates that both sides have, and what they are in RDF.
-_STANDARD = {IS_A: _RDF + "type", SUBCLASS_OF: _RDFS + "subClassOf"}
-_CALLED = {iri: predicate for predicate, iri in _STANDARD.items()}
+#: What predicates of RDF are called in a graph.
+_CALLED = {_RDF + "type": IS_A, _RDFS + "subClassOf": SUBCLASS_OF}
 _PARTS = re.compile(r"[#/:]")
 
 
 def symbol_iri(symbol: str) -> str:
     """The IRI of a symbol, from which it can be read back."""
     return SYMBOLS + quote(symbol, safe="", errors="surrogatepass")
-
-
-def predicate_iri(predicate: str) -> str:
-    """The IRI of a predicate."""
-    return _STANDARD.get(predicate) or symbol_iri(predicate)
 
 
 def is_label(predicate: str) -> bool:

@@ -1,4 +1,4 @@
-"""Graphs of facts from and to Turtle, by rdflib; nothing is ever fetched (M11).
+"""Graphs of facts from and to Turtle, read by rdflib; nothing is ever fetched (M11).
 
 A fact is a triple of RDF. What is less than certain, or has a source, is said once more as an
 `rdf:Statement` with `urn:boyd:confidence` and `urn:boyd:source`: other programs read the fact, and
@@ -7,8 +7,10 @@ Boyd reads it back as it was.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -23,12 +25,12 @@ from boyd.goals.knowledge.naming import (
     is_label,
     is_of_language,
     is_prose,
-    predicate_iri,
     speaks,
     symbol_iri,
 )
 from boyd.goals.knowledge.predicates import IS_A, SUBCLASS_OF
 from boyd.models import Triple
+from boyd.models.graph import Place
 
 if TYPE_CHECKING:
     import rdflib
@@ -37,9 +39,25 @@ if TYPE_CHECKING:
 #: The most bytes that are read, and the most triples.
 MAX_BYTES, MAX_TRIPLES = 10_000_000, 100_000
 
+#: What every text that is written begins with, and what stands between its parts: each of them can
+#: be read without the others.
+HEADER = f"""\
+# Facts of a graph of Boyd.
+@prefix : <{SYMBOLS}> .
+@prefix boyd: <{VOCABULARY}> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+
+"""
+PART = "# Another part.\n"
+
 _CONFIDENCE, _SOURCE = VOCABULARY + "confidence", VOCABULARY + "source"
 #: What relative IRIs are relative to; it is never opened.
 _BASE = "file:///"
+#: Symbols that may stand behind a prefix as they are.
+_LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
+#: Predicates that have a name in RDF.
+_SHORT = {IS_A: "a", SUBCLASS_OF: "rdfs:subClassOf"}
 _UNSTORABLE = "\x1f"
 #: What rdflib's parser raises when a text is not Turtle: its own, and whatever it runs into.
 _PARSER_ERRORS = (SyntaxError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
@@ -97,7 +115,7 @@ def read(
     file = _parsed(_bounded(text, max_bytes), max_triples)
     names, notes = Names(file, language), _Notes(file)
     skipped: Counter[str] = Counter()
-    found: dict[tuple[str, str, str], Triple] = {}
+    found: dict[Place, Triple] = {}
     for parts in file:
         if parts[0] in notes.nodes:
             continue
@@ -111,30 +129,53 @@ def read(
 
 
 def write(triples: Iterable[Triple]) -> str:
-    """The facts as Turtle, without those about the agent; `read` gives the same ones.
+    """The facts as Turtle, without those about the agent; `read` gives the same ones."""
+    return HEADER + statements(sorted(triples, key=_key))
 
-    Raises:
-        ConfigError: rdflib is not installed.
-    """
-    with extra():
-        import rdflib
-    file = rdflib.Graph(bind_namespaces="core")
-    file.bind("", SYMBOLS)
-    file.bind("boyd", VOCABULARY)
-    knowledge = (triple for triple in triples if not triple.is_metadata)
-    for number, fact in enumerate(sorted(knowledge, key=_key)):
-        parts = (
-            rdflib.URIRef(symbol_iri(fact.subject)),
-            rdflib.URIRef(predicate_iri(fact.predicate)),
-            rdflib.URIRef(symbol_iri(fact.object)),
-        )
-        file.add(parts)
-        for part, name in zip(parts, _key(fact), strict=True):
-            if str(part) not in (SYMBOLS + name, predicate_iri(IS_A), predicate_iri(SUBCLASS_OF)):
-                file.add((part, rdflib.RDFS.label, rdflib.Literal(name)))
-        if fact.confidence < 1 or fact.source is not None:
-            _add_note(file, rdflib.BNode(f"n{number:09}"), parts, fact)
-    return file.serialize(format="turtle")
+
+def statements(triples: Iterable[Triple]) -> str:
+    """The facts as Turtle that is to stand below `HEADER`, in their order."""
+    named: set[str] = set()
+    lines = (line for one in triples if not one.is_metadata for line in _lines(one, named))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def parts(text: str) -> list[str]:
+    """What was written in parts as one text for each; any other text is one part."""
+    if not text.startswith(HEADER):
+        return [text]
+    return [HEADER + part for part in text.removeprefix(HEADER).split(PART)]
+
+
+def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
+    """What says a fact; what its terms are called, unless that is in *named* by now."""
+    predicate = _SHORT.get(fact.predicate) or _term(fact.predicate)
+    ends = (_term(fact.subject), predicate, _term(fact.object))
+    yield f"{' '.join(ends)} ."
+    for term, label in zip(ends, fact.place, strict=True):
+        if term.startswith("<") and term not in named:
+            named.add(term)
+            yield f"{term} rdfs:label {_quoted(label)} ."
+    if fact.confidence < 1 or fact.source is not None:
+        subject, _, object_ = ends
+        of = _term_of_predicate(predicate)
+        note = f"rdf:subject {subject} ; rdf:predicate {of} ; rdf:object {object_}"
+        source = "" if fact.source is None else f" ; boyd:source {_quoted(fact.source)}"
+        sure = format(Decimal(repr(fact.confidence)), "f")
+        yield f"[] a rdf:Statement ; {note} ; boyd:confidence {sure}{source} ."
+
+
+def _term(symbol: str) -> str:
+    return f":{symbol}" if _LOCAL.fullmatch(symbol) else f"<{symbol_iri(symbol)}>"
+
+
+def _term_of_predicate(predicate: str) -> str:
+    return "rdf:type" if predicate == "a" else predicate
+
+
+def _quoted(text: str) -> str:
+    """A literal: what JSON escapes Turtle escapes in the same way."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 class _Notes:
@@ -168,18 +209,6 @@ class _Notes:
         confidence, named = self._notes[parts]
         sureness = 1.0 if confidence is None else _confidence(confidence)
         return sureness, source if named is None else named
-
-
-def _add_note(file: rdflib.Graph, node: rdflib.BNode, parts: _Parts, fact: Triple) -> None:
-    from rdflib import RDF, Literal, URIRef
-
-    file.add((node, RDF.type, RDF.Statement))
-    for predicate, part in zip((RDF.subject, RDF.predicate, RDF.object), parts, strict=True):
-        file.add((node, predicate, part))
-    confidence = Literal(Decimal(format(Decimal(repr(fact.confidence)), "f")))
-    file.add((node, URIRef(_CONFIDENCE), confidence))
-    if fact.source is not None:
-        file.add((node, URIRef(_SOURCE), Literal(fact.source)))
 
 
 def _bounded(text: str | bytes, max_bytes: int) -> str:
@@ -277,8 +306,8 @@ def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple
     return "metadata" if fact.is_metadata else fact
 
 
-def _key(fact: Triple) -> tuple[str, str, str]:
-    return (fact.subject, fact.predicate, fact.object)
+def _key(fact: Triple) -> Place:
+    return fact.place
 
 
 def _sureness(fact: Triple) -> tuple[float, str]:

@@ -7,6 +7,7 @@ from typing import Any
 from boyd.goals import memory
 from boyd.goals.goal_book import symbol
 from boyd.goals.knowledge.gaps import find_gaps
+from boyd.goals.knowledge.mentions import mentioned
 from boyd.goals.knowledge.predicates import canonical
 from boyd.goals.knowledge.rewrite import reason
 from boyd.goals.knowledge.rules import infer
@@ -37,10 +38,11 @@ from boyd.goals.tools.web import fetch
 from boyd.models import ActionResult, Triple
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.shell import runner
-from boyd.words import words
 
 #: Lines that a tool tells at most.
 LINES = 50
+#: How many symbols of a goal gaps are looked for around.
+STARTS = 50
 #: Bytes of a command's output that are kept.
 OUTPUT = 65_536
 
@@ -137,7 +139,7 @@ class Tools(Plugin):
         """Tell what is missing around a symbol."""
         sessions, graph = self.sessions(ctx), self.graph(ctx)
         goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
-        starts = _near(graph, goal.description) if goal else [params.goal]
+        starts = mentioned(graph, goal.description, STARTS) if goal else [params.goal]
         report = find_gaps(graph, starts, params.max_gaps)
         head = f"{report.examined} symbols, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
@@ -262,12 +264,6 @@ class Tools(Plugin):
         found = Library(ctx.state).search(params.query, params.top_k)
         lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
         return _told(lines, "No passage fits")
-
-
-def _near(graph: Graph, text: str) -> list[str]:
-    """The symbols that a text speaks of."""
-    found = graph.symbols_with(words(text), 20)
-    return sorted({one for symbols in found.values() for one in symbols})[:50]
 
 
 def _near_goals(graph: Graph, session: Session) -> set[str]:

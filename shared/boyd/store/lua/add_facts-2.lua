@@ -5,7 +5,7 @@
 -- ARGV[2] most       how many facts it may hold
 -- ARGV[3] facts      how many of the following arguments are facts: subject, predicate, object, confidence, source,
 --                    1 if it is knowledge and not about the agent, how many of the words after them all are its own
--- ARGV[4...] facts, then label, word, ... of their labels
+-- ARGV[4...] facts, then label, word, how many other words the label has, ... of their labels
 -- Returns how many were new or surer than before, or -1 when the graph would be too large: nothing was added
 -- @include graph
 local after = 4 + ARGV[3]
@@ -28,11 +28,11 @@ for i = 4, after - 1, 7 do
     added = added + 1
   end
   if not old then
-    index_fact('SADD', ARGV[1], s, p, o)
+    index_fact(ARGV[1], s, p, o)
     if ARGV[i + 5] == '1' then
       count_labels(ARGV[1], s, p, o, 1)
-      for j = w, w + ARGV[i + 6] - 1, 2 do
-        redis.call('SADD', ARGV[1] .. 'word:' .. ARGV[j + 1], ARGV[j])
+      for j = w, w + ARGV[i + 6] - 1, 3 do
+        redis.call('ZADD', ARGV[1] .. 'word:' .. ARGV[j + 1], ARGV[j + 2], ARGV[j])
       end
     end
   end

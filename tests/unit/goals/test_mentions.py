@@ -1,0 +1,34 @@
+"""The symbols that a goal speaks of, the nearest first."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.goals.knowledge.mentions import mentioned
+from boyd.models import Triple
+from boyd.plugin.graph import Graph
+from boyd.testing.graph import MemoryGraph
+
+
+def known(graph: Graph, *labels: str) -> Graph:
+    """The graph in which each of those labels has a fact."""
+    graph.add(Triple(subject=label, predicate="p", object="o") for label in labels)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "expected"),
+    [
+        ("Explore Action", ["BuyAction", "Action"], ["Action", "BuyAction"]),
+        ("Explore actions", ["action plan b", "Actions", "Action plan"], None),
+        ("Find out what it is", ["CheckOutAction", "OutOfStock", "About", "Find"], ["Find"]),
+        ("red planets", ["planet", "red", "Red planet"], ["Red planet", "red", "planet"]),
+        ("Read /srv/a.txt about b.", ["/srv/a.txt", "txt", "srv"], ["/srv/a.txt"]),
+    ],
+)
+def test_labels_with_the_fewest_other_words_come_first(
+    text: str, labels: list[str], expected: list[str] | None
+) -> None:
+    found = mentioned(known(MemoryGraph(), *labels), text, 10)
+
+    assert found == (expected or ["Actions", "Action plan", "action plan b"])
