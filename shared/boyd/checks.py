@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from boyd import queues
+from boyd.counting import counted
 from boyd.models import Model
 from boyd.settings import Settings
 from boyd.store.client import Client, connect
@@ -155,7 +156,7 @@ def _snapshots(server: Server, now: float) -> Finding:
         return error("snapshots", "the last one failed", advice)
     if server.rdb and server.unsaved:
         age = span(max(0.0, now - server.saved_at))
-        return ok("snapshots", f"the last one {age} ago, {server.unsaved} changes since")
+        return ok("snapshots", f"the last one {age} ago, {counted(server.unsaved, 'change')} since")
     return ok("snapshots", "no failure")
 
 

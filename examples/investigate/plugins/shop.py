@@ -29,6 +29,7 @@ from boyd import (
     strategy,
     tool,
 )
+from boyd.counting import counted
 from boyd.models import JsonObject, Model
 from boyd.plugins.process import ProcessControl, Program
 
@@ -84,7 +85,11 @@ class Programs(ProcessControl):
         """Which programs are down."""
         own = [one for one in observations if one.source.startswith(f"{self.id}/")]
         down = ", ".join(str(one.data["name"]) for one in own if not one.data["alive"])
-        said = f"Down: {down}" if down else f"{len(own)} program(s) were seen to run"
+        said = (
+            f"Down: {down}"
+            if down
+            else f"{counted(len(own), 'program was', 'programs were')} seen to run"
+        )
         return SituationAssessment(
             source=f"{self.id}:judge", findings=[said], confidence=0.9, data={"down": down}
         )

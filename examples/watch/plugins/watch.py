@@ -26,6 +26,7 @@ from boyd import (
     orienter,
     strategy,
 )
+from boyd.counting import counted
 from boyd.models import Model
 from boyd.plugins.process import ProcessControl, Program, Supervised
 
@@ -161,4 +162,4 @@ class Scratch(Plugin):
 
 
 def _told(files: list[tuple[Path, int]]) -> str:
-    return f"{len(files)} file(s), {sum(size for _, size in files) / MB:.1f} MB"
+    return f"{counted(len(files), 'file')}, {sum(size for _, size in files) / MB:.1f} MB"

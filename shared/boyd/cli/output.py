@@ -19,6 +19,7 @@ import click
 
 from boyd.cli import interrupts
 from boyd.cli.columns import GAP, Column, layout
+from boyd.counting import counted
 from boyd.errors import ApiProblem
 from boyd.models import ActionResult, LoopResult, Model
 
@@ -224,7 +225,7 @@ def short_age(moment: datetime | None, now: datetime | None = None) -> str:
 
 def count(number: int, noun: str) -> str:
     """A number with its noun, as in `1 run` and `2 runs`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return counted(number, noun)
 
 
 def cut(text: str, width: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import psutil
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from boyd.counting import counted
 from boyd.models import Anomaly, Correlation, Model, Observation, Severity, SituationAssessment
 from boyd.plugin import Context, Observer, Plugin, orienter
 
@@ -166,7 +167,8 @@ class HostMetrics(Plugin):
 
     def _all_well(self, hosts: list[str], ctx: Context) -> str:
         if hosts:
-            return f"{len(hosts)} host(s) are within their limits"
+            within = counted(len(hosts), "host is", "hosts are")
+            return f"{within} within {'its' if len(hosts) == 1 else 'their'} limits"
         due = f"{self.id}:measure" not in ctx.not_due
         return f"No host was {'measured' if due else 'due to be measured'} in this iteration"
 

@@ -88,7 +88,7 @@ def test_a_mount_that_is_gone_hides_no_other_measure() -> None:
 
 def test_within_the_limits_all_is_well() -> None:
     found = situation()
-    assert found.summary == "1 host(s) are within their limits"
+    assert found.summary == "1 host is within its limits"
     assert found.confidence == 1.0
 
 

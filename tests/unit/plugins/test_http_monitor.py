@@ -268,7 +268,7 @@ def test_workers_that_write_at_the_same_time_lose_nothing(web: Site) -> None:
 def test_healthy_endpoints_make_a_certain_assessment(web: Site) -> None:
     monitor = rig(endpoint(web.url))
     situation = monitor.orient(monitor.observe())
-    assert situation.summary == "All 1 endpoint(s) are healthy"
+    assert situation.summary == "The endpoint is healthy"
     assert situation.confidence == 1.0
     assert monitor.decide(situation) is None
 
@@ -290,7 +290,7 @@ def test_findings_read_as_in_the_reference(web: Site, nowhere: str) -> None:
     situation = fail(monitor, 5)
     [assessment] = situation.assessments
     assert assessment.findings == [
-        "1 endpoint(s) are unhealthy",
+        "1 endpoint is unhealthy",
         "API Server: 5 consecutive failures",
     ]
     assert assessment.confidence == 0.9
@@ -357,7 +357,7 @@ def test_hundreds_of_failures_do_not_flood_the_situation(nowhere: str) -> None:
         ]
     )
     [assessment] = situation.assessments
-    assert assessment.findings[0] == "250 endpoint(s) are unhealthy"
+    assert assessment.findings[0] == "250 endpoints are unhealthy"
     assert assessment.findings[-1] == "and 230 more"
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from boyd.counting import counted
 from boyd.models import Anomaly, Correlation, Level, Model, Observation, SituationAssessment
 from boyd.plugins.http_monitor.memory import Memory
 from boyd.plugins.http_monitor.options import Endpoint
@@ -95,7 +96,10 @@ def assess(source: str, observed: str, evidence: Evidence, due: bool = True) -> 
         due: whether the endpoints were to be checked in this iteration.
     """
     if not evidence.unhealthy:
-        healthy = f"All {evidence.checked} endpoint(s) are healthy"
+        one = evidence.checked == 1
+        healthy = (
+            "The endpoint is healthy" if one else f"All {evidence.checked} endpoints are healthy"
+        )
         unseen = "No endpoint was checked" if due else "No endpoint was due for a check"
         finding = healthy if evidence.checked else f"{unseen} in this iteration"
         return SituationAssessment(
@@ -139,10 +143,10 @@ def _pattern(unhealthy: int, checked: int) -> Pattern:
 
 
 def _findings(evidence: Evidence) -> list[str]:
-    findings = [f"{evidence.unhealthy_count} endpoint(s) are unhealthy"]
-    findings += [
-        f"{one.name}: {one.failures} consecutive failures" for one in evidence.unhealthy[:NAMED]
-    ]
+    shown = evidence.unhealthy[:NAMED]
+    failures = [counted(one.failures, "consecutive failure") for one in shown]
+    findings = [counted(evidence.unhealthy_count, "endpoint is", "endpoints are") + " unhealthy"]
+    findings += [f"{one.name}: {text}" for one, text in zip(shown, failures, strict=True)]
     more = evidence.unhealthy_count - NAMED
     return [*findings, f"and {more} more"] if more > 0 else findings
 

@@ -142,7 +142,7 @@ class HttpMonitor(Plugin):
         return Decision(
             action=f"{self.id}:restartService",
             params={"endpointId": one.endpoint_id},
-            rationale=f"Endpoint {one.name} has failed {one.failures} consecutive times",
+            rationale=f"Endpoint {one.name} has failed {_times(one.failures)}",
             confidence=0.85,
             risk="medium" if one.critical else "low",
             requires_approval=one.critical,
@@ -196,3 +196,7 @@ def _severity(endpoint: Endpoint, check: Check, failures: int) -> Severity:
     if failures < endpoint.failure_threshold:
         return "warning"
     return "critical" if endpoint.critical else "error"
+
+
+def _times(failures: int) -> str:
+    return "once" if failures == 1 else f"{failures} consecutive times"
