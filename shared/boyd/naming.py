@@ -6,7 +6,11 @@ both. People see and type the names of executions, so what is written here never
 
 from __future__ import annotations
 
+import re
+
 _ROLLBACK = "rollback"
+#: The part of a UUID that tells it apart, and the rest.
+_UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 def loop(iteration: int) -> str:
@@ -42,6 +46,16 @@ def tool_call(investigation_id: str, call_id: str) -> str:
 def callback(run_id: str) -> str:
     """The order to tell whoever asked for it how a run ended (R5)."""
     return f"callback:{run_id}"
+
+
+def title(action: str, undoes: str | None) -> str:
+    """The words for what an approval or a call does: its action, or the undo of an execution."""
+    return f"undo of {action} ({short(undoes)})" if undoes else action
+
+
+def short(name: str) -> str:
+    """A name with its ids cut as tables show them; commands take it as it is."""
+    return _UUID.sub(r"\1", name)
 
 
 def parts(name: str) -> tuple[str, str]:

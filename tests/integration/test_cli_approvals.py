@@ -16,7 +16,7 @@ import pytest
 
 from api_kit import InlineCourier
 from boyd.cli import answering
-from boyd.models import ActionResult, ApprovalItem, Autonomy, Decision, utc_now
+from boyd.models import ActionResult, ApprovalItem, Autonomy, CallRequest, Decision, utc_now
 from boyd.plugin import Strategy
 from boyd.store import Store
 from cli_kit import Cli, beside, lab_of, new_key, said, serving
@@ -38,7 +38,7 @@ class Desk:
         self.lab = lab_of(
             store,
             Strategy(name="chooses", decide=self.decide),
-            self.recorder.action(autonomy=GATED, risk="high"),
+            self.recorder.action(autonomy=GATED, risk="high", rollback=lambda: "all as before"),
             approvals={"required": required},
         )
         self.courier = InlineCourier(self.lab)
@@ -53,6 +53,20 @@ class Desk:
     def key(self, principal: str) -> str:
         """A key of a person."""
         return new_key(self._redis_url, principal, "read", "approvals", person=True)
+
+    def undo(self) -> tuple[ApprovalItem, str]:
+        """Ask to undo what was tidied; that item, and the execution that it would undo."""
+        done = self.propose()
+        self.lab.resolver.answer(done.id, "approved", person("bob"))
+        self.lab.deliver()
+        execution = f"approval:{done.id}"
+        request = CallRequest(
+            kind="rollback", action="p:do", undoes=execution, actor=person("carol")
+        )
+        self.lab.launcher.call(request, None)
+        self.lab.deliver()
+        [item] = self.pending
+        return item, execution
 
     def propose(self, room: str = "attic") -> ApprovalItem:
         """Let an iteration propose to tidy a room."""
@@ -108,6 +122,31 @@ def test_the_list_says_all_that_is_needed_to_decide_what_to_look_at(desk: Desk) 
     shown = re.split(r"  +", line)
     assert shown[:-1] == [item.id[:8], "p:do", "high", "it is a mess", "the agent", "2x", "0/1"]
     assert shown[-1] == "59 min"
+
+
+def test_an_undo_is_named_as_one_in_the_list(desk: Desk) -> None:
+    desk.undo()
+    desk.propose("cellar")
+    lines = desk.cli("approvals", "list").splitlines()[1:]
+
+    assert sorted(re.split(r"  +", line)[1] for line in lines) == ["p:do", "undo of p:do"]
+
+
+def test_an_undo_is_shown_with_what_it_undoes(desk: Desk) -> None:
+    item, execution = desk.undo()
+    shown = desk.cli("approvals", "show", item.id[:8])
+
+    assert shown.startswith(f"undo of p:do ({execution[:17]}): waits\n")
+    assert re.search(f"^  undoes +{execution}$", shown, re.MULTILINE)
+    assert f'  what it undoes ({execution})\n    "all tidy"' in shown
+
+
+def test_who_approves_an_undo_reads_so_also_without_being_asked(desk: Desk) -> None:
+    item, execution = desk.undo()
+    said = desk.cli("approvals", "approve", "--yes", item.id[:8])
+
+    title = f"undo of p:do ({execution[:17]})"
+    assert said.splitlines()[:2] == [f"{title} is approved", f"{title} ok"]
 
 
 def test_an_empty_list_says_so(desk: Desk) -> None:

@@ -104,7 +104,7 @@ def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> No
 
     assert result is not None
     assert result.error == "Vetoed by p: not now"
-    assert (recorder.calls, seen) == ([], [])
+    assert (recorder.calls, seen) == ([], ["p:do"])
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])

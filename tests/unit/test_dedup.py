@@ -130,7 +130,7 @@ def test_A9_a_call_for_what_waits_already_joins_it() -> None:
     assert found is not None
     assert found.result is not None
     assert found.result.metrics == {"approvalId": item.id}
-    assert (item.seen, item.requested_by) == (2, ["ann"])
+    assert (item.seen, item.requested_by) == (2, ["agent:test", "ann"])
 
 
 def test_A9_after_the_item_has_expired_there_is_a_new_one_even_before_anybody_purged() -> None:
@@ -291,7 +291,7 @@ def test_A10_what_a_client_has_called_for_too_is_not_withdrawn_by_the_loop() -> 
     world.fault = False
     lab.run()
 
-    assert [item.requested_by for item in pending(lab)] == [["ann"]]
+    assert [item.requested_by for item in pending(lab)] == [["agent:test", "ann"]]
 
 
 def test_A10_the_runs_that_wait_for_a_withdrawn_item_fail_with_it() -> None:

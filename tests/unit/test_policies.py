@@ -123,17 +123,53 @@ def test_A11_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
-@pytest.mark.parametrize("joins", ["call", "run"])
-def test_A11_who_joins_an_item_by_asking_for_the_same_may_not_approve_it(joins: str) -> None:
+def test_A11_who_asks_for_the_same_action_joins_those_who_asked_and_may_not_approve_it() -> None:
     lab = lab_with()
-    if joins == "call":
-        call(lab, "ann")
-    else:
-        lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann"))
+    call(lab, "ann")
+    item = pending(lab)
+
+    assert (item.seen, item.requested_by) == (2, ["agent:test", "ann"])
+    assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
+
+
+def test_K16_who_asks_a_question_is_not_who_asked_for_what_waited_before() -> None:
+    lab = lab_with()
+    submitted = lab.launcher.submit_run(
+        RunRequest(title="Is all well?", description="x"), person("carol")
+    )
+    lab.deliver()
+    item = pending(lab)
+
+    assert (item.seen, item.requested_by, item.run_ids) == (2, [], [submitted.run.id])
+    assert approves(lab, person("carol")) == ["approved"]
+    run = lab.store.runs.get(submitted.run.id)
+    assert run is not None
+    assert run.status == "completed", "it gets the outcome all the same"
+
+
+def test_K16_a_question_leaves_those_who_asked_before_as_they_were() -> None:
+    lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)))
+    for name in ("ann", "bob"):
+        lab.launcher.submit_run(RunRequest(title="look", description="x"), person(name))
         lab.deliver()
 
-    assert pending(lab).seen == 2
+    assert pending(lab).requested_by == ["ann"]
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
+
+
+def test_A11_a_repeated_request_keeps_its_reason_on_the_item() -> None:
+    lab = Lab(agent(Recorder().action(autonomy=GATED)))
+    call(lab, "ann")
+    call(lab, "ann", rationale="disk alarm 42")
+    call(lab, "bob", rationale="the same on host b")
+    item = pending(lab)
+
+    assert item.requested_by == ["ann", "bob"]
+    assert [(one.by, one.rationale) for one in item.asked] == [
+        ("ann", "disk alarm 42"),
+        ("bob", "the same on host b"),
+    ]
+    assert all(one.at >= item.created_at for one in item.asked)
 
 
 def test_A11_the_requester_may_approve_where_the_policy_says_so() -> None:

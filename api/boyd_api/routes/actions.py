@@ -111,10 +111,15 @@ def execution(ask: Ask, id: str) -> Execution:
     idempotent=True,
 )
 def rollback(ask: Ask, id: str, body: RollbackRequest | None, query: WaitQuery) -> Answer:
-    """Undo a successful execution, once."""
-    entry = ask.agent.store.ledger.get(id)
+    """Undo a successful execution, once; who asks again is told what came of that."""
+    ledger = ask.agent.store.ledger
+    entry = ledger.get(id)
     if entry is None:
         raise not_found(f"no execution {id!r}")
+    undo = naming.rollback(id)
+    done = ledger.find(undo)
+    if done is not None:
+        return Answer(Taken(success=done.success, result=done, execution_id=undo, earlier=True))
     asked = body or RollbackRequest()
     order = CallRequest(
         kind="rollback",

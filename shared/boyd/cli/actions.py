@@ -165,7 +165,7 @@ def rollback(
     """
     body = {"rationale": rationale, "requiresApproval": require_approval}
     path = f"/executions/{quote(_whole(api, execution), safe=':')}/rollback"
-    _order(api, path, body, wait, form)
+    _order(api, path, body, wait, form, undoes=execution)
 
 
 def _whole(api: Api, execution: str) -> str:
@@ -227,7 +227,9 @@ def _instead(api: Api, action: str) -> str:
     return f"did you mean {close}?" if close else listing
 
 
-def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) -> None:
+def _order(
+    api: Api, path: str, body: dict[str, Any], wait: float, form: str, undoes: str | None = None
+) -> None:
     """Have it done and show what came of it; ends the command unless it succeeded."""
     taken = api.agent.post(path, Taken, body, wait=0)
     if wait and taken.result is None and not taken.queued:
@@ -236,7 +238,9 @@ def _order(api: Api, path: str, body: dict[str, Any], wait: float, form: str) ->
     if taken.result is None:
         _tell_what_waits(taken)
     if not shown:
-        show_result(taken.result)
+        if taken.earlier:
+            output.note(f"boyd: {undoes} was undone before; nothing was done now")
+        show_result(taken.result, naming.title(taken.result.action, undoes))
         output.print_pairs([("execution", taken.execution_id)])
     if not taken.result.success:
         raise _Failed(taken.result.error or "")
@@ -276,9 +280,9 @@ def _tell_what_waits(taken: Taken) -> NoReturn:
     output.stop(output.TIMED_OUT, text)
 
 
-def show_result(result: ActionResult) -> None:
-    """Print what an action came to."""
-    output.say(output.action_outcome(result))
+def show_result(result: ActionResult, title: str = "") -> None:
+    """Print the outcome of an action; *title* says what was done if not the action."""
+    output.say(output.action_outcome(result, title))
     output.print_pairs(
         [
             output.error_row(result),

@@ -24,7 +24,7 @@ _TRIES = 10
 #: What may change without making it another proposal.
 _PASSING = {
     *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
-    "approvals",
+    *("asked", "approvals"),
 }
 
 
@@ -148,12 +148,12 @@ def say_answer(api: Api, outcome: Outcome, several: bool) -> None:
     if outcome.said:
         return  # told at the end, on standard error
     if item.status != "pending":
-        output.say(f"{which}{item.action_id} is {item.status}")
+        output.say(f"{which}{item.title} is {item.status}")
         return
     have, need = len(item.approvals), item.required.min_approvals
     left = approval_view.time_left(item, api.agent.now())
     output.say(
-        f"{which}{item.action_id} has {have} of {need} approvals, and waits for"
+        f"{which}{item.title} has {have} of {need} approvals, and waits for"
         f" {output.count(need - have, 'more approval')}; time left: {left}"
     )
 
@@ -165,10 +165,10 @@ def _await(api: Api, outcome: Outcome, waiting: Waiting) -> None:
     while not outcome.said and item.status == "approved" and item.result is None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
-            what = f"{item.action_id} is approved and has not ended: {approval_view.progress(item)}"
+            what = f"{item.title} is approved and has not ended: {approval_view.progress(item)}"
             outcome.said = f"{what}; see `{boyd_here()} approvals show {short(item.id)}`"
             return
-        waiting.pause(f"{item.action_id} {approval_view.progress(item)}")
+        waiting.pause(f"{item.title} {approval_view.progress(item)}")
         outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
 
 
@@ -181,7 +181,7 @@ def _finish(outcomes: Sequence[Outcome], form: str, several: bool) -> None:
         elif result is not None:
             outcome.status = 0 if result.success else output.FAILED
             if form == "table":
-                output.say(f"{which}{output.action_outcome(result)}")
+                output.say(f"{which}{approval_view.outcome(outcome.item)}")
                 rows = [output.error_row(result), ("output", output.text_of(result.output))]
                 output.print_pairs(rows)
     wires = [outcome.to_wire() for outcome in outcomes]

@@ -24,14 +24,29 @@ def row(item: ApprovalItem, now: datetime) -> list[str]:
     """An item that waits, as a row below `COLUMNS`."""
     return [
         short(item.id),
-        item.action_id,
+        # The execution that it undoes would take the room of everything else.
+        item.title.partition(" (")[0],
         item.risk or "",
         item.decision.rationale,
-        ", ".join(item.requested_by) or "the agent",
+        asked_by(item),
         f"{item.seen}x",
         f"{len(item.approvals)}/{item.required.min_approvals}",
         short_time_left(item, now),
     ]
+
+
+def asked_by(item: ApprovalItem) -> str:
+    """Those who asked for the action; without anybody else the agent did."""
+    agent = f"agent:{item.agent_id}"
+    names = ["the agent" if name == agent else name for name in item.requested_by]
+    return ", ".join(names) or "the agent"
+
+
+def outcome(item: ApprovalItem) -> str:
+    """The outcome of what was approved, in a few words; empty until there is one."""
+    if item.result is None:
+        return ""
+    return output.action_outcome(item.result, item.title if item.undoes else "")
 
 
 def resolved_row(item: ApprovalItem, now: datetime) -> list[str]:
@@ -75,7 +90,7 @@ def ended(item: ApprovalItem, now: datetime) -> str:
 
 def _came_of(item: ApprovalItem) -> str:
     if item.result is not None:
-        return output.action_outcome(item.result)
+        return outcome(item)
     if item.execution is None:
         return ""
     return progress(item)
@@ -100,12 +115,14 @@ def refusal(item: ApprovalItem, now: datetime) -> str:
 
 def show(item: ApprovalItem, now: datetime) -> None:
     """Print everything about an item."""
-    what = f"undo of {item.undoes}, " if item.undoes else ""
+    what = item.title if item.undoes else item.action_name or item.action_id
     state = "waits" if item.status == "pending" else ended(item, now)
-    output.say(output.one_line(f"{what}{item.action_name or item.action_id}: {state}"))
+    output.say(output.one_line(f"{what}: {state}"))
     output.print_pairs([*_what(item), *_circumstances(item, now), *_answers(item, now)])
     output.say("  params")
     output.print_json(item.params, margin=4)
+    if item.undone is not None:
+        _show_undone(item)
     if item.preview is not None:
         _show_preview(item, now)
     if item.result is not None:
@@ -115,6 +132,7 @@ def show(item: ApprovalItem, now: datetime) -> None:
 def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
     yield "id", item.id
     yield "action", item.action_id
+    yield "undoes", item.undoes or ""
     yield "why", item.decision.rationale
     yield "because", item.reason or ""
     yield "situation", item.situation_summary or ""
@@ -124,7 +142,9 @@ def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
 
 
 def _circumstances(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
-    yield "asked by", ", ".join(item.requested_by) or "the agent"
+    yield "asked by", asked_by(item)
+    for one in item.asked:
+        yield "asked again", f"by {one.by} {output.age(one.at, now)}: {one.rationale}"
     yield "runs", ", ".join(item.run_ids)
     yield "proposed", f"{output.age(item.created_at, now)}, seen {item.seen}x"
     yield "time left", time_left(item, now) if item.status == "pending" else ""
@@ -166,7 +186,13 @@ def _show_preview(item: ApprovalItem, now: datetime) -> None:
         output.say(f"    {output.one_line(output.action_outcome(item.preview))}")
 
 
+def _show_undone(item: ApprovalItem) -> None:
+    assert item.undone is not None
+    output.say(f"  what it undoes ({item.undoes})")
+    output.print_json(item.undone.output, margin=4)
+
+
 def _result(item: ApprovalItem) -> str:
     assert item.result is not None
     said = output.text_of(item.result.output)
-    return ": ".join(filter(None, [output.action_outcome(item.result), said]))
+    return ": ".join(filter(None, [outcome(item), said]))

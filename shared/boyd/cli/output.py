@@ -123,14 +123,15 @@ def _refusal(result: LoopResult) -> str:
     return f": {vetoed.action or 'the action'} vetoed by {vetoed.by}" if vetoed else ""
 
 
-def action_outcome(result: ActionResult) -> str:
-    """What an action came to, in a few words."""
+def action_outcome(result: ActionResult, title: str = "") -> str:
+    """The outcome of an action in a few words; *title* says what was done if not the action."""
+    what = title or result.action
     if result.success:
-        return f"{result.action} ok"
+        return f"{what} ok"
     if result.waits_for:
-        return f"{result.action} waits for approval {result.waits_for[:SHORT]}"
+        return f"{what} waits for approval {result.waits_for[:SHORT]}"
     how = "outcome unknown" if result.unknown else "failed"
-    return f"{result.action} {how}: {_reason(result.error)}"
+    return f"{what} {how}: {_reason(result.error)}"
 
 
 def _reason(error: str | None) -> str:

@@ -23,6 +23,7 @@ from boyd.models import (
     EndpointReply,
     JsonObject,
     explain,
+    unexplained,
 )
 from boyd.plugin import Perform
 from boyd.store import Fence, StuckOrder, read_call
@@ -107,7 +108,7 @@ class Called:
         return Decision(
             action=action,
             params=params,
-            rationale=call.rationale or f"asked for by {call.actor.principal}",
+            rationale=call.rationale or unexplained(call.actor.principal),
             confidence=1.0,
             risk=known.risk,
             requires_approval=call.requires_approval,

@@ -24,14 +24,14 @@ def ledger_of(engine: Engine, fence: Fence) -> LeasedLedger:
 def take(engine: Engine, ledger: Ledger, wanted: act.Request) -> ActionResult:
     """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""
     ctx = PhaseContext(engine.agent, "act", engine.context)
-    situation = engine.store.history.situation() or NOTHING_SEEN
-    decision, trace = decide.review(ctx, wanted.decision, situation)
+    situation = engine.store.history.situation()
+    decision, trace = decide.review(ctx, wanted.decision, situation or NOTHING_SEEN)
     if decision.is_no_op:
         return act.failed(wanted.decision.action, _refusal(trace, decision))
     request = replace(
         wanted,
         decision=decision,
-        situation_summary=situation.summary,
+        situation_summary=situation.summary if situation else None,
         asked_by=trace.asked_by or wanted.asked_by,
     )
     return act.act(ctx, request, ledger, engine.waiting)

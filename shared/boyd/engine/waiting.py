@@ -13,13 +13,18 @@ class Waiting:
         """Queue approvals; with *notify* somebody wants to be told of them."""
         self._approvals = store.approvals
         self._runs = store.runs
+        self._loop = store.loop
         self._retention = retention
         self._notify = notify
 
     def propose(self, proposal: Proposal, execution_id: str) -> str:
         """Queue the proposal, on behalf of those who submitted its runs, too (A11); its id."""
         asking = [*proposal.requested_by, *self._runs.requesters(proposal.run_ids)]
-        complete = proposal.patched({"requested_by": list(dict.fromkeys(asking))})
+        changes: dict[str, object] = {"requested_by": list(dict.fromkeys(asking))}
+        if not proposal.loop_iteration:
+            # No iteration asks for it: it is known by the one in flight, or the last one.
+            changes["loop_iteration"] = self._loop.iteration()
+        complete = proposal.patched(changes)
         return self._approvals.enqueue(complete, self._retention, execution_id, self._notify)
 
     def waits(self, proposal: Proposal) -> bool:

@@ -99,9 +99,11 @@ def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approval
             return failed(action.id, f"Only a success can be rolled back: {_state(undone)}")
         if undone.action != action.id:
             return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
+        if earlier := ledger.find(request.execution_id):
+            return earlier  # it was undone before: nobody has to allow that once more
     reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
-        return _queue(ctx, action, request, approvals, reason)
+        return _queue(ctx, action, request, approvals, reason, undone)
     return _Execution(ctx, action, request, ledger, approvals, undone).run()
 
 
@@ -197,7 +199,7 @@ class _Execution:
         claim = self.ledger.claim(self._entry(plain))
         if claim.over_budget:
             reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
-            return _queue(self.ctx, self.action, self.request, self.approvals, reason)
+            return _queue(self.ctx, self.action, self.request, self.approvals, reason, self.undone)
         if claim.result:
             return claim.result
         if claim.token is None:
@@ -253,7 +255,12 @@ class _Execution:
 
 
 def _queue(
-    ctx: PhaseContext, action: Action, request: Request, approvals: Approvals, reason: str
+    ctx: PhaseContext,
+    action: Action,
+    request: Request,
+    approvals: Approvals,
+    reason: str,
+    undone: ExecutionEntry | None,
 ) -> ActionResult:
     """Let a person decide; what can never run is not worth asking for."""
     decision = request.decision
@@ -262,12 +269,13 @@ def _queue(
     except Exception as error:  # noqa: BLE001 - the check is the plugin's
         return failed(action.id, str(error) if isinstance(error, ValueError) else describe(error))
     proposal = Proposal(
-        decision=decision,
+        decision=decision.patched({"requires_approval": True}),
         action_id=action.id,
         action_name=action.title,
         params=decision.params,
         risk=action.risk,
-        confidence=decision.confidence,
+        # Models do not say how sure they are.
+        confidence=None if request.for_model else decision.confidence,
         autonomy=action.autonomy,
         loop_iteration=ctx.iteration or 0,
         situation_summary=request.situation_summary,
@@ -277,6 +285,7 @@ def _queue(
         required=ctx.agent.policy(action, decision),
         requested_by=list(request.requested_by),
         undoes=request.undoes,
+        undone=undone.result if undone else None,
         wakes=[request.wakes] if request.wakes else [],
         bound_to=request.execution_id if request.wakes else None,
     )

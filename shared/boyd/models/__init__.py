@@ -13,6 +13,7 @@ from boyd.models.approval import (
     ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
+    Asked,
     OrderExecution,
     Proposal,
     Vote,
@@ -41,6 +42,7 @@ from boyd.models.call import (
     EndpointReply,
     EndpointRequest,
     ExecutionEntry,
+    unexplained,
 )
 from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
 from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
@@ -91,6 +93,7 @@ __all__ = [
     "ApprovalPolicy",
     "ApprovalQueue",
     "ApprovalStatus",
+    "Asked",
     "AuditEntry",
     "AuditHead",
     "AuditPage",
@@ -149,6 +152,7 @@ __all__ = [
     "mean_confidence",
     "no_op",
     "to_ms",
+    "unexplained",
     "unstorable",
     "utc_now",
 ]

@@ -215,13 +215,17 @@ class ActionList(Model):
 
 
 class Taken(Model):
-    """What became of an action: a result, an approval that it waits for, or neither yet."""
+    """What became of an action: a result, an approval that it waits for, or neither yet.
+
+    `earlier`: it had been undone before, and nothing was done now.
+    """
 
     success: bool
     result: ActionResult | None = None
     queued: bool | None = None
     approval_id: str | None = None
     execution_id: str
+    earlier: bool | None = None
 
 
 class Execution(Model):

@@ -50,6 +50,14 @@ class ApprovalPolicy(Model):
         return principal in self.principals or not set(self.groups).isdisjoint(groups)
 
 
+class Asked(Model):
+    """Somebody who asked for an action that waited already, and why."""
+
+    by: str
+    at: Timestamp
+    rationale: str
+
+
 class Vote(Model):
     """An approval of one principal; `claims` is who the caller said to act for."""
 
@@ -78,8 +86,9 @@ class Proposal(Model):
         queue: where it will be executed.
         reason: why it needs an approval.
         required: what it takes to approve it.
-        requested_by: the principals who asked for it, if any did.
+        requested_by: the principals who asked for it; empty: the agent did by itself.
         undoes: the execution that it rolls back; None: it executes the action.
+        undone: the result of that execution.
         wakes: the orders that wait for it, as in `investigation:<id>` (T7).
         bound_to: the one execution that it is for; none: whoever proposes the same joins it (A9).
         preview: what the action's dry run says (A12).
@@ -100,6 +109,7 @@ class Proposal(Model):
     required: ApprovalPolicy = ApprovalPolicy()
     requested_by: list[str] = Field(default_factory=list)
     undoes: str | None = None
+    undone: ActionResult | None = None
     wakes: list[str] = Field(default_factory=list)
     bound_to: str | None = None
     preview: ActionResult | None = None
@@ -112,10 +122,12 @@ class ApprovalItem(Proposal):
     same proposal (A9) and is what the approver approves (A12). `seen` counts the proposals,
     `version` what happened to the item besides: votes, its end, its execution. `acted_by` is the
     authenticated principal that resolved it, and `claimed_by` whom the caller said to act for, if
-    that is somebody else (A8).
+    that is somebody else (A8). `title` says what approving it does: a roll-back undoes something.
+    `asked` are those who asked for the same later.
     """
 
     id: str
+    title: str = ""
     agent_id: str
     status: ApprovalStatus
     fingerprint: str
@@ -124,6 +136,7 @@ class ApprovalItem(Proposal):
     updated_at: Timestamp
     expires_at: Timestamp | None = None
     version: int = 1
+    asked: list[Asked] = Field(default_factory=list)
     approvals: list[Vote] = Field(default_factory=list)
     execution: OrderExecution | None = None
     result: ActionResult | None = None

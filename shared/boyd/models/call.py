@@ -31,6 +31,11 @@ class EndpointReply(Model):
     body: Json = None
 
 
+def unexplained(principal: str) -> str:
+    """The rationale of a call for which *principal* gave none."""
+    return f"asked for by {principal}"
+
+
 class CallRequest(Model):
     """An order to a worker.
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from boyd import naming
 from boyd.errors import StoreError
 from boyd.models import (
     ActionResult,
@@ -16,9 +17,11 @@ from boyd.models import (
     ApprovalItem,
     ApprovalPolicy,
     ApprovalQueue,
+    Asked,
     Proposal,
     Vote,
     from_ms,
+    unexplained,
     utc_now,
 )
 from boyd.store.audit import actor_fields
@@ -92,7 +95,8 @@ class Approvals:
             *(*retention.of_items(), *retention.of_runs()),
             *(proposal.situation_summary or "", " ".join(proposal.run_ids)),
             *(" ".join(proposal.requested_by), int(notify), who, " ".join(proposal.wakes)),
-            *("agentId", self._agent_id, *fields),
+            *(_rationale(proposal), naming.title(proposal.action_id, proposal.undoes)),
+            *(proposal.undoes or "", "agentId", self._agent_id, *fields),
         ]
         return str(self._scripts.run("propose", self._item_keys(approval_id), args))
 
@@ -251,8 +255,11 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
     """
     try:
         votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
+        asked = [_read_asked(fields, name) for name in fields if name.startswith("asked:")]
         return restore(ApprovalItem, fields).patched(
             {
+                "title": _title(fields),
+                "asked": sorted(asked, key=lambda one: one.at),
                 "approvals": sorted(votes, key=lambda vote: vote.at),
                 "execution": read_execution(fields),
             }
@@ -265,6 +272,22 @@ def _read_vote(fields: Mapping[str, str], name: str) -> Vote:
     vote = Vote.from_json(fields[name])
     counted = fields.get(f"votedAt:{name.removeprefix('vote:')}")
     return vote.patched({"at": from_ms(float(counted))}) if counted else vote
+
+
+def _rationale(proposal: Proposal) -> str:
+    """The reason that somebody gave; empty when nobody did."""
+    rationale = proposal.decision.rationale
+    return "" if rationale in map(unexplained, proposal.requested_by) else rationale
+
+
+def _title(fields: Mapping[str, str]) -> str:
+    """The title, also of what an earlier release has stored."""
+    return fields.get("title") or naming.title(fields["actionId"], fields.get("undoes"))
+
+
+def _read_asked(fields: Mapping[str, str], name: str) -> Asked:
+    by = name.removeprefix("asked:")
+    return Asked(by=by, at=from_ms(float(fields[f"askedAt:{by}"])), rationale=fields[name])
 
 
 def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> list[str]:

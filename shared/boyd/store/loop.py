@@ -131,6 +131,11 @@ class Loop:
         ]
         return int(self._scripts.run("resume", names, [self._dispatch, *actor_fields(actor)]))
 
+    def iteration(self) -> int:
+        """The number of the iteration in flight, or else of the last one; 0: there was none."""
+        with translated():
+            return int(self._client.hget(self._keys.loop, "iteration") or 0)
+
     def status(self) -> LoopStatus:
         """What the agent is doing now."""
         keys = self._keys

@@ -270,3 +270,40 @@ def test_a_key_without_the_scope_does_nothing_h2(desk: Site, done: list[str], pa
 
     assert desk.post(path, BODY, headers=reader).status_code == 403
     assert done == []
+
+
+# Undone before
+
+
+def test_who_asks_to_undo_what_was_undone_is_told_what_came_of_that(
+    desk: Site, done: list[str]
+) -> None:
+    execution = desk.post(WRITE, BODY).json["executionId"]
+    path = f"/executions/{execution}/rollback"
+    first = desk.post(path)
+    again = desk.post(path, {"requiresApproval": True})
+
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert (first.json.get("earlier"), again.json["earlier"]) == (None, True)
+    assert again.json["result"] == first.json["result"]
+    assert again.json["executionId"] == f"rollback:{execution}"
+    assert desk.get("/approvals").json["pending"] == []
+    assert len(done) == 2
+
+
+def test_an_approval_that_is_asked_for_has_the_iteration_and_says_that_it_is_required(
+    desk: Site,
+) -> None:
+    desk.lab.run()
+    desk.lab.run()
+    answer = desk.post(PUBLISH, BODY)
+    item = desk.get(f"/approvals/{answer.json['approvalId']}").json
+
+    assert item["loopIteration"] == 2
+    assert item["decision"]["requiresApproval"] is True
+
+
+def test_an_approval_has_no_situation_where_nothing_was_seen_yet(desk: Site) -> None:
+    answer = desk.post(PUBLISH, BODY)
+
+    assert "situationSummary" not in desk.get(f"/approvals/{answer.json['approvalId']}").json

@@ -340,6 +340,7 @@ def test_T7_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None
         assert item is not None
         assert item.params == {"word": "web"}
         assert item.requested_by == ["tester"]
+        assert (item.confidence, item.situation_summary) == (None, None), "nobody said either"
         assert [e.approval_id for e in here.entries(Waits)] == [item.id]
 
         here.lab.resolver.answer(item.id, "approved", BOB)

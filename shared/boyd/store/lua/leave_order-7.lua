@@ -42,7 +42,12 @@ redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
 local kind, id = string.match(ARGV[1], '^(%w+):(.*)$')
 if kind ~= 'investigation' then
-  emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
+  local title = redis.call('HGET', KEYS[1], 'title')
+  if title then
+    emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4], 'title', title)
+  else
+    emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
+  end
 elseif was ~= 'ended' then
   -- Its log could not be written, or its agent has no model any more: nobody has told of its end.
   redis.call('HINCRBY', KEYS[7], 'ended ' .. redis.call('HGET', KEYS[1], 'ending'), 1)

@@ -18,11 +18,14 @@
 -- ARGV[8] keep count of finished runs
 -- ARGV[9] summary    of the situation
 -- ARGV[10] runs      ids that wait for it, separated by spaces
--- ARGV[11] asked by  principals who asked for it, separated by spaces
+-- ARGV[11] asked by  principals who asked for it or submitted those runs, separated by spaces
 -- ARGV[12] notify    1: notifiers are to be told
 -- ARGV[13] who       proposes, for the audit
 -- ARGV[14] wakes     name of the order that waits for it, or empty
--- ARGV[15...] field, value, ...
+-- ARGV[15] rationale  of who asks, for the item that they join, or empty
+-- ARGV[16] title      of what it does
+-- ARGV[17] undoes     the execution that it rolls back, for the audit, or empty
+-- ARGV[18...] field, value, ...
 -- Returns id of the item, or empty when all the runs that it is for are cancelled (R4)
 -- Events  approval.pending, approval.seen, approval.expired, run.failed
 -- @include common
@@ -65,15 +68,27 @@ local found = redis.call('HGET', KEYS[4], ARGV[2])
 local deadline = found and redis.call('ZSCORE', KEYS[2], found)
 if deadline and now < tonumber(deadline) then
   local item = ARGV[4] .. 'approval:' .. found
-  local have = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes')
+  local have = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes', 'agentId')
   redis.call('HINCRBY', item, 'seen', 1)
-  redis.call('HSET', item, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', joined(have[1], ARGV[10]),
-    'requestedBy', joined(have[2], ARGV[11]), 'wakes', joined(have[3], ARGV[14]))
+  redis.call('HSET', item, 'updatedAt', now, 'runIds', joined(have[1], ARGV[10]), 'wakes', joined(have[3], ARGV[14]))
+  if ARGV[9] ~= '' then
+    redis.call('HSET', item, 'situationSummary', ARGV[9])
+  end
   if ARGV[10] == '' then
     redis.call('HSET', item, 'own', 1)
   end
+  -- Who submits a run asks a question: it waits for the item, which somebody else has asked for.
+  if ARGV[10] == '' and ARGV[11] ~= '' then
+    local before = have[2] ~= '' and have[2] or 'agent:' .. (have[4] or '')
+    redis.call('HSET', item, 'requestedBy', joined(before, ARGV[11]))
+    for who in string.gmatch(ARGV[11], '%S+') do
+      if ARGV[15] ~= '' then
+        redis.call('HSET', item, 'asked:' .. who, ARGV[15], 'askedAt:' .. who, now)
+      end
+    end
+  end
   wait_with(found)
-  emit(KEYS[5], 'approval.seen', 'approval', found)
+  emit(KEYS[5], 'approval.seen', 'approval', found, 'title', ARGV[16])
   -- Proposed again by the same execution it is the same item, whatever has become of it; no attempt comes an hour late.
   redis.call('HSET', KEYS[1], 'sameAs', found)
   redis.call('PEXPIRE', KEYS[1], 3600000)
@@ -83,10 +98,12 @@ if deadline then
   settle_approval({KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[5], tonumber(ARGV[6])},
     {ARGV[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[7], tonumber(ARGV[8])}, found, 'expired', 'who', 'clock')
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 15))
+redis.call('HSET', KEYS[1], unpack(ARGV, 18))
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'fingerprint', ARGV[2], 'seen', 1, 'version', 1,
-  'createdAt', now, 'updatedAt', now, 'situationSummary', ARGV[9], 'runIds', ARGV[10], 'requestedBy', ARGV[11],
-  'wakes', ARGV[14])
+  'createdAt', now, 'updatedAt', now, 'runIds', ARGV[10], 'requestedBy', ARGV[11], 'wakes', ARGV[14], 'title', ARGV[16])
+if ARGV[9] ~= '' then
+  redis.call('HSET', KEYS[1], 'situationSummary', ARGV[9])
+end
 if ARGV[10] == '' then
   -- It does not go away with the runs that may join it.
   redis.call('HSET', KEYS[1], 'own', 1)
@@ -99,9 +116,9 @@ end
 redis.call('ZADD', KEYS[2], deadline, ARGV[1])
 redis.call('HSET', KEYS[4], ARGV[2], ARGV[1])
 wait_with(ARGV[1])
-emit(KEYS[5], 'approval.pending', 'approval', ARGV[1])
-audit(KEYS[9], 'approval.pending', 'approval', ARGV[1], 'action', redis.call('HGET', KEYS[1], 'actionId'), 'digest',
-  ARGV[2], 'after', 'pending', 'who', ARGV[13])
+emit(KEYS[5], 'approval.pending', 'approval', ARGV[1], 'title', ARGV[16])
+audit(KEYS[9], 'approval.pending', 'approval', ARGV[1], 'action', redis.call('HGET', KEYS[1], 'actionId'), 'undoes', ARGV[17],
+  'digest', ARGV[2], 'after', 'pending', 'who', ARGV[13])
 if ARGV[12] == '1' then
   local notice = ARGV[4] .. 'notice:' .. ARGV[1]
   redis.call('HSET', notice, 'id', ARGV[1], 'stage', 'created')

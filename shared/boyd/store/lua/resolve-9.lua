@@ -49,7 +49,7 @@ if now_ms() >= tonumber(deadline) then
   settle_approval(approvals, runs, ARGV[1], 'expired', 'who', 'clock')
   return {'over', 'expired'}
 end
-local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint')
+local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint', 'title', 'undoes')
 if ARGV[9] ~= '' and have[1] ~= ARGV[9] then
   return {'changed'}
 end
@@ -65,14 +65,14 @@ if ARGV[2] == 'approved' then
   if redis.call('HINCRBY', KEYS[1], 'votes', 1) < tonumber(ARGV[11]) then
     redis.call('HSET', KEYS[1], 'updatedAt', now_ms())
     redis.call('HINCRBY', KEYS[1], 'version', 1)
-    emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'by', ARGV[10])
+    emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'title', have[6] or have[4] or '', 'by', ARGV[10])
     redis.call('HSET', KEYS[1], request, ARGV[14])
     local note
     for i = 16, actor - 1, 2 do
       note = ARGV[i] == 'note' and ARGV[i + 1] or note
     end
-    audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'action', have[4], 'digest', have[5], 'before', 'pending', 'after',
-      'pending', 'note', note, unpack(ARGV, actor))
+    audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'action', have[4], 'undoes', have[7], 'digest', have[5], 'before',
+      'pending', 'after', 'pending', 'note', note, unpack(ARGV, actor))
     return {'counted'}
   end
 end

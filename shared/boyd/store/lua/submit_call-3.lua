@@ -21,6 +21,7 @@ redis.call('HSET', KEYS[1], 'id', ARGV[1], 'createdAt', now_ms(), unpack(ARGV, 7
 place_order(KEYS[1], KEYS[2], 'call:' .. ARGV[1], ARGV[3], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 if ARGV[5] ~= '' then
-  audit(KEYS[3], 'call.' .. ARGV[5], 'call', ARGV[1], 'action', redis.call('HGET', KEYS[1], 'action'), unpack(ARGV, actor))
+  local have = redis.call('HMGET', KEYS[1], 'action', 'undoes', 'rationale')
+  audit(KEYS[3], 'call.' .. ARGV[5], 'call', ARGV[1], 'action', have[1], 'undoes', have[2], 'note', have[3], unpack(ARGV, actor))
 end
 return 1

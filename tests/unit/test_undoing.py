@@ -1,0 +1,150 @@
+"""An approval that undoes something is recognised as one, and nothing is undone twice: A11, L33."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from boyd.models import ApprovalItem, Autonomy, Call, CallRequest
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, person
+
+GATED = Autonomy(mode="approval-required")
+
+
+class Undoing:
+    """A lab whose loop has acted once, and whose action can be rolled back."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.undone: list[Any] = []
+        self.recorder = Recorder({"freed": "3 GB"})
+        action = self.recorder.action(rollback=self._rollback, **settings)
+        self.lab = Lab(agent(chooses(choice(params={"size": 1})), action))
+
+    def _rollback(self, result: Any) -> str:
+        self.undone.append(result.output)
+        return "undone"
+
+    def back(self, execution: str, who: str = "ann", **fields: Any) -> Call:
+        """Have an execution rolled back."""
+        request = CallRequest(
+            kind="rollback", action="p:do", undoes=execution, actor=person(who), **fields
+        )
+        call_id = self.lab.launcher.call(request, None)
+        self.lab.deliver()
+        found = self.lab.store.calls.get(call_id)
+        assert found is not None
+        return found
+
+    def pending(self) -> list[ApprovalItem]:
+        """What waits for a person."""
+        return self.lab.store.approvals.page(50).pending
+
+    def approve(self, item: ApprovalItem) -> None:
+        """Approve an item and let a worker execute it."""
+        assert self.lab.resolver.answer(item.id, "approved", person("bob")).done
+        self.lab.deliver()
+
+    def done(self) -> str:
+        """Have the gated action proposed, approved and executed; the execution."""
+        self.lab.run()
+        [item] = self.pending()
+        self.approve(item)
+        return f"approval:{item.id}"
+
+
+def test_the_title_of_a_roll_back_names_what_it_undoes() -> None:
+    made = Undoing(autonomy=GATED)
+    execution = made.done()
+    made.back(execution)
+    [item] = made.pending()
+
+    assert item.title == f"undo of p:do ({execution[: len('approval:') + 8]})"
+    assert (item.action_id, item.undoes) == ("p:do", execution)
+    assert item.to_wire()["title"] == item.title
+
+
+def test_the_title_of_what_executes_an_action_is_the_action() -> None:
+    made = Undoing(autonomy=GATED)
+    made.lab.run()
+
+    assert [item.title for item in made.pending()] == ["p:do"]
+
+
+def test_an_item_of_an_earlier_release_has_a_title_too() -> None:
+    made = Undoing()
+    made.lab.run()
+    made.back("loop:1", requires_approval=True)
+    [item] = made.pending()
+    made.lab.client.hdel(f"boyd:{{test}}:approval:{item.id}", "title")
+
+    assert made.pending()[0].title == "undo of p:do (loop:1)"
+
+
+def test_whoever_has_to_allow_a_roll_back_sees_what_will_be_undone() -> None:
+    made = Undoing()
+    made.lab.run()
+    made.back("loop:1", requires_approval=True)
+    [item] = made.pending()
+
+    assert item.undone is not None
+    assert item.undone.output == {"freed": "3 GB"}
+    assert item.params == {"size": 1}
+
+
+def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
+    made = Undoing()
+    lab = made.lab
+    lab.run()
+    made.back("loop:1", requires_approval=True, rationale="it was wrong")
+    [item] = made.pending()
+    before = lab.store.events.newest()
+    made.approve(item)
+    told = [event for event in lab.store.events.after("0-0", 100) if "approval" in event.data]
+    lab.store.audit.seal()
+    trail = {entry.kind: entry for entry in lab.store.audit.page(50).entries}
+
+    assert before != lab.store.events.newest()
+    assert {event.kind for event in told} == {
+        "approval.pending",
+        "approval.approved",
+        "approval.executed",
+    }
+    assert {event.data["title"] for event in told} == {"undo of p:do (loop:1)"}
+    for kind in ("call.rollback", "approval.pending", "approval.approved"):
+        assert trail[kind].what["undoes"] == "loop:1", kind
+    assert trail["call.rollback"].note == "it was wrong"
+
+
+def test_what_was_undone_is_not_asked_for_again() -> None:
+    made = Undoing(autonomy=GATED)
+    execution = made.done()
+    made.back(execution)
+    made.approve(made.pending()[0])
+    again = made.back(execution, requires_approval=True)
+
+    assert made.pending() == []
+    assert again.result is not None
+    assert (again.result.output, len(made.undone)) == ("undone", 1)
+
+
+def test_who_asks_for_an_undo_that_waits_is_given_that_one() -> None:
+    made = Undoing(autonomy=GATED)
+    execution = made.done()
+    first, second = made.back(execution), made.back(execution, who="carol", rationale="me too")
+    [item] = made.pending()
+
+    assert first.approval_id == second.approval_id == item.id
+    assert item.requested_by == ["ann", "carol"]
+    assert [(one.by, one.rationale) for one in item.asked] == [("carol", "me too")]
+
+
+def test_the_rationale_of_a_call_is_in_the_audit() -> None:
+    made = Undoing()
+    request = CallRequest(
+        kind="execute", action="p:do", actor=person("ann"), rationale="disk alarm 42"
+    )
+    made.lab.launcher.call(request, None)
+    made.lab.store.audit.seal()
+    [entry] = [e for e in made.lab.store.audit.page(50).entries if e.kind == "call.execute"]
+
+    assert (entry.note, entry.who) == ("disk alarm 42", "ann")
