@@ -64,11 +64,13 @@ class InlineCourier:
 class Site:
     """An API, the lab behind it, and keys for it."""
 
-    def __init__(self, lab: Lab, server: Any, **api: Any) -> None:
+    def __init__(
+        self, lab: Lab, server: Any, intake: dict[str, Any] | None = None, **api: Any
+    ) -> None:
         self.lab = lab
         self.server = server
         self.courier = InlineCourier(lab)
-        settings = load_settings({"api": {"max_wait": 0.2, **api}})
+        settings = load_settings({"api": {"max_wait": 0.2, **api}, "intake": intake or {}})
         self.services = Services(settings, open_store=self._open, courier=self.courier)
         self.app: Flask = create_app(settings, self.services)
         self.client: Any = self.app.test_client()

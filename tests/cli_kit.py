@@ -162,7 +162,7 @@ class Served:
         listening = socket.create_server(("127.0.0.1", port))
         self.port: int = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server = Server(create_app(settings, self._services), listening, settings.api)
+        self._server = Server(create_app(settings, self._services), listening, settings)
         self._thread = threading.Thread(target=self._server.run, args=[self._services.stop])
         self._thread.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,6 +18,9 @@ from boyd_api.services import Services, is_loopback
 
 #: Who asks when no key is needed.
 ANONYMOUS = "anonymous"
+
+#: What the allowance of a key for sending is kept under, besides its other one.
+_SENDING = "intake"
 
 _HOW = "send `Authorization: Bearer boyd_<id>_<secret>`; `boyd keys create` makes a key"
 
@@ -36,10 +40,10 @@ def admit(services: Services, route: Route) -> Caller:
         Problem: there is no valid key, it does not carry the scope, or asks too often.
         StoreUnavailable: Redis, which knows the keys, does not answer.
     """
-    text = _shown()
+    text = _sent() if route.inlet else _shown()
     if text is None:
         _check_open(services)
-    key = _admission(services, text).key
+    key = _admission(services, route, text).key
     address = request.remote_addr
     if key is None:
         return Caller(Actor(principal=ANONYMOUS, address=address), None)
@@ -55,6 +59,25 @@ def _shown() -> str | None:
     if scheme.lower() != "bearer" or not text.strip():
         raise _unauthenticated(f"the Authorization header holds no bearer key; {_HOW}")
     return text.strip()
+
+
+def _sent() -> str | None:
+    """The key of a system that may know no bearer keys: as a password, or in `X-API-Key`."""
+    header = request.headers.get("Authorization", "")
+    scheme, _, text = header.strip().partition(" ")
+    if scheme.lower() == "basic":
+        return _password(text)
+    return _shown() or request.headers.get("X-API-Key", "").strip() or None
+
+
+def _password(text: str) -> str:
+    try:
+        _, colon, password = base64.b64decode(text.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        colon = password = ""
+    if not colon or not password:
+        raise _unauthenticated(f"the Authorization header holds no password; {_HOW}")
+    return password
 
 
 def _check_open(services: Services) -> None:
@@ -82,11 +105,12 @@ def _host(url: str) -> str:
         return ""
 
 
-def _admission(services: Services, text: str | None) -> Admission:
+def _admission(services: Services, route: Route, text: str | None) -> Admission:
     services.check_reachable()
-    limits = services.settings.api
+    limits = services.settings.intake if route.inlet else services.settings.api
+    purpose = _SENDING if route.inlet else ""
     try:
-        admission = services.store.access.admit(text, limits.rate, limits.burst)
+        admission = services.store.access.admit(text, limits.rate, limits.burst, purpose)
     except StoreUnavailable:
         services.note_away()
         raise
@@ -102,7 +126,7 @@ def _admission(services: Services, text: str | None) -> Admission:
     if admission.refused == "too-many":
         wait = retry_after(admission.wait)
         detail = f"more than {limits.rate:g} requests a second; ask again later"
-        raise Problem("too-many-requests", detail, headers=wait)
+        raise Problem("overloaded" if route.inlet else "too-many-requests", detail, headers=wait)
     return admission
 
 

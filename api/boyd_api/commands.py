@@ -34,7 +34,7 @@ def api(settings: Settings, host: str | None, port: int | None) -> None:
     log.info("API on http://%s:%d", where.host, listening.getsockname()[1])
     if where.warning:
         log.warning("%s", where.warning)
-    serve(app, listening, where, services.stop)
+    serve(app, listening, services.settings, services.stop)
 
 
 def listen(host: str, port: int) -> socket.socket:

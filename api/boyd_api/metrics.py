@@ -55,6 +55,18 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self._taken = Counter(
+            "boyd_intake_observations",
+            "Observations that came through the intake.",
+            ("format",),
+            registry=self._registry,
+        )
+        self._refused = Counter(
+            "boyd_intake_refused",
+            "Requests to the intake that were not taken, by the name of the problem.",
+            ("format", "reason"),
+            registry=self._registry,
+        )
 
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
         """Count a request.
@@ -68,6 +80,14 @@ class Metrics:
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route or "none", str(status)).inc()
         self._durations.labels(known, route or "none").observe(seconds)
+
+    def refused(self, format: str, reason: str, requests: int = 1) -> None:
+        """Count requests to `/intake` that were not taken, by the name of the problem."""
+        self._refused.labels(format, reason).inc(requests)
+
+    def taken(self, format: str, observations: int) -> None:
+        """Count what has come through `/intake`."""
+        self._taken.labels(format).inc(observations)
 
     def exposed(self, accept: str = "") -> tuple[bytes, str]:
         """The body and its content type, as the header `Accept` wants it; never fails."""
@@ -249,6 +269,11 @@ _PER_AGENT: tuple[tuple[str, str, Callable[[AgentVitals, float], float | None]],
     ),
     ("boyd_agent_paused", "Whether it is paused.", lambda agent, _: agent.paused is not None),
     ("boyd_agent_frozen", "Whether it may not act.", lambda agent, _: agent.frozen is not None),
+    (
+        "boyd_intake_waiting",
+        "Observations from outside that wait for an iteration.",
+        lambda agent, _: agent.intake,
+    ),
     ("boyd_runs_pending", "Runs that wait.", lambda agent, _: agent.runs),
     (
         "boyd_runs_oldest_seconds",

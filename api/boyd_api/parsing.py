@@ -50,6 +50,21 @@ def read_json(text: bytes) -> typing.Any:
         raise Problem("invalid-request", f"the body is {error}") from None
 
 
+def check_encoding() -> None:
+    """Check that the body is sent as it is.
+
+    Raises:
+        Problem: it is compressed.
+    """
+    coding = request.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise Problem(
+            "unsupported-media-type",
+            f"Content-Encoding says {coding}; send the body uncompressed",
+            headers={"Accept-Encoding": "identity"},
+        )
+
+
 def read_query(model: type[Model]) -> Model:
     """The query of the request.
 

@@ -31,7 +31,7 @@ MEDIA_TYPE = "application/problem+json"
 #: Seconds after which to ask again when Redis is away.
 _RETRY = 2
 #: Seconds after which to ask again when too much waits.
-_FULL = 10
+FULL = 10
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ _ALL = (
         "malformed-json",
         400,
         "The body is not JSON",
-        "The body is empty where one is needed, not valid UTF-8 or not valid JSON. "
-        "NaN and Infinity are not JSON. Nothing was done.",
+        "The body is empty where one is needed, not valid UTF-8 or not valid JSON, or an object in "
+        "it names a field twice. NaN and Infinity are not JSON. Nothing was done.",
     ),
     Kind(
         "bad-request",
@@ -191,6 +191,13 @@ _ALL = (
         "seconds in `Retry-After`.",
     ),
     Kind(
+        "overloaded",
+        503,
+        "More arrives than is taken",
+        "The allowance of the key for sending is used up, or too much waits for the agent already. "
+        "Nothing was taken: send it again after the seconds in `Retry-After`.",
+    ),
+    Kind(
         "no-worker",
         503,
         "No worker can do this now",
@@ -322,7 +329,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, PayloadTooLarge):
         return Problem("too-large", str(error))
     if isinstance(error, QueueFull):
-        return Problem("too-many-requests", str(error), headers=retry_after(_FULL))
+        return Problem("too-many-requests", str(error), headers=retry_after(FULL))
     if isinstance(error, StoreUnavailable):
         log.warning("%s: %s", g.get("request_id", "-"), error)
         full = isinstance(error, StoreReadOnly)
@@ -346,6 +353,7 @@ def answer_to(error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.code is not None and error.code < 400:
         return error.get_response()  # type: ignore[return-value]  # Flask's class at run time
     problem = problem_of(error)
+    g.problem = problem
     answer = Response(problem.document.to_json(), problem.kind.status, mimetype=MEDIA_TYPE)
     answer.headers.extend(problem.headers)
     return answer

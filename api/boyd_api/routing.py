@@ -97,6 +97,7 @@ class Route:
     body_optional: bool
     query: type[Model] | None
     consumes: Sequence[str]
+    inlet: bool
 
     @property
     def rules(self) -> dict[str, str]:
@@ -121,7 +122,8 @@ class Route:
         """Every problem that it may answer with, by name."""
         found = ["bad-request", "internal", *self.problems]
         if self.scope is not None:
-            found += ["unauthenticated", "forbidden", "too-many-requests", "unavailable"]
+            busy = "overloaded" if self.inlet else "too-many-requests"
+            found += ["unauthenticated", "forbidden", busy, "unavailable"]
         if self.reach == "agent":
             found += ["unknown-agent", "no-default-agent"]
         if self.parts:
@@ -129,7 +131,7 @@ class Route:
         if self.body:
             found += ["malformed-json", "unsupported-media-type", "too-large", "invalid-request"]
         if self.consumes:
-            found += ["too-large"]
+            found += ["too-large", "unsupported-media-type"]
         if self.query:
             found += ["invalid-request"]
         if self.idempotent:
@@ -170,6 +172,7 @@ class Routes:
         idempotent: bool = False,
         headers: Mapping[str, str] | None = None,
         consumes: Sequence[str] = (),
+        inlet: bool = False,
     ) -> Callable[[_V], _V]:
         """Declare a route.
 
@@ -183,6 +186,8 @@ class Routes:
             idempotent: whether it honours `Idempotency-Key`.
             headers: further headers of the request that it reads, with what they mean.
             consumes: the media types of a body that it reads itself; it may be absent.
+            inlet: whether other systems send to it that repeat only what was answered with 5xx: it
+                has limits of its own, and what is beyond them is answered with 503.
         """
 
         def declare(view: _V) -> _V:
@@ -207,6 +212,7 @@ class Routes:
                     body_optional=optional,
                     query=query,
                     consumes=tuple(consumes),
+                    inlet=inlet,
                 )
             )
             return view

@@ -17,7 +17,7 @@ from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask
 
-from boyd.settings import ApiSettings
+from boyd.settings import Settings
 from boyd_api.problems import MEDIA_TYPE, Problem
 
 #: Seconds that requests in flight have to end after SIGTERM.
@@ -58,7 +58,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 class Server:
     """One listening socket and its threads."""
 
-    def __init__(self, app: Flask, listening: socket.socket, settings: ApiSettings) -> None:
+    def __init__(self, app: Flask, listening: socket.socket, settings: Settings) -> None:
         """Begin to listen; *listening* is bound already."""
         self._stopping = threading.Event()
         self._connections: dict[int, Any] = {}
@@ -66,8 +66,8 @@ class Server:
             app,
             map=self._connections,
             sockets=[listening],
-            threads=settings.threads,
-            max_request_body_size=settings.max_body + _MARGIN,
+            threads=settings.api.threads,
+            max_request_body_size=max(settings.api.max_body, settings.intake.max_body) + _MARGIN,
             max_request_header_size=_MAX_HEADERS,
             connection_limit=_CONNECTIONS,
             channel_timeout=_IDLE,
@@ -109,7 +109,7 @@ class Server:
 
 
 def serve(
-    app: Flask, listening: socket.socket, settings: ApiSettings, stopping: Callable[[], None]
+    app: Flask, listening: socket.socket, settings: Settings, stopping: Callable[[], None]
 ) -> None:
     """Serve *app* until SIGTERM or SIGINT."""
     server = Server(app, listening, settings)

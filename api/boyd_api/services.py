@@ -20,6 +20,7 @@ from boyd_api import once
 from boyd_api.courier import BackgroundCourier
 from boyd_api.metrics import Metrics
 from boyd_api.problems import Problem
+from boyd_api.refusals import Refusals
 from boyd_api.tail import BLOCK, Places, Tail
 
 #: Seconds to wait for Redis, so that a request is answered within one.
@@ -76,6 +77,7 @@ class Services:
         broker = broker_of(settings, TIMEOUT)
         #: What this process was asked, and how the deployment does.
         self.metrics = Metrics(lambda: self.store, broker)
+        self.refusals = Refusals(self.metrics)
         self._lock = threading.Lock()
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
         self._away_until = float("-inf")

@@ -105,6 +105,9 @@ def _let_in(services: Services, bound: Mapping[str, Route]) -> None:
     route = bound.get(request.endpoint or "")
     if route is None:
         raise NotFound
+    g.route = route
+    if route.inlet:
+        request.max_content_length = services.settings.intake.max_body
     g.caller = auth.admit(services, route) if route.scope is not None else _nobody()
 
 
@@ -116,6 +119,8 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     caller: auth.Caller = g.caller
     agent_id = parts.pop("agentId", None)
     chosen = services.agent(agent_id, caller.key) if route.reach == "agent" else None
+    if route.body is not None or route.consumes:
+        parsing.check_encoding()
     if route.query is not None:
         parts["query"] = parsing.read_query(route.query)
     if route.body is not None:
@@ -155,6 +160,7 @@ def _finish(services: Services, answer: Response) -> Response:
     rule = request.url_rule.rule if request.url_rule else None
     took = time.monotonic() - g.get("began", time.monotonic())
     services.metrics.answered(request.method, rule, answer.status_code, took)
+    _note_refusal(services)
     answer.headers["X-Request-Id"] = g.get("request_id", "-")
     answer.headers.setdefault("X-Content-Type-Options", "nosniff")
     answer.headers.setdefault("Cache-Control", "no-store")
@@ -164,6 +170,18 @@ def _finish(services: Services, answer: Response) -> Response:
         # What the answer tells is on the clock of the Redis server: clients reckon from that.
         answer.headers["Date"] = http_date(now)
     return answer
+
+
+def _note_refusal(services: Services) -> None:
+    """Log and count what a system has sent that was not taken."""
+    problem, route = g.get("problem"), g.get("route")
+    if problem is None or route is None or not route.inlet:
+        return
+    if problem.kind.name != "unauthenticated":
+        format = (request.view_args or {}).get("format", "")
+        caller = g.get("caller")
+        who = caller.actor.principal if caller else f"somebody at {request.remote_addr}"
+        services.refusals.note(format, problem.kind.name, f"{who}: {problem}")
 
 
 def not_found(detail: str) -> Problem:

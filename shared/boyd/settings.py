@@ -131,6 +131,24 @@ class ApiSettings(_Group):
         )
 
 
+class IntakeSettings(_Group):
+    """What other systems may send to `/intake`, and how much of it may wait for one agent.
+
+    Attributes:
+        rate: requests a second that a key may send for ever.
+        burst: requests that a key may send at once.
+        max_body: the most bytes that one request may bring.
+        max_waiting: the most observations that may wait.
+        max_waiting_bytes: the most bytes of JSON that they may have together.
+    """
+
+    rate: float = Field(default=1000.0, gt=0, le=100_000)
+    burst: int = Field(default=2000, gt=0, le=1_000_000)
+    max_body: int = Field(default=10_485_760, gt=0)
+    max_waiting: int = Field(default=20_000, ge=10_000)
+    max_waiting_bytes: int = Field(default=67_108_864, ge=33_554_432)
+
+
 def _webhook_secret(text: str) -> str:
     encoded = text.removeprefix("whsec_")
     try:
@@ -189,6 +207,7 @@ class Settings(BaseSettings):
         timing: how patient the engine is.
         worker: how a worker works.
         api: where the API listens.
+        intake: what other systems may send.
         callbacks: how the callbacks of runs are sent.
         embedded: the Redis server that `boyd up` starts.
     """
@@ -209,6 +228,7 @@ class Settings(BaseSettings):
     timing: TimingSettings = TimingSettings()
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     api: ApiSettings = ApiSettings()
+    intake: IntakeSettings = IntakeSettings()
     callbacks: CallbackSettings = CallbackSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 

@@ -286,6 +286,8 @@ def s6(report: Report, url: str, folder: Path) -> None:
         deployment.start("w", "worker", *repeated("--agent", agents))
         took = wake.proposals(deployment, "woken")
         report.add("S6 webhook to proposed action, p50", took, "ms", "< 50", took < 50)
+        rate = wake.taken(deployment, "woken")
+        report.add("S10 observations taken", rate, "/s", ">= 1000", rate >= 1000)
         took = wake.freezing(deployment, "acting")
         report.add("S6 freeze to the last action", took, "s", "< 1", took < 1)
 

@@ -1,4 +1,7 @@
-"""S6: from a webhook to a proposed action, and from a freeze to the last action anywhere."""
+"""S6: from a webhook to a proposed action, and from a freeze to the last action anywhere.
+
+S10: how much of what others send is taken.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,27 @@ def proposals(deployment: Deployment, agent_id: str) -> float:
         took.append((time.perf_counter() - began) * 1000)
         wait_until(lambda: deployment.agent(agent_id).loop.status().phase == "idle")
     return statistics.median(took)
+
+
+def taken(deployment: Deployment, agent_id: str) -> float:
+    """Observations a second that one client hands over, in groups of 100 alerts."""
+    url = deployment.api("intake")
+    headers = {**deployment.key("sender", "trigger"), "Content-Type": "application/json"}
+    caller = Caller(url, headers)
+    bodies = [
+        json.dumps(
+            [
+                {"source": "bench", "data": {"number": number, "text": "x" * 200}}
+                for number in range(group * 100, group * 100 + 100)
+            ]
+        )
+        for group in range(50)
+    ]
+    began = time.perf_counter()
+    for body in bodies:
+        status = caller.ask(("POST", f"/api/v0/agents/{agent_id}/intake/json"), body)
+        assert status == 202, status
+    return len(bodies) * 100 / (time.perf_counter() - began)
 
 
 def freezing(deployment: Deployment, agent_id: str) -> float:

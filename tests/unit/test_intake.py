@@ -87,6 +87,14 @@ def too_many(_: IntakeRequest) -> list[Observation]:
     return [Observation(source="x", type="event", data={})] * (MAX_OBSERVATIONS + 1)
 
 
+def raises_a_lookup_error(_: IntakeRequest) -> list[Observation]:
+    raise KeyError("labels")
+
+
+def too_much(_: IntakeRequest) -> list[Observation]:
+    return [Observation(source="x", type="event", data={"a": "x" * 1_000_000})] * 40
+
+
 def half_a_character(_: IntakeRequest) -> list[Observation]:
     return [Observation(source="x", type="event", data={"a": "\ud800"})]
 
@@ -94,7 +102,8 @@ def half_a_character(_: IntakeRequest) -> list[Observation]:
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Formats of somebody's own, in this module."""
-    names = ["gives_text", "too_many", "half_a_character", "absent", "STRUCTURED"]
+    names = ["gives_text", "too_many", "too_much", "half_a_character", "absent", "STRUCTURED"]
+    names.append("raises_a_lookup_error")
     points = {name: EntryPoint(name, f"{__name__}:{name}", formats.GROUP) for name in names}
     monkeypatch.setattr(formats, "_installed", lambda: points)
 
@@ -105,6 +114,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gives_text", "should give a list"),
         ("STRUCTURED", "is not a function"),
         ("absent", "cannot be imported"),
+        ("raises_a_lookup_error", "failed: KeyError: 'labels'"),
     ],
 )
 @pytest.mark.usefixtures("installed")
@@ -115,7 +125,8 @@ def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message:
 
 @pytest.mark.usefixtures("installed")
 def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
-    assert "at most 1000" in refusal("too_many", request({}))
+    assert "at most 10000" in refusal("too_many", request({}))
+    assert "at most 33554432 fit" in refusal("too_much", request({}))
     assert "observation 0 cannot be stored" in refusal("half_a_character", request({}))
 
 
@@ -127,6 +138,7 @@ def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
         (b"{", "not JSON"),
         (b"\xff", "not JSON"),
         (b'{"a": NaN}', "not JSON"),
+        (b'{"a": 1, "a": 2}', "not JSON: Detected duplicate key"),
         (b'"\\ud800"', "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"[" * 150 + b"]" * 150, "deeper"),
@@ -227,6 +239,7 @@ def test_an_alert_is_an_observation() -> None:
     }
     assert seen.metadata == {
         "intake": "alertmanager",
+        "fingerprint": "c0ffee",
         "groupLabels": {"alertname": "DiskFull"},
         "truncatedAlerts": 0,
     }
@@ -292,6 +305,79 @@ def test_a_time_that_cannot_be_is_now(time: str | None) -> None:
     assert "startsAt" not in seen.data
 
 
+def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
+    found = parse("alertmanager", alerts({"fingerprint": ""}, labelled("info", fingerprint="")))
+    again = parse("alertmanager", alerts({"fingerprint": "", "status": "resolved"}))
+
+    one, two, three = ((seen.metadata or {})["fingerprint"] for seen in [*found, *again])
+    assert one == three != two
+
+
+def test_what_all_alerts_of_a_group_repeat_is_bounded() -> None:
+    sent = alerts(*[{}] * 100, groupLabels={"a": "x" * 200_000})
+
+    assert "groupLabels and groupKey, 100 times, have" in refusal("alertmanager", sent)
+
+
+#: As Grafana sends it, by its documentation.
+GRAFANA: dict[str, Any] = {
+    "receiver": "boyd",
+    "status": "firing",
+    "orgId": 1,
+    "alerts": [
+        {
+            "status": "firing",
+            "labels": {"alertname": "High memory usage", "team": "blue", "zone": "us-1"},
+            "annotations": {"description": "The system has high memory usage"},
+            "startsAt": "2026-01-05T09:51:03.157076+02:00",
+            "endsAt": "0001-01-01T00:00:00Z",
+            "generatorURL": "https://play.grafana.example/alerting/1afz29v7z/edit",
+            "fingerprint": "c6eadffa33fcdf37",
+            "silenceURL": "https://play.grafana.example/alerting/silence/new",
+            "dashboardURL": "",
+            "panelURL": "",
+            "values": {"B": 44.23943737541908, "C": 1},
+        },
+        {
+            "status": "resolved",
+            "labels": {"alertname": "High CPU usage"},
+            "annotations": {},
+            "startsAt": "2026-01-05T09:51:03.157076+02:00",
+            "endsAt": "2026-01-05T10:51:03.157076+02:00",
+            "generatorURL": "",
+            "fingerprint": "d1e4",
+            "values": None,
+            "valueString": "[ var='B' value=44.2 ]",
+        },
+    ],
+    "groupLabels": {},
+    "commonLabels": {"team": "blue"},
+    "commonAnnotations": {},
+    "externalURL": "https://play.grafana.example/",
+    "version": "1",
+    "groupKey": "{}:{}",
+    "truncatedAlerts": 0,
+    "title": "[FIRING:2]  (blue)",
+    "state": "alerting",
+    "message": "**Firing**",
+}
+
+
+def test_the_webhook_of_grafana_is_read_like_that_of_alertmanager() -> None:
+    first, second = parse("alertmanager", request(GRAFANA))
+
+    assert (first.source, first.type, first.severity) == (
+        "grafana/High memory usage",
+        "alert",
+        "warning",
+    )
+    assert (first.metadata or {})["intake"] == "grafana"
+    assert first.data["values"] == {"B": 44.23943737541908, "C": 1}
+    assert first.data["silenceURL"] == "https://play.grafana.example/alerting/silence/new"
+    assert "dashboardURL" not in first.data
+    assert (second.severity, second.data["valueString"]) == ("info", "[ var='B' value=44.2 ]")
+
+
 def test_fields_of_other_releases_are_passed_over() -> None:
     assert parse("alertmanager", alerts({"new": 1}, newer={"a": []}))
 
@@ -301,15 +387,15 @@ def test_fields_of_other_releases_are_passed_over() -> None:
     [
         ([], "an object is expected"),
         ({"alerts": []}, "version: is missing"),
-        ({**NOTIFICATION, "version": "3"}, "version: is '3'; '4' is expected"),
-        ({**NOTIFICATION, "version": 4}, "version: is 4; '4' is expected"),
+        ({**NOTIFICATION, "version": "3"}, "version: is '3'; '4' or '1' is expected"),
+        ({**NOTIFICATION, "version": 4}, "version: is 4; '4' or '1' is expected"),
         ({"version": "4"}, "alerts: Field required"),
         ({**NOTIFICATION, "alerts": {}}, "alerts: "),
         ({**NOTIFICATION, "alerts": [ALERT, {**ALERT, "status": "odd"}]}, "alerts.1.status: "),
         ({**NOTIFICATION, "alerts": [{**ALERT, "labels": {"a": 1}}]}, "alerts.0.labels.a: "),
         ({**NOTIFICATION, "alerts": [{**ALERT, "startsAt": "today"}]}, "alerts.0.startsAt: "),
         ({**NOTIFICATION, "alerts": [{**ALERT, "startsAt": 5}]}, "alerts.0.startsAt: "),
-        ({**NOTIFICATION, "alerts": [ALERT] * 1001}, "1001 in one request; at most 1000"),
+        ({**NOTIFICATION, "alerts": [ALERT] * 10_001}, "10001 in one request; at most 10000"),
     ],
 )
 def test_what_is_no_notification_is_refused_with_what_is_wrong(body: Any, message: str) -> None:
@@ -358,7 +444,7 @@ def test_an_event_is_an_observation_that_holds_it() -> None:
     assert (seen.type, seen.severity) == ("event", "error")
     assert seen.timestamp == datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
     assert seen.data == EVENT
-    assert seen.metadata == {"intake": "cloudevents"}
+    assert seen.metadata == {"intake": "cloudevents", "eventId": "/shop/orders 7"}
 
 
 def test_a_binary_event_is_the_same_as_a_structured_one() -> None:
@@ -467,7 +553,7 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
         (request(EVENT, BATCH), "a batch should be a list"),
         (request([EVENT, {**EVENT, "id": ""}], BATCH), "1: id: "),
         (request([EVENT, 5], BATCH), "1: an event should be an object"),
-        (request([EVENT] * 1001, BATCH), "1001 in one request; at most 1000"),
+        (request([EVENT] * 10_001, BATCH), "10001 in one request; at most 10000"),
         (request(EVENT), "no CloudEvent: neither is the Content-Type"),
         (request(b"", "application/cloudevents+avro"), "no other event format"),
     ],
@@ -562,7 +648,7 @@ def test_several_observations_are_a_list_or_in_an_object(body: Any) -> None:
         ({**POSTED, "timestamp": "2026-01-05T12:00:00"}, "timestamp: "),
         ({**POSTED, "timestamp": "9999-01-01T00:00:00Z"}, "timestamp: should be between"),
         ({**POSTED, "timestamp": "0001-01-01T00:00:00+14:00"}, "timestamp: should be between"),
-        ([POSTED] * 1001, "1001 in one request; at most 1000"),
+        ([POSTED] * 10_001, "10001 in one request; at most 10000"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_expected(body: Any, message: str) -> None:

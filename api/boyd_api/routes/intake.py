@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from flask import request
 
-from boyd.intake import BadIntake, IntakeRequest, NotJson, parse
+from boyd.intake import BadIntake, IntakeRequest, NotJson, UnknownFormat, parse
 from boyd.intake.cloudevents import BATCH, STRUCTURED
 from boyd.models import Model, Observation
-from boyd_api.problems import Problem, retry_after
+from boyd.store import Room
+from boyd_api.problems import FULL, Problem, retry_after
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
 
@@ -27,6 +28,7 @@ class Accepted(Model):
     answers={202: Accepted},
     problems=["malformed-json", "invalid-request"],
     idempotent=True,
+    inlet=True,
     consumes=["application/json", STRUCTURED, BATCH, "*/*"],
 )
 def take(ask: Ask, format: str) -> Answer:
@@ -38,7 +40,7 @@ def take(ask: Ask, format: str) -> Answer:
     sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
     try:
         observations = parse(format, sent)
-    except LookupError as error:
+    except UnknownFormat as error:
         raise not_found(str(error)) from None
     except NotJson as error:
         raise Problem("malformed-json", str(error)) from None
@@ -47,11 +49,14 @@ def take(ask: Ask, format: str) -> Answer:
     begun = _handed_over(ask, observations)
     if begun < 0:
         detail = "too many observations wait already; none of these was taken"
-        raise Problem("too-many-requests", detail, headers=retry_after(10))
+        raise Problem("overloaded", detail, headers=retry_after(FULL))
+    ask.services.metrics.taken(format, len(observations))
     return Answer(Accepted(accepted=len(observations), iteration=begun or None))
 
 
 def _handed_over(ask: Ask, observations: list[Observation]) -> int:
     if not observations:
         return 0
-    return ask.agent.launcher.intake(observations, ask.actor, ask.repeatable_id)
+    limits = ask.services.settings.intake
+    room = Room(limits.max_waiting, limits.max_waiting_bytes)
+    return ask.agent.launcher.intake(observations, ask.actor, ask.repeatable_id, room)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from boyd import naming, queues
 from boyd.engine.courier import Courier
 from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
-from boyd.store import AgentStore, Begun, Retention, Slot, Submitted
+from boyd.store import AgentStore, Begun, Retention, Room, Slot, Submitted
 
 #: What triggers the iterations that the ticks of beat begin.
 TICK = "beat"
@@ -91,19 +93,20 @@ class Launcher:
 
     def intake(
         self,
-        observations: list[Observation],
+        observations: Sequence[Observation],
         actor: Actor | None = None,
         request: str | None = None,
+        room: Room | None = None,
     ) -> int:
         """Hand over observations; an event-driven agent begins at once (L2).
 
         The audit names the *actor*; the same *request* is taken once.
 
         Returns:
-            The iteration that began, 0, or -1 when too many wait already and none was taken.
+            The iteration that began, 0, or -1 when there is no *room* and none was taken.
         """
         start = self._mode == "event-driven"
-        iteration = self._store.loop.intake(observations, start, actor, request)
+        iteration = self._store.loop.intake(observations, start, actor, request, room)
         self._start(iteration)
         return iteration
 

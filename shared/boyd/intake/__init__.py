@@ -1,6 +1,6 @@
 """Intake: what other systems send, as observations."""
 
-from boyd.intake.formats import GROUP, Parse, find_format, format_names, parse
+from boyd.intake.formats import GROUP, Parse, UnknownFormat, find_format, format_names, parse
 from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, NotJson, read_json
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "IntakeRequest",
     "NotJson",
     "Parse",
+    "UnknownFormat",
     "find_format",
     "format_names",
     "parse",

@@ -1,7 +1,12 @@
-"""What Prometheus Alertmanager's webhook sends (version 4): an observation for each alert."""
+"""The webhook of Prometheus Alertmanager (version 4) and that of Grafana (version 1).
+
+Each alert becomes an observation; Grafana's have a few fields more.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -19,7 +24,10 @@ from boyd.intake.request import BadIntake, IntakeRequest, check_count, plausible
 from boyd.intake.severity import severity_of
 from boyd.models import JsonObject, Observation, Severity, utc_now
 
-VERSION = "4"
+#: Who sends which version of the webhook.
+SENDERS = {"4": "alertmanager", "1": "grafana"}
+#: The most bytes that what all alerts share may have once each alert repeats it.
+MAX_REPEATED = 16_777_216
 
 
 def _text(value: object) -> object:
@@ -52,11 +60,18 @@ class Alert(_Sent):
     ends_at: Time = None
     generator_url: StrictStr = Field(default="", alias="generatorURL")
     fingerprint: StrictStr = ""
+    values: JsonObject | None = None
+    value_string: StrictStr = ""
+    silence_url: StrictStr = Field(default="", alias="silenceURL")
+    dashboard_url: StrictStr = Field(default="", alias="dashboardURL")
+    panel_url: StrictStr = Field(default="", alias="panelURL")
+    image_url: StrictStr = Field(default="", alias="imageURL")
 
 
 class Notification(_Sent):
     """The body of a request."""
 
+    version: Literal["4", "1"]
     group_key: StrictStr = ""
     receiver: StrictStr = ""
     external_url: StrictStr = Field(default="", alias="externalURL")
@@ -64,17 +79,32 @@ class Notification(_Sent):
     truncated_alerts: int = 0
     alerts: list[Alert]
 
+    @property
+    def sender(self) -> str:
+        """Who sent it: `alertmanager` or `grafana`."""
+        return SENDERS[self.version]
+
+    @property
+    def shared(self) -> JsonObject:
+        """What each of its alerts repeats."""
+        return {
+            "groupKey": self.group_key,
+            "receiver": self.receiver,
+            "externalURL": self.external_url,
+        }
+
 
 def parse(request: IntakeRequest) -> list[Observation]:
     """The alerts of a notification.
 
     Raises:
-        BadIntake: it is not one, or of another version.
+        BadIntake: it is not one, of another version, or brings too much.
     """
     body = read_json(request.body)
     _check_head(body)
     try:
         sent = Notification.model_validate(body)
+        _check_repeated(sent)
         return [_observation(alert, sent) for alert in sent.alerts]
     except ValidationError as error:
         raise BadIntake.of(error) from None
@@ -84,28 +114,40 @@ def _check_head(body: Any) -> None:
     if not isinstance(body, dict):
         raise BadIntake("an object is expected, as Alertmanager's webhook sends it")
     if "version" not in body:
-        raise BadIntake(f"version: is missing; Alertmanager's webhook sends {VERSION!r}")
-    if body["version"] != VERSION:
-        raise BadIntake(f"version: is {body['version']!r}; {VERSION!r} is expected")
+        raise BadIntake("version: is missing; Alertmanager's webhook sends '4', Grafana's '1'")
+    if body["version"] not in ("4", "1"):
+        raise BadIntake(f"version: is {body['version']!r}; '4' or '1' is expected")
     if isinstance(body.get("alerts"), list):
         check_count(body["alerts"])
+
+
+def _check_repeated(sent: Notification) -> None:
+    size = len(json.dumps([sent.shared, sent.group_labels])) * len(sent.alerts)
+    if size > MAX_REPEATED:
+        raise BadIntake(f"groupLabels and groupKey, {len(sent.alerts)} times, have {size} bytes")
 
 
 def _observation(alert: Alert, sent: Notification) -> Observation:
     name = alert.labels.get("alertname")
     happened = alert.ends_at if alert.status == "resolved" else alert.starts_at
     return Observation(
-        source=f"alertmanager/{name}" if name else "alertmanager",
+        source=f"{sent.sender}/{name}" if name else sent.sender,
         type="alert",
         severity=_severity(alert),
         data=_data(alert, sent),
         metadata={
-            "intake": "alertmanager",
+            "intake": sent.sender,
+            "fingerprint": alert.fingerprint or _fingerprint(alert),
             "groupLabels": dict(sent.group_labels),
             "truncatedAlerts": sent.truncated_alerts,
         },
         timestamp=plausible(happened) or utc_now(),
     )
+
+
+def _fingerprint(alert: Alert) -> str:
+    """The identity of an alert whose sender gives none: its labels, as with the others."""
+    return hashlib.sha256(json.dumps(alert.labels, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _severity(alert: Alert) -> Severity:
@@ -122,9 +164,21 @@ def _data(alert: Alert, sent: Notification) -> JsonObject:
         "annotations": dict(alert.annotations),
         "generatorURL": alert.generator_url,
         "fingerprint": alert.fingerprint,
-        "groupKey": sent.group_key,
-        "receiver": sent.receiver,
-        "externalURL": sent.external_url,
+        **sent.shared,
+        **_of_grafana(alert),
     }
     times = {"startsAt": plausible(alert.starts_at), "endsAt": plausible(alert.ends_at)}
     return data | {name: time.isoformat() for name, time in times.items() if time}
+
+
+def _of_grafana(alert: Alert) -> JsonObject:
+    """What only Grafana sends, as far as it is there."""
+    more: JsonObject = {
+        "values": alert.values,
+        "valueString": alert.value_string,
+        "silenceURL": alert.silence_url,
+        "dashboardURL": alert.dashboard_url,
+        "panelURL": alert.panel_url,
+        "imageURL": alert.image_url,
+    }
+    return {name: value for name, value in more.items() if value}

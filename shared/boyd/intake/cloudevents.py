@@ -174,7 +174,7 @@ def _observation(given: Mapping[str, Any], data: JsonObject, where: str = "") ->
             type="event",
             severity=_severity(present.get("severity")),
             data={**present, **data},
-            metadata={"intake": "cloudevents"},
+            metadata={"intake": "cloudevents", "eventId": f"{event.source} {event.id}"},
             timestamp=plausible(event.time) or utc_now(),
         )
     except ValidationError as error:

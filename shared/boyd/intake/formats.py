@@ -10,12 +10,16 @@ from importlib.metadata import EntryPoint, entry_points
 from pydantic_core import PydanticSerializationError
 
 from boyd.errors import PluginError
-from boyd.intake.request import BadIntake, IntakeRequest, check_count
+from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
 from boyd.models import Observation
 
 GROUP = "boyd.intakes"
 
 Parse = Callable[[IntakeRequest], list[Observation]]
+
+
+class UnknownFormat(LookupError):
+    """There is no format of that name."""
 
 
 def parse(name: str, request: IntakeRequest) -> list[Observation]:
@@ -26,30 +30,40 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
         request: what was sent.
 
     Raises:
-        LookupError: there is no such format.
+        UnknownFormat: there is no such format.
         BadIntake: the request is not of that format, or brings too much.
-        PluginError: the format's function cannot be used, or gave something else.
+        PluginError: the format's function cannot be used, failed, or gave something else.
     """
-    found = find_format(name)(request)
+    found = _read(name, find_format(name), request)
     if not isinstance(found, list) or not all(isinstance(one, Observation) for one in found):
         raise PluginError(name, "should give a list of boyd.Observation")
     check_count(found)
-    for index, observation in enumerate(found):
-        _check_storable(observation, index)
+    size = sum(_size(observation, index) for index, observation in enumerate(found))
+    if size > MAX_BYTES:
+        raise BadIntake(f"{size} bytes of observations in one request; at most {MAX_BYTES} fit")
     return found
+
+
+def _read(name: str, format: Parse, request: IntakeRequest) -> list[Observation]:
+    try:
+        return format(request)
+    except BadIntake:
+        raise
+    except Exception as error:  # of a function that is not ours
+        raise PluginError(name, f"failed: {type(error).__name__}: {error}") from error
 
 
 def find_format(name: str) -> Parse:
     """The function of a format.
 
     Raises:
-        LookupError: there is no such format.
+        UnknownFormat: there is no such format.
         PluginError: it cannot be imported, or is not callable.
     """
     if name not in _installed():
         near = difflib.get_close_matches(name, format_names(), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(format_names())}"
-        raise LookupError(f"no format {name!r}; {hint}")
+        raise UnknownFormat(f"no format {name!r}; {hint}")
     try:
         found = _installed()[name].load()
     except Exception as error:
@@ -65,9 +79,9 @@ def format_names() -> list[str]:
     return sorted(_installed())
 
 
-def _check_storable(observation: Observation, index: int) -> None:
+def _size(observation: Observation, index: int) -> int:
     try:
-        observation.to_json()
+        return len(observation.to_json())
     except PydanticSerializationError as error:
         raise BadIntake(f"observation {index} cannot be stored: {error}") from None
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import jiter
 from pydantic import ValidationError
-from pydantic_core import from_json
 
 from boyd.models import explain, unstorable, utc_now
 
-#: The most observations that one request may bring.
-MAX_OBSERVATIONS = 1000
+#: The most observations that one request may bring, and the most bytes of JSON they may have.
+MAX_OBSERVATIONS = 10_000
+MAX_BYTES = 33_554_432
 #: Further than clocks differ, a time in the future is a mistake.
 MAX_AHEAD = timedelta(hours=1)
 MAX_MESSAGE = 1000
@@ -66,17 +67,21 @@ def read_json(body: bytes | str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        NotJson: it is not JSON in UTF-8.
+        NotJson: it is not JSON in UTF-8, or an object names a field twice.
         BadIntake: it could not be read back once it is stored.
     """
     try:
-        value = from_json(body, allow_inf_nan=False)
+        value = jiter.from_json(_bytes(body), allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         raise NotJson(f"not JSON: {error}") from None
     why = unstorable(value)
     if why:
         raise BadIntake(f"JSON that cannot be stored: {why}")
     return value
+
+
+def _bytes(body: bytes | str) -> bytes:
+    return body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
 
 
 def check_count(items: list[Any]) -> None:

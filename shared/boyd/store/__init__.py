@@ -24,7 +24,7 @@ from boyd.store.investigations import Change, Investigations, Written, read_inve
 from boyd.store.iterations import Entry, Iterations, Retry
 from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
-from boyd.store.loop import Begun, Loop, Slot
+from boyd.store.loop import Begun, Loop, Room, Slot
 from boyd.store.observers import Observers
 from boyd.store.orders import Ending, Orders, StuckOrder
 from boyd.store.record import Record, dump_blocks, dump_problems, dump_results
@@ -176,6 +176,7 @@ __all__ = [
     "Reply",
     "Retention",
     "Retry",
+    "Room",
     "Sealing",
     "ServerClock",
     "Slot",

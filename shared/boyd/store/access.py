@@ -131,20 +131,21 @@ class Access:
         names = [API_KEYS, bucket(key_id), _AUDIT]
         return bool(self._scripts.run("revoke_key", names, [key_id, *actor_fields(by)]))
 
-    def admit(self, text: str | None, rate: float, burst: int) -> Admission:
+    def admit(self, text: str | None, rate: float, burst: int, purpose: str = "") -> Admission:
         """Check the key of a request and take the request from its allowance, in one round trip.
 
         Args:
             text: the key as it was shown; None: none was, and none is needed.
             rate: requests a second that a key may make for ever.
             burst: requests that it may make at once.
+            purpose: what the allowance is for, where a key has several.
         """
         match = _TEXT.fullmatch(text or "")
         if text is not None and match is None:
             return _refuse("unknown")
         key_id, digest = (match[1], _digest(match[2])) if match else ("", "")
         args = [key_id, digest, int(1_000_000 / rate), burst]
-        reply = self._scripts.run("admit", [API_KEYS, bucket(key_id)], args)
+        reply = self._scripts.run("admit", [API_KEYS, bucket(key_id, purpose)], args)
         now, record, wait, remaining, whole = reply
         key = ApiKey.from_json(record) if record else None
         if match and (key is None or not hmac.compare_digest(key.hash, digest)):

@@ -94,7 +94,10 @@ class Iterations:
     def enter_orient(self, iteration: int, epoch: int, worker: str) -> Entry | None:
         """Enter orient and claim the runs and intake events that wait (L13)."""
         keys = self._keys
-        names = [keys.iteration, keys.due, keys.runs_pending, keys.intake, keys.events]
+        names = [
+            *(keys.iteration, keys.due, keys.runs_pending),
+            *(keys.intake, keys.intake_waiting, keys.events),
+        ]
         args = [iteration, epoch, worker, self._lease, keys.run_prefix]
         reply, record = self._scripts.run_and_read("enter_orient", names, args, keys.iteration)
         entry = _entered(reply, record, iteration, epoch, "orient", worker)

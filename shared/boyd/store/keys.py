@@ -17,9 +17,9 @@ WORKER_INFO = "boyd:{*}:workers:info"
 API_KEYS = "boyd:{*}:keys"
 
 
-def bucket(key_id: str) -> str:
-    """How much of its allowance an API key has used."""
-    return f"boyd:{{*}}:bucket:{key_id}"
+def bucket(key_id: str, purpose: str = "") -> str:
+    """How much of its allowance an API key has used, of that for a *purpose* if there is one."""
+    return f"boyd:{{*}}:bucket:{key_id}{purpose and ':'}{purpose}"
 
 
 def answer(digest: str) -> str:
@@ -53,6 +53,8 @@ class Keys:
         self.investigations = self.prefix + "investigations"
         self.usage = self.prefix + "usage"
         self.intake = self.prefix + "intake"
+        self.intake_waiting = self.prefix + "intake:waiting"
+        self.intake_taken = self.prefix + "intake:taken"
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"
         self.approvals_fingerprints = self.prefix + "approvals:fingerprints"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from boyd.errors import AgentPaused
@@ -13,6 +15,8 @@ from boyd.store.keys import FREEZES, Keys
 from boyd.store.scripts import Scripts
 from boyd.store.timing import Timing, milliseconds
 
+#: Fields of an observation's metadata that say what it repeats; see `Loop.intake`.
+FINGERPRINT, EVENT_ID = "fingerprint", "eventId"
 #: Milliseconds that it is remembered what a request has led to.
 REMEMBERED = 86_400_000
 
@@ -46,6 +50,19 @@ class Begun:
     def new(self) -> bool:
         """Whether an iteration began and its first message has to be sent."""
         return self.outcome == "begun"
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much from outside may wait for one agent.
+
+    Attributes:
+        observations: how many.
+        bytes: of JSON, all together.
+    """
+
+    observations: int = 20_000
+    bytes: int = 67_108_864
 
 
 class Loop:
@@ -96,26 +113,30 @@ class Loop:
 
     def intake(
         self,
-        observations: list[Observation],
+        observations: Sequence[Observation],
         start: bool,
         actor: Actor | None = None,
         request: str | None = None,
-        most: int = 10_000,
+        room: Room | None = None,
     ) -> int:
-        """Hand *observations* to the loop; the iteration that began, 0, or -1 when it is full.
+        """Hand *observations* to the loop; the iteration that began, 0, or -1 without *room*.
 
-        The same *request* is taken once.
+        An observation with the source and `metadata.fingerprint` of one that still waits takes its
+        place and is counted; one with the source and `metadata.eventId` of one that came within the
+        last hour is left out. The same *request* is taken once.
         """
         keys = self._keys
         names = [
-            *(keys.intake, keys.loop, keys.iteration, keys.due, keys.events),
+            *(keys.intake, keys.intake_waiting, keys.intake_taken),
+            *(keys.loop, keys.iteration, keys.due, keys.events),
             *(keys.audit_open, keys.asked(request or "")),
         ]
-        payload = [observation.to_json() for observation in observations]
+        payload = [item for one in observations for item in _handed(one)]
         who = actor_fields(actor)
         remember = REMEMBERED if request else 0
-        args = [self._dispatch, int(start), most, remember, len(who), *who, *payload]
-        return int(self._scripts.run("intake", names, args))
+        room = room or Room()
+        limits = [self._dispatch, int(start), room.observations, room.bytes, remember]
+        return int(self._scripts.run("intake", names, [*limits, len(who), *who, *payload]))
 
     def pause(self, reason: str, actor: Actor | None = None) -> None:
         """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
@@ -158,3 +179,15 @@ class Loop:
             pending_approvals=approvals,
             worker=worker.split("/")[0] if worker else None,
         )
+
+
+def _handed(one: Observation) -> tuple[str, str, str]:
+    """An observation as the script takes it: how it and its event are known, and its text."""
+    return _known(one, FINGERPRINT), _known(one, EVENT_ID), one.to_json()
+
+
+def _known(one: Observation, field: str) -> str:
+    name = (one.metadata or {}).get(field)
+    if not isinstance(name, str) or not name:
+        return ""
+    return hashlib.sha256(f"{one.source}\n{name}".encode()).hexdigest()[:32]

@@ -78,8 +78,13 @@ class Record:
 
     @property
     def intake(self) -> list[Observation]:
-        """Observations that came from outside."""
-        return _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
+        """Observations that came from outside, with how often those came that came repeatedly."""
+        found = _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
+        for index, times in json.loads(self._fields.get("intakeTimes", "{}")).items():
+            one = found[int(index)]
+            counted = {**(one.metadata or {}), "occurrences": times}
+            found[int(index)] = one.model_copy(update={"metadata": counted})
+        return found
 
     @property
     def observations(self) -> list[Observation]:

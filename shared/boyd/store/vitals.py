@@ -158,6 +158,7 @@ class AgentVitals:
         flight_since: when the iteration in flight began.
         deadline: by when the first step has to move, or is sent again.
         waiting: steps that no worker has taken.
+        intake: how many observations from outside wait.
         runs: how many are pending, the oldest since `oldest_run`.
         approvals: how many are pending; `expired` of them have passed their deadline.
         next_deadline: when the next of them expires.
@@ -178,6 +179,7 @@ class AgentVitals:
     worker: str | None = None
     deadline: float | None = None
     waiting: tuple[Waiting, ...] = ()
+    intake: int = 0
     runs: int = 0
     oldest_run: float | None = None
     approvals: int = 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import logging
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
 from api_kit import Site, make_desk
+from boyd.intake import IntakeRequest, formats
+from boyd.models import Observation
 
 KEY = {"Idempotency-Key": "once"}
 PLAIN = {"source": "backup", "severity": "error", "data": {"job": "nightly"}}
@@ -64,7 +69,7 @@ def seen(site: Site) -> list[Any]:
         ("alertmanager", "application/json", ALERTS, ["alertmanager/Down"] * 2),
         ("cloudevents", STRUCTURED, EVENT, ["cloudevents/order"]),
         ("cloudevents", f"{STRUCTURED}; charset=utf-8", EVENT, ["cloudevents/order"]),
-        ("cloudevents", BATCH, [EVENT, EVENT], ["cloudevents/order"] * 2),
+        ("cloudevents", BATCH, [EVENT, {**EVENT, "id": "2"}], ["cloudevents/order"] * 2),
     ],
 )
 def test_each_format_becomes_observations_that_wake_the_loop(
@@ -125,7 +130,7 @@ def test_nothing_is_accepted_and_starts_nothing(eager: Site) -> None:
         ("json", "application/json", [PLAIN, {"source": ""}, 7]),
         ("json", "application/json", [PLAIN, {**PLAIN, "sorce": "x"}]),
         ("json", "application/json", [PLAIN, {**PLAIN, "source": "run:1"}]),
-        ("json", "application/json", [PLAIN] * 1001),
+        ("json", "application/json", [PLAIN] * 10_001),
         ("json", "application/json", None),
         ("alertmanager", "application/json", {**ALERTS, "version": "3"}),
         ("alertmanager", "application/json", {**ALERTS, "alerts": [*ALERTS["alerts"], {}]}),
@@ -180,19 +185,19 @@ def test_an_unknown_format_is_not_found(eager: Site, format: str) -> None:
 
 
 def test_what_is_too_large_is_refused_h4(server: Any) -> None:
-    site = Site(make_desk(server)[0], server, max_body=100)
+    site = Site(make_desk(server)[0], server, intake={"max_body": 100})
     for headers in ({}, KEY):
         answer = site.post("/intake/json", [PLAIN] * 10, headers=headers)
         assert (answer.status_code, answer.json["type"]) == (413, "/problems/too-large")
 
 
 def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told(desk: Site) -> None:
-    for _ in range(10):
-        assert desk.post("/intake/json", [PLAIN] * 1000).status_code == 202
+    for _ in range(2):
+        assert desk.post("/intake/json", [PLAIN] * 10_000).status_code == 202
     answer = desk.post("/intake/json", PLAIN, headers=KEY)
 
-    assert answer.status_code == 429
-    assert answer.json["type"] == "/problems/too-many-requests"
+    assert answer.status_code == 503
+    assert answer.json["type"] == "/problems/overloaded"
     assert int(answer.headers["Retry-After"]) >= 1
     desk.lab.run()
     assert desk.post("/intake/json", PLAIN, headers=KEY).status_code == 202
@@ -224,3 +229,200 @@ def test_a_paused_agent_keeps_them_until_it_goes_on(eager: Site) -> None:
     eager.post("/resume")
 
     assert [one["source"] for one in seen(eager)] == ["backup"]
+
+
+# Storms
+
+
+def metric(site: Site, name: str, **labels: str) -> float:
+    """A number that the process tells Prometheus."""
+    wanted = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
+    lines = site.client.get("/metrics", headers=site.admin).text.splitlines()
+    [found] = [line.removeprefix(wanted) for line in lines if line.startswith(wanted)]
+    return float(found)
+
+
+def test_more_requests_than_allowed_are_answered_so_that_they_are_sent_again(server: Any) -> None:
+    site = Site(make_desk(server)[0], server, intake={"rate": 0.1, "burst": 2})
+    answers = [site.post("/intake/json", PLAIN) for _ in range(3)]
+
+    assert [answer.status_code for answer in answers] == [202, 202, 503]
+    assert answers[-1].json["type"] == "/problems/overloaded"
+    assert int(answers[-1].headers["Retry-After"]) >= 1
+    assert site.get("/state").status_code == 200
+
+
+def test_a_storm_uses_up_nothing_of_what_people_may_ask(server: Any) -> None:
+    site = Site(make_desk(server)[0], server, rate=0.1, burst=2)
+    for _ in range(10):
+        assert site.post("/intake/json", PLAIN).status_code == 202
+
+    assert site.get("/state").status_code == 200
+
+
+def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -> None:
+    group = [{**ALERTS["alerts"][0], "fingerprint": f"{n:04}"} for n in range(1500)]  # type: ignore[index]
+    eager.courier.held = True
+    answer = eager.post("/intake/alertmanager", {**ALERTS, "alerts": group})
+    assert (answer.status_code, answer.json["accepted"]) == (202, 1500)
+    eager.lab.deliver()
+
+    seen = [
+        one.data["fingerprint"]
+        for number in (1, 2)
+        for one in eager.lab.store.history.get(number).observations  # type: ignore[union-attr]
+    ]
+    assert seen == [f"{n:04}" for n in range(1500)]
+
+
+def test_a_body_of_ten_megabytes_is_taken_whatever_other_requests_may_bring(eager: Site) -> None:
+    note = {"summary": "x" * 10_000}
+    group = [
+        {**ALERTS["alerts"][0], "annotations": note, "fingerprint": f"{n}"}  # type: ignore[index]
+        for n in range(1000)
+    ]
+    eager.courier.held = True
+    answer = eager.post("/intake/alertmanager", {**ALERTS, "alerts": group})
+    assert answer.status_code == 202
+    eager.lab.deliver()
+
+    sizes = [len(eager.lab.store.history.get(n).observations) for n in (1, 2, 3)]  # type: ignore[union-attr]
+    assert sum(sizes) == 1000
+    assert all(sizes)
+
+
+def test_bytes_that_wait_are_bounded_too(server: Any) -> None:
+    site = Site(make_desk(server)[0], server, intake={"max_body": 20_000_000})
+    large = [{**PLAIN, "data": {"x": "x" * 1_000_000}}] * 16
+    codes = [site.post("/intake/json", large).status_code for _ in range(5)]
+
+    assert codes == [202, 202, 202, 202, 503]
+    assert site.post("/intake/json", [PLAIN] * 100).status_code == 202
+    for _ in range(30):
+        site.lab.run()
+    assert site.post("/intake/json", large).status_code == 202
+
+
+def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_count(
+    desk: Site,
+) -> None:
+    for _ in range(3):
+        desk.post("/intake/alertmanager", ALERTS)
+    ended = {**ALERTS["alerts"][1], "status": "resolved"}  # type: ignore[index]
+    desk.post("/intake/alertmanager", {**ALERTS, "alerts": [ended]})
+    desk.lab.run()
+
+    first, second = seen(desk)
+    assert first["metadata"]["occurrences"] == 3
+    assert first["data"]["status"] == "firing"
+    assert second["metadata"]["occurrences"] == 4
+    assert second["data"]["status"] == "resolved"
+
+    desk.post("/intake/alertmanager", ALERTS)
+    desk.lab.run()
+    assert ["occurrences" in one["metadata"] for one in seen(desk)] == [False, False]
+
+
+def test_a_repeated_alert_takes_no_room(server: Any) -> None:
+    site = Site(make_desk(server)[0], server)
+    for _ in range(2):
+        site.post("/intake/json", [PLAIN] * 9_999)
+    assert site.post("/intake/alertmanager", ALERTS).status_code == 202
+    assert site.post("/intake/json", PLAIN).status_code == 503
+
+    assert site.post("/intake/alertmanager", ALERTS).status_code == 202
+
+
+def test_the_same_cloud_event_is_observed_once_even_after_an_iteration(desk: Site) -> None:
+    others = [{**EVENT, "id": "2"}, {**EVENT, "source": "/other"}]
+    for event in (EVENT, EVENT, *others):
+        sent = desk.post("/intake/cloudevents", data=json.dumps(event), content_type=STRUCTURED)
+        assert sent.json["accepted"] == 1
+    desk.lab.run()
+    assert len(seen(desk)) == 3
+
+    desk.post("/intake/cloudevents", data=json.dumps(EVENT), content_type=STRUCTURED)
+    desk.lab.run()
+    assert seen(desk) == []
+
+
+def test_what_is_refused_is_logged_and_counted(
+    server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = Site(make_desk(server)[0], server, intake={"max_body": 1000})
+    with caplog.at_level(logging.WARNING, "boyd.api"):
+        site.post("/intake/alertmanager", {**ALERTS, "version": "9"})
+        site.post("/intake/alertmanager", {**ALERTS, "version": "9"})
+        site.post("/intake/json", [PLAIN] * 100)
+        site.post("/intake/nonsense", PLAIN)
+        site.post("/intake/json", PLAIN, headers={"Authorization": "Bearer x"})
+
+    told = "boyd_intake_refused_total"
+    assert metric(site, told, format="alertmanager", reason="invalid-request") == 2
+    assert metric(site, told, format="json", reason="too-large") == 1
+    assert metric(site, told, format="unknown", reason="not-found") == 1
+    assert metric(site, told, format="json", reason="overloaded") == 0
+    lines = [record.message for record in caplog.records]
+    assert len(lines) == 3
+    assert "intake alertmanager refused, invalid-request: alice: version: is '9'" in lines[0]
+
+
+def test_what_is_taken_and_what_waits_is_counted(desk: Site) -> None:
+    desk.post("/intake/json", [PLAIN] * 3)
+
+    assert metric(desk, "boyd_intake_observations_total", format="json") == 3
+    assert metric(desk, "boyd_intake_waiting", agent="desk") == 3
+
+
+# Senders
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def test_senders_that_know_no_bearer_keys_send_theirs_as_a_password_or_in_a_header(
+    desk: Site,
+) -> None:
+    text = desk.key("trigger")["Authorization"].removeprefix("Bearer ")
+    for headers in (basic("grafana", text), basic("", text), {"X-API-Key": text}):
+        sent = desk.client.post("/api/v0/intake/json", json=PLAIN, headers=headers)
+        assert sent.status_code == 202, sent.text
+
+
+def test_other_routes_take_a_bearer_key_only(desk: Site) -> None:
+    text = desk.admin["Authorization"].removeprefix("Bearer ")
+    for headers in (basic("x", text), {"X-API-Key": text}):
+        assert desk.client.get("/api/v0/state", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic eA==", "Basic eDo=", "Digest x"])
+def test_what_holds_no_password_lets_nobody_in(desk: Site, header: str) -> None:
+    headers = {"Authorization": header}
+    answer = desk.client.post("/api/v0/intake/json", json=PLAIN, headers=headers)
+
+    assert answer.status_code == 401
+
+
+def test_a_compressed_body_is_refused_as_what_it_is(desk: Site) -> None:
+    answer = desk.post("/intake/json", PLAIN, headers={"Content-Encoding": "gzip"})
+
+    assert answer.status_code == 415
+    assert "gzip" in answer.json["detail"]
+    assert answer.headers["Accept-Encoding"] == "identity"
+
+
+def broken(_: IntakeRequest) -> list[Observation]:
+    raise KeyError("labels")
+
+
+def test_a_format_that_fails_is_a_fault_of_the_server_and_not_an_unknown_path(
+    desk: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    point = EntryPoint("broken", f"{__name__}:broken", formats.GROUP)
+    monkeypatch.setattr(formats, "_installed", lambda: {"broken": point})
+    answer = desk.post("/intake/broken", PLAIN)
+
+    assert (answer.status_code, answer.json["type"]) == (500, "/problems/internal")
+    assert "labels" not in answer.text
+    assert "KeyError" in caplog.text

@@ -7,7 +7,7 @@
 -- KEYS[5] history    zset: kept iterations by end
 -- KEYS[6] archive    hash: where the record goes
 -- KEYS[7] pending    zset: pending runs by urgency
--- KEYS[8] intake     list: observations as JSON
+-- KEYS[8] intake     list: what waits from outside
 -- KEYS[9] runs       zset: all runs by creation
 -- KEYS[10] finished  zset: finished runs by end
 -- KEYS[11] audit     stream: what is not sealed yet

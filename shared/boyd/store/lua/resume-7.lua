@@ -4,7 +4,7 @@
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream
 -- KEYS[5] pending    zset: pending runs by urgency
--- KEYS[6] intake     list: observations as JSON
+-- KEYS[6] intake     list: what waits from outside
 -- KEYS[7] audit      stream: open audit entries
 -- ARGV[1] dispatch   ms
 -- ARGV[2...] actor   field and value pairs

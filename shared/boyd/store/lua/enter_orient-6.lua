@@ -3,8 +3,9 @@
 -- KEYS[1] iteration  hash: the iteration in flight
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] pending    zset: pending runs by urgency
--- KEYS[4] intake     list: observations as JSON
--- KEYS[5] events     stream
+-- KEYS[4] intake     list: ids of the observations that wait, in order
+-- KEYS[5] waiting    hash: those observations
+-- KEYS[6] events     stream
 -- ARGV[1] n
 -- ARGV[2] epoch
 -- ARGV[3] worker
@@ -13,6 +14,7 @@
 -- Returns {'ok', now, {run hash, ...}} or {'stale'}; the caller reads the record itself, which here would take far longer
 -- Events  run.investigating
 -- @include common
+-- @include take_intake
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'runs')
 if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= 'orient' or have[4] then
   return {'stale'}
@@ -24,12 +26,11 @@ if not ids then
   for _, id in ipairs(claimed) do
     redis.call('HSET', ARGV[5] .. id, 'status', 'investigating', 'iteration', ARGV[1], 'updatedAt', now)
     redis.call('ZREM', KEYS[3], id)
-    emit(KEYS[5], 'run.investigating', 'run', id, 'iteration', ARGV[1])
+    emit(KEYS[6], 'run.investigating', 'run', id, 'iteration', ARGV[1])
   end
   ids = table.concat(claimed, ' ')
-  local events = redis.call('LRANGE', KEYS[4], 0, 999)
-  redis.call('LTRIM', KEYS[4], 1000, -1)
-  redis.call('HSET', KEYS[1], 'runs', ids, 'intake', '[' .. table.concat(events, ',') .. ']')
+  local taken, times = take_intake(KEYS[4], KEYS[5])
+  redis.call('HSET', KEYS[1], 'runs', ids, 'intake', taken, 'intakeTimes', times)
 end
 redis.call('HSET', KEYS[1], 'entered', ARGV[3], 'phaseAt', now)
 redis.call('ZADD', KEYS[2], now + ARGV[4], 'phase')
