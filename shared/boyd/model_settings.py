@@ -67,6 +67,8 @@ class ModelSettings(_Group):
         api_key_env: the environment variable that holds the key, on the workers that ask.
         api_key_file: or the file that does.
         max_output_tokens: how long one turn may be.
+        context_tokens: how long a conversation with its answer may be; conversations are compacted
+            before they reach it. Absent: once the server refuses one as too long.
         temperature: as the server understands it; absent: the server's own.
         steering: whether the server takes system messages in the middle of a conversation.
         allow_http: let requests go unencrypted to other hosts than this one.
@@ -88,6 +90,7 @@ class ModelSettings(_Group):
     api_key_env: str | None = Field(default=None, min_length=1)
     api_key_file: Path | None = None
     max_output_tokens: int = Field(default=4096, gt=0)
+    context_tokens: int | None = Field(default=None, ge=1000)
     temperature: float | None = Field(default=None, ge=0, le=2)
     steering: Literal["user", "system"] = "user"
     timeouts: ModelTimeouts = ModelTimeouts()

@@ -148,7 +148,7 @@ def test_into_a_pipe_goes_the_answer_alone_and_elsewhere_what_was_done(study: St
     done = study.cli.result("ask", "Why?")
 
     assert (done.exit_code, done.stdout) == (0, "It is **full**.\n")
-    assert done.stderr.splitlines()[:2] == ["Let me look.", "→ look path=/var"]
+    assert done.stderr.splitlines()[:2] == ["Let me look.", "→ #1 look path=/var"]
     assert "    99 %" in done.stderr
     assert "final_answer: 2 steps, 1 tool call, " in done.stderr
 
@@ -158,7 +158,7 @@ def test_on_a_terminal_everything_is_rendered_where_it_happens(study: Study) -> 
     shown = study.cli.on_terminal("ask", "Why?", NO_COLOR="1")
 
     assert re.search(
-        r"→ look path=/var.*ok.*99 %.*Found.*It is .*full.*final_answer", shown, re.DOTALL
+        r"→ #1 look path=/var.*ok.*99 %.*Found.*It is .*full.*final_answer", shown, re.DOTALL
     )
     # A block is drawn as it comes until it is whole; this is what stays of it.
     assert re.search(r"It is (\x1b\[[0-9;]*m)*full", shown)
@@ -211,7 +211,7 @@ def test_what_waits_for_a_person_says_how_it_is_approved(study: Study) -> None:
         out, errors = asking.communicate(timeout=20)
 
     assert out == "Moved.\n"
-    assert "  p:move: ok" in errors or "  move: ok" in errors
+    assert "  #1 move: ok" in errors
 
 
 def test_an_attempt_that_failed_is_told(study: Study) -> None:
@@ -319,7 +319,7 @@ def test_an_investigation_is_followed_from_its_beginning(study: Study) -> None:
     study.cli.result("ask", "Why?")
     shown = study.cli("investigations", "follow", study.last.id[:8]).splitlines()
 
-    assert shown[:2] == ["> Why?", "→ look path=/var"]
+    assert shown[:2] == ["> Why?", "→ #1 look path=/var"]
     assert shown[-2] == "Full."
     assert shown[-1].startswith("final_answer: 2 steps")
 
@@ -413,7 +413,7 @@ def test_a_conversation_on_a_terminal(study: Study) -> None:
         talk.hears("Ctrl-D leaves")
         shown = talk.leaves()
 
-    assert "→ look path=/var" in shown
+    assert "→ #1 look path=/var" in shown
     assert "**" not in shown
     assert f"chat {study.last.id[:8]}` goes on with this conversation" in shown
 
@@ -436,7 +436,7 @@ def test_ctrl_c_cancels_the_question_and_not_the_conversation(study: Study) -> N
         talk.types("Why?\r")
         wait_until(lambda: study.lab.courier.hints)
         worker = study.work()
-        talk.hears("→ look")
+        talk.hears("→ #1 look")
         talk.terminal.process.send_signal(signal.SIGINT)
         talk.hears("The question is cancelled")
         wait_until(lambda: study.last.cancelled_by)

@@ -16,7 +16,7 @@ import pytest
 from boyd.models import Actor
 from boyd.models.investigation import Investigation, InvestigationRequest, Result, Said
 from boyd.store import Retention
-from boyd.testing.model_server import Received, ScriptedModel, call, calls, hang, say
+from boyd.testing.model_server import Received, ScriptedModel, call, calls, hang, say, status
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real
@@ -180,6 +180,41 @@ def test_T2_a_reply_that_was_stored_is_not_asked_for_again(case: Case) -> None:
     assert case.effects == ["move a"]
     assert len(case.model.requests) == 2
     assert case.results() == [("call00001", "succeeded")]
+
+
+class _Small:
+    """A model with little room: it looks at three long things, and takes its time to answer."""
+
+    def __init__(self) -> None:
+        self.short: list[bytes] = []
+
+    def __call__(self, request: Received) -> Any:
+        if len(request.raw) > 15_000:
+            return status(400, message="This model's maximum context length is 4096 tokens.")
+        looked = request.raw.count(b"call0")
+        if b"to make room" in request.raw:
+            self.short.append(request.raw)
+            return hang(60 if len(self.short) == 1 else 0, say("It was a."))
+        return call("look", {"word": f"{looked} {'x' * 3000}"})
+
+
+SMALL = _Small()
+
+
+@pytest.mark.parametrize("case", [[SMALL]], indirect=True)
+def test_T2_a_worker_that_is_killed_after_a_compaction_is_followed_by_one_that_sends_the_same(
+    case: Case,
+) -> None:
+    case.worker("first")
+    case.ask()
+    wait_until(lambda: SMALL.short)
+    case.deployment.kill("first")
+    case.worker("second")
+    found = case.ended()
+
+    assert (found.ending, found.text) == ("final_answer", "It was a.")
+    assert len(SMALL.short) == 2
+    assert SMALL.short[0] == SMALL.short[1]
 
 
 def _many(request: Received) -> Any:

@@ -14,6 +14,7 @@ from boyd.cli.transcript import PlainTranscript
 from boyd.cli.transcript_live import LiveTranscript
 from boyd.models.investigation import (
     Asked,
+    Compacted,
     Counters,
     Delta,
     Discarded,
@@ -29,6 +30,7 @@ from boyd.models.investigation import (
     Waits,
     Warned,
 )
+from boyd.money import dollars
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 USED = Counters(steps=2, tool_calls=1, usage=Usage(input_tokens=200, output_tokens=40))
@@ -90,7 +92,7 @@ def test_a_call_is_one_line_with_its_arguments_and_its_result_some_more() -> Non
 
     assert lines == [
         "Let me look.",
-        '→ look path=/var why="it is full"',
+        '→ #1 look path=/var why="it is full"',
         "  ok, 1.4 s",
         "    a",
         "    b",
@@ -109,12 +111,12 @@ def test_long_results_and_arguments_are_shortened() -> None:
 
 def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
     call = ToolCall(id="call00001", name="look", arguments="{bad")
-    assert plain(Said(step=1, calls=[call]), result())[0] == "→ look {bad"
+    assert plain(Said(step=1, calls=[call]), result())[0] == "→ #1 look {bad"
 
 
 def test_a_result_says_what_went_wrong() -> None:
     seen = result(status="failed", exit_code=124, timed_out=True, truncated=True, total_bytes=70000)
-    assert plain(seen)[0] == "  look: failed, exit code 124, its time was up, 70000 bytes in all"
+    assert plain(seen)[0] == "  #1 look: failed, exit code 124, its time was up, 70000 bytes in all"
 
 
 def test_what_waits_says_what_for_and_how_to_approve_it() -> None:
@@ -123,7 +125,7 @@ def test_what_waits_says_what_for_and_how_to_approve_it() -> None:
 
     assert "approvals show 01234567`" in lines[1]
     assert "approvals approve 01234567`" in lines[2]
-    assert lines[3] == "  look: ok"
+    assert lines[3] == "  #1 look: ok"
 
 
 def test_what_is_said_to_the_model_and_to_those_who_watch_is_a_note() -> None:
@@ -135,6 +137,30 @@ def test_what_is_said_to_the_model_and_to_those_who_watch_is_a_note() -> None:
         "! told the model (duplicate, without tools from now on): You have asked before.",
         "! 80 % of the tokens are used",
     ]
+
+
+def test_a_compaction_names_the_calls_that_the_model_is_not_shown_any_more() -> None:
+    ids = [f"call{n:05d}" for n in (1, 2, 3, 5)]
+    [line] = plain(Compacted(why="full", results=ids, folded=4, before=41000, after=12000))
+    assert line == (
+        "! the context was full; compacted: calls #1-#3, #5, older turns are summed up, "
+        "41000 → 12000 characters"
+    )
+
+
+def test_the_end_tells_the_time_and_the_money_in_plain_numbers() -> None:
+    used = USED.patched({"seconds": 83.4, "cost": 2.09e-05})
+    assert plain(answered(counters=used))[-1] == (
+        "final_answer: 2 steps, 1 tool call, 240 tokens, cost $0.000021, 1 min 23 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [(0, "$0"), (2.09e-05, "$0.000021"), (0.02, "$0.02"), (0.125, "$0.12"), (12.5, "$12.50")],
+)
+def test_money_is_written_in_plain_decimals(amount: float, said: str) -> None:
+    assert dollars(amount) == said
 
 
 def test_the_answer_is_printed_once_and_how_it_ended() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
@@ -14,6 +14,7 @@ from boyd.cli.ids import short
 from boyd.cli.typed import boyd_here
 from boyd.models.investigation import (
     Asked,
+    Compacted,
     Counters,
     Delta,
     Discarded,
@@ -28,7 +29,10 @@ from boyd.models.investigation import (
     ToolObservation,
     Waits,
     Warned,
+    call_label,
+    call_number,
 )
+from boyd.money import dollars
 
 Channel = Literal["text", "reasoning"]
 #: How a line looks: what it is about, more about that, or what should be noticed.
@@ -83,7 +87,7 @@ class Transcript(ABC):
                 self._wait(entry)
             case Result():
                 self._end_call(entry.observation)
-            case Steered() | Warned():
+            case Steered() | Warned() | Compacted():
                 self.settle()
                 self.line("note", _remark(entry))
             case Ended():
@@ -151,7 +155,7 @@ class Transcript(ABC):
         if call is not None and call_id not in self._begun:
             self.settle()
             self._begun.add(call_id)
-            self.line("call", f"→ {call_text(call)}")
+            self.line("call", f"→ {call.label} {call_text(call)}")
             self.doing(f"{output.one_line(call.name)} runs")
 
     def _wait(self, waits: Waits) -> None:
@@ -168,7 +172,8 @@ class Transcript(ABC):
         self._begin(seen.call_id or "")
         # Much may have been shown since it began to wait, or nothing of it.
         apart = seen.call_id in self._waited or seen.call_id not in self._begun
-        which = f"{output.one_line(seen.tool)}: " if apart else ""
+        label = call_label(seen.call_id or "")
+        which = f"{label} {output.one_line(seen.tool)}: " if apart else ""
         self.line("ok" if seen.status == "succeeded" else "note", f"  {which}{result_text(seen)}")
         for text in first_lines(seen.output):
             self.line("detail", f"    {text}")
@@ -292,12 +297,45 @@ def used(counters: Counters) -> str:
         output.count(counters.steps, "step"),
         output.count(counters.tool_calls, "tool call"),
         f"{about}{tokens} tokens" if tokens else "",
-        f"cost {counters.cost:.4g}" if counters.cost else "",
+        f"cost {dollars(counters.cost)}" if counters.cost else "",
+        output.seconds(counters.seconds) if counters.seconds else "",
     ]
     return ", ".join(filter(None, parts))
 
 
-def _remark(entry: Steered | Warned) -> str:
+_COMPACTED = {
+    "full": "the context was full",
+    "near": "the context was nearly full",
+    "cut": "no room was left for the answer",
+}
+
+
+def compacted_text(entry: Compacted) -> str:
+    """How the conversation was made shorter for the model."""
+    calls = _ranges([call_number(one) for one in entry.results])
+    what = f"calls {calls}" if len(entry.results) > 1 else f"call {calls}"
+    parts = [
+        what if entry.results else "",
+        "older turns are summed up" if entry.folded else "",
+        f"{entry.before} → {entry.after} characters",
+    ]
+    return f"{_COMPACTED[entry.why]}; compacted: {', '.join(filter(None, parts))}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers as people write them, as in `#1-#4, #7`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(f"#{number}" for number in run) for run in runs)
+
+
+def _remark(entry: Steered | Warned | Compacted) -> str:
+    if isinstance(entry, Compacted):
+        return f"! {compacted_text(entry)}"
     text = output.cut(output.one_line(entry.text), output.LINE)
     if isinstance(entry, Warned):
         return f"! {text}"

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from boyd.llm import guards, instructions
 from boyd.llm.conversation import Called
-from boyd.llm.toolbox import Toolbox
+from boyd.llm.toolbox import READ_OUTPUT, Toolbox
 from boyd.llm.tooling import ToolOutcome, ToolUse, is_error
 from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.redaction import MARK
@@ -22,7 +22,7 @@ class Calls:
     def refusal(self, called: Called) -> str | None:
         """Why a call cannot be made at all; None: it can."""
         arguments = called.call.arguments
-        if called.call.name not in self._toolbox:
+        if called.call.name not in self._toolbox and called.call.name != READ_OUTPUT:
             return instructions.unknown_tool(called.call.name, list(self._toolbox))
         if MARK in arguments:
             return instructions.UNSAID
@@ -40,7 +40,8 @@ class Calls:
             name=name,
             arguments=called.call.arguments if called.arguments is None else called.arguments,
             category=tool.category if tool else "search",
-            poll=getattr(tool, "poll", False),
+            # To turn a page is no search of its own, and nothing that is done again.
+            poll=name == READ_OUTPUT or getattr(tool, "poll", False),
         )
 
     def planned(self, called: Called) -> guards.Planned:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from boyd.errors import BoydError
 from boyd.llm.arguments import parsed
+from boyd.llm.compaction import Compaction
 from boyd.llm.messages import Message, Turn
 from boyd.llm.tooling import is_error
-from boyd.llm.view import for_model
+from boyd.llm.view import SHOWN, for_model
 from boyd.models import JsonObject
 from boyd.models.investigation import (
     Asked,
+    Compacted,
     Counters,
     Delta,
     Discarded,
@@ -78,6 +80,21 @@ class Round:
     stripped: bool
 
 
+@dataclass(frozen=True)
+class Sent:
+    """The conversation as it was sent for the last turn, and how many tokens that were.
+
+    Attributes:
+        messages: how many of them there were.
+        compacted: how they were compacted.
+        tokens: that the server has counted; None: it has not, or not for one request alone.
+    """
+
+    messages: int
+    compacted: Compacted | None
+    tokens: int | None
+
+
 @dataclass
 class Conversation:
     """What a log says. Counters, calls and guards begin anew with each question.
@@ -97,6 +114,15 @@ class Conversation:
         asked_at: when the last question was asked, in milliseconds since the epoch.
         waited: milliseconds since then that were spent waiting for people.
         ended: how the last question ended.
+        observations: the results of all calls of all questions, by the ids of the calls.
+        compacted: how the conversation is compacted for the model; None: not at all.
+        compactions: how often it was since the last turn.
+        refused: how many characters the shortest conversation had that was refused as too long.
+        sent: what was sent for the last turn.
+        has_more: whether the model was shown only a part of some result.
+        concluding: what has asked the model to conclude because of a limit; None: nothing.
+        spoke_at: when the last thing happened before a turn, in milliseconds since the epoch.
+        longest_turn: milliseconds that the longest turn took.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -115,6 +141,15 @@ class Conversation:
     asked_at: int = 0
     waited: int = 0
     ended: Ended | None = None
+    observations: dict[str, ToolObservation] = field(default_factory=dict)
+    compacted: Compacted | None = None
+    compactions: int = 0
+    refused: int | None = None
+    sent: Sent | None = None
+    has_more: bool = False
+    concluding: Steered | None = None
+    spoke_at: int = 0
+    longest_turn: int = 0
 
     @classmethod
     def of(cls, log: Iterable[Logged]) -> Conversation:
@@ -136,6 +171,19 @@ class Conversation:
     def open(self) -> list[Called]:
         """The calls of the last turn that have no result yet, in the model's order."""
         return [called for called in self.calls if called.observation is None]
+
+    @property
+    def compaction(self) -> Compaction:
+        """What the model is shown of it, and how that can be made shorter."""
+        return Compaction(self.messages, self.observations, self.compacted)
+
+    @property
+    def was_sent(self) -> Compaction | None:
+        """What the model was shown for the last turn, if the server has counted its tokens."""
+        if self.sent is None or self.sent.tokens is None:
+            return None
+        messages = self.messages[: self.sent.messages]
+        return Compaction(messages, self.observations, self.sent.compacted)
 
     @property
     def turns(self) -> list[Turn]:
@@ -164,6 +212,7 @@ class Conversation:
         after.askers, after.pieces = [*self.askers], [*self.pieces]
         after.calls = [one if one.observation else copy(one) for one in self.calls]
         after.warned, after.tools = {*self.warned}, {**self.tools}
+        after.observations = {**self.observations}
         return after
 
     def next_id(self, offset: int = 0) -> str:
@@ -172,43 +221,85 @@ class Conversation:
 
     def add(self, entry: Entry, at: int) -> None:
         """Take in an entry that was written *at* so many milliseconds since the epoch."""
+        self._time(entry, at)
         match entry:
             case Asked():
                 self._ask(entry, at)
             case Said():
                 self._say(entry)
-            case Started():
-                self._called(entry.call_id).started = True
+            case Compacted():
+                self._compact(entry)
+            case Started() | Waits():
+                self._begin(entry, at)
             case Delta() | Discarded():
                 self.shown = isinstance(entry, Delta)
-            case Waits():
-                called = self._called(entry.call_id)
-                called.approval_id, called.asked_at = entry.approval_id, at
             case Result():
                 self._result(entry.observation, at)
             case Steered():
-                self.messages.append(Message(role="steering", text=entry.text))
-                self.stripped += entry.strip
+                self._steer(entry)
             case Warned():
                 self.warned.add(entry.what)
             case Ended():
-                self.ended = entry
-                self._count(entry.usage, requests=entry.requests)
+                self._end(entry)
 
     def _ask(self, entry: Asked, at: int) -> None:
         self.messages.append(Message(role="user", text=entry.text))
         if entry.by and entry.by not in self.askers:
             self.askers.append(entry.by)
         self.calls, self.rounds, self.warned = [], [], set()
-        self.used, self.ended = Counters(), None
+        self.used, self.ended, self.concluding = Counters(), None, None
         self.stripped = self.waited = 0
         self.asked_at = at
 
+    def _time(self, entry: Entry, at: int) -> None:
+        """Measure how long turns take."""
+        if isinstance(entry, Said) and self.spoke_at and at:
+            self.longest_turn = max(self.longest_turn, at - self.spoke_at)
+        elif not isinstance(entry, Delta | Discarded):
+            self.spoke_at = at
+
+    def _begin(self, entry: Started | Waits, at: int) -> None:
+        called = self._called(entry.call_id)
+        if isinstance(entry, Waits):
+            called.approval_id, called.asked_at = entry.approval_id, at
+        else:
+            called.started = True
+
+    def _steer(self, entry: Steered) -> None:
+        self.messages.append(Message(role="steering", text=entry.text))
+        self.stripped += entry.strip
+        self.concluding = entry if entry.ending else self.concluding
+
+    def _end(self, entry: Ended) -> None:
+        self.ended = entry
+        self._count(entry.usage, requests=entry.requests)
+        self.total = self.total.patched({"seconds": entry.counters.seconds})
+
+    def timed(self, entry: Entry, at: int) -> Entry:
+        """An entry that is written *at* that time; an end tells how long it took until then."""
+        if not isinstance(entry, Ended):
+            return entry
+        seconds = self.total.seconds + max(0, at - self.asked_at) / 1000
+        counters = entry.counters.patched({"seconds": round(seconds, 1)})
+        return entry.patched({"counters": counters})
+
+    def _compact(self, entry: Compacted) -> None:
+        self.compacted = entry
+        self.compactions += 1
+        self.has_more = True
+        if entry.why == "full":
+            self.refused = min(entry.before, self.refused or entry.before)
+        self._count(entry.usage, requests=entry.requests)
+
     def _say(self, entry: Said) -> None:
+        counted = entry.requests == 1 and not entry.usage.estimated
+        tokens = entry.usage.input_tokens if counted else None
+        self.sent = Sent(len(self.messages), self.compacted, tokens or None)
+        self.compactions = 0
         self.messages.append(Message(role="assistant", text=entry.text, calls=entry.calls))
         self.step = entry.step
         self.shown = False
-        turn = Turn(text=entry.text, calls=entry.calls, finish=entry.finish)
+        turn = Turn(text=entry.text, calls=entry.calls, finish=entry.finish, usage=entry.usage)
         self.rounds.append(Round(entry.step, turn, self.stripped > 0))
         self.calls += [Called(call, entry.step) for call in entry.calls]
         self.numbered += len(entry.calls)
@@ -217,6 +308,8 @@ class Conversation:
     def _result(self, observation: ToolObservation, at: int) -> None:
         called = self._called(observation.call_id or "")
         called.observation = observation
+        self.observations[called.call.id] = observation
+        self.has_more = self.has_more or len(observation.output) > SHOWN
         if called.asked_at:
             self.waited += at - called.asked_at
         message = for_model(observation)

@@ -4,6 +4,7 @@
     ├── ModelError          carries what was sent and spent until then
     │   ├── ModelUnavailable   every attempt failed; later may be better
     │   └── ModelRefused       the same request would be refused again
+    │       └── ContextFull       because it does not fit into the context of the model
     └── Stopped             nobody wants the turn any more: an intent, not an error
 
 Messages hold neither the key nor more than 500 characters of an answer.
@@ -44,6 +45,10 @@ class ModelUnavailable(ModelError):
 
 class ModelRefused(ModelError):
     """The server refuses the request itself; it is not sent again."""
+
+
+class ContextFull(ModelRefused):
+    """The conversation is too long for the model; a shorter one may be taken."""
 
 
 class Stopped(BoydError):

@@ -9,6 +9,8 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from boyd.llm.overflow import is_overflow, letters
+
 #: How long a server may ask to be left alone, in seconds; it is asked again then, whatever it said.
 MAX_RETRY_AFTER = 60.0
 
@@ -21,8 +23,6 @@ _LASTING_KINDS = frozenset(
         "badrequesterror",
         "billingerror",
         "contentfilter",
-        "contextlengthexceeded",
-        "exceedcontextsizeerror",
         "invalidapikey",
         "invalidprompt",
         "invalidrequesterror",
@@ -30,7 +30,6 @@ _LASTING_KINDS = frozenset(
         "notfounderror",
         "permissiondeniederror",
         "permissionerror",
-        "requesttoolarge",
         "unprocessableentityerror",
     }
 )
@@ -42,6 +41,7 @@ class Fault(Exception):
     Attributes:
         said: the server's own words, which may be long and may hold secrets.
         lasting: the same request would fail again.
+        full: the conversation does not fit into the context of the model.
         status: of HTTP; None when there was no answer.
         wait: how many seconds the server wants to be left alone.
     """
@@ -52,12 +52,14 @@ class Fault(Exception):
         said: str = "",
         *,
         lasting: bool = False,
+        full: bool = False,
         status: int | None = None,
         wait: float = 0.0,
     ) -> None:
         super().__init__(why)
         self.said = said
-        self.lasting = lasting
+        self.lasting = lasting or full
+        self.full = full
         self.status = status
         self.wait = wait
 
@@ -81,19 +83,23 @@ def of_status(status: int, headers: Mapping[str, str], body: str, now: float) ->
     if status == 404:
         why += _hint(body)
     wait = retry_after(headers.get("retry-after", ""), now)
-    return Fault(why, said, lasting=not _may_pass(status), status=status, wait=wait)
+    full = is_overflow(status, _names(_document(body)), said)
+    return Fault(why, said, lasting=not _may_pass(status), full=full, status=status, wait=wait)
 
 
 def of_error(error: Any) -> Fault:
     """The fault of an error that came within a stream, as an object or as text."""
     if not isinstance(error, Mapping):
         return Fault(_IN_STREAM, _plain(str(error)))
-    code, kind = str(error.get("code") or ""), str(error.get("type") or "")
+    names = _names(error)
+    code, kind = names
     status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
-    names = {re.sub(r"[^a-z]", "", name.lower()) for name in (kind, code)}
-    lasting = bool(names & _LASTING_KINDS) or (status is not None and not _may_pass(status))
+    known = bool({letters(name) for name in names} & _LASTING_KINDS)
+    lasting = known or (status is not None and not _may_pass(status))
     said = _plain(str(error.get("message") or kind or json.dumps(error, default=str)))
-    return Fault(_IN_STREAM, said, lasting=lasting, status=status)
+    return Fault(
+        _IN_STREAM, said, lasting=lasting, full=is_overflow(status, names, said), status=status
+    )
 
 
 def retry_after(header: str, now: float) -> float:
@@ -116,6 +122,14 @@ def retry_after(header: str, now: float) -> float:
 
 def _may_pass(status: int) -> bool:
     return status in _PASSING_STATUSES or status >= 500
+
+
+def _names(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The code and the type of an error."""
+    error = document.get("error", document)
+    if not isinstance(error, Mapping):
+        error = document
+    return str(error.get("code") or ""), str(error.get("type") or "")
 
 
 def _told_by(body: str) -> str:

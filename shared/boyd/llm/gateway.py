@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from boyd.errors import ConfigError
 from boyd.llm import anthropic_messages, openai_chat
 from boyd.llm.answer import Answer, Watch
-from boyd.llm.errors import ModelRefused, ModelUnavailable, Stopped
+from boyd.llm.errors import ContextFull, ModelRefused, ModelUnavailable, Stopped
 from boyd.llm.exchange import Event, Exchange, Other, Over
 from boyd.llm.faults import Fault, of_status
 from boyd.llm.messages import ModelRequest, Turn
@@ -119,7 +119,7 @@ class Gateway:
 
         Raises:
             ModelUnavailable: every attempt failed.
-            ModelRefused: the server does not take this request.
+            ModelRefused: the server does not take this request; `ContextFull`: it is too long.
             Stopped: the watch has stopped.
         """
         body = json.dumps(self._wire.body(self._settings, request), ensure_ascii=False)
@@ -151,7 +151,8 @@ class Gateway:
             why = self._told(fault)
             watch.discarded(why)
             if fault.lasting:
-                raise ModelRefused(why, requests=attempt, status=fault.status, usage=spent)
+                refused = ContextFull if fault.full else ModelRefused
+                raise refused(why, requests=attempt, status=fault.status, usage=spent)
         raise ModelUnavailable(
             f"{self._told(fault)} ({len(WAITS)} attempts)",
             requests=len(WAITS),

@@ -137,6 +137,11 @@ class OODAReflection:
         return list(self._state.evidence)
 
     @property
+    def kind(self) -> synthesis.Kind:
+        """The kind of work that most calls were."""
+        return synthesis.dominant(self._state.categories)
+
+    @property
     def stats(self) -> JsonObject:
         """What it has counted and done, for people (F8)."""
         state = self._state
@@ -150,7 +155,7 @@ class OODAReflection:
             "errors": state.errors,
             "duplicates": state.duplicates,
             "stale": state.stale,
-            "category": synthesis.dominant(state.categories),
+            "category": self.kind,
             "microReflected": state.micro,
             "advised": state.advised,
             "synthesised": state.reason is not None,
@@ -264,15 +269,14 @@ class OODAReflection:
 
     def _synthesis(self, reason: Reason) -> str:
         state = self._state
-        kind = synthesis.dominant(state.categories)
         why = _WHY[reason].format(**self._numbers())
-        return synthesis.prompt(state.evidence, kind, why, stuck=reason == "max_errors")
+        return synthesis.prompt(state.evidence, self.kind, why, stuck=reason == "max_errors")
 
     def _advice(self, reason: Reason) -> str:
         if reason == "max_errors":
             return _STUCK.format(**self._numbers())
-        kind = synthesis.dominant(self._state.categories)
-        return _ADVICE.format(instruction=synthesis.instruction(kind), **self._numbers())
+        instruction = synthesis.instruction(self.kind)
+        return _ADVICE.format(instruction=instruction, **self._numbers())
 
     def _numbers(self) -> dict[str, int]:
         state = self._state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 
 from boyd.llm import guards, instructions, shape
@@ -11,11 +12,16 @@ from boyd.llm.conversation import Called, Conversation
 from boyd.llm.ends import Ends
 from boyd.llm.marker import marked
 from boyd.llm.messages import Turn
+from boyd.llm.spoken_calls import SpokenCalls
 from boyd.llm.steering import Steering
 from boyd.llm.substance import is_empty, is_substantive
+from boyd.llm.view import SAID, bounded
 from boyd.models import JsonObject
-from boyd.models.investigation import Entry, Result, Steered
+from boyd.models.investigation import Entry, Result, Steered, Warned
 
+#: What is warned of when calls came as text: once that they were read, once that they were not.
+SPOKEN = "spoken_calls"
+UNREAD = "unread_calls"
 #: How often a model may be cut off, and may answer in another form than it was asked for.
 TRIES = 2
 
@@ -52,16 +58,41 @@ class Replies:
 
     def without_tools(self, conversation: Conversation, turn: Turn) -> Entry:
         """What follows from a turn in which the model had to answer (F5, F6)."""
+        limit = conversation.concluding
+        ending = (limit.ending if limit else None) or "final_synthesis"
         if is_substantive(turn.text) and not turn.calls and turn.finish == "stop":
             text, findings = self._unmarked(turn.text), self._findings(turn.text)
-            return self._ends.ended(conversation, "final_synthesis", text=text, findings=findings)
+            why = f"{limit.why}; the model was asked to conclude" if limit else None
+            return self._ends.ended(conversation, ending, why, text=text, findings=findings)
         why = "the model did not answer without its tools"
+        if limit:
+            return self._ends.ended(conversation, ending, f"{limit.why}; {why}")
         again = self._steering.once_more(conversation)
-        return again or self._ends.ended(conversation, "final_synthesis", why)
+        return again or self._ends.ended(conversation, ending, why)
+
+    def spoken(
+        self, conversation: Conversation, turn: Turn, found: SpokenCalls, known: Sequence[str]
+    ) -> list[Entry]:
+        """What follows from calls that came as text and cannot be read for certain: no answer."""
+        if UNREAD not in conversation.warned:
+            return [
+                Warned(what=UNREAD, text=instructions.UNPARSED),
+                Steered(text=instructions.spoken_call(known), why="spoken_call"),
+            ]
+        if not found.marked:  # it was told, and means what it says
+            return self.words(conversation, turn)
+        why = f"The model writes its tool calls as text: {instructions.UNPARSED}"
+        return [self._ends.ended(conversation, "error", why)]
+
+    def fits(self, text: str) -> bool:
+        """Whether a text has the form that the answer was asked for in."""
+        return self._findings(text) is not None
 
     def misfit(self, called: Called) -> str | None:
         """Why a call of the tool `answer` gives none; None: it fits."""
         found = called.arguments
+        if len(called.call.arguments) > SAID:
+            return f"The answer is too long: it may have {SAID} characters"
         wrong = "it is no object of JSON"
         if found is not None:
             wrong = shape.misfit(found, self._schema or {}) or ""
@@ -104,7 +135,7 @@ class Replies:
 
     def _unmarked(self, text: str) -> str:
         found = marked(text, self._marker) if self._marker else None
-        return text if found is None else found
+        return bounded(text if found is None else found)
 
     def _findings(self, text: str) -> JsonObject | None:
         return shape.found_in(text, self._schema) if self._schema is not None else None

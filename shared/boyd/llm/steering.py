@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from boyd.llm import guards, instructions
+from boyd.llm import guards, instructions, synthesis
+from boyd.llm.budget import Spent
 from boyd.llm.calls import Calls, outcome
 from boyd.llm.conversation import Conversation
 from boyd.llm.reflection import OODAReflection, ReflectionAction
@@ -31,13 +32,20 @@ class Steering:
         reflection, _ = self._reflected(conversation)
         return reflection.stats
 
-    def after_results(self, conversation: Conversation) -> list[Steered]:
-        """What is said after the last result of a turn; nothing while calls are open (F9)."""
+    def after_results(
+        self, conversation: Conversation, conclusion: Steered | None = None
+    ) -> list[Steered]:
+        """What is said after the last result of a turn; nothing while calls are open (F9).
+
+        A *conclusion* that a limit asks for goes before advice.
+        """
         if conversation.open:
             return []
         _, action = self._reflected(conversation)
         if action is not None and action.strip_tools:
             return [self._synthesis(action)]
+        if conclusion is not None:
+            return [conclusion]
         nudge = self._nudge(conversation)
         if nudge:  # what is about to end it is graver than advice
             return [Steered(text=nudge.text, why=nudge.pattern)]
@@ -50,6 +58,26 @@ class Steering:
         if action is None or action.terminate or not action.inject_message:
             return None
         return Steered(text=action.inject_message, why="synthesis", strip=True)
+
+    def conclusion(self, conversation: Conversation, last: Spent) -> Steered:
+        """What is said before the last turn that a limit allows.
+
+        The tools are taken away; with the profile `off` only if no call would be made any more.
+        """
+        strip = self._profile != "off" or last.stops_calls
+        text = instructions.last_step(str(last))
+        if strip:
+            text = self._concluding(conversation, str(last))
+        return Steered(text=text, why=str(last), strip=strip, ending=last.ending)
+
+    def _concluding(self, conversation: Conversation, why: str) -> str:
+        reflection, _ = self._reflected(conversation)
+        parts = [instructions.conclude(why, synthesis.instruction(reflection.kind))]
+        if conversation.compacted is not None:  # not all of it is in what the model is shown
+            parts.append(synthesis.section(reflection.evidence))
+        if self._schema is not None:
+            parts.append(instructions.in_shape(json.dumps(self._schema)))
+        return "\n\n".join(parts)
 
     def _nudge(self, conversation: Conversation) -> guards.Nudge | None:
         history = [self._calls.executed(one) for one in conversation.done]

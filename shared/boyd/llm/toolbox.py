@@ -16,6 +16,10 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST = 64
 #: The tool with which an answer is given that has to fit a schema.
 ANSWER = "answer"
+#: The tool with which the model reads on in an output that it was shown in part.
+READ_OUTPUT = "read_output"
+#: Names that Boyd uses itself.
+_TAKEN = (ANSWER, READ_OUTPUT)
 _ANY: JsonObject = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
@@ -32,7 +36,7 @@ class Toolbox(Mapping[str, Action | Tool]):
         parts = [part for part in parts if _fits(part, patterns)]
         plain = [_fit(part.name) for part in parts]
         self._tools = {
-            name if plain.count(name) == 1 and name != ANSWER else _fit(_whole(part)): part
+            name if plain.count(name) == 1 and name not in _TAKEN else _fit(_whole(part)): part
             for name, part in zip(plain, parts, strict=True)
         }
 

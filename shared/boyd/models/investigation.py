@@ -60,6 +60,22 @@ class ToolCall(Model):
     name: str
     arguments: str = "{}"
 
+    @property
+    def label(self) -> str:
+        """The number that models and people know it by, as in `#3`."""
+        return call_label(self.id)
+
+
+def call_number(call_id: str) -> int:
+    """The number of a call within its investigation, counted from 1; 0: its id has none."""
+    digits = call_id.removeprefix("call")
+    return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
+
+
+def call_label(call_id: str) -> str:
+    """The same as models and people write it: `#3`."""
+    return f"#{call_number(call_id)}"
+
 
 class Usage(Model):
     """Tokens of one or several requests; `estimated` when the server did not say (G7)."""
@@ -97,7 +113,10 @@ class Wanted(Model):
 
 
 class Counters(Model):
-    """What an investigation has used up so far; `requests` counts every attempt of every turn."""
+    """What an investigation has used up so far.
+
+    `requests` counts every attempt of every turn, `seconds` the time from each question to its end.
+    """
 
     steps: int = 0
     requests: int = 0
@@ -105,6 +124,7 @@ class Counters(Model):
     errors: int = 0
     usage: Usage = Usage()
     cost: float = 0.0
+    seconds: float = 0.0
 
     def plus(self, usage: Usage = Usage(), **more: int) -> Counters:  # noqa: B008 - it is frozen
         """With so much more of each."""
@@ -214,12 +234,16 @@ class Result(Model):
 
 
 class Steered(Model):
-    """What Boyd says to the model in between, and whether its tools are taken away (F5, F9)."""
+    """What Boyd says to the model in between, and whether its tools are taken away (F5, F9).
+
+    With `ending` a limit is nearly reached: the model is asked to conclude, and it ends with that.
+    """
 
     kind: Literal["steered"] = "steered"
     text: str
     why: str
     strip: bool = False
+    ending: Ending | None = None
 
 
 class Warned(Model):
@@ -228,6 +252,36 @@ class Warned(Model):
     kind: Literal["warned"] = "warned"
     what: str
     text: str
+
+
+class Compacted(Model):
+    """The conversation was made shorter for the model; the log keeps all of it.
+
+    Everything that the next request needs for that is here, so that it is the same on any worker.
+
+    Attributes:
+        why: `full`: the server refused it as too long; `cut`: it left no room for the answer;
+            `near`: it would soon be too long.
+        results: the ids of the calls whose results the model is not shown any more.
+        folded: how many of the first messages are replaced by the summary.
+        summary: what is told in their place.
+        longest: how many characters of each remaining result are shown; None: as before.
+        before: how many characters the conversation had.
+        after: how many it has now.
+        usage: what the request has cost that was refused.
+        requests: how many were refused.
+    """
+
+    kind: Literal["compacted"] = "compacted"
+    why: Literal["full", "cut", "near"]
+    results: list[str] = Field(default_factory=list)
+    folded: int = 0
+    summary: str = ""
+    longest: int | None = None
+    before: int
+    after: int
+    usage: Usage = Usage()
+    requests: int = 0
 
 
 class Ended(Model):
@@ -244,7 +298,17 @@ class Ended(Model):
 
 
 Entry = Annotated[
-    Asked | Delta | Discarded | Said | Started | Waits | Result | Steered | Warned | Ended,
+    Asked
+    | Delta
+    | Discarded
+    | Said
+    | Started
+    | Waits
+    | Result
+    | Steered
+    | Warned
+    | Compacted
+    | Ended,
     Field(discriminator="kind"),
 ]
 

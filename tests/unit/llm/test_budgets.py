@@ -109,7 +109,7 @@ def test_an_answer_that_does_not_fit_is_not_put_right_beyond_the_limit_of_money(
     wrong, requests = moods(say("Good."), call("answer", {"mood": 3}), **dear)
 
     assert requests == 1
-    assert "of the money" in wrong[0]
+    assert "of $1.00 are used up" in wrong[0]
 
 
 def test_what_a_plugin_asks_is_given_up_when_the_time_of_the_agent_is_up() -> None:

@@ -220,6 +220,8 @@ def test_T5_max_steps_ends_it_with_what_was_found() -> None:
 
         assert (found.ending, len(here.model.requests)) == ("max_steps", 4)
         assert "saw w3" in (found.text or "")
+        last = here.model.requests[-1]
+        assert "This is your last step: 3 of 4 steps are used up" in last.raw.decode()
 
 
 def test_a_client_may_ask_for_less_than_the_agent_allows_and_never_for_more() -> None:
@@ -233,9 +235,8 @@ def test_a_client_may_ask_for_less_than_the_agent_allows_and_never_for_more() ->
 @pytest.mark.parametrize(
     ("limits", "detail"),
     [
-        ({"max_tool_calls": 3}, "3 of 3 tool calls"),
         ({"max_tokens": 350}, "360 of 350 tokens"),
-        ({"max_cost": 0.001}, "of the money"),
+        ({"max_cost": 0.001}, "of $0.001"),
     ],
 )
 def test_G7_a_used_up_budget_ends_it_and_four_fifths_warn(

@@ -7,6 +7,7 @@ any other worker can go on from it.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -26,9 +27,10 @@ from boyd.errors import ConfigError, StoreUnavailable
 from boyd.llm import budget, plan
 from boyd.llm.conversation import Called, Conversation
 from boyd.llm.ends import fields_of
-from boyd.llm.errors import ModelError, Stopped
+from boyd.llm.errors import ContextFull, ModelError, Stopped
 from boyd.llm.gateway import Gateway
 from boyd.llm.messages import ModelRequest
+from boyd.llm.replies import SPOKEN, UNREAD
 from boyd.llm.steps import Steps
 from boyd.llm.toolbox import Toolbox
 from boyd.model_settings import ModelSettings
@@ -40,10 +42,13 @@ from boyd.models.investigation import (
     Started,
     ToolObservation,
     Waits,
+    Warned,
     redacted,
 )
 from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.store import Change, Ending, Fence, Stale, Written
+
+log = logging.getLogger("boyd.engine")
 
 Step = Literal["", "decides", "starts"]
 
@@ -173,6 +178,8 @@ class Move:
                 turn = gateway.turn(request, live)
         except Stopped as stopped:
             return self._unwanted(stopped, live.is_late), ""
+        except ContextFull as error:
+            return self._steps.full(self._log, error, self._now()), ""
         except ModelError as error:
             why = f"the model gave no turn: {error}"
             return self._steps.ends.stopped(self._log, "error", why, self._now(), error), ""
@@ -275,8 +282,9 @@ class Move:
         Raises:
             Stale: it is not ours any more.
         """
-        safe = [redacted(entry) for entry in entries]
-        after = self._log.after(safe, to_ms(self._now()))
+        at = to_ms(self._now())
+        safe = [redacted(self._log.timed(entry, at)) for entry in entries]
+        after = self._log.after(safe, at)
         keep = self._engine.retention.of_runs()[0] if after.ended else None
         told = "ended" if after.ended else event
         change = Change(safe, self._fields(after), told, keep, step)
@@ -287,6 +295,9 @@ class Move:
             self._check_cancelled(step)
             return None
         self._log, self._version = after, written.version
+        for entry in safe:
+            if isinstance(entry, Warned) and entry.what in (SPOKEN, UNREAD):
+                log.warning("investigation %s: %s", self._id, entry.text)
         return written
 
     def _check_cancelled(self, step: Step) -> None:

@@ -1,0 +1,232 @@
+"""Tool calls that a server has passed on as text (M3)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boyd.llm.spoken_calls import spoken_calls
+from boyd.models.investigation import Ended, Said, Steered, Warned
+from boyd.testing.model_server import say
+from model_kit import scene
+
+KNOWN = {"look", "note"}
+LOOK = ("look", {"word": "a"})
+HERMES = '<tool_call>\n{"name": "look", "arguments": {"word": "a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HERMES,
+        f"Let me look.\n\n{HERMES}",
+        f"{HERMES}<|im_end|>",
+        '<tool_call>{"name": "look", "arguments": {"word": "a"}}',
+        '<tool_call>{"name": "look", "arguments": "{\\"word\\": \\"a\\"}"}</tool_call>',
+        '[TOOL_CALLS] [{"name": "look", "arguments": {"word": "a"}}]',
+        '[TOOL_CALLS][{"name": "look", "arguments": {"word": "a"}, "id": "abcdef123"}]</s>',
+        '[TOOL_CALLS]look[ARGS]{"word": "a"}',
+        '[TOOL_CALLS]look[CALL_ID]abcdef123[ARGS]{"word": "a"}',
+        '[TOOL_CALLS]look{"word": "a"}',
+        '<|python_tag|>{"name": "look", "parameters": {"word": "a"}}<|eom_id|>',
+        '<|python_tag|>{"type": "function", "name": "look", "parameters": {"word": "a"}}',
+        '{"name": "look", "parameters": {"word": "a"}}',
+        '[{"name": "look", "arguments": {"word": "a"}}]',
+        '```json\n{"name": "look", "arguments": {"word": "a"}}\n```',
+        '```\n{"name": "look", "arguments": {"word": "a"}}\n```\n',
+    ],
+)
+def test_a_call_is_read_in_the_ways_of_models(text: str) -> None:
+    found = spoken_calls(text, KNOWN)
+
+    assert found is not None
+    assert list(found.calls) == [LOOK]
+
+
+def test_what_is_said_before_a_call_is_kept() -> None:
+    found = spoken_calls(f"Let me look.\n{HERMES}", KNOWN)
+
+    assert found is not None
+    assert found.before == "Let me look."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{HERMES}\n{HERMES}",
+        (
+            '[TOOL_CALLS] [{"name":"look","arguments":{"word":"a"}},'
+            '{"name":"look","arguments":{"word":"a"}}]'
+        ),
+        (
+            '<|python_tag|>{"name":"look","parameters":{"word":"a"}};'
+            ' {"name":"look","parameters":{"word":"a"}}'
+        ),
+        '[TOOL_CALLS]look[ARGS]{"word":"a"}[TOOL_CALLS]look[ARGS]{"word":"a"}',
+    ],
+)
+def test_several_calls_are_read_in_their_order(text: str) -> None:
+    found = spoken_calls(text, KNOWN)
+
+    assert found is not None
+    assert list(found.calls) == [LOOK, LOOK]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was the disk.",
+        f"The server printed `{HERMES.replace(chr(10), '')}` and went on.",
+        f"A call looks like this:\n\n```\n{HERMES}\n```\n\nIt was the disk.",
+        f"A call looks like this:\n\n~~~\n{HERMES}\n~~~",
+        'The model wrote <tool_call>{"name": "look", "arguments": {}}</tool_call> and stopped.',
+        '{"cause": "disk", "name": "web-1"}',
+        '{"name": "reboot", "arguments": {}}',
+        '{"name": "look", "arguments": {}, "cause": "disk"}',
+        '{"name": "look"}',
+        "[1, 2]",
+        "{",
+        "",
+    ],
+)
+def test_what_only_looks_like_a_call_is_a_text(text: str) -> None:
+    assert spoken_calls(text, KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "look", "arguments": {"word": </tool_call>',
+        '<tool_call>{"name": "reboot", "arguments": {}}</tool_call>',
+        f"{HERMES}\nI wait for the result.",
+        f"Let me look: {HERMES}",
+        '<|python_tag|>look.call(word="a")',
+        "<function=look><parameter=word>a</parameter></function>",
+        'I look:\n```json\n{"name": "look", "arguments": {"word": "a"}}\n```',
+        "<tool_call>",
+    ],
+)
+def test_what_cannot_be_read_for_certain_is_no_call(text: str) -> None:
+    found = spoken_calls(text, KNOWN)
+
+    assert found is not None
+    assert found.calls == ()
+
+
+PIECES = [
+    "<tool_call>",
+    "</tool_call>",
+    "[TOOL_CALLS]",
+    "```",
+    "\n",
+    "`",
+    "{",
+    "}",
+    "[",
+    "look{",
+    " ",
+]
+
+
+@given(st.lists(st.sampled_from([*PIECES, HERMES, '"name"', "é"])).map("".join))
+def test_whatever_a_model_writes_is_read_without_an_error(text: str) -> None:
+    found = spoken_calls(text, KNOWN)
+
+    assert found is None or all(name in KNOWN for name, _ in found.calls)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<tool_call>", "[TOOL_CALLS]", "`", "```\n", "[", '{"a":', "look{", " ", "<tool_call>\n{"],
+)
+def test_a_long_text_takes_time_in_proportion(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = f"<tool_call>{piece * size}"
+        began = time.process_time()
+        spoken_calls(text, KNOWN)
+        return time.process_time() - began
+
+    least = min(seconds(20_000) for _ in range(3))
+    assert min(seconds(80_000) for _ in range(3)) < 12 * least + 0.1
+
+
+def test_a_call_that_comes_as_text_is_made_like_any_other() -> None:
+    with scene(say(f"Let me look.\n{HERMES}"), say("It was a.")) as here:
+        found = here.ask()
+
+        assert (found.ending, found.text) == ("final_answer", "It was a.")
+        assert here.plugin.ran == ["look a"]
+        [said, _] = here.entries(Said)
+        assert (said.text, [call.name for call in said.calls]) == ("Let me look.", ["look"])
+        [assistant] = [m for m in here.model.requests[1].body["messages"] if m.get("tool_calls")]
+        assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"word": "a"}
+
+
+def test_those_who_watch_and_the_log_are_told_once_what_the_server_needs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = HERMES.replace('"a"', '"b"')
+    with scene(say(HERMES), say(other), say("It was a.")) as here:
+        here.ask()
+
+        [warned] = here.entries(Warned)
+        assert "--jinja" in warned.text
+        assert "--tool-call-parser" in warned.text
+        assert sum("--jinja" in one.getMessage() for one in caplog.records) == 1
+
+
+def test_a_model_whose_call_cannot_be_read_is_told_how_to_call_tools() -> None:
+    broken = say('<tool_call>{"name": "look", "arguments": {"word": </tool_call>')
+    with scene(broken, say(HERMES), say("It was a.")) as here:
+        found = here.ask()
+
+        assert (found.ending, found.text) == ("final_answer", "It was a.")
+        [told] = here.entries(Steered)
+        assert told.why == "spoken_call"
+        assert "look" in told.text
+
+
+def test_markup_of_calls_is_never_an_answer() -> None:
+    with scene(say('<tool_call>{"name": "look", "arguments": {"word": </tool_call>')) as here:
+        found = here.ask()
+
+        assert found.ending == "error"
+        assert "--jinja" in (found.detail or "")
+        assert len(here.model.requests) == 2
+        assert "<tool_call>" not in here.entries(Ended)[0].text.partition("last words")[0]
+
+
+def test_an_answer_that_ends_with_an_example_is_taken_when_the_model_insists() -> None:
+    text = 'Use this:\n```json\n{"name": "look", "arguments": {"word": "a"}}\n```'
+    with scene(say(text)) as here:
+        found = here.ask()
+
+        assert (found.ending, found.text) == ("final_answer", text)
+        assert here.plugin.ran == []
+
+
+def test_an_answer_in_a_form_is_no_call_though_it_looks_like_one() -> None:
+    form: dict[str, Any] = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "parameters": {"type": "object"}},
+        "required": ["name", "parameters"],
+    }
+    with scene(say('{"name": "look", "parameters": {}}')) as here:
+        found = here.ask(answer=form)
+
+        assert found.findings == {"name": "look", "parameters": {}}
+        assert here.plugin.ran == []
+
+
+def test_a_call_that_comes_as_text_passes_the_same_gates() -> None:
+    text = '<tool_call>{"name": "restart", "arguments": {"word": "web"}}</tool_call>'
+    with scene(say(text), say("Done.")) as here:
+        found = here.ask()
+
+        assert found.status == "waiting"
+        assert here.plugin.ran == []
