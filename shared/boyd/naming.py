@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import re
 
+_LOOP = "loop"
 _ROLLBACK = "rollback"
 #: The part of a UUID that tells it apart, and the rest.
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
-def loop(iteration: int) -> str:
-    """The execution that an iteration decides on."""
-    return f"loop:{iteration}"
+def iteration(number: int, timeline: str) -> str:
+    """An iteration, by a name that no other one of its agent ever has (P16).
+
+    Numbers may begin again when Redis loses data; each time the timeline is another one.
+    """
+    return f"{number}.{timeline}" if timeline else str(number)
+
+
+def loop(iteration: str) -> str:
+    """The execution that an iteration decides on; *iteration* as `iteration` names it."""
+    return f"{_LOOP}:{iteration}"
+
+
+def loop_number(name: str) -> int | None:
+    """The iteration's number where *name* is that of its execution without the timeline."""
+    kind, number = parts(name)
+    return int(number) if kind == _LOOP and number.isdecimal() and len(number) < 16 else None
 
 
 def approval(approval_id: str) -> str:

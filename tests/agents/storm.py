@@ -1,6 +1,6 @@
 """Agents that do a little of everything all the time; each action leaves a line of its own.
 
-A line is `<kind>:<agent>:<number>`, in one write: the same line twice is an action done twice.
+A line is `<kind>:<agent>:<which>`, in one write: the same line twice is an action done twice.
 """
 
 from __future__ import annotations
@@ -74,29 +74,29 @@ class Storm(Plugin):
     @action()
     def act(self, params: Numbered, ctx: Context) -> str:
         """Leave a line for this iteration."""
-        return _leave("loop", ctx, params)
+        return _leave("loop", ctx, (ctx.execution_id or "").removeprefix("loop:"))
 
     @action(autonomy="approval-required")
     def write(self, params: Numbered, ctx: Context) -> str:
         """Leave a line for an approval."""
-        return _leave("item", ctx, params)
+        return _leave("item", ctx, params.number)
 
     @action()
     def call(self, params: Numbered, ctx: Context) -> str:
         """Leave a line for a client's call."""
-        return _leave("call", ctx, params)
+        return _leave("call", ctx, params.number)
 
     @action()
     def slow(self, params: Numbered, ctx: Context) -> str:
         """Leave a line, and take a while."""
-        _leave("slow", ctx, params)
+        _leave("slow", ctx, params.number)
         time.sleep(3)
         return "done slowly"
 
 
-def _leave(kind: str, ctx: Context, params: Numbered) -> str:
+def _leave(kind: str, ctx: Context, which: int | str) -> str:
     with EFFECTS.open("a") as file:
-        file.write(f"{kind}:{ctx.agent.id}:{params.number}\n")
+        file.write(f"{kind}:{ctx.agent.id}:{which}\n")
     time.sleep(random.uniform(0, 0.03))
     return "done"
 

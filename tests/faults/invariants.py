@@ -54,10 +54,10 @@ class Invariants:
             if result is None:
                 yield f"P2: {agent} #{number} is not in history"
             else:
-                yield from self._acted(agent, result)
+                yield from self._acted(result)
 
-    def _acted(self, agent: str, result: LoopResult) -> Iterator[str]:
-        line = f"loop:{agent}:{result.iteration}"
+    def _acted(self, result: LoopResult) -> Iterator[str]:
+        line = f"loop:{result.id}"
         own = result.action_results[0] if result.action_results else None
         yield from self._agrees(line, own)
 

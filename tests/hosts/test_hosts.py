@@ -93,7 +93,8 @@ def test_P9_a_host_that_is_cut_off_while_acting_does_not_act_again(
         lost = outcome(hosts, "traced", begun.iteration)
     held.unlink()
     # The healed host reports what it did; its late word is kept, and changes nothing.
-    key = f"boyd:{{traced}}:execution:loop:{begun.iteration}"
+    ledger = hosts.store.agent("traced").ledger
+    key = f"boyd:{{traced}}:execution:{ledger.whole(f'loop:{begun.iteration}')}"
     with measure.seconds(9, "its cable mended: its late word has come after"):
         cut.mend()
         wait_until(lambda: hosts.store.client.hexists(key, "lateResult"), 40)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from boyd import ActionResult, Agent, Budget, LoopResult, PluginError, Veto
+from boyd import ActionResult, Agent, Budget, Context, LoopResult, PluginError, Veto
 from boyd.engine.ledger import LeasedLedger
 from boyd.loop import act
 from boyd.loop.context import PhaseContext
@@ -516,3 +516,15 @@ def test_P9_a_result_that_comes_late_does_not_change_what_was_said() -> None:
     assert (entry.state, entry.result) == ("unknown", ledger.find("x"))
     assert entry.result is not None
     assert entry.result.unknown
+
+
+def test_an_action_knows_the_name_of_its_execution() -> None:
+    names: list[str | None] = []
+
+    def execute(ctx: Context) -> None:
+        names.append(ctx.execution_id)
+
+    lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
+    result = lab.run()
+
+    assert names == [f"loop:{result.id.removeprefix('test:')}"]

@@ -9,9 +9,11 @@ import pytest
 from boyd import Agent, BoydError, ConfigError, Observation
 from boyd.agent import agent_from_file
 from boyd.errors import AgentPaused
-from boyd.models import Autonomy, RunRequest
+from boyd.models import Autonomy, RunRequest, utc_now
 from boyd.store import Slot
+from boyd.store.keys import Keys
 from boyd.testing import Lab
+from harness import wait_until
 from kit import Recorder, agent, choice, chooses, plugin, seen, sees
 
 
@@ -280,3 +282,43 @@ def test_a_run_request_that_is_wrong_names_the_field() -> None:
         RunRequest(title="", description="x")
     with pytest.raises(ValidationError, match="priority"):
         RunRequest(title="x", description="x", priority="urgent")  # type: ignore[arg-type]
+
+
+def test_P16_ids_are_never_used_twice_though_numbers_begin_again() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(chooses(choice()), recorder.action()))
+    first = lab.run()
+    lab.client.flushall()
+    lab.whole.fleet.register(lab.engine.entry())
+    wait_until(lambda: (utc_now() - first.ended_at).total_seconds() > 0.001)
+    second = lab.run()
+
+    assert (first.iteration, second.iteration) == (1, 1)
+    assert first.id != second.id
+    assert len(recorder.calls) == 2
+
+
+def test_P16_an_iteration_goes_on_counting_where_only_the_counter_was_lost() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(chooses(choice()), recorder.action()))
+    results = [lab.run() for _ in range(3)]
+    lab.client.delete(Keys("test").loop)
+    again = lab.run()
+
+    assert again.iteration == 4
+    assert [lab.store.history.get(r.iteration) for r in results] == results
+    assert again.action_results[0].success
+    assert len(recorder.calls) == 4
+
+
+def test_P16_ids_change_with_the_server_that_may_have_lost_what_came_last() -> None:
+    lab = Lab(agent(chooses(choice()), Recorder().action()))
+    first = lab.run()
+    lab.client.hset(Keys("test").loop, "server", "another")
+    wait_until(lambda: (utc_now() - first.ended_at).total_seconds() > 0.001)
+    second = lab.run()
+    third = lab.run()
+
+    lines = [result.id.partition(".")[2] for result in (first, second, third)]
+    assert [r.iteration for r in (first, second, third)] == [1, 2, 3]
+    assert lines[0] != lines[1] == lines[2]

@@ -10,7 +10,7 @@ from boyd import naming
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (naming.loop(12), "loop:12"),
+        (naming.loop(naming.iteration(12, "1a2b")), "loop:12.1a2b"),
         (naming.approval("a1"), "approval:a1"),
         (naming.call("c1"), "call:c1"),
         (naming.rollback("call:c1"), "rollback:call:c1"),
@@ -22,6 +22,13 @@ from boyd import naming
 def test_a_name_is_a_kind_a_colon_and_an_id(name: str, text: str) -> None:
     assert name == text
     assert ":".join(naming.parts(name)) == text
+
+
+def test_the_execution_of_an_iteration_may_be_named_without_its_timeline() -> None:
+    assert naming.loop_number("loop:12") == 12
+    assert [naming.loop_number(n) for n in ("loop:12.1a2b", "call:12", "loop:", "loop:²")] == [
+        None
+    ] * 4
 
 
 def test_what_is_no_name_has_no_id() -> None:

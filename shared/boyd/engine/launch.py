@@ -48,6 +48,8 @@ class Launcher:
 
     def call(self, request: CallRequest, queue: str | None, call_id: str | None = None) -> str:
         """Have a worker do something now; the call's id, to look up what comes of it."""
+        if request.undoes:
+            request = request.patched({"undoes": self._store.ledger.whole(request.undoes)})
         call_id, new = self._store.calls.submit(request, queue, call_id)
         if new:
             self._courier.order(self._store.agent_id, naming.call(call_id), 1, queue)

@@ -39,7 +39,7 @@ log = logging.getLogger("boyd.engine")
 
 #: What decide and act need of an iteration's record; the observations are not among it.
 _TO_DECIDE = ("iteration", "situation", "problems", "blocks")
-_TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs")
+_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs")
 
 #: What a phase function is given; it says whether the chain goes on to the next phase.
 Work = Callable[[Entry, PhaseContext], bool]
@@ -203,7 +203,7 @@ class Steps:
         decision = record.decision
         assert decision is not None, "decide stores a decision before act is due"
         request = act.Request(
-            execution_id=naming.loop(entry.iteration),
+            execution_id=naming.loop(record.id),
             decision=decision,
             situation_summary=record.situation.summary if record.situation else None,
             run_ids=tuple(record.runs),

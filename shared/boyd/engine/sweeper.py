@@ -80,7 +80,8 @@ class Sweeper:
 
     def _has_acted(self, retry: Retry) -> bool:
         """Leave an act phase whose action no other worker may execute; False: it goes on."""
-        ledger, execution = self._store.ledger, naming.loop(retry.iteration)
+        ledger = self._store.ledger
+        execution = ledger.of_iteration(retry.iteration)
         if retry.phase == "complete":
             # It has left an act phase that lost every worker, if it comes from one.
             ledger.settle(execution)

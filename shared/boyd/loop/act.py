@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import dumps
 from typing import Any, Protocol
 
@@ -249,9 +249,11 @@ class _Execution:
         return result
 
     def _call(self, params: Any) -> Any:
+        action, name = self.action, self.request.execution_id
+        ctx = replace(self.ctx.context(action.plugin_id), execution_id=name)
         if self.undone is None:
-            return _called(self.ctx, self.action, "execute", params)
-        return _called(self.ctx, self.action, "rollback", params, result=self.undone.result)
+            return action.call("execute", params=params, ctx=ctx)
+        return action.call("rollback", params=params, ctx=ctx, result=self.undone.result)
 
 
 def _queue(
@@ -311,8 +313,8 @@ def _waits(action: Action, approval_id: str) -> ActionResult:
     )
 
 
-def _called(ctx: PhaseContext, action: Action, function: str, params: Any, **more: Any) -> Any:
-    return action.call(function, params=params, ctx=ctx.context(action.plugin_id), **more)
+def _called(ctx: PhaseContext, action: Action, function: str, params: Any) -> Any:
+    return action.call(function, params=params, ctx=ctx.context(action.plugin_id))
 
 
 def _timed(action: Action, function: Any) -> ActionResult:

@@ -116,6 +116,8 @@ class Context:
     """Handed to every function of a plugin as `ctx`.
 
     `iteration` is None where no iteration is running (`init`, an action a person started).
+    `execution_id` names the execution of an action, wherever it was asked for: no other one ever
+    has it, so it fits as an idempotency key of another system. It is None elsewhere.
     `catalog` tells what the agent can do. `host` is the host that this runs on, by the name that
     its worker has in the fleet; `worker` names the process. `not_due` tells orienters and hooks
     which of the agent's observers this iteration left out because of their intervals, and when
@@ -135,6 +137,7 @@ class Context:
     host: str = field(default_factory=socket.gethostname)
     worker: str = ""
     not_due: Mapping[str, datetime] = field(default_factory=dict)
+    execution_id: str | None = None
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:

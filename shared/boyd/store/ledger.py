@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from boyd import naming
 from boyd.errors import StoreError
 from boyd.models import ActionResult, Budget, ExecutionEntry, JsonObject
 from boyd.store.client import Client, translated
@@ -71,14 +72,33 @@ class Ledger:
         return _result(*found)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
-        """The ledger's entry of that execution."""
+        """The ledger's entry of that execution; `loop:12` is that of iteration 12."""
+        whole = self.whole(execution_id)
         with translated():
-            fields = self._client.hgetall(self._keys.execution(execution_id))
+            fields = self._client.hgetall(self._keys.execution(whole))
         if "action" not in fields:
             return None
-        entry = restore(ExecutionEntry, {**fields, "id": execution_id})
+        entry = restore(ExecutionEntry, {**fields, "id": whole})
         known = (fields.get(name) for name in ("result", "state", "action", "lost"))
         return entry.patched({"result": _result(*known)})
+
+    def whole(self, execution_id: str) -> str:
+        """The execution's whole name, where it may be short: `loop:12` is that of iteration 12."""
+        if naming.is_rollback(execution_id):
+            return naming.rollback(self.whole(naming.parts(execution_id)[1]))
+        number = naming.loop_number(execution_id)
+        return execution_id if number is None else self.of_iteration(number)
+
+    def of_iteration(self, number: int) -> str:
+        """The execution of an iteration that is in flight or in history."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hmget(keys.iteration, "iteration", "timeline")
+            pipe.hget(keys.archived(number), "timeline")
+            (current, timeline), archived = pipe.execute()
+        found = timeline if current == str(number) else archived
+        return naming.loop(naming.iteration(number, found or ""))
 
     def settle(self, execution_id: str, origin: int | str | None = None) -> ActionResult | None:
         """How that execution ended; an outcome that was lost with its worker is unknown now.

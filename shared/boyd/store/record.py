@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pydantic import TypeAdapter
 
+from boyd import naming
 from boyd.models import (
     ActionResult,
     Decision,
@@ -38,6 +39,11 @@ class Record:
     def iteration(self) -> int:
         """The iteration's number."""
         return int(self._fields["iteration"])
+
+    @property
+    def id(self) -> str:
+        """The iteration's id among those of its agent, never used twice."""
+        return naming.iteration(self.iteration, self._fields.get("timeline", ""))
 
     @property
     def trigger(self) -> str:
@@ -140,7 +146,7 @@ class Record:
         ended = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
         ended_at = from_ms(ended) if ended else ended_at
         return LoopResult(
-            id=f"{agent_id}:{self.iteration}",
+            id=f"{agent_id}:{self.id}",
             agent_id=agent_id,
             iteration=self.iteration,
             trigger=self.trigger,
@@ -165,7 +171,7 @@ class Record:
     def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
         """The iteration when its record cannot be read: only what needs no parsing."""
         return LoopResult(
-            id=f"{agent_id}:{self.iteration}",
+            id=f"{agent_id}:{self.id}",
             agent_id=agent_id,
             iteration=self.iteration,
             trigger=self.trigger,

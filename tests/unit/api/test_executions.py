@@ -48,7 +48,9 @@ def test_an_execution_of_the_loop_is_shown(site: Site) -> None:
     site.lab.run()
     shown = site.get("/executions/loop:1").json
 
-    assert shown.items() >= {("id", "loop:1"), ("state", "succeeded"), ("action", "p:do")}
+    assert site.get(f"/executions/{shown['id']}").json == shown
+    assert shown["id"].startswith("loop:1.")
+    assert shown.items() >= {("state", "succeeded"), ("action", "p:do")}
 
 
 def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:

@@ -1,14 +1,39 @@
+-- last_iteration(loop): the number of the last iteration that began; where the loop hash has lost it, of the last in
+-- history, which lies beside it.
+local function last_iteration(loop)
+  local known = tonumber(redis.call('HGET', loop, 'iteration') or '')
+  if known then
+    return known
+  end
+  local kept = redis.call('ZRANGE', string.gsub(loop, 'loop$', 'history'), -1, -1)
+  return tonumber(kept[1] or 0) or 0
+end
+
+-- timeline(loop, server, now): names what has happened since Redis last lost data, or may have: it changes when the
+-- server restarts, when another one takes over, and when the loop hash is gone. Numbers of iterations may then begin
+-- again; with the timeline, their ids are never used twice.
+local function timeline(loop, server, now)
+  local known = redis.call('HMGET', loop, 'timeline', 'server')
+  if known[1] and known[2] == server then
+    return known[1]
+  end
+  local name = string.format('%x', now - 1767225600000)
+  redis.call('HSET', loop, 'timeline', name, 'server', server)
+  return name
+end
+
 -- begin_iteration(loop, iteration, due, events, trigger, dispatch): start the next iteration of an idle agent.
 -- The start phase is due at once: its message has *dispatch* ms to reach a worker before it is sent again.
 local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
   local now = now_ms()
-  local n = redis.call('HINCRBY', loop, 'iteration', 1)
-  redis.call('HSET', loop, 'active', n)
+  local server = server_id()
+  local line = timeline(loop, server, now)
+  local n = last_iteration(loop) + 1
+  redis.call('HSET', loop, 'iteration', n, 'active', n)
   redis.call('HDEL', loop, 'again')
   redis.call('DEL', iteration)
-  redis.call('HSET', iteration, 'iteration', n, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
-    'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0)
-  redis.call('HSET', iteration, 'server', server_id())
+  redis.call('HSET', iteration, 'iteration', n, 'timeline', line, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
+    'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0, 'server', server)
   redis.call('ZADD', due, now + dispatch, 'phase')
   emit(events, 'iteration.started', 'iteration', n, 'trigger', trigger)
   return n
