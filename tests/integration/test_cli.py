@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent
+from boyd import Agent, Observation
 from boyd.cli import boyd, freezing
 from boyd.cli.output import duration, iteration_line, seconds
 from boyd.embedded.lock import state_lock
@@ -34,6 +34,7 @@ from boyd.models import (
     no_op,
     utc_now,
 )
+from boyd.plugin import Observer, Strategy
 from boyd.store import Store, WorkerInfo, masked
 from boyd.testing import Lab
 from boyd.version import VERSION
@@ -277,7 +278,7 @@ def test_watching_bears_it_when_the_api_goes_away_for_a_while(
 def test_history_lists_the_newest_first(cli: Cli, lab: Lab) -> None:
     for _ in range(3):
         lab.run()
-    lines = cli("history", "--limit", "2").splitlines()
+    lines = cli.result("history", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["#", "3", "2"]
     assert lines[1].endswith("all is well  p:do ok")
     found = cli.json("history", "--agent", "test")["iterations"]
@@ -319,17 +320,74 @@ def test_one_iteration_is_shown_with_everything(cli: Cli, store: Store) -> None:
     lab.deliver()
     shown = cli("history", "1", "--agent", "test")
     assert re.search(r"phases +start \d+ ms, observe \d+ ms, orient \d+ ms, decide", shown)
-    assert re.search(r"SOURCE +WARNING +ERROR +UNRATED", shown)
-    assert re.search(r"disk +1 +1 +-", shown)
-    assert re.search(r"p:blind +observe +\d+ ms +RuntimeError: boom", shown)
+    seen_there = r"p:eye: 3 observations \(1 error, 1 warning, 1 unrated\); on here, \d"
+    assert re.search(seen_there, shown)
+    assert shown.index("error disk") < shown.index("warning disk") < shown.index("unrated cpu")
+    assert re.search(r"p:blind +observe +here +\d+ ms +RuntimeError: boom", shown)
     assert re.search(r"from p:mind +the disk is full", shown)
     assert re.search(r"rationale +room is needed", shown)
     assert re.search(r"path +/tmp", shown)
     assert re.search(r"chosen +p:tidy", shown)
     assert re.search(r"action +p:do ok", shown)
-    assert re.search(r"output +{'freed': 3}", shown)
+    assert re.search(r"host +here\n +worker +lab\n +output +{\"freed\": 3}", shown)
     assert cli("history", "1") == shown
     assert cli.json("history", "1")["runs"]
+
+
+def test_one_iteration_shows_the_data_that_was_decided_on(cli: Cli, store: Store) -> None:
+    web = seen("web", severity="error", data={"status": 500, "body": "x" * 500, "up": False})
+    lab_of(store, sees("eye", web)).run()
+    [line] = [line for line in cli("history", "1").splitlines() if "error web" in line]
+    assert re.fullmatch(r"    error web: status=500 body=x{59}… up=false", line)
+
+
+def test_observations_that_are_all_alike_are_one_line_with_their_range(
+    cli: Cli, store: Store
+) -> None:
+    def look(shard: int) -> list[Observation]:
+        return [seen(f"host-{shard:02}", severity="info", data={"load": shard / 10, "on": True})]
+
+    many = Observer(name="many", observe=look, partition=lambda: list(range(60)))
+    lab_of(store, many).run()
+    shown = cli("history", "1")
+    assert re.search(r"p:many: 60 observations \(60 info\); 60 runs on here, [\d.]+ m?s", shown)
+    assert "    all 60: host-00 to host-59; load 0 to 5.9\n" in shown
+    assert len(shown.splitlines()) < 30
+
+
+def test_one_iteration_tells_which_strategies_had_no_say_and_why(cli: Cli, store: Store) -> None:
+    def broken() -> bool:
+        raise RuntimeError("no data")
+
+    calm = Strategy(name="calm", decide=lambda: choice(), applicable_when=lambda: False)
+    torn = Strategy(name="torn", decide=lambda: choice(), applicable_when=broken)
+    lab_of(store, calm, torn).run()
+    shown = cli("history", "1")
+    assert re.search(r"not applicable +p:calm: its predicate is false in this situation", shown)
+    assert re.search(r"not applicable +p:torn: its predicate failed: RuntimeError: no data", shown)
+
+
+def test_one_iteration_tells_which_observers_were_not_due(cli: Cli, store: Store) -> None:
+    made = agent(sees("slow", seen(), interval=3600), mode="continuous", loop_interval=60)
+    announced(store, made)
+    lab = Lab(made, client=store.client)
+    lab.run()
+    lab.run()
+    assert re.search(r"Observations\n  not due: p:slow \(in 5\d min \d+ s\)\n", cli("history", "2"))
+
+
+def test_history_goes_on_behind_the_first_page(
+    cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(7):
+        lab.run()
+    monkeypatch.setattr("boyd.cli.history._PAGE", 2)
+    assert [one["iteration"] for one in cli.json("history", "--limit", "6")["iterations"]] == [
+        *range(7, 1, -1)
+    ]
+    found = cli.json("history", "--before", "4", "--limit", "2")
+    assert ([one["iteration"] for one in found["iterations"]], found["nextCursor"]) == ([3, 2], "2")
+    assert "Older ones: --before 6" in cli.result("history", "--limit", "2").stderr
 
 
 def test_a_veto_is_shown_with_its_reason(cli: Cli, store: Store) -> None:

@@ -15,7 +15,7 @@ from boyd.loop import bounded, planning
 from boyd.loop.context import PhaseContext
 from boyd.plugin import Context, Observer, Orienter
 from boyd.testing import Lab
-from kit import agent, fails, plugin, seen, sees
+from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -259,6 +259,23 @@ def test_L12_an_observer_knows_the_host_that_it_runs_on() -> None:
     lab = Lab(agent(Observer(name="all", observe=tell, scope="every_host")), hosts=("a", "b", "c"))
 
     assert {o.source for o in lab.run().observations} == {"a", "b", "c"}
+
+
+def test_history_tells_where_each_observer_ran_and_where_the_action_was_executed() -> None:
+    everywhere = sees("all", seen(), seen(), scope="every_host")
+    parts = [everywhere, fails("bad"), chooses(choice("p:do")), Recorder().action()]
+    lab = Lab(agent(*parts), hosts=("a", "b"))
+    lab.run()
+    result = lab.store.history.get(1)
+
+    assert result is not None
+    runs = [(run.id, run.host, run.worker, run.observations) for run in result.observer_runs]
+    assert runs == [("p:all", "a", "lab", 2), ("p:all", "b", "lab", 2), ("p:bad", "a", "lab", 0)]
+    assert [error.host for error in result.observer_errors] == ["a"]
+    [done] = result.action_results
+    assert (done.host, done.worker) == ("a", "lab")
+    [outline] = lab.store.history.outlines().iterations
+    assert outline.results[0].host == "a"
 
 
 def test_L12_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:

@@ -29,6 +29,7 @@ from boyd.store import (
     Record,
     Stale,
     StillRunning,
+    UnitRun,
     dump_blocks,
     dump_problems,
     dump_results,
@@ -76,7 +77,9 @@ class Steps:
             seen = observe.observe(
                 ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
             )
-        fields = dict(_stored(item) for item in seen)
+        fields = dict(_stored(item, self._settings.host) for item in seen)
+        tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
+        fields |= UnitRun(self._settings.host, self._settings.worker, tasks).fields(unit)
         signed = self._store.units.sign_off(iteration, unit, attempt, token, fields)
         if signed and signed[0] == 0:
             self._engine.courier.send(self._agent.id, iteration, signed[1], "orient")
@@ -265,7 +268,7 @@ class Steps:
         return self._engine.action_limit(record.decision.action)
 
 
-def _stored(seen: Seen) -> tuple[str, str]:
+def _stored(seen: Seen, host: str) -> tuple[str, str]:
     if seen.observations is not None:
         return f"seen:{seen.task.index}", seen.observations
     problem = Problem(
@@ -273,6 +276,7 @@ def _stored(seen: Seen) -> tuple[str, str]:
         phase="observe",
         error=seen.error or "no reason known",
         duration=round(seen.duration, 3),
+        host=host,
     )
     return f"fail:{seen.task.index}", problem.to_json()
 

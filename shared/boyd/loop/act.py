@@ -241,6 +241,8 @@ class _Execution:
     def _execute(self, params: Any, token: str) -> ActionResult:
         action = self.action
         result = _timed(action, lambda: self._call(params))
+        here = self.ctx.context(action.plugin_id)
+        result = result.patched({"host": here.host, "worker": here.worker})
         if self.request.for_model:
             result = _without_secrets(result)
         if not self.ledger.finish(self.request.execution_id, token, result):

@@ -23,12 +23,16 @@ Isolate = Callable[[str, Any, int | None, float], list[Any]]
 
 @dataclass(frozen=True)
 class Seen:
-    """What one task came to: observations as JSON text, or an error; duration in milliseconds."""
+    """What one task came to: observations as JSON text, or an error; duration in milliseconds.
+
+    `count` is how many observations they are.
+    """
 
     task: Task
     observations: str | None
     error: str | None
     duration: float
+    count: int = 0
 
 
 def observe(
@@ -45,15 +49,14 @@ def observe(
     """
     calls = [_observing(ctx, task, isolate, max_bytes) for task in unit.tasks]
     outcomes = bounded.call_all(calls, width)
-    return [
-        Seen(
-            task,
-            outcome.value,
-            describe(outcome.error) if outcome.error is not None else None,
-            outcome.duration,
-        )
-        for task, outcome in zip(unit.tasks, outcomes, strict=True)
-    ]
+    return [_seen(task, outcome) for task, outcome in zip(unit.tasks, outcomes, strict=True)]
+
+
+def _seen(task: Task, outcome: bounded.Outcome) -> Seen:
+    if outcome.error is not None:
+        return Seen(task, None, describe(outcome.error), outcome.duration)
+    text, count = outcome.value
+    return Seen(task, text, None, outcome.duration, count)
 
 
 def _observing(
@@ -62,7 +65,7 @@ def _observing(
     observer = ctx.host.observers.get(task.observer)
     shard = json.loads(task.shard)
 
-    def run() -> str:
+    def run() -> tuple[str, int]:
         if observer is None:
             raise LookupError(f"this worker's agent has no observer {task.observer!r}")
         if observer.isolated and isolate:
@@ -70,7 +73,8 @@ def _observing(
         else:
             context = ctx.context(observer.plugin_id)
             found = observer.call("observe", ctx=context, shard=shard)
-        return _limited(validated(found), max_bytes)
+        observations = validated(found)
+        return _limited(observations, max_bytes), len(observations)
 
     # An isolated process is killed by its runner; the thread that waits for it gets a grace.
     grace = 5.0 if observer is not None and observer.isolated and isolate else 0.0

@@ -54,6 +54,7 @@ from boyd.models.loop import (
     Mode,
     NotDue,
     ObserverHealth,
+    ObserverRun,
     Phase,
     Problem,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "Observation",
     "ObservationType",
     "ObserverHealth",
+    "ObserverRun",
     "OrderExecution",
     "Phase",
     "Problem",

@@ -32,7 +32,8 @@ class Budget(Model):
 class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
-    `unknown` is true when the action was started and its outcome was lost (L32).
+    `unknown` is true when the action was started and its outcome was lost (L32). Boyd itself says
+    on which `host` it was executed and in which process there, its `worker`.
     """
 
     action: str
@@ -43,6 +44,8 @@ class ActionResult(Model):
     side_effects: list[str] | None = None
     metrics: dict[str, float | str] | None = None
     unknown: bool | None = None
+    host: str | None = None
+    worker: str | None = None
 
     @property
     def state(self) -> Literal["succeeded", "failed", "unknown"]:

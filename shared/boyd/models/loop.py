@@ -19,12 +19,29 @@ Phase = Literal["idle", "start", "observe", "orient", "decide", "act", "complete
 
 
 class Problem(Model):
-    """A component or hook that failed and was left out; `duration` is in milliseconds."""
+    """A component or hook that failed and was left out; `duration` is in milliseconds.
+
+    `host` is where an observer ran.
+    """
 
     id: str
     phase: Phase
     error: str
     duration: float = 0.0
+    host: str | None = None
+
+
+class ObserverRun(Model):
+    """One run of an observer, or of one of its shards: where, and what came of it.
+
+    `duration` is in milliseconds; `worker` names the process, `host` where that runs.
+    """
+
+    id: str
+    host: str
+    worker: str
+    duration: float
+    observations: int
 
 
 class NotDue(Model):
@@ -64,6 +81,7 @@ class LoopResult(Model):
     ended_at: Timestamp
     phases: dict[str, float] = Field(default_factory=dict)
     observer_errors: list[Problem] = Field(default_factory=list)
+    observer_runs: list[ObserverRun] = Field(default_factory=list)
     not_due: list[NotDue] = Field(default_factory=list)
     problems: list[Problem] = Field(default_factory=list)
     retries: int = 0

@@ -27,7 +27,7 @@ from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
 from boyd.store.loop import Begun, Loop, Room, Slot
 from boyd.store.observers import Observers
 from boyd.store.orders import Ending, Orders, StuckOrder
-from boyd.store.record import Record, dump_blocks, dump_problems, dump_results
+from boyd.store.record import Record, UnitRun, dump_blocks, dump_problems, dump_results
 from boyd.store.retention import Retention
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
@@ -191,6 +191,7 @@ __all__ = [
     "Timing",
     "Topic",
     "Turns",
+    "UnitRun",
     "Units",
     "Verdict",
     "WorkerInfo",

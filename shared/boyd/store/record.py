@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import TypeAdapter
@@ -16,17 +17,45 @@ from boyd.models import (
     LoopResult,
     NotDue,
     Observation,
+    ObserverRun,
     Problem,
     Refusal,
     Situation,
     from_ms,
 )
 
+#: What the fields begin with that say where a unit ran.
+_RAN = "ran:"
+
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
 _not_due: TypeAdapter[list[NotDue]] = TypeAdapter(list[NotDue])
 _refusals: TypeAdapter[list[Refusal]] = TypeAdapter(list[Refusal])
 _results: TypeAdapter[list[ActionResult]] = TypeAdapter(list[ActionResult])
 _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+
+
+@dataclass(frozen=True)
+class UnitRun:
+    """Where a unit of the observe phase ran, and by index what came of its tasks.
+
+    Of each the number of observations, and how many ms it took.
+    """
+
+    host: str
+    worker: str
+    tasks: Mapping[int, tuple[int, float]]
+
+    def fields(self, unit: int) -> dict[str, str]:
+        """As a field of the iteration's hash."""
+        told = [self.host, self.worker, self.tasks]
+        return {f"{_RAN}{unit}": json.dumps(told, separators=(",", ":"))}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> Iterator[UnitRun]:
+        """Those that an iteration's hash tells of."""
+        for text in _indexed(fields, _RAN).values():
+            host, worker, tasks = json.loads(text)
+            yield cls(host, worker, {int(index): (n, ms) for index, (n, ms) in tasks.items()})
 
 
 class Record:
@@ -81,6 +110,23 @@ class Record:
         """The tasks that failed, and observers that could not be planned, by index."""
         failed = _indexed(self._fields, "fail:")
         return [Problem.from_json(failed[index]) for index in sorted(failed)]
+
+    @property
+    def observer_runs(self) -> list[ObserverRun]:
+        """Every run of an observer that a worker has signed off, by index."""
+        names = self.observers
+        runs = {
+            index: ObserverRun(
+                id=names[index],
+                host=run.host,
+                worker=run.worker,
+                observations=count,
+                duration=ms,
+            )
+            for run in UnitRun.of(self._fields)
+            for index, (count, ms) in run.tasks.items()
+        }
+        return [runs[index] for index in sorted(runs)]
 
     @property
     def intake(self) -> list[Observation]:
@@ -163,6 +209,7 @@ class Record:
             ended_at=ended_at,
             phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
             observer_errors=self.observer_errors,
+            observer_runs=self.observer_runs,
             not_due=self.not_due,
             problems=self.problems,
             retries=int(self._fields.get("retries", 0)),
