@@ -8,6 +8,7 @@ import socket
 import click
 
 from boyd.cli.options import settings_options
+from boyd.cli.values import Whole
 from boyd.errors import ConfigError
 from boyd.logs import setup_logging
 from boyd.settings import Settings
@@ -17,7 +18,7 @@ log = logging.getLogger("boyd.api")
 
 @click.command()
 @click.option("--host", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.")
+@click.option("--port", type=Whole(0, 65535), help="Port; 0 takes a free one.")
 @settings_options
 def api(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve the HTTP API until SIGTERM; requests in flight are answered first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -274,6 +275,24 @@ def test_keys_are_made_listed_and_revoked_over_the_api(cli: Cli, redis_url: str)
     assert "no key" in cli("keys", "revoke", "zzz", status=4)
 
 
+def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
+    arguments = ["--scope", "read, approvals", "--scope", "runs", "--group", "ops,dba"]
+    made = cli.json("keys", "create", "ci", "--principal", "ci", *arguments, "--agent", "a,b")
+    assert made["scopes"] == ["read", "approvals", "runs"]
+    assert (made["groups"], made["agents"]) == (["ops", "dba"], ["a", "b"])
+    wrong = ["keys", "create", "ci", "--principal", "ci"]
+    told = cli(*wrong, "--scope", "read,aproval", status=2)
+    assert "'aproval' is none of them; did you mean 'approvals'?" in told
+    assert "an empty one stands for nothing" in cli(
+        *wrong, "--scope", "read", "--agent", "", status=2
+    )
+
+
+def test_what_is_no_number_is_told_so(cli: Cli) -> None:
+    assert "'abc' is not a valid whole number" in cli("history", "abc", status=2)
+    assert "'soon' is not a valid number" in cli("trigger", "--timeout", "soon", status=2)
+
+
 def test_keys_are_made_directly_on_redis_when_it_is_asked_for(cli: Cli, redis_url: str) -> None:
     arguments = ["keys", "create", "ci", "--principal", "ci", "--scope", "read", "-o", "json"]
     for how in (["--redis"], []):
@@ -419,6 +438,48 @@ def test_completion_knows_commands_and_options(cli: Cli) -> None:
     assert cli.process(**environment).stdout == "plain,approvals\n"
     environment |= {"COMP_WORDS": "boyd approvals list --wa", "COMP_CWORD": "3"}
     assert cli.process(**environment).stdout == "plain,--watch\n"
+
+
+def completed(cli: Cli, line: str, **more: str) -> list[str]:
+    """What bash offers for a line whose end is where the cursor is."""
+    program = (
+        f'boyd() {{ "{cli.argv([])[0]}" -m boyd.cli "$@"; }}\n'
+        f"{cli('completion', 'bash')}\n"
+        'COMP_LINE=$1 COMP_POINT=${#1}\n_boyd_completion boyd\nprintf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    told = subprocess.run(
+        ["bash", "-c", program, "bash", line],
+        env={**os.environ, **cli.environment, **more},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stderr == ""
+    return told.stdout.split()
+
+
+def test_bash_completes_names_with_colons(cli: Cli) -> None:
+    assert completed(cli, "boyd actions run p:ca") == ["careful"]
+    assert completed(cli, "boyd actions dry-run p:") == ["do", "gated", "careful"]
+    assert completed(cli, "boyd actions ru") == ["run"]
+    assert completed(cli, "boyd runs list --stat") == ["--status"]
+
+
+def test_a_shell_completes_agents_iterations_and_ids(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    run_id = json.loads(cli.result("runs", "submit", "look", "-o", "json").stdout)["id"]
+    [key] = cli.json("keys", "list")
+    assert completed(cli, "boyd status --agent ") == ["test"]
+    assert completed(cli, "boyd history --agent=te") == ["test"]
+    assert "1" in completed(cli, "boyd history ")
+    assert completed(cli, f"boyd runs show {run_id[:6]}") == [run_id]
+    assert completed(cli, "boyd keys revoke ") == [key["id"]]
+    assert completed(cli, "boyd keys create x --scope read,appr") == ["read,approvals"]
+
+
+def test_a_shell_is_offered_nothing_where_nobody_answers(cli: Cli) -> None:
+    assert completed(cli, "boyd actions run ", BOYD_URL="http://127.0.0.1:1") == []
+    assert completed(cli, "boyd actions run ", BOYD_API_KEY="wrong") == []
 
 
 def test_looking_at_the_version_loads_nothing_heavy(cli: Cli) -> None:

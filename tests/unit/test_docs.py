@@ -289,9 +289,20 @@ def test_the_common_options_are_those_of_all_commands_that_have_settings() -> No
 
 def test_every_exit_code_is_told() -> None:
     from boyd.cli import output
+    from boyd.errors import INIT_FAILED
 
     told = section(page("cli.md"), "## Exit codes")
-    for code in (0, output.FAILED, 2, output.DENIED, output.NOT_FOUND, output.CONFLICT, 124, 130):
+    for code in (
+        0,
+        output.FAILED,
+        2,
+        output.DENIED,
+        output.NOT_FOUND,
+        output.CONFLICT,
+        INIT_FAILED,
+        124,
+        130,
+    ):
         assert re.search(rf"^\| {code} \|", told, re.MULTILINE), code
 
 

@@ -8,6 +8,7 @@ import click
 
 from boyd import queues
 from boyd.cli.options import agents_option, settings_options, with_agents
+from boyd.cli.values import Whole
 from boyd.embedded.runtime import with_redis
 from boyd.logs import setup_logging
 from boyd.settings import Settings
@@ -23,7 +24,7 @@ from boyd.settings import Settings
     show_default=True,
     help="Queues to consume, by their short names, separated by commas.",
 )
-@click.option("--concurrency", type=click.IntRange(1), help="Tasks at the same time.")
+@click.option("--concurrency", type=Whole(1), help="Tasks at the same time.")
 @click.option("--pool", type=click.Choice(["threads", "prefork"]), help="How they run.")
 @settings_options
 def worker(

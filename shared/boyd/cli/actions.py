@@ -13,13 +13,13 @@ from urllib.parse import quote
 import click
 
 from boyd import naming
-from boyd.cli import output, pages
+from boyd.cli import completing, output, pages
 from boyd.cli.columns import sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.typed import boyd_here
-from boyd.cli.values import Pairs, object_option, pairs_option
+from boyd.cli.values import Number, Pairs, object_option, pairs_option
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import ActionInfo, ActionResult
@@ -36,7 +36,7 @@ COLUMNS = (
 
 wait_option: Callable[[_Command], _Command] = click.option(
     "--wait",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=30.0,
     show_default=True,
     help="Seconds to wait for the result; 0: do not wait.",
@@ -98,7 +98,7 @@ def _params_options(command: _Command) -> _Command:
 
 
 @actions.command()
-@id_argument("action")
+@id_argument("action", completing.actions)
 @_params_options
 @rationale_option
 @approval_option
@@ -129,7 +129,7 @@ def run(
 
 
 @actions.command("dry-run")
-@id_argument("action")
+@id_argument("action", completing.actions)
 @_params_options
 @wait_option
 @output.output_option
@@ -144,7 +144,7 @@ def dry_run(
 
 
 @actions.command()
-@id_argument("execution")
+@id_argument("execution", completing.executions)
 @rationale_option
 @approval_option
 @wait_option

@@ -10,6 +10,7 @@ import click
 
 from boyd.cli import output
 from boyd.cli.goal_options import data_lines_option, data_option, mind_options
+from boyd.cli.values import Whole
 
 if TYPE_CHECKING:
     from boyd.cli.cycles import Course
@@ -41,7 +42,7 @@ goals_option: Callable[[_Command], _Command] = click.option(
 )
 cycles_option: Callable[[_Command], _Command] = click.option(
     "--max-cycles",
-    type=click.IntRange(1),
+    type=Whole(1),
     default=_CYCLES,
     show_default=True,
     help="How many cycles to do at most.",
@@ -59,7 +60,7 @@ def agent() -> None:
 
 @agent.command()
 @click.option("--goal", required=True, callback=_text, help="What to achieve.")
-@click.option("--priority", type=click.IntRange(0, 255), help="Of a new goal; default 128.")
+@click.option("--priority", type=Whole(0, 255), help="Of a new goal; default 128.")
 @data_option
 @mind_options
 def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
@@ -251,7 +252,7 @@ def consolidate(mind: Mind, form: str) -> None:
 @click.option("--query", required=True, callback=_text, help="Words, labels or ids.")
 @click.option(
     "--top-k",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=5,
     show_default=True,
     help="How many memories to show at most.",

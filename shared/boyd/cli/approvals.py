@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from boyd.cli import answering, approval_view, output, pages
+from boyd.cli import answering, approval_view, completing, output, pages
 from boyd.cli.answering import find
 from boyd.cli.approval_watch import watch_queue
 from boyd.cli.connection import Api
 from boyd.cli.ids import id_argument
 from boyd.cli.options import api_options
+from boyd.cli.values import Number
 from boyd.models import ApprovalItem, ApprovalQueue
 
 _Command = Callable[..., None]
@@ -20,7 +21,7 @@ _Command = Callable[..., None]
 _HISTORY = 50
 
 ids_argument: Callable[[_Command], _Command] = id_argument(
-    "approvals", nargs=-1, required=True, metavar="APPROVAL..."
+    "approvals", completing.pending_approvals, nargs=-1, required=True, metavar="APPROVAL..."
 )
 note_option: Callable[[_Command], _Command] = click.option("--note", help="Why; kept with it.")
 
@@ -66,7 +67,7 @@ def _queue(api: Api, everything: bool) -> ApprovalQueue:
 
 
 @approvals.command()
-@id_argument("approval")
+@id_argument("approval", completing.approvals)
 @output.output_option
 @api_options
 def show(api: Api, approval: str, form: str) -> None:
@@ -85,7 +86,7 @@ def show(api: Api, approval: str, form: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not show it and ask first.")
 @click.option(
     "--wait",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=30.0,
     show_default=True,
     help="Seconds to wait for the result; 0: do not wait.",

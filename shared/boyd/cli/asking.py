@@ -15,6 +15,7 @@ from boyd.cli.ids import short
 from boyd.cli.options import api_options
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript
 from boyd.cli.typed import boyd_here
+from boyd.cli.values import Whole, words_option
 from boyd.models.investigation import Asked, Ended, Investigation, Profile
 
 _Command = Callable[..., Any]
@@ -23,13 +24,8 @@ _Command = Callable[..., Any]
 def asking_options(command: _Command) -> _Command:
     """Give *command* what says how an investigation goes about it, as the `asked` of its body."""
     for option in (
-        click.option("--max-steps", type=click.IntRange(1, 1000), help="Turns at most."),
-        click.option(
-            "--tools",
-            multiple=True,
-            metavar="PATTERN",
-            help="Tools it may use, as in `logs*`; may be given again.",
-        ),
+        click.option("--max-steps", type=Whole(1, 1000), help="Turns at most."),
+        words_option("--tools", metavar="PATTERN", help="Tools it may use, as in `logs*,disk*`."),
         click.option(
             "--reflection",
             type=click.Choice(get_args(Profile)),

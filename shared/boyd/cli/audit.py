@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from boyd.cli import output
+from boyd.cli import completing, output
 from boyd.cli.ids import not_empty
 from boyd.cli.options import Access, access_options, choose_agent, open_store
 from boyd.cli.trails import DirectTrail, RemoteTrail, Trail
+from boyd.cli.values import Whole
 from boyd.models import AuditEntry, AuditHead, Verification
 
 #: Seconds to wait for the next entry, at most, before sealing what nobody else has sealed.
@@ -19,7 +20,10 @@ _BLOCK = 1.0
 EVERYWHERE = "deployment"
 
 agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--agent", callback=not_empty, help="Whose; needed when there are several agents."
+    "--agent",
+    callback=not_empty,
+    shell_complete=completing.offered(completing.agents),
+    help="Whose; needed when there are several agents.",
 )
 deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--deployment",
@@ -48,7 +52,7 @@ def audit() -> None:
 @audit.command()
 @agent_option
 @deployment_option
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @output.lines_option
 @access_options

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from boyd.cli import answering, approval_view, output
+from boyd.cli import answering, approval_view, completing, output
 from boyd.cli.asking import asking_options, begin, live_transcript
 from boyd.cli.chat_prompt import Prompt, new_prompt
 from boyd.cli.connection import Api
@@ -23,7 +23,7 @@ from boyd.models.investigation import Asked, Ended, Investigation, Logged, Waits
 
 
 @click.command()
-@id_argument("investigation", required=False)
+@id_argument("investigation", completing.investigations, required=False)
 @asking_options
 @api_options
 def chat(api: Api, investigation: str | None, **how: Any) -> None:

@@ -12,6 +12,7 @@ from boyd.cli.connection import Api
 from boyd.cli.options import agents_api_options, api_options
 from boyd.cli.status import mode_text, waiting_text
 from boyd.cli.typed import boyd_here
+from boyd.cli.values import Number
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
@@ -25,7 +26,7 @@ COLUMNS = (
 
 timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Wait at most that many seconds; exit status 124 when it takes longer.",
 )
 

@@ -12,24 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
-from boyd.cli.connection import Api, Flags, open_api
+from boyd.cli.completing import Offers
+from boyd.cli.connection import Api
 from boyd.cli.ids import id_argument
 from boyd.cli.options import api_options
-from boyd.errors import BoydError
-from boyd.settings import load_settings
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from boyd.cli.mind import Mind
+    pass
 
 _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
-
-#: Seconds that somebody who has pressed Tab waits at most.
-_PATIENCE = 3.0
-#: How many ids a shell is offered.
-_OFFERED = 200
 
 
 def mind_options(command: _Command) -> _Command:
@@ -67,48 +59,22 @@ def _with_json(command: _Command) -> _Command:
 def goal_argument(*statuses: str) -> _Decorator:
     """The argument GOAL; a shell offers the goals of those statuses, or all."""
 
-    def goals(mind: Mind) -> list[tuple[str, str]]:
-        fitting = [one for one in mind.goals() if not statuses or one.status in statuses]
+    def goals(api: Api) -> Offers:
+        from boyd.cli.mind import Mind
+
+        found = Mind(api).goals()
+        fitting = [one for one in found if not statuses or one.status in statuses]
         return [(one.id, one.description) for one in fitting]
 
-    return id_argument("goal", shell_complete=_offered(goals))
+    return id_argument("goal", goals)
 
 
 def question_argument() -> _Decorator:
     """The argument QUESTION; a shell offers those that wait for an answer."""
 
-    def questions(mind: Mind) -> list[tuple[str, str]]:
-        return [(one.id, one.text) for one in mind.questions()]
+    def questions(api: Api) -> Offers:
+        from boyd.cli.mind import Mind
 
-    return id_argument("question", shell_complete=_offered(questions))
+        return [(one.id, one.text) for one in Mind(api).questions()]
 
-
-def _offered(
-    find: Callable[[Mind], list[tuple[str, str]]],
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        try:
-            found = find(_mind(ctx))
-        except BoydError:
-            return []
-        fitting = [(id, text) for id, text in found if id.startswith(incomplete)]
-        return [CompletionItem(id, help=output.one_line(text)) for id, text in fitting[:_OFFERED]]
-
-    return complete
-
-
-def _mind(ctx: click.Context) -> Mind:
-    """The mind that the half-typed command line means.
-
-    Raises:
-        BoydError: it means none.
-    """
-    from boyd.cli.mind import Mind
-
-    given = ctx.params
-    flags = Flags(*(given.get(name) for name in ("url", "key", "profile", "agent")))
-    api = open_api(load_settings({}, given.get("config")), flags)
-    api.agent.timeout = _PATIENCE
-    return Mind(api)
+    return id_argument("question", questions)

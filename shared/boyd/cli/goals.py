@@ -8,6 +8,7 @@ import click
 
 from boyd.cli import output
 from boyd.cli.goal_options import data_option, goal_argument, mind_options
+from boyd.cli.values import Whole
 
 if TYPE_CHECKING:
     from boyd.cli.mind import Mind
@@ -54,12 +55,10 @@ def show(mind: Mind, goal: str, form: str) -> None:
 @click.option(
     "--criteria", help="What must be known for it to be achieved; default: the description."
 )
-@click.option(
-    "--priority", type=click.IntRange(0, 255), help="More is more important; default 128."
-)
+@click.option("--priority", type=Whole(0, 255), help="More is more important; default 128.")
 @click.option(
     "--stall-threshold",
-    type=click.IntRange(1),
+    type=Whole(1),
     help="Cycles without progress before it is split; default: as the agent says.",
 )
 @data_option

@@ -12,6 +12,7 @@ import click
 
 from boyd.cli import output
 from boyd.cli.goal_options import data_option, mind_options
+from boyd.cli.values import Whole
 from boyd.errors import ApiProblem
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _made(file: Path) -> Iterator[TextIO]:
 
 @graph.command()
 @click.argument("symbol")
-@click.option("--limit", type=click.IntRange(1, 500), help="How many facts of each direction.")
+@click.option("--limit", type=Whole(1, 500), help="How many facts of each direction.")
 @data_option
 @mind_options
 def show(mind: Mind, symbol: str, limit: int | None, form: str) -> None:
@@ -164,7 +165,7 @@ def show(mind: Mind, symbol: str, limit: int | None, form: str) -> None:
 
 @graph.command()
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 500), help="How many to show at most; default 20.")
+@click.option("--limit", type=Whole(1, 500), help="How many to show at most; default 20.")
 @data_option
 @mind_options
 def search(mind: Mind, query: str, limit: int | None, form: str) -> None:

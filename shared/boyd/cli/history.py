@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from boyd.cli import iteration_view, output
+from boyd.cli import completing, iteration_view, output
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.options import api_options
+from boyd.cli.values import Whole
 from boyd.errors import ApiProblem
 from boyd.models import (
     NO_OP,
@@ -28,10 +29,15 @@ _TOGETHER = 100_000
 
 
 @click.command()
-@click.argument("iteration", required=False, type=click.IntRange(1))
-@click.option("--limit", type=click.IntRange(1, _TOGETHER), default=20, show_default=True)
+@click.argument(
+    "iteration",
+    required=False,
+    type=Whole(1),
+    shell_complete=completing.offered(completing.iterations),
+)
+@click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
 @click.option(
-    "--before", type=click.IntRange(2), metavar="N", help="Go on with what came before iteration N."
+    "--before", type=Whole(2), metavar="N", help="Go on with what came before iteration N."
 )
 @output.output_option
 @api_options

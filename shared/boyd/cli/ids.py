@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from boyd.cli import output
+from boyd.cli.completing import Offers, offered
+from boyd.cli.connection import Api
 
 _Command = Callable[..., Any]
 
@@ -39,9 +41,18 @@ def _filled(value: Any, complaint: str) -> Any:
     return value
 
 
-def id_argument(name: str, **how: Any) -> Callable[[_Command], _Command]:
-    """An argument that takes an id, or any beginning of one; never an empty one."""
-    return click.argument(name, callback=_whole_or_beginning, **how)
+def id_argument(
+    name: str, offers: Callable[[Api], Offers], **how: Any
+) -> Callable[[_Command], _Command]:
+    """An argument that takes an id, or any beginning of one; never an empty one.
+
+    Args:
+        name: of the argument.
+        offers: what a shell offers for it.
+        how: see `click.argument`.
+    """
+    complete = offered(offers)
+    return click.argument(name, callback=_whole_or_beginning, shell_complete=complete, **how)
 
 
 def the_one(noun: str, beginning: str, ids: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 
 import click
 
-from boyd.cli import output, pages
+from boyd.cli import completing, output, pages
 from boyd.cli.asking import goes_on, live_transcript
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
@@ -16,6 +16,7 @@ from boyd.cli.following import Following
 from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, used
+from boyd.cli.values import Whole
 from boyd.models.investigation import Ended, Investigation
 
 #: The columns of the list.
@@ -29,7 +30,7 @@ _WHOLE = 36
 _KNOWN = 5000
 
 investigation_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
-    "investigation"
+    "investigation", completing.investigations
 )
 
 
@@ -39,7 +40,7 @@ def investigations() -> None:
 
 
 @investigations.command("list")
-@click.option("--limit", type=click.IntRange(1, 5000), default=20, show_default=True)
+@click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
 @output.output_option
 @api_options
 def list_(api: Api, limit: int, form: str) -> None:

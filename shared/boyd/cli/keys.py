@@ -11,13 +11,14 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from boyd.cli import output
+from boyd.cli import completing, output
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.durations import duration_option
-from boyd.cli.ids import id_argument, not_empty, the_one
+from boyd.cli.ids import id_argument, the_one
 from boyd.cli.options import Access, access_options, open_store
 from boyd.cli.typed import boyd_here
+from boyd.cli.values import words_option
 from boyd.cli.whoami import actor
 from boyd.models import SCOPES, Scope, explain, utc_now
 from boyd.models.answers import KeyInfo, KeyList, NewKey, Revoked
@@ -39,21 +40,20 @@ def keys() -> None:
 @click.argument("name")
 @click.option("--principal", required=True, help="Whom it stands for; the audit names them.")
 @click.option("--person", is_flag=True, help="The principal is a person, not a program.")
-@click.option(
+@words_option(
     "--scope",
     "scopes",
-    type=click.Choice(SCOPES),
-    multiple=True,
+    choices=SCOPES,
     required=True,
-    help="What it may do; may be given again. `admin` includes all.",
+    help="What it may do, with commas between them. `admin` includes all.",
 )
-@click.option("--group", "groups", multiple=True, help="A group of the principal.")
-@click.option(
+@words_option("--group", "groups", metavar="NAME,...", help="Groups of the principal.")
+@words_option(
     "--agent",
     "agents",
-    multiple=True,
-    callback=not_empty,
-    help="An agent that it may see; none: all.",
+    offers=completing.agents,
+    metavar="NAME,...",
+    help="Agents that it may see; none: all.",
 )
 @duration_option("--expires", "Good for so long, as in 90d.")
 @output.output_option
@@ -63,9 +63,9 @@ def create(
     name: str,
     principal: str,
     person: bool,
-    scopes: tuple[Scope, ...],
-    groups: tuple[str, ...],
-    agents: tuple[str, ...],
+    scopes: list[Scope],
+    groups: list[str],
+    agents: list[str],
     expires: float | None,
     form: str,
 ) -> None:
@@ -74,9 +74,9 @@ def create(
         "name": name,
         "principal": principal,
         "person": person,
-        "scopes": list(scopes),
-        "groups": list(groups),
-        "agents": list(agents),
+        "scopes": scopes,
+        "groups": groups,
+        "agents": agents,
     }
     api = access.api()
     made = _made_over(api, wanted, expires) if api else _made_in(access, wanted, expires)
@@ -143,7 +143,7 @@ def _expiry(key: KeyInfo) -> str:
 
 
 @keys.command()
-@id_argument("key_id", metavar="ID")
+@id_argument("key_id", completing.keys, metavar="ID")
 @access_options
 def revoke(access: Access, key_id: str) -> None:
     """Make a key useless at once.

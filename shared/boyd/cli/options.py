@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from boyd.cli import completing
 from boyd.cli.connection import Api, Flags, find_api, open_api
 from boyd.cli.ids import not_empty
 from boyd.embedded.runtime import read_runtime, with_redis
@@ -25,7 +26,10 @@ _Command = Callable[..., Any]
 
 #: Names an agent; an empty name is refused, rather than taken for the only one.
 agent_option: Callable[[_Command], _Command] = click.option(
-    "--agent", callback=not_empty, help="Which agent; needed when there are several."
+    "--agent",
+    callback=not_empty,
+    shell_complete=completing.offered(completing.agents),
+    help="Which agent; needed when there are several.",
 )
 
 
@@ -180,7 +184,9 @@ def _key(command: _Command) -> _Command:
 
 def _profile(command: _Command) -> _Command:
     help_ = "Take URL and key from that profile."
-    return click.option("--profile", callback=not_empty, help=help_)(command)
+    return click.option(
+        "--profile", callback=not_empty, shell_complete=completing.profiles, help=help_
+    )(command)
 
 
 def agents_option(command: _Command) -> _Command:

@@ -43,6 +43,16 @@ def profiles_file() -> Path:
     return platformdirs.user_config_path("boyd") / "profiles.toml"
 
 
+def profile_names() -> list[str]:
+    """The names of all profiles.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    path = profiles_file()
+    return list(read_toml(path)) if path.exists() else []
+
+
 def read_profile(name: str | None) -> Profile | None:
     """The profile of that name; without one `default`, if there is such a profile.
 

@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 import click
 
-from boyd.cli import output, pages
+from boyd.cli import completing, output, pages
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.control import timeout_option
 from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
-from boyd.cli.values import object_option
+from boyd.cli.values import Whole, object_option
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
@@ -32,7 +32,9 @@ _WHOLE = 36
 #: How far back a beginning of an id is looked for.
 _KNOWN = 5000
 
-run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument("run")
+run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
+    "run", completing.runs
+)
 
 
 @click.group()
@@ -82,7 +84,7 @@ def submit(
 @click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only such.")
 @click.option("--priority", type=click.Choice(LEVELS), help="Only such.")
 @click.option("--source", help="Only from there.")
-@click.option("--limit", type=click.IntRange(1, 5000), default=20, show_default=True)
+@click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
 @output.output_option
 @api_options
 def list_(api: Api, limit: int, form: str, **query: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from boyd.cli import output
+from boyd.cli import completing, output
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
 from boyd.cli.follow import Follower, event_line
@@ -51,7 +51,12 @@ _INDENT = 13
 
 
 @click.command()
-@click.option("--agent", callback=not_empty, help="Only that agent.")
+@click.option(
+    "--agent",
+    callback=not_empty,
+    shell_complete=completing.offered(completing.agents),
+    help="Only that agent.",
+)
 @click.option("--watch", is_flag=True, help="Go on, and show what happens until Ctrl-C.")
 @output.output_option
 @deployment_api_options

@@ -4,10 +4,86 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
+
+from boyd.cli.completing import Offers, offered
+from boyd.cli.connection import Api
+from boyd.mistakes import nearest
+
+if TYPE_CHECKING:
+    _Type = click.ParamType[list[str]]
+else:  # older releases of click cannot be asked for its type
+    _Type = click.ParamType
+
+
+class Whole(click.IntRange):
+    """A whole number; what is none is told so in these words."""
+
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number, likewise."""
+
+    name = "number"
+
+
+class Words(_Type):
+    """Words with commas between them, as they are printed."""
+
+    name = "words"
+
+    def __init__(
+        self, choices: Sequence[str] = (), offers: Callable[[Api], Offers] | None = None
+    ) -> None:
+        """Take *choices* only, if there are any; *offers* is what a shell offers otherwise."""
+        self._choices = choices
+        self._offers = offers
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """The words."""
+        words = [word.strip() for word in str(value).split(",")]
+        for word in words:
+            if not word:
+                self.fail("an empty one stands for nothing", param, ctx)
+            if self._choices and word not in self._choices:
+                self.fail(f"{word!r} is none of them{nearest(word, self._choices)}", param, ctx)
+        return words
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+        """What the help shows for a value."""
+        return f"[{'|'.join(self._choices)}]" if self._choices else None
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer what may stand behind the last comma."""
+        before, comma, last = incomplete.rpartition(",")
+        if self._offers is not None:
+            found = [one.value for one in offered(self._offers)(ctx, param, last)]
+        else:
+            found = [one for one in self._choices if one.startswith(last)]
+        return [CompletionItem(f"{before}{comma}{one}") for one in found]
+
+
+def words_option(
+    *names: str,
+    choices: Sequence[str] = (),
+    offers: Callable[[Api], Offers] | None = None,
+    **how: Any,
+) -> Callable[..., Any]:
+    """An option that takes words, with commas between them or one at a time, as a list."""
+
+    def flat(_ctx: click.Context, _param: click.Parameter, given: Iterable[list[str]]) -> list[str]:
+        return list(dict.fromkeys(word for words in given for word in words))
+
+    return click.option(*names, type=Words(choices, offers), multiple=True, callback=flat, **how)
 
 
 def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
