@@ -53,7 +53,7 @@ def test_eight_processes_that_add_the_same_facts_make_each_once_with_its_best_co
     assert sum(graph.degrees([f"s{n}" for n in range(50)]).values()) == 200
 
 
-def _course(url: str, seed: int) -> list[tuple[str, str, object]]:
+def _course(url: str, seed: int) -> list[tuple[str, str, str]]:
     """The tools of four cycles, what each was given, and what it has found."""
     verbs, nouns = "BCDFGHKLMNPQRSTVWX", ("Action", "ZorbAction", "Stop")
     labels = [f"{verb}{noun}" for verb in verbs for noun in nouns]

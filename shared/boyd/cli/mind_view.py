@@ -125,10 +125,16 @@ def _came_of(cycle: Cycle, lines: Sequence[str]) -> str:
         spent = session.active and session.cycle >= session.max_cycles
         why = f": the session has had its {session.max_cycles} cycles" if spent else ""
         return f"nothing was done{why}"
-    text: str = cycle.decision.progress or "not done"
-    if cycle.goal is not None and cycle.goal.status not in ("Active", text):
+    text = _progress(cycle.decision)
+    if cycle.goal is not None and cycle.goal.status not in ("Active", cycle.decision.progress):
         text += f", the goal is {cycle.goal.status}"
     return f"{text}: {lines[0]}" if lines else text
+
+
+def _progress(decision: Decision) -> str:
+    """What came of a decision, and which keywords were found by it."""
+    by = f" by {', '.join(decision.found)}" if decision.found else ""
+    return f"{decision.progress or 'not done'}{by}"
 
 
 def counts(session: SessionState) -> str:
@@ -254,7 +260,7 @@ def _plan(plan: Plan) -> str:
 
 
 def _show_decision(decision: Decision) -> None:
-    came = decision.progress or "not done"
+    came = _progress(decision)
     where = f"cycle {decision.cycle}, {output.date(decision.at)}"
     output.say(f"  {output.one_line(f'{where}, {decision.tool}: {came}')}")
     output.say(f"    {output.one_line(decision.breakdown)}")

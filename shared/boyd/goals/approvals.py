@@ -9,7 +9,7 @@ from boyd.errors import StoreError, StoreUnavailable
 from boyd.goals.cycle import known_of
 from boyd.goals.outcome import Outcome, State
 from boyd.goals.replies import WaitingTool
-from boyd.goals.results import said_by, state_of
+from boyd.goals.results import named_by, said_by, state_of
 from boyd.goals.shapes import Decision, Session
 from boyd.models import ApprovalItem
 from boyd.plugin import Approvals, Graph
@@ -81,7 +81,8 @@ def _outcome(
     if state is None:
         return _settled(decision, "undone", f"approved, and not done: {said}")
     known = known_of(session, session.goals[decision.goal], graph)
-    return _settled(decision, state, said, known, item.result.duration / 1000)
+    outcome = _settled(decision, state, said, known, item.result.duration / 1000)
+    return outcome.patched({"symbols": named_by(item.result)})
 
 
 def _settled(

@@ -38,18 +38,22 @@ def possible(
 ) -> list[Option]:
     """The tools that could be used for the goal, the best first.
 
-    What a person was asked for is not asked for again, whether it still waits or was refused.
+    What a person was asked for is not asked for again, whether it still waits or was refused. What
+    was done twice in a row, with the same params, is the last choice.
     """
     goal, actions = outlook.goal, {one.id for one in catalog.actions}
-    asked = _asked(session, goal)
-    found = []
+    asked, repeated = _asked(session, goal), _repeated(session, goal)
+    found, last = list[Option](), list[Option]()
     for one in rank(outlook, toolbox.profiles.values()):
         params = toolbox.params_of(one.tool, goal, one.params)
         if params is None or toolbox.action_of(one.tool) not in actions:
             continue
-        if (one.tool, digest(params)) not in asked:
-            found.append(Option(one, params))
-    return found
+        if one.tool == "user_interact" and _has_asked_above(session, goal):
+            continue
+        call = (one.tool, digest(params))
+        if call not in asked:
+            (last if call == repeated else found).append(Option(one, params))
+    return found + last
 
 
 def decision(
@@ -88,9 +92,8 @@ def remembered(
     session = memory.consult(session, [one.id for one in memory.newest(session)])
     session = push(session, content=seen, kind="Observation", relevance=0.6, symbols=own)
     if outlook.facts or outlook.inferred:
-        session = push(
-            session, content=inferred, kind="Inference", relevance=0.5, symbols=outlook.inferred
-        )
+        minded = [*own, *outlook.inferred]
+        session = push(session, content=inferred, kind="Inference", relevance=0.5, symbols=minded)
     session = push(
         session, content=decided, kind="Decision", relevance=0.7, symbols=own, tool=chosen.tool
     )
@@ -111,6 +114,20 @@ def _asked(session: Session, goal: Goal) -> set[tuple[str, str]]:
         for one in session.decisions
         if one.goal in line and one.progress in ("Pending", "Refused")
     }
+
+
+def _repeated(session: Session, goal: Goal) -> tuple[str, str] | None:
+    """The tool and the params that the last two cycles of the goal had in common."""
+    calls = [(one.tool, one.params_digest) for one in session.decisions if one.goal == goal.id]
+    return calls[-1] if len(calls) > 1 and calls[-1] == calls[-2] else None
+
+
+def _has_asked_above(session: Session, goal: Goal) -> bool:
+    """Whether a goal that it was split off has asked a person: the part would ask the same."""
+    return any(
+        one.question is not None or one.used.get("user_interact", 0) > 0
+        for one in above(session, goal)
+    )
 
 
 def _decision(option: Option, goal: Goal, toolbox: Toolbox, risks: Mapping[str, Level]) -> Decision:

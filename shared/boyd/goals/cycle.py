@@ -13,11 +13,12 @@ from boyd.goals import memory
 from boyd.goals.claims import claim, release
 from boyd.goals.goal_book import symbol, wanted
 from boyd.goals.inputs import digest
+from boyd.goals.knowledge.predicates import RELATED_TO
 from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle
 from boyd.goals.progress import is_metadata
 from boyd.goals.psyche import new_psyche
 from boyd.goals.reflection import is_due, reflect
-from boyd.goals.results import said_by, state_of
+from boyd.goals.results import named_by, said_by, state_of
 from boyd.goals.shapes import Config, Goal, Question, Session
 from boyd.goals.splitting import decompose_stalled, give_up_stuck
 from boyd.goals.toolbox import Toolbox
@@ -81,6 +82,7 @@ def outcome_of(
         state=state,
         output=said_by(tool, done) if done else refusal.reason if refusal else "",
         known=known_of(session, goal, graph),
+        symbols=named_by(done) if done else [],
         params_digest=_digest(session, tool, decision.params),
         breakdown=_breakdown(decision.rationale),
         iteration=result.iteration,
@@ -93,7 +95,7 @@ def known_of(session: Session, goal: Goal, graph: Graph) -> list[str]:
     """The keywords of the goal, and of those above it, that the graph knows."""
     keywords = wanted(session, goal)
     found = graph.symbols_with(keywords, _LABELS) if keywords else {}
-    return sorted(word for word, labels in found.items() if not all(map(is_metadata, labels)))
+    return sorted(word for word, labels in found.items() if not all(map(_is_own, labels)))
 
 
 def taken(session: Session, outcome: Outcome, now: datetime, config: Config) -> Session:
@@ -109,7 +111,7 @@ def taken(session: Session, outcome: Outcome, now: datetime, config: Config) -> 
         source_cycle=outcome.cycle,
         now=now,
         config=config,
-        symbols=[symbol(outcome.goal), *outcome.known],
+        symbols=[symbol(outcome.goal), *outcome.symbols],
         tool=outcome.tool,
         success=outcome.state == "done",
     )
@@ -125,6 +127,11 @@ def ended(session: Session, outcome: Outcome | None, now: datetime, config: Conf
     if is_due(session.cycle, config):
         session = reflect(session, session.cycle, now, config)
     return session
+
+
+def _is_own(label: str) -> bool:
+    """Whether a label is there because of what the agent has noted of its goals (M11)."""
+    return label == RELATED_TO or is_metadata(label)
 
 
 def _digest(session: Session, tool: str, params: JsonObject) -> str:

@@ -15,6 +15,13 @@ _URL = re.compile(URL)
 _PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
 # They look like names of files.
 _NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
+#: A goal that says what to ask, as in "Ask the user which colour the bike should have".
+_ASKING = re.compile(
+    r"(?:please\s+)?ask\s+(?:the\s+|an?\s+|my\s+)?"
+    r"(?:users?|persons?|people|humans?|operators?|somebody|someone|me)\s+"
+    r"(?:for\s+|(?P<to>to\s+))?(?P<what>\S.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 _COMMAND = re.compile(r"`([^`]+)`")
 
 
@@ -50,7 +57,18 @@ def _user_interact(goal: Goal) -> JsonObject | None:
     # Nobody is asked the same again, whether there was an answer or is none yet.
     if goal.question is not None or goal.used.get("user_interact", 0) > 0:
         return None
-    return {"question": f"What do you know that helps to: {goal.description}"}
+    return {"question": _question(goal.description)}
+
+
+def _question(description: str) -> str:
+    """What to ask: what the goal says is to be asked, else what helps with it."""
+    found = _ASKING.match(description)
+    if found is None:
+        return f'What can you tell me that helps with the goal "{description}"?'
+    wanted = found["what"].rstrip(" .?!")
+    if found["to"]:
+        return f"Please {wanted}."
+    return f"Please tell me {wanted}."
 
 
 def _content_ingest(goal: Goal) -> JsonObject | None:

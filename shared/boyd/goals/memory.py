@@ -23,6 +23,15 @@ _NEAR = 0.8
 _WITHOUT_SYMBOLS = 0.5
 _PER_DEGREE = 0.2
 _PER_REFERENCE = 0.25
+#: The tool that asks a person, those that only remember, and those that look into what is known.
+_ASKING = "user_interact"
+_REMEMBERING = ("memory_recall", "consolidate")
+_LOOKING = frozenset(
+    {
+        *("kg_query", "kg_mutate", "reason", "similarity_search", "infer_rules", "gap_analysis"),
+        *("library_search", _ASKING),
+    }
+)
 #: What a query for something by its id begins with.
 _IDS = ("goal:", "wm-")
 
@@ -93,6 +102,7 @@ def consolidate(
     config: Config,
     *,
     near: Collection[str] = (),
+    without: Collection[int] = (),
     on_demand: bool = False,
 ) -> tuple[Session, list[Episode]]:
     """Free memory, the oldest first; what is worth it is kept as episodes (M9).
@@ -102,13 +112,14 @@ def consolidate(
     of the current cycle stay.
 
     In *degrees* stands how many facts each symbol is in (missing: none), in *near* what is subject
-    or object of a fact that leads away from a goal; *cycle* is the current one.
+    or object of a fact that leads away from a goal, in *without* which entries become no episodes
+    (`teaching_nothing`); *cycle* is the current one.
 
     Returns:
         The session (the same, if nothing was taken) and the new episodes, the oldest first.
     """
     scores = {entry.id: score(session, entry, degrees, near) for entry in session.memory}
-    worthy = {id for id, value in scores.items() if value >= config.min_relevance}
+    worthy = {id for id, value in scores.items() if value >= config.min_relevance} - {*without}
     taken = _taken(session, cycle, config, worthy if on_demand else frozenset())
     if not taken:
         return session, []
@@ -134,6 +145,34 @@ def score(
     )
     # Rounded, so that what is exactly at the threshold is kept.
     return min(1.0, round(_OWN * entry.relevance + (1 - _OWN) * sum(parts), 9))
+
+
+def teaching_nothing(session: Session, degrees: Mapping[str, int]) -> set[int]:
+    """The entries of which nothing can be learned later.
+
+    They name no symbol that a fact is about, and are neither an answer, nor advice, nor what a tool
+    has found outside of the graph or has failed at; or they repeat an episode or another entry.
+    """
+    told = {(one.goal, one.summary) for one in session.episodes}
+    idle: set[int] = set()
+    for entry in session.memory:
+        episode = _episode(session, entry, entry.relevance)
+        said = (episode.goal, episode.summary)
+        if said in told or not _teaches(session, entry, degrees):
+            idle.add(entry.id)
+        else:
+            told.add(said)
+    return idle
+
+
+def _teaches(session: Session, entry: MemoryEntry, degrees: Mapping[str, int]) -> bool:
+    if entry.tool in _REMEMBERING or entry.kind == "Decision":
+        return False
+    if any(degrees.get(one) and goal_of(session, one) is None for one in entry.symbols):
+        return True
+    if entry.kind == "Action":
+        return not entry.success or entry.tool not in _LOOKING
+    return bool(entry.symbols) and (entry.kind == "Reflection" or entry.tool == _ASKING)
 
 
 def recall(episodes: Sequence[Episode], query: Iterable[str], k: int) -> list[Episode]:
@@ -199,11 +238,25 @@ def _episode(session: Session, entry: MemoryEntry, relevance: float) -> Episode:
         id=f"wm-{entry.id}",
         timestamp=entry.timestamp,
         goal=goal.id if goal else None,
-        summary=clipped(entry.content, SUMMARY_CHARS),
+        summary=clipped(_summary(entry, own), SUMMARY_CHARS),
         learnings=[one for one in entry.symbols if one != own],
         tools=[entry.tool] if entry.tool else [],
         relevance=relevance,
     )
+
+
+def _summary(entry: MemoryEntry, own: str | None) -> str:
+    """What an entry says, without how it came into working memory."""
+    envelope = f"Tool result ({entry.tool}):\n"
+    if entry.kind == "Action" and entry.content.startswith(envelope):
+        how = entry.tool if entry.success else f"{entry.tool} failed"
+        return f"{how}: {' '.join(entry.content.removeprefix(envelope).split())}"
+    if entry.kind == "Inference" and entry.content.startswith("Orient: "):
+        return f"came to mind: {', '.join(one for one in entry.symbols if one != own)}"
+    if entry.tool == _ASKING and entry.kind == "Observation":
+        _, mark, answer = entry.content.partition("\nAnswer of ")
+        return f"Answer of {answer}" if mark else entry.content
+    return entry.content
 
 
 def _sought(query: Iterable[str]) -> tuple[set[str], set[str]]:

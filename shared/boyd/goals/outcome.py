@@ -36,6 +36,7 @@ class Outcome(Model):
             was not done after it had waited.
         output: what it has told, or why it was not done.
         known: words that the graph knows now, of the criteria of the goal and of those above it.
+        symbols: those that the tool has named or found.
         iteration: the iteration of the loop in which it was decided.
         approval: the id of the approval that it waits for, or has waited for.
         duration: seconds it took.
@@ -48,6 +49,7 @@ class Outcome(Model):
     state: State
     output: str = ""
     known: list[str] = Field(default_factory=list)
+    symbols: list[str] = Field(default_factory=list)
     params_digest: str = ""
     breakdown: str = ""
     iteration: int | None = None
@@ -88,7 +90,7 @@ def apply_outcome(session: Session, outcome: Outcome, now: datetime, config: Con
     if refusal(session, outcome, config):
         return session
     goal = _used(session, session.goals[outcome.goal], outcome)
-    evaluation = _evaluation(session, goal, outcome, config)
+    evaluation = _evaluation(goal, outcome, config)
     session = _recorded(session, outcome, evaluation, now, config)
     gains = _gains(goal, outcome, evaluation)
     session = with_goals(session, [changed(goal, now, **gains, **_freed(goal, outcome))])
@@ -123,29 +125,11 @@ def _freed(goal: Goal, outcome: Outcome) -> dict[str, Any]:
     return FREE if goal.fence == outcome.fence else {}
 
 
-def _evaluation(
-    session: Session, goal: Goal, outcome: Outcome, config: Config
-) -> Evaluation | None:
+def _evaluation(goal: Goal, outcome: Outcome, config: Config) -> Evaluation | None:
     """What it has done for the goal; None: neither progress nor failure."""
     if outcome.state not in ("done", "failed"):
         return None
-    is_done = outcome.state == "done"
-    found = evaluate(goal, outcome.known, outcome.output, is_done, config)
-    if found.progress == "NoChange" and _is_new_step(session, outcome):
-        return Evaluation("Advanced", found.matched)
-    return found
-
-
-def _is_new_step(session: Session, outcome: Outcome) -> bool:
-    """Whether it is a step of the plan that has never succeeded for this goal."""
-    plan = session.plans.get(outcome.goal)
-    if plan is None or tick(plan, outcome.tool) is plan:
-        return False
-    return not any(
-        (decision.goal, decision.tool) == (outcome.goal, outcome.tool)
-        and decision.progress in ("Completed", "Advanced", "NoChange")
-        for decision in session.decisions
-    )
+    return evaluate(goal, outcome.known, outcome.output, outcome.state == "done", config)
 
 
 def _gains(goal: Goal, outcome: Outcome, evaluation: Evaluation | None) -> dict[str, Any]:
@@ -180,7 +164,7 @@ def _concluded(
     if evaluation is None or goal.status != "Active":
         return session
     if evaluation.progress == "Completed":
-        reason = "the criteria are met"
+        reason = f"the criteria are met: found {', '.join(evaluation.matched)}"
         return set_status(
             session, goal.id, "Completed", now, config, reason=reason, known=outcome.known
         )
@@ -207,6 +191,7 @@ def _recorded(
         params_digest=outcome.params_digest,
         breakdown=clipped(outcome.breakdown, DETAIL_CHARS),
         progress=_progress(outcome, evaluation),
+        found=_found(session.goals[outcome.goal], evaluation),
         detail=_detail(outcome),
         approval=outcome.approval,
         at=now,
@@ -223,6 +208,11 @@ def _recorded(
     if outcome.state == "vetoed" and session.psyche:
         changes["psyche"] = encountered(session.psyche)
     return session.model_copy(update=changes)
+
+
+def _found(goal: Goal, evaluation: Evaluation | None) -> list[str]:
+    matched = evaluation.matched if evaluation else []
+    return [word for word in matched if word not in goal.matched]
 
 
 def _progress(outcome: Outcome, evaluation: Evaluation | None) -> Progress | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Literal
 
-from boyd.goals.goal_book import active_goals, changed, with_goals
+from boyd.goals.goal_book import active_goals, changed, symbol, with_goals
 from boyd.goals.memory import pressure, push
 from boyd.goals.psyche import ToolInsight, evolve
 from boyd.goals.shapes import Config, Decision, Goal, Session
+from boyd.goals.text import clipped
 from boyd.models import Model
 
 _SUCCEEDED = ("Completed", "Advanced", "NoChange")
@@ -21,6 +23,8 @@ _INCREASE, _HIGH = 20, 230
 _NEW_GOAL = 10
 _MOST = 255
 _RELEVANCE = 0.8
+#: The most characters of a goal's description in an advice.
+_NAME_CHARS = 60
 
 
 class GoalInsight(Model):
@@ -78,15 +82,13 @@ def reflect(session: Session, cycle: int, now: datetime, config: Config) -> Sess
         abandoned = sum(one.kind == "SuggestAbandon" for one in report.adjustments)
         changes["psyche"] = evolve(session.psyche, report.tools, abandoned, cycle)
     session = _adjusted(session, report.adjustments, now).model_copy(update=changes)
-    return push(
-        session,
-        content=report.summary,
-        kind="Reflection",
-        relevance=_RELEVANCE,
-        source_cycle=cycle,
-        now=now,
-        config=config,
+    note = partial(
+        push, kind="Reflection", relevance=_RELEVANCE, source_cycle=cycle, now=now, config=config
     )
+    if report.adjustments:
+        about = [symbol(one.goal) for one in report.adjustments]
+        session = note(session, content=_advice(session, report), symbols=about)
+    return note(session, content=report.summary)
 
 
 def look_back(session: Session, cycle: int, config: Config) -> Report:
@@ -114,6 +116,26 @@ def look_back(session: Session, cycle: int, config: Config) -> Report:
         pressure=full,
         summary=summary,
     )
+
+
+def _advice(session: Session, report: Report) -> str:
+    """What was changed for which goal, and what is suggested to a person."""
+    without = {one.goal: one.without_progress for one in report.goals}
+    lines = (
+        _advised(one, session.goals[one.goal], without[one.goal]) for one in report.adjustments
+    )
+    return f"Advice after cycle {report.cycle}: {'; '.join(lines)}"
+
+
+def _advised(adjustment: Adjustment, goal: Goal, without: int) -> str:
+    name = f'"{clipped(goal.description, _NAME_CHARS)}" ({goal.id})'
+    stuck = f"no progress in {without} cycles"
+    return {
+        "SuggestAbandon": f"give up {name}: {stuck}",
+        "SuggestNewGoal": f"split {name} by hand, into goals of their own",
+        "DecreasePriority": f"{name} has priority {adjustment.priority} now: {stuck}",
+        "IncreasePriority": f"{name} has priority {adjustment.priority} now: it gets on",
+    }[adjustment.kind]
 
 
 def _tools(decisions: Iterable[Decision], config: Config) -> list[ToolInsight]:

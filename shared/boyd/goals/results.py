@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
+from boyd.goals.knowledge.predicates import GOAL
+from boyd.goals.memory import MAX_SYMBOLS
 from boyd.goals.outcome import State
 from boyd.models import ActionResult
 
@@ -14,10 +17,16 @@ FROZEN = "Acting is frozen"
 #: what was not to be done at all, or could not be (A12), which says nothing of the tool.
 _STOPPED = re.compile(r"Vetoed by |guard \S+ failed: ")
 _NOT_DONE = (FROZEN, "Cancelled: ", "Refused: ", "Not executed: ")
-#: How lines begin in which the agent tells of itself; they hold the words of the goal.
+#: How remembered lines begin in which the agent tells of itself: they hold the words of the goal.
 _OF_ITSELF = re.compile(
-    r"\S+ \S+ (?:Decide: tool=|What do you know that helps to: |Cycle \d+: |Orient: )"
+    r"\S+ \S+ (?:Decide: tool=|Cycle \d+: |Orient: |Reflection at cycle |Advice after cycle )"
 )
+#: What a remembered line has around what was found: when it was, and which tool has found it.
+_ENVELOPE = re.compile(
+    r"\S+ \S+ (?:(?:Tool result \([^)]*\)|Answer of [^:]*|came to mind|[\w:-]+(?: failed)?): ?)?"
+)
+#: Where an action says which symbols it has named or found: metrics hold text and numbers only.
+_SYMBOLS = "symbols"
 
 
 def state_of(result: ActionResult) -> State | None:
@@ -46,4 +55,21 @@ def _of_the_world(tool: str, said: str) -> str:
         return ""
     if tool != "memory_recall":
         return said
-    return "\n".join(line for line in said.splitlines() if not _OF_ITSELF.match(line))
+    lines = (line for line in said.splitlines() if not _OF_ITSELF.match(line))
+    return "\n".join(_ENVELOPE.sub("", line, count=1) for line in lines)
+
+
+def naming(symbols: Iterable[str]) -> dict[str, float | str]:
+    """The metrics of an action that has named or found those symbols."""
+    known = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+    return {_SYMBOLS: json.dumps(known, ensure_ascii=False)} if known else {}
+
+
+def named_by(result: ActionResult) -> list[str]:
+    """The symbols that an action says it has named or found."""
+    try:
+        found = json.loads(str((result.metrics or {}).get(_SYMBOLS, "[]")))
+    except ValueError:
+        return []
+    texts = found if isinstance(found, list) else []
+    return [one for one in texts if isinstance(one, str) and not one.startswith(GOAL)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from boyd.goals.hyper import NOISE, UNRELATED, encode, similarity
 from boyd.goals.knowledge.predicates import GOAL, RELATED_TO
+from boyd.goals.knowledge.rewrite import show
 from boyd.goals.profiles import PROFILES, ToolProfile, vector
 from boyd.goals.shapes import Episode, Goal, Psyche
 from boyd.models import JsonObject, Triple
@@ -58,8 +59,12 @@ class Outlook:
 
     @property
     def facts(self) -> list[Triple]:
-        """The knowledge without what is about the agent."""
-        return [triple for triple in self.knowledge if not triple.is_metadata]
+        """The knowledge without what is about the agent: also what it has noted of its goals."""
+        return [
+            triple
+            for triple in self.knowledge
+            if not triple.is_metadata and not triple.subject.startswith(GOAL)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +210,8 @@ def _kg_query(outlook: Outlook, tool: ToolProfile) -> _Base:
 def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     """That something comes to mind with the goal is all that is known of the two."""
     facts = outlook.facts
-    ends = {end for fact in facts for end in (fact.subject, fact.object)} | {outlook.symbol}
+    known = (fact for fact in outlook.knowledge if not fact.is_metadata)
+    ends = {end for fact in known for end in (fact.subject, fact.object)} | {outlook.symbol}
     unconnected = next((symbol for symbol in outlook.inferred if symbol not in ends), None)
     if not facts or unconnected is None:
         return None
@@ -230,9 +236,10 @@ def _reason(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     facts = outlook.facts
     if not facts:
         return None
-    fact = facts[0]
-    atoms = " ".join(_atom(label) for label in (fact.subject, fact.predicate, fact.object))
-    return _Base(0.50, "what is known can be reasoned about", {"expression": f"(triple {atoms})"})
+    # One after the other: the same fact again would lead to the same.
+    fact = facts[outlook.goal.used.get(tool.name, 0) % len(facts)]
+    params: JsonObject = {"expression": show(("triple", *fact.place))}
+    return _Base(0.50, "what is known can be reasoned about", params)
 
 
 def _similarity_search(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -262,10 +269,6 @@ def _by_affinity(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     if near <= tool.threshold or near <= CHANCE:
         return None
     return _Base(tool.multiplier * near, f"the goal sounds like it ({near:.3f})")
-
-
-def _atom(label: str) -> str:
-    return re.sub(r"\W", "_", label)
 
 
 _RULES: dict[str, Callable[[Outlook, ToolProfile], _Base | None]] = {

@@ -147,7 +147,8 @@ class Psyche(Model):
 class Decision(Model):
     """What was decided in a cycle and what came of it: the provenance of the session (M5).
 
-    `approval` is the id of what a person was asked for, if one was.
+    `approval` is the id of what a person was asked for, if one was; `found` are the keywords of the
+    goal's criteria that were found in this cycle for the first time.
     """
 
     cycle: int
@@ -157,6 +158,7 @@ class Decision(Model):
     params_digest: str
     breakdown: str
     progress: Progress | None = None
+    found: list[str] = Field(default_factory=list)
     detail: str = ""
     approval: str | None = None
     at: Timestamp

@@ -18,6 +18,7 @@ from boyd.goals.memory import (
     push,
     recall,
     score,
+    teaching_nothing,
 )
 from boyd.goals.shapes import Config, Episode, Session
 from goals_kit import CONFIG, NOW, empty, having, later, remembering
@@ -240,6 +241,72 @@ def test_M9_an_episode_says_what_was_learned_for_which_goal() -> None:
         relevance=0.65,
         derivation_kind="AgentConsolidation",
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "teaches"),
+    [
+        ({"kind": "Observation", "symbols": ["GOAL"]}, False),
+        ({"kind": "Decision", "symbols": ["GOAL", "whale"], "tool": "kg_query"}, False),
+        ({"kind": "Inference", "symbols": ["GOAL", "whale"]}, True),
+        ({"kind": "Inference", "symbols": ["GOAL", "nothing"]}, False),
+        ({"kind": "Action", "symbols": ["GOAL", "whale"], "tool": "kg_query"}, True),
+        ({"kind": "Action", "symbols": ["GOAL"], "tool": "kg_query", "success": True}, False),
+        ({"kind": "Action", "symbols": ["GOAL"], "tool": "kg_query", "success": False}, True),
+        ({"kind": "Action", "symbols": ["GOAL"], "tool": "http_fetch", "success": True}, True),
+        ({"kind": "Action", "symbols": ["whale"], "tool": "memory_recall"}, False),
+        ({"kind": "Observation", "symbols": ["GOAL"], "tool": "user_interact"}, True),
+        ({"kind": "Reflection", "symbols": ["GOAL"]}, True),
+        ({"kind": "Reflection"}, False),
+    ],
+)
+def test_M9_only_what_teaches_something_becomes_an_episode(
+    fields: dict[str, Any], teaches: bool
+) -> None:
+    session, [id] = having("find mammals")
+    named = [symbol(id) if one == "GOAL" else one for one in fields.pop("symbols", [])]
+    session = remembering(0.9, session=session, symbols=named, **fields)
+    session = remembering(*[0.1] * 5, session=session, content="newer")
+    idle = teaching_nothing(session, {"whale": 2, symbol(id): 3})
+    _, kept = consolidate(session, {}, 1, NOW, CONFIG, without=idle, on_demand=True)
+
+    assert (1 not in idle, len(kept)) == (teaches, int(teaches))
+
+
+def test_M9_what_was_remembered_before_is_not_remembered_again() -> None:
+    session = remembering(0.9, 0.9, symbols=["whale"], kind="Inference")
+    session = remembering(*[0.1] * 5, session=session, content="newer")
+    first = teaching_nothing(session, {"whale": 2})
+    after, _ = consolidate(session, {}, 1, NOW, CONFIG, without=first, on_demand=True)
+
+    assert 2 in first
+    assert len(after.episodes) == 1
+    again = remembering(0.9, session=after, symbols=["whale"], kind="Inference")
+    assert again.memories in teaching_nothing(again, {"whale": 2})
+
+
+@pytest.mark.parametrize(
+    ("fields", "summary"),
+    [
+        ({"kind": "Action", "tool": "reason", "success": True}, "reason: a b"),
+        ({"kind": "Action", "tool": "reason", "success": False}, "reason failed: a b"),
+        ({"kind": "Inference", "content": "Orient: 3 triples"}, "came to mind: whale, krill"),
+        (
+            {"content": "Which?\nAnswer of ann: blue", "tool": "user_interact"},
+            "Answer of ann: blue",
+        ),
+        ({"content": "as it is"}, "as it is"),
+    ],
+)
+def test_M9_an_episode_can_be_read(fields: dict[str, Any], summary: str) -> None:
+    session, [id] = having("find mammals")
+    named = [symbol(id), "whale", "krill"]
+    given = {"content": "Tool result (reason):\na\nb", "kind": "Observation", **fields}
+    session = remembering(0.9, session=session, symbols=named, **given)
+    session = remembering(*[0.1] * 5, session=session)
+    _, [episode] = consolidate(session, {}, 1, NOW, CONFIG, on_demand=True)
+
+    assert (episode.summary, episode.learnings) == (summary, ["whale", "krill"])
 
 
 def test_M9_only_the_newest_episodes_are_kept() -> None:

@@ -41,6 +41,21 @@ def test_nobody_is_asked_twice() -> None:
     assert asked == 1
 
 
+def test_a_part_does_not_ask_what_the_goal_above_has_asked() -> None:
+    mind = Mind(stall_threshold=3)
+    whole = mind.goal("ask the user a question of whales, ask a human person a question of krill")
+    for _ in range(10):
+        mind.cycle()
+    session = mind.session
+    asked = mind.ask("questions")[1]["questions"]
+
+    assert session.goals[whole].children
+    assert [one["goal"] for one in asked] == [whole]
+    mind.ask("answer_question", {"text": "krill is small"}, id=asked[0]["id"])
+    parts = [mind.session.goals[one] for one in session.goals[whole].children]
+    assert ["krill" in one.matched for one in parts] == [False, True]
+
+
 def test_the_answer_is_remembered_and_the_next_cycle_goes_on_with_it() -> None:
     mind, goal = asking()
     mind.cycle()

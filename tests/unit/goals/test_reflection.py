@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from boyd.goals.goal_book import symbol
+from boyd.goals.memory import consolidate
 from boyd.goals.psyche import ToolInsight, new_psyche
 from boyd.goals.reflection import Report, is_due, look_back, reflect
 from boyd.goals.shapes import Config, Session
@@ -153,6 +155,24 @@ def test_M13_the_summary_is_remembered() -> None:
     )
     assert (entry.content, entry.kind, entry.relevance) == (report.summary, "Reflection", 0.8)
     assert (entry.source_cycle, entry.timestamp) == (5, later(1))
+
+
+def test_M13_what_is_advised_is_remembered_with_the_goals_that_it_is_for() -> None:
+    session, [stuck, going] = having("alpha", "beta gamma delta")
+    session = patched(session, stuck, cycles_worked=16)
+    session = patched(session, going, cycles_worked=4)
+    session, _ = reported(told(session, going, output="beta"))
+    entry = session.memory[-2]
+
+    assert (entry.kind, entry.symbols) == ("Reflection", [symbol(stuck), symbol(going)])
+    assert entry.content == (
+        f'Advice after cycle 5: give up "alpha" ({stuck}): no progress in 16 cycles;'
+        f' split "alpha" ({stuck}) by hand, into goals of their own;'
+        f' "beta gamma delta" ({going}) has priority 148 now: it gets on'
+    )
+    session = remembering(*[0.1] * 5, session=session)
+    _, episodes = consolidate(session, {}, 9, later(9), CONFIG, on_demand=True)
+    assert [one.summary[:20] for one in episodes] == ["Advice after cycle 5"]
 
 
 def test_M13_the_psyche_evolves_with_it() -> None:

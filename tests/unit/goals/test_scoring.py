@@ -186,7 +186,9 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
         "query_symbols": ["Phobos", "Deimos", "Mars"],
         "top_k": 3,
     }
-    assert found["reason"].params == {"expression": "(triple Mars__planet_ part_of Solar_System)"}
+    assert found["reason"].params == {
+        "expression": '(triple "Mars (planet)" part-of "Solar System")'
+    }
     assert found["similarity_search"].params == {"symbol": "goal:1", "top_k": 5}
 
 
@@ -196,6 +198,25 @@ def test_what_is_added_to_the_graph_is_nothing_that_rules_draw_conclusions_from(
     params = ranked(Outlook(goal(), knowledge=[mars], inferred=["Jupiter"]))["kg_mutate"].params
 
     assert infer(MemoryGraph([mars, up, Triple.model_validate(params)])) == []
+
+
+def test_M11_what_the_agent_has_noted_of_its_goals_is_no_knowledge_and_is_noted_once() -> None:
+    note = Triple(subject="goal:7", predicate="related-to", object="Jupiter")
+    alone = ranked(Outlook(goal(), knowledge=[note], inferred=["Jupiter"]))
+    beside = ranked(Outlook(goal(), knowledge=[note, MARS], inferred=["Jupiter"]))
+
+    assert "reason" not in alone
+    assert alone["kg_query"].score.base == 0.80
+    assert "Jupiter" not in str(beside["reason"].params)
+    assert "kg_mutate" not in beside
+
+
+def test_each_time_that_it_reasons_it_takes_the_next_fact() -> None:
+    up = Triple(subject="Jupiter", predicate="is-a", object="Planet")
+    outlooks = [Outlook(goal(used={"reason": n}), knowledge=[MARS, up]) for n in range(3)]
+    first, second, third = (ranked(one)["reason"].params for one in outlooks)
+
+    assert (first, second) == (third, {"expression": "(triple Jupiter is-a Planet)"})
 
 
 def test_nothing_is_to_be_added_to_the_graph_when_all_is_connected() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from boyd.goals.results import named_by
 from boyd.goals.tools.actions import OUTPUT
 from goals_kit import Mind
 
@@ -13,7 +14,8 @@ from goals_kit import Mind
 def use(mind: Mind, tool: str, **params: Any) -> Any:
     wanted = mind.lab.agent.host.actions[f"goals:{tool}"]
     given = {"ctx": mind.ctx, "params": wanted.params(**params) if wanted.params else None}
-    return wanted.call("execute", **given)
+    done = wanted.call("execute", **given)
+    return done if tool == "shell_exec" or isinstance(done, str) else done.output
 
 
 def test_what_is_known_is_told_without_metadata() -> None:
@@ -74,6 +76,52 @@ def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
     assert use(mind, "similarity_search", symbol="nothing") == "Nothing is like it"
     assert use(mind, "memory_recall", query_symbols=["x"]) == "Nothing like it is remembered"
     assert use(mind, "consolidate") == "0 entries became episodes, 0 were forgotten"
+
+
+def test_what_follows_from_a_fact_is_told_and_added_by_nobody() -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal", "mammal is-a animal", "Ahab likes Moby")
+    known = mind.facts.revision()
+
+    fact = "(triple whale is-a mammal)"
+    assert use(mind, "reason", expression=f"(not (not {fact}))").splitlines() == [
+        fact,
+        f"double negation: (not (not {fact})) becomes {fact}",
+        '"whale" -> is-a -> "animal"  [0.95]  follows by is-a-transitive',
+    ]
+    both = "(and (triple Ahab likes Moby) (triple whale eats krill))"
+    assert use(mind, "reason", expression=both).splitlines()[1:] == [
+        '"Ahab" -> likes -> "Moby" is known, and nothing new follows',
+        '"whale" -> eats -> "krill" is not known',
+    ]
+    assert mind.facts.revision() == known
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "symbols"),
+    [
+        ("kg_query", {"symbol": "mammal", "direction": "out"}, ["mammal", "animal"]),
+        ("kg_query", {"symbol": "unicorn"}, []),
+        ("similarity_search", {"symbol": "whale"}, ["whale", "dolphin"]),
+        ("reason", {"expression": "(triple whale is-a mammal)"}, ["whale", "mammal", "animal"]),
+        (
+            "kg_mutate",
+            {"subject": "goal:1", "predicate": "related-to", "object": "whale"},
+            ["whale"],
+        ),
+        ("library_search", {"query": "whales"}, []),
+    ],
+)
+def test_a_tool_tells_the_symbols_that_it_has_named_or_found(
+    tool: str, params: dict[str, Any], symbols: list[str]
+) -> None:
+    mind = Mind()
+    mind.know("whale is-a mammal", "dolphin is-a mammal", "mammal is-a animal")
+    wanted = mind.lab.agent.host.actions[f"goals:{tool}"]
+    assert wanted.params is not None
+    done = wanted.call("execute", ctx=mind.ctx, params=wanted.params(**params))
+
+    assert named_by(done) == symbols
 
 
 def test_a_command_needs_a_person_and_its_output_is_bounded() -> None:

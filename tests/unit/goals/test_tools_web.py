@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from boyd.goals.results import named_by
 from boyd.goals.tools.web import MOST, fetch
 from goals_kit import Mind
 
@@ -187,8 +188,9 @@ def test_a_page_can_be_ingested_and_found(server: Server) -> None:
     assert search is not None
     found = mind.plugin.library_search(search(query="whistling dolphins"), mind.ctx)
 
-    assert said.startswith("1 passages, about ")
-    assert "dolphin whistles" in found
+    assert str(said.output).startswith("1 passage, about ")
+    assert "dolphin whistles" in str(found.output)
+    assert named_by(said)[0] == named_by(found)[0] == "Songs"
     assert "mentions" in [one.predicate for one in mind.facts.out("Songs")]
 
 

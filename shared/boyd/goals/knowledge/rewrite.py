@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from boyd.models.graph import Place
+
 #: An expression: an atom, or an operator and what it is applied to.
 Expression: TypeAlias = "str | tuple[Expression, ...]"
 
@@ -96,6 +98,16 @@ def parse(text: str) -> Expression:
     if not found:
         raise ExpressionError("nothing to read", end + 1)
     return found[0]
+
+
+def triples(expression: Expression) -> list[Place]:
+    """The facts that an expression speaks of, as `(triple whale is-a mammal)` does."""
+    match expression:
+        case ("triple", str(subject), str(predicate), str(object_)):
+            return [(subject, predicate, object_)]
+        case str():
+            return []
+    return [one for part in expression for one in triples(part)]
 
 
 def show(expression: Expression) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeAlias
 
+from boyd.goals.knowledge.neighbours import Neighbours
 from boyd.goals.knowledge.predicates import (
     CHILD_OF,
     CONTAINS,
@@ -97,6 +98,21 @@ def infer(graph: Graph, *, max_iterations: int = 5, min_confidence: float = 0.1)
         if not fresh or len(found) >= MOST_NEW:
             break
     return found
+
+
+def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> list[Derived]:
+    """What follows from that fact, alone or with one about its ends, and is not known yet.
+
+    In two calls to the graph; what is inferred of these conclusions in turn is left to `infer`.
+    """
+    neighbours = Neighbours(graph)
+    neighbours.fetch((fact.subject, fact.object))
+    known = _Known()
+    known.add([fact])
+    for end in dict.fromkeys((fact.subject, fact.object)):
+        known.add([*neighbours.out(end), *neighbours.into(end)])
+    ways = _surest(_follow(known, [fact]), known, min_confidence)
+    return [way.derived() for way in ways]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from boyd.goals import memory
@@ -9,10 +10,11 @@ from boyd.goals.goal_book import symbol
 from boyd.goals.knowledge.gaps import find_gaps
 from boyd.goals.knowledge.mentions import mentioned
 from boyd.goals.knowledge.predicates import canonical
-from boyd.goals.knowledge.rewrite import reason
-from boyd.goals.knowledge.rules import infer
+from boyd.goals.knowledge.rewrite import parse, reason, triples
+from boyd.goals.knowledge.rules import consequences, infer
 from boyd.goals.knowledge.similar import similar
 from boyd.goals.options import GoalOptions
+from boyd.goals.results import naming
 from boyd.goals.sessions import Memo, Sessions
 from boyd.goals.shapes import Session
 from boyd.goals.toolbox import Toolbox
@@ -36,11 +38,14 @@ from boyd.goals.tools.params import (
 from boyd.goals.tools.questions import Questions
 from boyd.goals.tools.web import fetch
 from boyd.models import ActionResult, Triple
+from boyd.models.graph import Place
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.shell import runner
 
 #: Lines that a tool tells at most.
 LINES = 50
+#: From how many facts of an expression conclusions are drawn.
+_REASONED = 5
 #: How many symbols of a goal gaps are looked for around.
 STARTS = 50
 #: Bytes of a command's output that are kept.
@@ -73,7 +78,7 @@ class Tools(Plugin):
         return Toolbox(self.id, self.options)
 
     @action(idempotent=True)
-    def kg_query(self, params: QueryParams, ctx: Context) -> str:
+    def kg_query(self, params: QueryParams, ctx: Context) -> ActionResult:
         """Tell what the graph knows about a symbol."""
         graph, found = self.graph(ctx), list[Triple]()
         if params.direction in ("both", "out"):
@@ -81,10 +86,11 @@ class Tools(Plugin):
         if params.direction in ("both", "into"):
             found += graph.into(params.symbol)
         known = [one for one in found if not one.is_metadata]
-        return _told([_line(one) for one in known], "No triples found")
+        told = [_line(one) for one in known]
+        return self._told("kg_query", told, "No triples found", _ends(known))
 
     @action(risk="medium", idempotent=True)
-    def kg_mutate(self, params: MutateParams, ctx: Context) -> str:
+    def kg_mutate(self, params: MutateParams, ctx: Context) -> ActionResult:
         """Add a fact to the graph."""
         predicate = canonical(params.predicate)
         if predicate.lower().startswith("agent:"):
@@ -97,7 +103,8 @@ class Tools(Plugin):
             source=f"agent:{ctx.agent.id}",
         )
         added = self.graph(ctx).add([triple])
-        return f"{_line(triple)}{'' if added else ' was known already'}"
+        told = f"{_line(triple)}{'' if added else ' was known already'}"
+        return self._told("kg_mutate", [told], "", _ends([triple]))
 
     @action(idempotent=True)
     def memory_recall(self, params: RecallParams, ctx: Context) -> str:
@@ -109,22 +116,32 @@ class Tools(Plugin):
         return _told(lines, "Nothing like it is remembered")
 
     @action(idempotent=True)
-    def reason(self, params: ReasonParams) -> str:
-        """Simplify an expression by the rules of logic."""
-        found = reason(params.expression)
+    def reason(self, params: ReasonParams, ctx: Context) -> ActionResult:
+        """Simplify an expression by rules of logic, and tell what follows from facts in it."""
+        found, graph = reason(params.expression), self.graph(ctx)
         steps = [f"{one.rule}: {one.before} becomes {one.after}" for one in found.steps]
-        return "\n".join([found.expression, *steps[:LINES]])
+        symbols, lines = list[str](), list[str]()
+        for place in dict.fromkeys(triples(parse(found.expression))[:_REASONED]):
+            fact = next((one for one in graph.out(place[0]) if one.place == place), None)
+            if fact is None:
+                lines.append(f"{_arrow(place)} is not known")
+                continue
+            following = consequences(graph, fact)
+            symbols += _ends([fact, *(one.triple for one in following)])
+            lines += [f"{_line(one.triple)}  follows by {one.rule}" for one in following]
+            lines += [] if following else [f"{_arrow(place)} is known, and nothing new follows"]
+        return self._told("reason", [found.expression, *steps, *lines], "", symbols)
 
     @action(idempotent=True)
-    def similarity_search(self, params: SimilarParams, ctx: Context) -> str:
+    def similarity_search(self, params: SimilarParams, ctx: Context) -> ActionResult:
         """Find what is like a symbol."""
         found = similar(self.graph(ctx), params.symbol, params.top_k)
-        return _told(
-            [f"{one.symbol}  [{one.similarity:.3f}]" for one in found], "Nothing is like it"
-        )
+        symbols = [params.symbol, *(one.symbol for one in found)] if found else []
+        told = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
+        return self._told("similarity_search", told, "Nothing is like it", symbols)
 
     @action(risk="medium", idempotent=True, timeout=120.0)
-    def infer_rules(self, params: InferParams, ctx: Context) -> str:
+    def infer_rules(self, params: InferParams, ctx: Context) -> ActionResult:
         """Add what follows from the facts by general rules."""
         graph = self.graph(ctx)
         found = infer(
@@ -132,24 +149,26 @@ class Tools(Plugin):
         )
         graph.add([one.triple for one in found])
         lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
-        return _told(lines, "Nothing new follows")
+        symbols = _ends(one.triple for one in found)
+        return self._told("infer_rules", lines, "Nothing new follows", symbols)
 
     @action(idempotent=True, timeout=120.0)
-    def gap_analysis(self, params: GapParams, ctx: Context) -> str:
+    def gap_analysis(self, params: GapParams, ctx: Context) -> ActionResult:
         """Tell what is missing around a symbol."""
         sessions, graph = self.sessions(ctx), self.graph(ctx)
         goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
         starts = mentioned(graph, goal.description, STARTS) if goal else [params.goal]
         report = find_gaps(graph, starts, params.max_gaps)
-        head = f"{report.examined} symbols, {report.coverage:.0%} of them well connected"
+        head = f"{counted(report.examined, 'symbol')}, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
-        return "\n".join([head, *lines[:LINES]])
+        symbols = [one.symbol for one in report.gaps]
+        return self._told("gap_analysis", [head, *lines], "", symbols)
 
     @action(idempotent=True)
     def consolidate(self, ctx: Context) -> str:
         """Keep what is worth it of working memory as episodes, and free the rest."""
         kept, gone = self.consolidated(ctx)
-        return f"{kept} entries became episodes, {gone} were forgotten"
+        return f"{_entries(kept)} became episodes, {gone} were forgotten"
 
     def consolidated(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
         """Consolidate; how many entries became episodes, and how many were forgotten."""
@@ -168,6 +187,7 @@ class Tools(Plugin):
                 ctx.now(),
                 self.config,
                 near=near,
+                without=memory.teaching_nothing(session, degrees),
                 on_demand=on_demand,
             )
             counts[:] = [len(kept), len(session.memory) - len(after.memory) - len(kept)]
@@ -226,7 +246,7 @@ class Tools(Plugin):
         return f"Asked as question {question.id}: {question.text}"
 
     @action(risk="medium", idempotent=True, timeout=70.0)
-    def content_ingest(self, params: IngestParams, ctx: Context) -> str:
+    def content_ingest(self, params: IngestParams, ctx: Context) -> ActionResult:
         """Take a text into the library, and what it is about into the graph."""
         given = [one for one in (params.text, params.path, params.url) if one is not None]
         if len(given) != 1:
@@ -256,14 +276,27 @@ class Tools(Plugin):
         ]
         self.graph(ctx).add(facts)
         # Not the title: it was given, and is nothing that was found.
-        return f"{passages} passages, about {', '.join(about[:10])}"
+        told = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"
+        return self._told("content_ingest", [told], "", [params.title, *about[:20]])
 
     @action(idempotent=True)
-    def library_search(self, params: SearchParams, ctx: Context) -> str:
+    def library_search(self, params: SearchParams, ctx: Context) -> ActionResult:
         """Find passages of the library."""
         found = Library(ctx.state).search(params.query, params.top_k)
         lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
-        return _told(lines, "No passage fits")
+        return self._told("library_search", lines, "No passage fits", [one.title for one in found])
+
+    def _told(
+        self, tool: str, lines: list[str], nothing: str, symbols: Iterable[str]
+    ) -> ActionResult:
+        """What a tool has told, and the symbols that it has named or found."""
+        return ActionResult(
+            action=self.toolbox.action_of(tool),
+            success=True,
+            duration=0.0,
+            output=_told(lines, nothing),
+            metrics=naming(symbols) or None,
+        )
 
 
 def _near_goals(graph: Graph, session: Session) -> set[str]:
@@ -275,8 +308,26 @@ def _near_goals(graph: Graph, session: Session) -> set[str]:
 
 
 def _line(triple: Triple) -> str:
-    said = f'"{triple.subject}" -> {triple.predicate} -> "{triple.object}"'
-    return f"{said}  [{triple.confidence:.2f}]"
+    return f"{_arrow(triple.place)}  [{triple.confidence:.2f}]"
+
+
+def _arrow(place: Place) -> str:
+    subject, predicate, object_ = place
+    return f'"{subject}" -> {predicate} -> "{object_}"'
+
+
+def _ends(facts: Iterable[Triple]) -> list[str]:
+    """What facts are about."""
+    return [end for one in facts for end in (one.subject, one.object)]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, as in `1 passage` and `2 passages`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number} entries"
 
 
 def _told(lines: list[str], nothing: str) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from boyd.goals import memory
-from boyd.goals.goal_book import changed, is_open, symbol, with_goals
+from boyd.goals.goal_book import below, changed, is_open, symbol, with_goals
 from boyd.goals.progress import gathered, told
-from boyd.goals.shapes import Config, Question, Session
+from boyd.goals.shapes import Config, Goal, Question, Session
 from boyd.goals.text import clipped
 
 
 def taken_in(session: Session, question: Question, now: datetime, config: Config) -> Session:
     """The session that remembers the answer: once, however often it is told.
 
-    The goal that has asked has got on if the answer holds more words of its criteria than were
-    found before; the next cycle evaluates it with them.
+    The goal that has asked, and those that it was split into, have got on if the answer holds more
+    words of their criteria than were found before; the next cycle evaluates them with these.
     """
     if question.answer is None:
         return session
@@ -39,13 +39,20 @@ def taken_in(session: Session, question: Question, now: datetime, config: Config
         )
     if goal is None or not is_open(goal):
         return session
-    matched = gathered(goal, told(question.answer))
+    words = told(question.answer)
+    heard = [one for one in (goal, *below(session, goal)) if is_open(one)]
+    return with_goals(session, [_with(one, question, words, now) for one in heard])
+
+
+def _with(goal: Goal, question: Question, words: Collection[str], now: datetime) -> Goal:
+    """The goal with what the answer to a question has told."""
+    matched = gathered(goal, words)
     changes: dict[str, Any] = {"matched": matched}
     if len(matched) > len(goal.matched):
         changes.update(last_progress_cycle=goal.cycles_worked, stalled=False)
     if goal.question == question.id:
         changes["question"] = None
-    return with_goals(session, [changed(goal, now, **changes)])
+    return changed(goal, now, **changes)
 
 
 def asked(session: Session, question: Question, now: datetime) -> Session:
