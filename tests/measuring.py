@@ -18,7 +18,7 @@ class Measure:
         self._figures = config.stash.setdefault(_FIGURES, [])
 
     def __call__(self, promise: int, figure: str) -> None:
-        """Take down a figure of P1 to P14."""
+        """Take down a figure of P1 to P18."""
         self._figures.append((promise, figure))
 
     @contextmanager

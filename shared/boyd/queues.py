@@ -25,3 +25,8 @@ def of_host(host: str) -> str:
 def full_name(queue: str, agent_id: str) -> str:
     """A queue's name on the broker."""
     return f"boyd.{queue}.{agent_id}"
+
+
+def unserved(queue: str) -> str:
+    """Says that a queue has no worker, and which one to start."""
+    return f"No live worker consumes queue {queue!r}; start one with -Q {queue}"

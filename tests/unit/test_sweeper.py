@@ -11,6 +11,8 @@ import pytest
 from boyd import Agent
 from boyd.engine import sweep_all
 from boyd.errors import StoreError
+from boyd.models import Autonomy
+from boyd.store import Entry, Fence
 from boyd.store.due import MOST_DUE
 from boyd.store.scripts import Scripts
 from boyd.testing import Lab
@@ -281,8 +283,8 @@ def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
     while lab.store.loop.status().phase != "idle":
         lost += [hint[0] for hint in lab.courier.hints]
         lab.courier.hints.clear()
-        [member] = lab.client.zrange(DUE, 0, -1)
-        overdue(lab, member)
+        for member in lab.client.zrange(DUE, 0, -1):
+            overdue(lab, member)
         lab.sweeper.sweep()
         lab.step()
 
@@ -329,3 +331,126 @@ def test_P13_an_order_of_a_later_release_is_left_to_its_own_workers() -> None:
     lab.orders.retry("dream:1", "1")
 
     assert list(lab.courier.hints) == []
+
+
+def acting(lab: Lab, served: bool) -> None:
+    """Let the lab's worker consume the queue `act`, or not; heartbeats tell it."""
+    for worker in lab._workers:
+        worker.queues[:] = [name for name in worker.queues if name != "act"]
+        if served:
+            worker.queues.append("act")
+    lab.whole.fleet._seen = (float("-inf"), [])
+    lab._beat()
+
+
+def in_act(lab: Lab) -> None:
+    """Bring an iteration to where its act phase is due, and lose the only worker that acts."""
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    acting(lab, served=False)
+
+
+def swept(lab: Lab) -> None:
+    """Let the deadline pass, sweep, and deliver what that has sent."""
+    lab.courier.hints.clear()
+    overdue(lab)
+    lab.sweeper.sweep()
+    lab.deliver()
+
+
+NO_ACT = "No live worker consumes queue 'act'; start one with -Q act"
+
+
+def test_P15_an_action_that_no_worker_can_execute_fails_within_one_sweep() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
+    in_act(lab)
+    swept(lab)
+    [result] = lab.store.history.results()
+
+    assert (result.success, recorder.calls) == (True, [])
+    assert [r.error for r in result.action_results] == [NO_ACT]
+
+
+def test_P15_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sweep() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
+    in_act(lab)
+    entry = lab.store.iterations.enter(1, 1, "act", "gone/1", ("iteration",))
+    assert entry is not None
+    claimed(lab, entry)
+    swept(lab)
+    [result] = lab.store.history.results()
+    [action] = result.action_results
+
+    assert (action.unknown, recorder.calls) == (True, [])
+    assert "Outcome unknown" in (action.error or "")
+    assert not lab.store.iterations.leave(entry, "complete", {})
+
+
+def claimed(lab: Lab, entry: Entry) -> None:
+    """Claim the action of an iteration, as a worker that dies with it."""
+    fence = Fence(entry.iteration, entry.epoch, entry.worker)
+    execution = lab.store.ledger.of_iteration(entry.iteration)
+    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
+
+
+def test_P15_asking_for_an_approval_needs_no_worker_that_acts() -> None:
+    action = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), action))
+    acting(lab, served=False)
+    first, second = lab.run(), lab.run()
+
+    assert [r.waits_for for r in (first.action_results[0], second.action_results[0])] == (
+        [lab.store.approvals.page(5).pending[0].id] * 2
+    )
+    assert lab.store.approvals.page(5).pending[0].seen == 2
+
+
+def test_P15_an_approval_is_asked_for_without_its_preview_when_the_worker_for_that_is_gone() -> (
+    None
+):
+    action = Recorder().action(
+        autonomy=Autonomy(mode="approval-required"), dry_run=lambda: "would do"
+    )
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), action))
+    in_act(lab)
+    swept(lab)
+    [item] = lab.store.approvals.page(5).pending
+
+    assert item.preview is not None
+    assert item.preview.error == NO_ACT
+
+
+def test_P15_complete_goes_to_the_loop_after_its_act_phase_was_given_up() -> None:
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action(queue="act.db")))
+    lab._workers[0].queues.append("act.db")
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    assert lab.client.hget(RECORD, "queue") == "act.db"
+    for epoch in (1, 2, 3, 5, 6, 7):
+        lab.courier.hints.clear()
+        assert lab.store.iterations.enter(1, epoch, "act", f"lost/{epoch}", ("iteration",))
+        overdue(lab)
+        lab.sweeper.sweep()
+    overdue(lab)
+    retry = lab.store.iterations.retry(lab.store.due.take()["phase"])
+
+    assert retry is not None
+    assert (retry.phase, retry.queue, lab.client.hget(RECORD, "queue")) == ("complete", None, "")
+
+
+def test_P15_an_unserved_queue_is_noticed_by_each_sweep_and_the_message_is_sent_ever_less() -> None:
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    sent = []
+    for look in range(1, 20):
+        lab.courier.hints.clear()
+        overdue(lab)
+        lab.sweeper.sweep()
+        sent += [look] * len(lab.courier.hints)
+        assert lab.client.zscore(DUE, "phase") <= lab.store.clock.seconds() * 1000 + 2100
+
+    assert sent == [1, 2, 4, 8, 16]

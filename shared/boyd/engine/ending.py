@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from pydantic import ValidationError
-
+from boyd import naming
 from boyd.engine.engine import Engine
 from boyd.loop import complete
-from boyd.models import ActionPerformed, ActionResult, LoopResult, RunOutcome
-from boyd.store import Record
+from boyd.models import (
+    ActionPerformed,
+    ActionResult,
+    LoopResult,
+    RunOutcome,
+)
+from boyd.store import AgentStore, Lost, Record
 
 
 def end(engine: Engine, iteration: int, epoch: int, worker: str, result: LoopResult) -> None:
@@ -26,11 +30,18 @@ def end(engine: Engine, iteration: int, epoch: int, worker: str, result: LoopRes
         engine.courier.send(engine.agent.id, follow_up, 1, "start")
 
 
+def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:
+    """What can still be known of an iteration whose record is gone."""
+    result = store.ledger.settle(naming.loop(naming.iteration(iteration, timeline)))
+    why = "its record was lost, or never written whole"
+    return Lost(iteration, why, store.runs.claimed_by(iteration), [result] if result else [])
+
+
 def ruined(agent_id: str, record: Record, ended_at: datetime, why: str) -> LoopResult:
     """The result of an iteration that cannot be completed: as much as can be read of it."""
     try:
         result = record.result(agent_id, ended_at)
-    except ValidationError:
+    except (ValueError, KeyError):
         return record.ruined(agent_id, ended_at, why)
     return result.patched({"success": False, "error": why})
 

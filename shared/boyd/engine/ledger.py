@@ -56,6 +56,17 @@ class LeasedLedger:
             self._holding.enter_context(hold)
         return _read(reply, token)
 
+    def forgo(self, execution_id: str) -> Claim:
+        """Give up the right to execute, for good; what is known of an earlier attempt."""
+        assert self._fence is not None, "only what comes from an iteration is given up"
+        fence = self._fence
+        reply = persistently(lambda: self._ledger.forgo(execution_id, fence))
+        if reply.outcome == "none":
+            return Claim()
+        return (
+            Claim(result=self.find(execution_id)) if reply.outcome == "over" else _read(reply, "")
+        )
+
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome and let the claim go."""
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from boyd import naming, queues
@@ -23,6 +24,7 @@ from boyd.loop.context import HOOK_TIMEOUT, PhaseContext, describe
 from boyd.loop.observe import Seen
 from boyd.loop.planning import Unit
 from boyd.models import ActionResult, Decision, DecisionTrace, ObserverHealth, Phase, Problem
+from boyd.plugin import Action
 from boyd.store import (
     Entry,
     Fence,
@@ -40,10 +42,25 @@ log = logging.getLogger("boyd.engine")
 
 #: What decide and act need of an iteration's record; the observations are not among it.
 _TO_DECIDE = ("iteration", "situation", "problems", "blocks")
-_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs")
+_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved")
 
 #: What a phase function is given; it says whether the chain goes on to the next phase.
 Work = Callable[[Entry, PhaseContext], bool]
+
+
+@dataclass(frozen=True)
+class _Destination:
+    """Where a decision is acted on.
+
+    Attributes:
+        queue: of the act phase; empty: there is none.
+        refusal: why the decision is not acted on, if it should be.
+        unserved: why the action cannot be executed there, where only an approval is asked for.
+    """
+
+    queue: str = ""
+    refusal: ActionResult | None = None
+    unserved: str = ""
 
 
 class Steps:
@@ -167,39 +184,42 @@ class Steps:
         situation = entry.record.situation
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
-        queue, refusal = self._destination(decision, trace)
-        results = [refusal] if refusal else []
-        following: Phase = "complete" if decision.is_no_op or results else "act"
+        where = self._destination(decision, trace)
+        following: Phase = "act" if where.queue else "complete"
         fields = {
             "decision": decision.to_json(),
             "trace": trace.to_json(),
-            "results": dump_results(results),
-            "queue": queue if following == "act" else "",
+            "results": dump_results([where.refusal] if where.refusal else []),
+            "unserved": where.unserved,
             **_problems(ctx),
         }
-        if self._iterations.leave(entry, following, fields):
-            self._send(entry, following, queue if following == "act" else None)
+        if self._iterations.leave(entry, following, fields, where.queue):
+            self._send(entry, following, where.queue or None)
         return False
 
-    def _destination(
-        self, decision: Decision, trace: DecisionTrace
-    ) -> tuple[str, ActionResult | None]:
-        """The queue on which the decision is acted on, or the result that says why it is not."""
+    def _destination(self, decision: Decision, trace: DecisionTrace) -> _Destination:
         if trace.invalid:
             reason = f"Invalid decision: {trace.invalid.reason}"
-            return queues.ACT, act.failed(trace.invalid.action, reason)
+            return _Destination(refusal=act.failed(trace.invalid.action, reason))
         if decision.is_no_op:
-            return queues.ACT, None
+            return _Destination()
         action = self._agent.host.actions.get(decision.action)
         if action is None:
-            return queues.ACT, act.unknown(decision.action)
-        # To ask for an approval, any worker that acts will do.
-        gated = act.gate(action, decision)
-        queue = queues.ACT if gated else action.queue or queues.ACT
+            return _Destination(refusal=act.unknown(decision.action))
+        queue = action.queue or queues.ACT
+        if act.gate(action, decision):
+            return self._asking(action)
         if self._engine.fleet.serving(queue):
-            return queue, None
-        reason = f"No live worker consumes queue {queue!r}; start one with -Q {queue}"
-        return queue, act.failed(action.id, reason)
+            return _Destination(queue)
+        return _Destination(refusal=act.failed(action.id, queues.unserved(queue)))
+
+    def _asking(self, action: Action) -> _Destination:
+        """Where an approval is asked for: only a dry run needs a worker that acts."""
+        if not action.has("dry_run"):
+            return _Destination(queues.LOOP, unserved="Not executed: it needs an approval")
+        if self._engine.fleet.serving(queues.ACT):
+            return _Destination(queues.ACT)
+        return _Destination(queues.LOOP, unserved=queues.unserved(queues.ACT))
 
     def _act(self, entry: Entry, ctx: PhaseContext) -> bool:
         record = entry.record
@@ -212,6 +232,7 @@ class Steps:
             run_ids=tuple(record.runs),
             retry=entry.epoch > 1,
             asked_by=record.trace.asked_by if record.trace else None,
+            unserved=entry.fields.get("unserved", ""),
         )
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
         ledger = LeasedLedger(self._store, self._engine.leases, fence)

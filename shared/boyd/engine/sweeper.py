@@ -54,7 +54,9 @@ class Sweeper:
 
     def _look_after(self, member: str, proof: str) -> None:
         kind, id = naming.parts(member)
-        if kind == "phase":
+        if kind == "mend":
+            self._mend()
+        elif kind == "phase":
             self._phase(proof)
         elif kind == "unit":
             self._unit(int(id), proof)
@@ -71,12 +73,32 @@ class Sweeper:
         if retry.epoch > 1 and self._has_acted(retry):
             return
         queue = retry.queue or (queues.ACT if retry.phase == "act" else queues.LOOP)
-        if not self._engine.fleet.serving(queue):
-            return  # the message would only lie beside the first one
-        self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
-        self._engine.courier.send(
-            self.agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
-        )
+        served = self._engine.fleet.serving(queue, fresh=True)
+        if served and retry.send:
+            self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
+            self._engine.courier.send(
+                self.agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
+            )
+        elif not served and retry.phase == "act" and queue != queues.LOOP:
+            self._settle_act(retry, queue)
+        # Else the message would only lie beside the first one.
+
+    def _settle_act(self, retry: Retry, queue: str) -> None:
+        """End the act phase that waits for a worker that is not there; the loop must not wait."""
+        why = queues.unserved(queue)
+        epoch = self._store.iterations.settle_act(retry.iteration, retry.epoch, why)
+        if epoch:
+            self._say("the action of iteration %d is given up: %s", retry.iteration, why)
+            self._engine.courier.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)
+
+    def _mend(self) -> None:
+        """Make due what a script that failed halfway, or a lost key, has left behind."""
+        mended = self._store.iterations.mend()
+        if mended.lost is not None:
+            self._say("the record of iteration %d is gone", mended.lost[0])
+            mended = self._store.iterations.mend(ending.lost(self._store, *mended.lost))
+        if mended.ended is not None:
+            self._engine.courier.send(self.agent_id, *mended.ended, "complete")
 
     def _has_acted(self, retry: Retry) -> bool:
         """Leave an act phase whose action no other worker may execute; False: it goes on."""
@@ -122,7 +144,7 @@ class Sweeper:
             self._lost(stuck, unit)
         elif stuck.waited > self._patience or not self._engine.fleet.serving(unit.queue):
             self._give_up(stuck, unit, f"no worker took it from queue {unit.queue!r}")
-        else:
+        elif stuck.send:
             hint = UnitHint(number, stuck.attempt, unit.queue)
             self._engine.courier.fan_out(self.agent_id, stuck.iteration, [hint])
 

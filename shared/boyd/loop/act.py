@@ -60,7 +60,8 @@ class Request:
     executed but rolls that earlier execution back: one execution, whoever asks for it, so what
     asks has an `origin` of its own that a proposal is known by. `wakes` is the order that waits for
     what becomes of a proposal, which nobody else joins then. What the action says to a model loses
-    its secrets before it is kept.
+    its secrets before it is kept. `unserved` says why nothing may be executed here: an approval is
+    asked for without a dry run, or the result says what is known of an earlier attempt.
     """
 
     execution_id: str
@@ -76,6 +77,7 @@ class Request:
     origin: str = ""
     wakes: str = ""
     for_model: bool = False
+    unserved: str = ""
 
     @property
     def proposer(self) -> str:
@@ -104,7 +106,16 @@ def act(ctx: PhaseContext, request: Request, ledger: Ledger, approvals: Approval
     reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
         return _queue(ctx, action, request, approvals, reason, undone)
+    if request.unserved:
+        return _forgone(action, request, ledger)
     return _Execution(ctx, action, request, ledger, approvals, undone).run()
+
+
+def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
+    """What is known of an action that nobody executes any more."""
+    claim = ledger.forgo(request.execution_id)
+    reason = claim.refused or request.unserved
+    return claim.result or failed(action.id, reason, lost=claim.unknown)
 
 
 def _earlier(
@@ -294,11 +305,17 @@ def _queue(
         bound_to=request.execution_id if request.wakes else None,
     )
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
-        preview = _timed(action, lambda: _called(ctx, action, "dry_run", params))
+        preview = _preview(ctx, action, request, params)
         preview = _without_secrets(preview) if request.for_model else preview
         proposal = proposal.patched({"preview": preview})
     approval_id = approvals.propose(proposal, request.proposer)
     return _waits(action, approval_id) if approval_id else failed(action.id, CANCELLED)
+
+
+def _preview(ctx: PhaseContext, action: Action, request: Request, params: Any) -> ActionResult:
+    if request.unserved:
+        return failed(action.id, request.unserved)
+    return _timed(action, lambda: _called(ctx, action, "dry_run", params))
 
 
 def _without_secrets(result: ActionResult) -> ActionResult:

@@ -56,5 +56,8 @@ class Ledger(Protocol):
     def claim(self, execution: Execution) -> Claim:
         """Take the right to execute, in one atomic step."""
 
+    def forgo(self, execution_id: str) -> Claim:
+        """Give up the right to execute, for good; what is known of an earlier attempt."""
+
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome; False when the claim was lost meanwhile."""

@@ -21,7 +21,7 @@ from boyd.store.graph import FactGraph
 from boyd.store.growth import Growth, Topic
 from boyd.store.history import History
 from boyd.store.investigations import Change, Investigations, Written, read_investigation
-from boyd.store.iterations import Entry, Iterations, Retry
+from boyd.store.iterations import Entry, Iterations, Lost, Retry
 from boyd.store.keys import DEPLOYMENT, Keys
 from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
 from boyd.store.loop import Begun, Loop, Room, Slot
@@ -170,6 +170,7 @@ __all__ = [
     "Investigations",
     "Iterations",
     "Loop",
+    "Lost",
     "ModelUsage",
     "Observers",
     "Record",

@@ -90,6 +90,14 @@ def pairs(flat: list[Any]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
+def whole(text: str | None) -> int | None:
+    """The whole number that a stored text is; None when it is none, as after a slip of the hand."""
+    try:
+        return int(float(text)) if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
 class _Refused(redis.ConnectionError):
     """The server takes no writes, so the connection to it was dropped."""
 
@@ -125,4 +133,4 @@ def _leaving(kind: type[Any]) -> type[Any]:
     return Leaving
 
 
-__all__ = ["Client", "connect", "masked", "pairs", "translated"]
+__all__ = ["Client", "connect", "masked", "pairs", "translated", "whole"]

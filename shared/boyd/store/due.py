@@ -23,12 +23,16 @@ class Due:
         self._lease = timing.lease_ms
 
     def take(self) -> dict[str, str]:
-        """`phase`, `unit:<number>` and names of orders, each with a proof of taking."""
+        """`phase`, `unit:<number>` and names of orders, each with a proof of taking.
+
+        `mend` is among them when what is stored does not fit together.
+        """
         return pairs(self._scripts.run("take_due", *self.call()))
 
     def call(self) -> tuple[list[str], list[int]]:
         """Keys and arguments of the script `take_due`."""
-        return [self._keys.due, self._keys.loop], [self._lease, MOST_DUE]
+        names = [self._keys.due, self._keys.loop, self._keys.orders]
+        return names, [self._lease, MOST_DUE]
 
 
 def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | StoreError]:

@@ -170,12 +170,13 @@ class AgentFleet:
         self._fleet = fleet
         self._agent_id = agent_id
 
-    def serving(self, queue: str) -> int:
+    def serving(self, queue: str, fresh: bool = False) -> int:
         """How many live workers consume *queue* for this agent.
 
-        Before it says none it looks again: one may have started just now.
+        Before it says none it looks again: one may have started just now. With *fresh* it does so
+        in any case: one may have died just now.
         """
-        return self._count(queue, fresh=False) or self._count(queue, fresh=True)
+        return (not fresh and self._count(queue, fresh=False)) or self._count(queue, fresh=True)
 
     def hosts(self) -> list[str]:
         """The hosts on which live workers consume their host's queue, sorted."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from boyd.models import (
+    ActionResult,
     LoopResult,
     NotDue,
     ObserverHealth,
@@ -27,7 +28,13 @@ from boyd.models import (
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
 from boyd.store.outline import outline_of
-from boyd.store.record import Record, dump_blocks, dump_not_due, dump_problems
+from boyd.store.record import (
+    Record,
+    dump_blocks,
+    dump_not_due,
+    dump_problems,
+    dump_results,
+)
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
 from boyd.store.timing import Timing, milliseconds
@@ -53,13 +60,41 @@ class Entry:
 
 @dataclass(frozen=True)
 class Retry:
-    """A phase to send again; with `finish` nobody could complete the iteration."""
+    """A phase that nobody has moved on.
+
+    With `send` its message is to be sent again, else it is on its way; with `finish` nobody could
+    complete the iteration.
+    """
 
     iteration: int
     epoch: int
     phase: Phase
     queue: str | None
+    send: bool = True
     finish: bool = False
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What is known of an iteration whose record is gone."""
+
+    iteration: int
+    why: str
+    runs: Sequence[str] = ()
+    results: Sequence[ActionResult] = ()
+
+
+@dataclass(frozen=True)
+class Mended:
+    """What mending has found.
+
+    Attributes:
+        lost: number and timeline of an iteration whose record is gone.
+        ended: number and epoch of one that was ended.
+    """
+
+    lost: tuple[int, str] | None = None
+    ended: tuple[int, int] | None = None
 
 
 class Iterations:
@@ -103,10 +138,15 @@ class Iterations:
         entry = _entered(reply, record, iteration, epoch, "orient", worker)
         return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
 
-    def leave(self, entry: Entry, following: Phase, fields: Mapping[str, str]) -> bool:
-        """Leave a phase with what it produced; False when the entry was lost."""
+    def leave(
+        self, entry: Entry, following: Phase, fields: Mapping[str, str], queue: str = ""
+    ) -> bool:
+        """Leave a phase with what it produced; False when the entry was lost.
+
+        *queue* is where the following phase goes, if not where it usually does.
+        """
         flat = [item for pair in fields.items() for item in pair]
-        args = [*_fence(entry), following, self._dispatch, *flat]
+        args = [*_fence(entry), following, self._dispatch, queue, *flat]
         names = [self._keys.iteration, self._keys.due, self._keys.events]
         return bool(self._scripts.run("leave", names, args) == "ok")
 
@@ -219,7 +259,34 @@ class Iterations:
             return None
         if reply[0] == "finish":
             return Retry(int(reply[1]), int(reply[2]), "complete", None, finish=True)
-        return Retry(int(reply[1]), int(reply[2]), reply[3], reply[4] or None)
+        return Retry(int(reply[1]), int(reply[2]), reply[3], reply[4] or None, reply[0] == "send")
+
+    def settle_act(self, iteration: int, epoch: int, why: str) -> int:
+        """Take the act phase away from a queue that nobody serves.
+
+        Whoever takes it on the queue `loop` executes nothing. The new epoch, or 0 when the phase
+        has moved since.
+        """
+        names = [self._keys.iteration, self._keys.due]
+        args = [iteration, epoch, why, self._dispatch]
+        return int(self._scripts.run("settle_act", names, args))
+
+    def mend(self, lost: Lost | None = None) -> Mended:
+        """Make what is stored fit together: what is in flight is due, what has no record ends.
+
+        Called again with what is known of a *lost* iteration, that one ends.
+        """
+        keys = self._keys
+        args: list[Any] = [keys.iterations, self._dispatch, "", "", "", "[]"]
+        if lost is not None:
+            results = dump_results(list(lost.results))
+            args[2:] = [lost.iteration, lost.why, " ".join(lost.runs), results]
+        names = [keys.loop, keys.iteration, keys.due, keys.history, keys.orders, keys.events]
+        outcome, *rest = self._scripts.run("mend", names, args)
+        return Mended(
+            lost=(int(rest[0]), rest[1]) if outcome == "lost" else None,
+            ended=(int(rest[0]), int(rest[1])) if outcome == "ended" else None,
+        )
 
     def current(self) -> Record | None:
         """The iteration in flight."""

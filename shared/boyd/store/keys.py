@@ -41,6 +41,7 @@ class Keys:
         self.loop = self.prefix + "loop"
         self.iteration = self.prefix + "iteration"
         self.due = self.prefix + "due"
+        self.orders = self.prefix + "orders"
         self.events = self.prefix + "events"
         self.history = self.prefix + "history"
         self.iterations = self.prefix + "iteration:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +163,25 @@ class Ledger:
             *(keys.execution(execution_id), keys.budget(action, target)),
             *(FREEZES, self._origin(fence), keys.audit_open, REGISTERED),
         ]
-        outcome, *rest = self._scripts.run("claim", names, args)
+        return self._read(execution_id, self._scripts.run("claim", names, args))
+
+    def forgo(self, execution_id: str, fence: Fence) -> Reply:
+        """Settle that an execution of an iteration does not start any more.
+
+        Returns:
+            `none` when it was never started, `over` when the ledger knows how it ended, `unknown`
+            and why.
+
+        Raises:
+            Stale: the phase that it comes from was taken away.
+        """
+        keys = self._keys
+        names = [keys.execution(execution_id), keys.iteration, keys.audit_open]
+        args = [fence.origin, fence.token, fence.entered]
+        return self._read(execution_id, self._scripts.run("forgo_claim", names, args))
+
+    def _read(self, execution_id: str, reply: Sequence[Any]) -> Reply:
+        outcome, *rest = reply
         if outcome == "stale":
             raise Stale(f"execution {execution_id} belongs to another worker now")
         if outcome == "running":

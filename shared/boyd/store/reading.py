@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, ObserverHealth, from_ms
-from boyd.store.client import Client, translated
+from boyd.store.client import Client, translated, whole
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, scopes_of
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
@@ -222,7 +222,7 @@ class _Look:
         entered = flight["entered"]
         return AgentVitals(
             entry=self._entry,
-            iterations=int(loop["iteration"] or 0),
+            iterations=whole(loop["iteration"]) or 0,
             phase=flight["phase"] or "idle",
             phase_since=_seconds(flight["phaseAt"]),
             flight_since=_seconds(flight["startedAt"]),
@@ -354,4 +354,5 @@ def _length(queue: str, agent_id: str) -> _Question:
 
 
 def _seconds(ms: str | None) -> float | None:
-    return float(ms) / 1000 if ms else None
+    number = whole(ms)
+    return None if number is None else number / 1000

@@ -181,6 +181,17 @@ class Runs:
                 cursor = dump_cursor(position)
                 return RunPage(runs=found, total=len(found), next_cursor=cursor)
 
+    def claimed_by(self, iteration: int) -> list[str]:
+        """The runs that an iteration looks into; reads all that are kept, so ask rarely."""
+        with translated():
+            ids = self._client.zrevrange(self._keys.runs, 0, -1)
+        wanted = {"status": "investigating", "iteration": str(iteration)}
+        return [
+            name
+            for first in range(0, len(ids), SCANNED)
+            for name, _ in self._fitting([(id, 0.0) for id in ids[first : first + SCANNED]], wanted)
+        ]
+
     def callback(self, run_id: str) -> Callback | None:
         """How far a run's callback is; None when it asked for none, or has not ended."""
         with translated():

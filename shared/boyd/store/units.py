@@ -24,6 +24,7 @@ class StuckUnit:
     worker: str
     lost: bool
     waited: float
+    send: bool
 
 
 class Units:
@@ -76,5 +77,12 @@ class Units:
         state, iteration, attempt, payload, worker, waited = reply
         lost = state == "lost"
         return StuckUnit(
-            int(iteration), unit, int(attempt), payload, worker, lost, int(waited) / 1000
+            int(iteration),
+            unit,
+            int(attempt),
+            payload,
+            worker,
+            lost,
+            int(waited) / 1000,
+            send=state == "waiting",
         )

@@ -22,6 +22,7 @@
 -- Events  investigation.started, run.investigating
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0

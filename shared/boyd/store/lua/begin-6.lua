@@ -35,7 +35,7 @@ end
 if ARGV[2] ~= '' then
   local last = redis.call('HGET', KEYS[1], 'slot')
   -- A slot that lies ahead was claimed before the clock stepped back: it must not stop the ticks.
-  local passed = last and tonumber(ARGV[2]) < tonumber(last) and tonumber(last) <= now_ms() + 10000
+  local passed = tonumber(last) and tonumber(ARGV[2]) < tonumber(last) and tonumber(last) <= now_ms() + 10000
   if last == ARGV[2] or passed then
     return {'duplicate', last}
   end

@@ -25,6 +25,7 @@
 -- Events  run.cancelled, approval.withdrawn, approval.expired
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 -- @include settle_run
 -- @include wake

@@ -22,21 +22,22 @@ end
 local now = now_ms()
 local ids = have[5]
 if not ids then
-  local claimed = redis.call('ZRANGE', KEYS[3], 0, 99)
-  for _, id in ipairs(claimed) do
-    redis.call('HSET', ARGV[5] .. id, 'status', 'investigating', 'iteration', ARGV[1], 'updatedAt', now)
-    redis.call('ZREM', KEYS[3], id)
-    emit(KEYS[6], 'run.investigating', 'run', id, 'iteration', ARGV[1])
-  end
-  ids = table.concat(claimed, ' ')
+  -- What is claimed is noted before it is taken: what fails halfway is gone on with.
+  ids = table.concat(redis.call('ZRANGE', KEYS[3], 0, 99), ' ')
+  redis.call('HSET', KEYS[1], 'runs', ids)
   local taken, times = take_intake(KEYS[4], KEYS[5])
-  redis.call('HSET', KEYS[1], 'runs', ids, 'intake', taken, 'intakeTimes', times)
+  redis.call('HSET', KEYS[1], 'intake', taken, 'intakeTimes', times)
 end
 redis.call('HSET', KEYS[1], 'entered', ARGV[3], 'phaseAt', now)
 redis.call('ZADD', KEYS[2], now + ARGV[4], 'phase')
 local runs = {}
 for id in string.gmatch(ids, '%S+') do
   local status = redis.call('HGET', ARGV[5] .. id, 'status')
+  if status == 'pending' then
+    redis.call('HSET', ARGV[5] .. id, 'status', 'investigating', 'iteration', ARGV[1], 'updatedAt', now)
+    emit(KEYS[6], 'run.investigating', 'run', id, 'iteration', ARGV[1])
+  end
+  redis.call('ZREM', KEYS[3], id)
   -- A cancelled one may have been forgotten since an attempt before this one claimed it.
   if status and status ~= 'cancelled' then
     runs[#runs + 1] = redis.call('HGETALL', ARGV[5] .. id)

@@ -33,6 +33,7 @@
 -- Events  iteration.completed, iteration.failed, run.completed, run.failed, run.waiting, iteration.started
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 -- @include begin_iteration
 -- @include work_waits
@@ -65,10 +66,15 @@ if ARGV[6] ~= '' then
   redis.call('HSET', KEYS[1], 'error', ARGV[6])
 end
 redis.call('HDEL', KEYS[1], 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
-  'server', 'cancelled')
-redis.call('RENAME', KEYS[1], KEYS[6])
-redis.call('PEXPIRE', KEYS[6], ARGV[7])
+  'server', 'cancelled', 'unserved')
 redis.call('ZADD', KEYS[5], now, ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[7])
+-- From here on it has ended; if anything fails now, `mend` frees the agent.
+redis.call('RENAME', KEYS[1], KEYS[6])
+redis.call('HDEL', KEYS[2], 'active')
+redis.call('ZREM', KEYS[3], 'phase')
+emit(KEYS[4], ARGV[5] == '1' and 'iteration.completed' or 'iteration.failed', 'iteration', ARGV[1],
+  'ms', now - have[5], 'action', ARGV[13], 'summary', ARGV[14], 'error', ARGV[6])
 local over = math.max(redis.call('ZCARD', KEYS[5]) - ARGV[8], redis.call('ZCOUNT', KEYS[5], '-inf', now - ARGV[7]))
 if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', KEYS[5], 0, math.min(over, 100) - 1)) do
@@ -76,10 +82,6 @@ if over > 0 then
     redis.call('DEL', ARGV[9] .. old)
   end
 end
-redis.call('HDEL', KEYS[2], 'active')
-redis.call('ZREM', KEYS[3], 'phase')
-emit(KEYS[4], ARGV[5] == '1' and 'iteration.completed' or 'iteration.failed', 'iteration', ARGV[1],
-  'ms', now - have[5], 'action', ARGV[13], 'summary', ARGV[14], 'error', ARGV[6])
 -- An iteration that fails before it claims its runs is followed by another; if that fails in the same way, the runs
 -- fail with it instead of starting one iteration after the other for ever.
 if ARGV[5] ~= '1' and have[6] == 'follow-up' and not have[7] then

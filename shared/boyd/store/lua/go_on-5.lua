@@ -14,6 +14,7 @@
 -- Events  investigation.started
 -- @include common
 -- @include audit
+-- @include list_order
 local have = redis.call('HMGET', KEYS[1], 'status', 'executionState', 'saidRequest', 'executionAttempt')
 if not have[1] then
   return {'unknown'}
@@ -25,6 +26,7 @@ if have[1] ~= 'ended' or have[2] == 'queued' or have[2] == 'running' then
   return {'busy'}
 end
 local now = now_ms()
+list_order(KEYS[1], KEYS[3], 'investigation:' .. ARGV[1], now + ARGV[4])
 redis.call('PERSIST', KEYS[1])
 redis.call('PERSIST', KEYS[2])
 redis.call('XADD', KEYS[2], '*', 'entry', ARGV[2])
@@ -36,7 +38,6 @@ redis.call('HSET', KEYS[1], 'status', 'running', 'updatedAt', now, 'executionSta
   attempt - 1, 'executionResends', 0, 'queuedAt', now, 'queue', ARGV[3], 'reflection', '{}', 'server', server_id(),
   'saidRequest', ARGV[5])
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('ZADD', KEYS[3], now + ARGV[4], 'investigation:' .. ARGV[1])
 emit(KEYS[4], 'investigation.started', 'investigation', ARGV[1])
 audit(KEYS[5], 'investigation.continued', 'investigation', ARGV[1], unpack(ARGV, 6))
 return {'ok', attempt}

@@ -20,6 +20,7 @@
 -- Events  approval.executed, call.executed, callback.executed, investigation.ended, run.completed, run.failed
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 -- @include executes
 -- @include settle_run
@@ -29,17 +30,14 @@ local gives_up = ARGV[3] == '' and have[1] == ARGV[2] and (have[2] == 'queued' o
 if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then
   return 0
 end
-redis.call('ZREM', KEYS[2], ARGV[1])
 if ARGV[8] == '0' then
   redis.call('DEL', KEYS[1])
+  unlist_order(KEYS[1], KEYS[2], ARGV[1])
   return 1
 end
+-- The order itself ends last: what fails halfway is done again, by whoever has it next.
 local now = now_ms()
 local after = 10 + ARGV[9]
-local was = redis.call('HGET', KEYS[1], 'status')
-redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 'updatedAt', now, unpack(ARGV, 10, after - 1))
-redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[8])
 local kind, id = string.match(ARGV[1], '^(%w+):(.*)$')
 if kind ~= 'investigation' then
   local title = redis.call('HGET', KEYS[1], 'title')
@@ -48,9 +46,13 @@ if kind ~= 'investigation' then
   else
     emit(KEYS[3], kind .. '.executed', kind, id, 'state', ARGV[4])
   end
-elseif was ~= 'ended' then
+elseif redis.call('HGET', KEYS[1], 'status') ~= 'ended' then
   -- Its log could not be written, or its agent has no model any more: nobody has told of its end.
-  redis.call('HINCRBY', KEYS[7], 'ended ' .. redis.call('HGET', KEYS[1], 'ending'), 1)
+  local ending = redis.call('HGET', KEYS[1], 'ending')
+  for i = 10, after - 1, 2 do
+    ending = ARGV[i] == 'ending' and ARGV[i + 1] or ending
+  end
+  redis.call('HINCRBY', KEYS[7], 'ended ' .. ending, 1)
   emit(KEYS[3], 'investigation.ended', 'investigation', id)
 end
 wake(ARGV[5], KEYS[2], redis.call('HGET', KEYS[1], 'wakes'))
@@ -58,4 +60,8 @@ for i = after, #ARGV, 3 do
   settle_run({ARGV[5], KEYS[4], KEYS[5], KEYS[2], KEYS[6], ARGV[6], tonumber(ARGV[7])}, KEYS[3], ARGV[i], ARGV[i + 1],
     'result', ARGV[i + 2], kind, id)
 end
+redis.call('HINCRBY', KEYS[1], 'version', 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[8])
+redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 'updatedAt', now, unpack(ARGV, 10, after - 1))
+unlist_order(KEYS[1], KEYS[2], ARGV[1])
 return 1

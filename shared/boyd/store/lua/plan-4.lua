@@ -19,32 +19,37 @@
 -- @include common
 -- @include holds
 -- @include move_on
+-- @include forget_unit
 if not holds(KEYS[1], ARGV[1], ARGV[2], 'start', ARGV[3]) then
   return 'stale'
 end
 local now = now_ms()
-local at = 10
 local fields = tonumber(ARGV[9])
-for i = at, at + fields - 1, 2 do
+local ran = 10 + fields
+local first = ran + ARGV[ran]
+local units = #ARGV - first
+if ARGV[2] ~= '1' then
+  -- An attempt before this one may have left units behind, if its script failed halfway.
+  local k = units + 1
+  while forget_unit(KEYS[1], KEYS[2], k) do
+    k = k + 1
+  end
+end
+-- The phase changes only when everything is there that it needs.
+for k = 1, units do
+  local unit = 'unit:' .. k
+  redis.call('HSET', KEYS[1], unit, ARGV[first + k], unit .. ':attempt', 1, unit .. ':sentAt', now)
+  redis.call('ZADD', KEYS[2], now + ARGV[4], unit)
+end
+for i = 10, 9 + fields, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-at = at + fields
-local ran = tonumber(ARGV[at])
-for i = at + 1, at + ran do
+redis.call('HSET', KEYS[1], 'observers', ARGV[5], 'problems', ARGV[6], 'blocks', ARGV[7], 'notDue', ARGV[8],
+  'open', units, 'units', units)
+-- While observers run, the phase is due now and then all the same: to see that their units are (`watch_units`).
+move_on(KEYS[1], KEYS[2], KEYS[3], 'start', units > 0 and 'observe' or 'orient', units > 0 and 2 * ARGV[4] or ARGV[4])
+for i = ran + 1, first do
   redis.call('HSET', KEYS[4], ARGV[i], now)
 end
 redis.call('PEXPIRE', KEYS[4], 2592000000)
-at = at + ran
-local units = #ARGV - at
-redis.call('HSET', KEYS[1], 'observers', ARGV[5], 'problems', ARGV[6], 'blocks', ARGV[7], 'notDue', ARGV[8],
-  'open', units, 'units', units)
-move_on(KEYS[1], KEYS[2], KEYS[3], 'start', units > 0 and 'observe' or 'orient', ARGV[4])
-if units > 0 then
-  redis.call('ZREM', KEYS[2], 'phase')
-end
-for k = 1, units do
-  local unit = 'unit:' .. k
-  redis.call('HSET', KEYS[1], unit, ARGV[at + k], unit .. ':attempt', 1, unit .. ':sentAt', now)
-  redis.call('ZADD', KEYS[2], now + ARGV[4], unit)
-end
 return 'ok'

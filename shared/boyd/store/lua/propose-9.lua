@@ -30,6 +30,7 @@
 -- Events  approval.pending, approval.seen, approval.expired, run.failed
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 -- @include names
 -- @include settle_run

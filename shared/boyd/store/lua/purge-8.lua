@@ -16,6 +16,7 @@
 -- Events  approval.expired, run.failed
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 -- @include settle_run
 -- @include wake

@@ -8,16 +8,17 @@
 -- Returns 1, or 0 when there is none
 -- @include common
 -- @include audit
+-- @include list_order
 local state = redis.call('HGET', KEYS[1], 'executionState')
 if not state then
   return 0
 end
 if state ~= 'running' then
+  list_order(KEYS[1], KEYS[2], ARGV[1], now_ms())
   redis.call('HSET', KEYS[1], 'executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0,
     'queuedAt', now_ms(), 'tries', 0)
   redis.call('HDEL', KEYS[1], 'executionNotBefore')
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  redis.call('ZADD', KEYS[2], now_ms(), ARGV[1])
 end
 audit(KEYS[3], 'callback.redelivered', 'run', redis.call('HGET', KEYS[1], 'id'), unpack(ARGV, 3))
 return 1

@@ -8,17 +8,17 @@
 -- ARGV[5...] the new units as JSON
 -- Returns {'ok', number of the first new unit, their attempt} or {'stale'}
 -- @include common
+-- @include forget_unit
 local unit = 'unit:' .. ARGV[2]
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', unit .. ':attempt')
 if have[1] ~= ARGV[1] or have[2] ~= 'observe' or have[3] ~= ARGV[3] then
   return {'stale'}
 end
+-- First the count, last the old unit: what fails halfway leaves too much to do, not too little.
 local count = #ARGV - 4
-redis.call('HDEL', KEYS[1], unit, unit .. ':attempt', unit .. ':by', unit .. ':resends', unit .. ':sentAt')
-redis.call('ZREM', KEYS[2], unit)
+local first = redis.call('HINCRBY', KEYS[1], 'units', count) - count + 1
 redis.call('HINCRBY', KEYS[1], 'open', count - 1)
 redis.call('HINCRBY', KEYS[1], 'retries', 1)
-local first = redis.call('HINCRBY', KEYS[1], 'units', count) - count + 1
 local attempt = ARGV[3] + 1
 local now = now_ms()
 for i = 1, count do
@@ -26,4 +26,5 @@ for i = 1, count do
   redis.call('HSET', KEYS[1], new, ARGV[4 + i], new .. ':attempt', attempt, new .. ':sentAt', now)
   redis.call('ZADD', KEYS[2], now + ARGV[4], new)
 end
+forget_unit(KEYS[1], KEYS[2], ARGV[2])
 return {'ok', first, attempt}

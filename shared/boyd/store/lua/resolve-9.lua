@@ -30,6 +30,7 @@
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired, approval.vote, run.completed, run.failed
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 -- @include names
 -- @include settle_run
@@ -77,6 +78,10 @@ if ARGV[2] == 'approved' then
   end
 end
 redis.call('HSET', KEYS[1], request, ARGV[14], unpack(ARGV, 16, actor - 1))
+if ARGV[2] == 'approved' and redis.call('HEXISTS', KEYS[1], 'executionState') == 0 then
+  -- If nothing more comes of it, the sweeper finds no order of that name and drops it.
+  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now_ms() + ARGV[8])
+end
 settle_approval(approvals, runs, ARGV[1], ARGV[2], unpack(ARGV, actor))
 -- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6).
 -- Unless who approves has executed it and says how that ended.

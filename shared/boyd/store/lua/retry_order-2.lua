@@ -8,6 +8,7 @@
 -- ARGV[5] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'send'|'give up', attempt, queue, worker} or {'none'}
 -- @include common
+-- @include list_order
 if tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0) ~= tonumber(ARGV[5]) then
   return {'none'}
 end
@@ -15,7 +16,7 @@ local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt', 
   'executionNotBefore', 'executionBase')
 local state, attempt, queue, by = have[1], tonumber(have[2]), have[3] or '', have[4] or ''
 if state ~= 'queued' and state ~= 'running' then
-  redis.call('ZREM', KEYS[2], ARGV[1])
+  unlist_order(KEYS[1], KEYS[2], ARGV[1])
   return {'none'}
 end
 local now = now_ms()

@@ -4,8 +4,10 @@
 -- ARGV[1] unit       its number
 -- ARGV[2] dispatch   ms
 -- ARGV[3] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
--- Returns {'waiting'|'lost', n, attempt, unit as JSON, worker, ms since it was sent} or {'none'}
+-- Returns {'waiting'|'sent'|'lost', n, attempt, unit as JSON, worker, ms since it was sent} ('sent': its message is on its
+--         way), or {'none'}
 -- @include common
+-- @include resend
 local unit = 'unit:' .. ARGV[1]
 if tonumber(redis.call('ZSCORE', KEYS[2], unit) or 0) ~= tonumber(ARGV[3]) then
   return {'none'}
@@ -18,7 +20,7 @@ end
 local now = now_ms()
 local state = have[4] and 'lost' or 'waiting'
 if state == 'waiting' then
-  local resends = redis.call('HINCRBY', KEYS[1], unit .. ':resends', 1)
-  redis.call('ZADD', KEYS[2], now + ARGV[2] * 2 ^ math.min(resends, 4), unit)
+  state = resend(redis.call('HINCRBY', KEYS[1], unit .. ':resends', 1)) and 'waiting' or 'sent'
+  redis.call('ZADD', KEYS[2], now + ARGV[2], unit)
 end
-return {state, tonumber(have[1]), tonumber(have[2]), have[3], have[4] or '', now - have[5]}
+return {state, tonumber(have[1]), tonumber(have[2]), have[3], have[4] or '', now - (tonumber(have[5]) or now)}

@@ -12,6 +12,7 @@
 -- Events  phase
 -- @include common
 -- @include move_on
+-- @include forget_unit
 -- @include close_unit
 local unit = 'unit:' .. ARGV[2]
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', unit .. ':attempt', unit .. ':by', 'epoch')

@@ -12,6 +12,7 @@
 -- Returns 1, or 0 when it was ordered before
 -- @include common
 -- @include audit
+-- @include list_order
 -- @include place_order
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0

@@ -29,6 +29,7 @@ local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
   local server = server_id()
   local line = timeline(loop, server, now)
   local n = last_iteration(loop) + 1
+  -- In one step, so that no number is skipped; if anything fails after it, `mend` makes the iteration due, or ends it.
   redis.call('HSET', loop, 'iteration', n, 'active', n)
   redis.call('HDEL', loop, 'again')
   redis.call('DEL', iteration)

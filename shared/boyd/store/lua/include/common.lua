@@ -4,9 +4,14 @@ local function now_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- emit(events, kind, field, value, ...): append to an agent's event stream, which keeps its last ~1000 entries.
+-- emit(events, kind, field, value, ...): append to an agent's event stream, which keeps its last ~1000 entries. An event
+-- that cannot be written stops nothing: that it could not is noted in the hash `loop`, where `boyd doctor` finds it.
 local function emit(events, kind, ...)
-  redis.call('XADD', events, 'MAXLEN', '~', 1000, '*', 'kind', kind, ...)
+  local said = redis.pcall('XADD', events, 'MAXLEN', '~', 1000, '*', 'kind', kind, ...)
+  if type(said) == 'table' and said.err then
+    local loop = string.gsub(events, 'events$', 'loop')
+    redis.pcall('HSET', loop, 'eventsLostAt', now_ms(), 'eventsLostWhy', tostring(said.err))
+  end
 end
 
 -- server_id(): names this run of the Redis server. It changes with a restart or a failover, after which the last

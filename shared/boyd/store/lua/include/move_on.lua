@@ -1,9 +1,10 @@
--- move_on(iteration, due, events, phase, next, dispatch): end *phase* and make *next* due.
-local function move_on(iteration, due, events, phase, next, dispatch)
+-- move_on(iteration, due, events, phase, next, dispatch, queue): end *phase* and make *next* due, on *queue* if it is
+-- not the usual one. The phase changes first: what fails after that is made up for by the sweeper.
+local function move_on(iteration, due, events, phase, next, dispatch, queue)
   local now = now_ms()
-  local began = redis.call('HGET', iteration, 'phaseAt')
+  local began = tonumber(redis.call('HGET', iteration, 'phaseAt')) or now
   redis.call('HSET', iteration, 'phase', next, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0,
-    'ms:' .. phase, now - began)
+    'queue', queue or '', 'ms:' .. phase, now - began)
   redis.call('HDEL', iteration, 'entered')
   redis.call('ZADD', due, now + dispatch, 'phase')
   emit(events, 'phase', 'iteration', redis.call('HGET', iteration, 'iteration'), 'phase', next)

@@ -10,14 +10,15 @@ local function settle_approval(approvals, runs, id, status, ...)
   local key = prefix .. id
   local now = now_ms()
   local have = redis.call('HMGET', key, 'fingerprint', 'actionId', 'note', 'runIds', 'wakes', 'title', 'undoes')
+  -- What cannot be audited does not happen.
+  audit(trail, 'approval.' .. status, 'approval', id, 'action', have[2], 'undoes', have[7], 'digest', have[1], 'before', 'pending',
+    'after', status, 'note', have[3], ...)
   redis.call('HSET', key, 'status', status, 'updatedAt', now)
   redis.call('HINCRBY', key, 'version', 1)
   redis.call('ZREM', pending, id)
   redis.call('HDEL', fingerprints, have[1])
   redis.call('ZADD', history, now, id)
   emit(events, 'approval.' .. status, 'approval', id, 'title', have[6] or have[2] or '')
-  audit(trail, 'approval.' .. status, 'approval', id, 'action', have[2], 'undoes', have[7], 'digest', have[1], 'before', 'pending',
-    'after', status, 'note', have[3], ...)
   -- What was approved is kept until it has been executed.
   if status ~= 'approved' then
     redis.call('PEXPIRE', key, keep_ms)

@@ -5,11 +5,6 @@ local function end_run(runs, events, id, before, status, field, value, ...)
   local prefix, index, finished, due, trail, keep_ms, keep_count = unpack(runs)
   local key = prefix .. 'run:' .. id
   local now = now_ms()
-  redis.call('HSET', key, 'status', status, field, value, 'updatedAt', now, 'completedAt', now)
-  redis.call('PEXPIRE', key, keep_ms)
-  redis.call('ZADD', finished, now, id)
-  emit(events, 'run.' .. status, 'run', id)
-  audit(trail, 'run.' .. status, 'run', id, 'before', before, 'after', status, ...)
   local have = redis.call('HMGET', key, 'callbackUrl', 'result')
   if have[1] then
     -- It carries what it will say: the run may be forgotten before the last attempt.
@@ -22,6 +17,12 @@ local function end_run(runs, events, id, before, status, field, value, ...)
     redis.call('PEXPIRE', callback, 172800000)
     place_order(callback, due, 'callback:' .. id, 'callback', 0)
   end
+  redis.call('ZADD', finished, now, id)
+  audit(trail, 'run.' .. status, 'run', id, 'before', before, 'after', status, ...)
+  redis.call('PEXPIRE', key, keep_ms)
+  -- The status last: what fails halfway is done again.
+  redis.call('HSET', key, 'status', status, field, value, 'updatedAt', now, 'completedAt', now)
+  emit(events, 'run.' .. status, 'run', id)
   local over = math.max(redis.call('ZCARD', finished) - keep_count, redis.call('ZCOUNT', finished, '-inf', now - keep_ms))
   if over > 0 then
     for _, old in ipairs(redis.call('ZRANGE', finished, 0, math.min(over, 100) - 1)) do

@@ -1,0 +1,98 @@
+"""An agent whose act workers are gone goes on observing (P15)."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from agents.lone import ALL, PHASES
+from boyd.models import LoopResult
+from harness import Deployment, wait_until
+from measuring import Measure
+
+pytestmark = pytest.mark.real
+
+AGENTS = tuple(part for name in ALL for part in ("--agent", f"agents.lone:{name}"))
+REST = "loop,observe,host,callback,think"
+NO_ACT = "No live worker consumes queue 'act'; start one with -Q act"
+
+
+def triggered(deployment: Deployment) -> dict[str, int]:
+    """Start an iteration of every agent."""
+    return {name: deployment.launcher(f"lone-{name}").trigger("test").iteration for name in ALL}
+
+
+def ended(deployment: Deployment, begun: dict[str, int]) -> dict[str, LoopResult]:
+    """The results of those iterations, once all have ended."""
+    return {name: deployment.ended(f"lone-{name}", n) for name, n in begun.items()}
+
+
+def errors(results: dict[str, LoopResult]) -> dict[str, list[str | None]]:
+    """What is said of each action."""
+    return {name: [r.error for r in result.action_results] for name, result in results.items()}
+
+
+def test_P15_without_an_act_worker_every_iteration_ends_at_once_and_says_which_to_start(
+    deployment: Deployment,
+) -> None:
+    deployment.start("rest", "worker", *AGENTS, "-Q", REST)
+    results = ended(deployment, triggered(deployment))
+    again = ended(deployment, triggered(deployment))
+
+    assert all(r.success and r.observations for r in (*results.values(), *again.values()))
+    expected = {**{name: [NO_ACT] for name in PHASES}, "asks": ["Approval required"]}
+    assert errors(results) == errors(again) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_P15_whatever_phase_loses_the_last_act_worker_the_iteration_ends_and_the_next_observes(
+    deployment: Deployment, number: signal.Signals, measure: Measure
+) -> None:
+    deployment.start("rest", "worker", *AGENTS, "-Q", REST)
+    deployment.start("act", "worker", *AGENTS, "-Q", "act")
+    hold = Path(f"{deployment.effects_file}.hold")
+    hold.touch()
+    begun = triggered(deployment)
+    # The one that is held in complete has acted by then; none of the others has.
+    held = {f"{name}:lone-{name}:1" for name in PHASES} | {"decide:lone-asks:1"}
+    wait_until(lambda: held <= {line.rpartition(":")[0] for line in deployment.effects()})
+    deployment.kill("act", number)
+    with measure.seconds(
+        15, f"the last act worker lost ({number.name}): all iterations ended after"
+    ):
+        hold.unlink()
+        results = ended(deployment, begun)
+    following = ended(deployment, triggered(deployment))
+    said = errors(results)
+
+    assert said.pop("complete") == [None]
+    assert "Outcome unknown" in (said.pop("act")[0] or "")
+    assert said.pop("asks") == ["Approval required"]
+    assert said == {name: [NO_ACT] for name in ("start", "observe", "orient", "decide")}
+    assert all(result.observations for result in following.values())
+    acted = [line for line in deployment.effects() if line.startswith("act:")]
+    assert sorted(line.split(":")[1] for line in acted) == ["lone-act", "lone-complete"]
+
+
+def test_P15_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
+    deployment: Deployment,
+) -> None:
+    deployment.start("rest", "worker", *AGENTS, "-Q", REST)
+    deployment.start("act", "worker", *AGENTS, "-Q", "act")
+    hold = Path(f"{deployment.effects_file}.hold")
+    hold.touch()
+    begun = deployment.launcher("lone-act").trigger("test").iteration
+    wait_until(lambda: any(line.startswith("act:") for line in deployment.effects()))
+    deployment.kill("act", signal.SIGSTOP)
+    hold.unlink()
+    result = deployment.ended("lone-act", begun)
+    deployment.kill("act", signal.SIGCONT)
+    serving = deployment.store.fleet.of("lone-act").serving
+    wait_until(lambda: serving("act", fresh=True))
+    again = deployment.launcher("lone-act").trigger("test").iteration
+
+    assert result.action_results[0].unknown
+    assert deployment.ended("lone-act", again).action_results[0].success
+    assert deployment.agent("lone-act").history.get(begun) == result

@@ -1,0 +1,169 @@
+"""A step of which only a part was done is finished or ended, and nothing is done twice (P17)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd.errors import StoreError
+from boyd.models import CallRequest, LoopResult
+from boyd.store.keys import Keys
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, person, seen, sees
+
+KEYS = Keys("test")
+#: Every key that an iteration's scripts write to.
+WRITTEN = sorted(
+    {
+        *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.orders, KEYS.events, KEYS.history, KEYS.ran),
+        *(KEYS.health, KEYS.runs, KEYS.runs_pending, KEYS.runs_finished, KEYS.intake),
+        KEYS.audit_open,
+    }
+)
+#: How many messages an iteration takes: a fault may come with each.
+STEPS = 5
+
+
+def rested(lab: Lab) -> None:
+    """Sweep and deliver until nothing is in flight, as time would have it."""
+    for _ in range(40):
+        attempt(lab.deliver)
+        for member in lab.client.zrange(KEYS.due, 0, -1):
+            lab.client.zadd(KEYS.due, {member: 1})
+        attempt(lab.sweeper.sweep)
+        lapse(lab)
+        if lab.store.loop.status().phase == "idle" and not lab.client.hget(KEYS.loop, "active"):
+            return
+    raise AssertionError(f"still in {lab.store.loop.status().phase}")
+
+
+def attempt(step: Any) -> None:
+    """Do what a worker does; it leaves a step that Redis refuses to be sent again."""
+    try:
+        step()
+    except StoreError:
+        return
+
+
+def lapse(lab: Lab) -> None:
+    """Let every claim have lapsed."""
+    for key in lab.client.scan_iter(f"{KEYS.prefix}execution:*"):
+        if lab.client.hget(key, "state") == "running":
+            lab.client.hset(key, "leaseUntil", 1)
+
+
+def ended(lab: Lab) -> list[LoopResult]:
+    """The iterations that are in history, oldest first."""
+    return lab.store.history.results()[::-1]
+
+
+def lab_with(recorder: Recorder) -> Lab:
+    return Lab(agent(sees("o", seen()), sees("q", seen()), chooses(choice()), recorder.action()))
+
+
+@pytest.mark.parametrize("key", WRITTEN, ids=lambda key: key.removeprefix(KEYS.prefix))
+@pytest.mark.parametrize("step", range(STEPS))
+def test_a_key_of_another_type_for_a_moment_stops_no_loop(key: str, step: int) -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder)
+    lab.submit("a question")
+    for _ in range(step):
+        lab.step()
+    lab.client.set(key, "foreign")
+    attempt(lab.step)
+    lab.client.delete(key)
+    rested(lab)
+    attempt(lambda: lab.launcher.trigger("after"))
+    rested(lab)
+    last = ended(lab)[-1]
+
+    assert last.success
+    assert len(last.observations) >= 2
+    once = [result for result in ended(lab) for action in result.action_results if action.success]
+    assert len(recorder.calls) >= len(once) > 0
+
+
+@pytest.mark.parametrize("field", ["slot", "iteration", "active", "sweptAt"])
+def test_F6_a_value_that_is_no_number_is_put_right(field: str) -> None:
+    lab = lab_with(Recorder())
+    lab.run()
+    lab.client.hset(KEYS.loop, field, "garbage")
+    assert lab.store.loop.status().iteration in (0, 1)
+    lab.sweeper.sweep()
+    lab.sweeper.sweep()
+
+    assert lab.run().iteration == 2
+
+
+def test_an_iteration_that_is_not_due_is_made_due() -> None:
+    lab = lab_with(Recorder())
+    lab.launcher.trigger("test")
+    lab.courier.hints.clear()
+    lab.client.delete(KEYS.due)
+    rested(lab)
+
+    assert [result.success for result in ended(lab)] == [True]
+
+
+def test_units_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() -> None:
+    lab = lab_with(Recorder())
+    lab.launcher.trigger("test")
+    lab.step()
+    lab.courier.hints.clear()
+    for member in lab.client.zrange(KEYS.due, 0, -1):
+        if member.startswith("unit:"):
+            lab.client.zrem(KEYS.due, member)
+    lab.client.hincrby(KEYS.iteration, "open", 7)
+    rested(lab)
+    [result] = ended(lab)
+
+    assert (result.success, len(result.observations)) == (True, 2)
+
+
+def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_of_its_action() -> (
+    None
+):
+    recorder = Recorder()
+    lab = lab_with(recorder)
+    run = lab.submit("a question").run
+    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.steps.act(1, 1)
+    lab.courier.hints.clear()
+    lab.client.delete(KEYS.iteration)
+    rested(lab)
+    [result] = ended(lab)
+    after = lab.store.runs.get(run.id)
+
+    assert (result.success, result.iteration, result.runs) == (False, 1, [run.id])
+    assert "record was lost" in (result.error or "")
+    assert [action.output for action in result.action_results] == ["done"]
+    assert after is not None
+    assert after.status == "failed"
+    assert len(recorder.calls) == 1
+
+
+def test_an_order_that_is_not_due_any_more_is_made_due() -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder)
+    request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
+    call_id = lab.launcher.call(request, None)
+    lab.courier.hints.clear()
+    lab.client.delete(KEYS.due)
+    for _ in range(2):  # the first finds that it is not due, the second that its message was lost
+        lab.sweeper.sweep()
+    lab.deliver()
+    found = lab.store.calls.get(call_id)
+
+    assert found is not None
+    assert found.execution is not None
+    assert (found.execution.state, len(recorder.calls)) == ("succeeded", 1)
+    assert not lab.client.exists(KEYS.orders)
+
+
+def test_an_event_that_cannot_be_written_stops_nothing_and_is_noted() -> None:
+    lab = lab_with(Recorder())
+    lab.client.set(KEYS.events, "foreign")
+
+    assert lab.run().success
+    assert "WRONGTYPE" in lab.client.hget(KEYS.loop, "eventsLostWhy")
