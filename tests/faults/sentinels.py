@@ -59,9 +59,29 @@ class Watched:
         return before
 
     def settled(self, replicas: int) -> bool:
-        """Whether so many replicas follow the master, and every sentinel has seen it."""
+        """Whether so many replicas hold what the master holds, and every sentinel has seen it.
+
+        The replicas are asked themselves. A sentinel tells what it heard up to ten seconds ago, and
+        a replica in the middle of a full resync is empty: promoted then, it loses all data, and
+        numbers of iterations begin again.
+        """
         master = self.master()
-        return all(self._seen(port, master) == replicas for port in self.sentinels)
+        follow = sum(self._follows(port, master) for port in self._living() if port != master)
+        seen = all(self._seen(port, master) == replicas for port in self.sentinels)
+        return follow == replicas and seen
+
+    def _living(self) -> list[int]:
+        return [port for port in self.servers if self._processes[port].poll() is None]
+
+    def _follows(self, port: int, master: int) -> bool:
+        """Whether a replica has all that the master has."""
+        try:
+            with self.ask(port) as server:
+                state = server.info("replication")
+        except redis.RedisError:
+            return False
+        synced = {"master_port": master, "master_link_status": "up", "master_sync_in_progress": 0}
+        return state["role"] == "slave" and synced.items() <= state.items()
 
     def signal(self, number: int) -> None:
         """Send a signal to all; they are gone afterwards if that kills."""

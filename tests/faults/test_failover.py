@@ -62,6 +62,7 @@ def test_P8_a_failover_is_survived_by_all_without_a_restart(watched: Watched, wo
     load = Load(world, seed=1)
     load.start()
     wait_until(_more_answers(load, 2), 30)
+    wait_until(lambda: watched.settled(3), 30)
 
     killed = watched.master()
     watched.kill(killed)

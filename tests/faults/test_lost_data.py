@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
+from collections import Counter
+from pathlib import Path
 
 import pytest
+import redis
 import requests
 
 from boyd.store.keys import AGENTS, FREEZES, REGISTERED
+from faults.world import RedisProcess
 from harness import Deployment, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -131,3 +136,35 @@ def test_P16_the_api_knows_an_agent_again_whose_registration_was_lost(acting: De
     before = acts(acting)
     observes_again(acting)
     assert acts(acting) == before
+
+
+def test_P16_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_holds(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """As when a replica is promoted in the middle of a full resync: it is empty then."""
+    deployment.environment["BOYD_TIMING__BEAT"] = "0.5"
+    deployment.worker("w", "agents.storm:storm0")
+    deployment.beat("b", "agents.storm:storm0")
+    history = deployment.agent("storm0").history
+    before = wait_until(lambda: history.get(3), 30)
+    empty = RedisProcess(tmp_path)
+    with redis.Redis.from_url(deployment.redis_url) as server:
+        server.execute_command("REPLICAOF", "127.0.0.1", empty.port)
+        wait_until(lambda: server.dbsize() == 0, 30)
+        server.execute_command("REPLICAOF", "NO", "ONE")
+    empty.signal(signal.SIGKILL)
+    after = wait_until(lambda: history.get(3), 30)
+    deployment.store.freezes.freeze("test")
+    frozen = deployment.agent("storm0").loop.status().iteration
+    wait_until(lambda: history.get(frozen + 2), 30)
+    lines = Counter(deployment.effects())
+
+    assert (before.iteration, after.iteration) == (3, 3)
+    assert before.id != after.id
+    assert {f"loop:{before.id}", f"loop:{after.id}"} <= lines.keys()
+    assert max(lines.values()) == 1
+    for number in (frozen + 1, frozen + 2):
+        result = history.get(number)
+        assert result is not None
+        assert "Acting is frozen" in (result.action_results[0].error or "")
+        assert f"loop:{result.id}" not in lines
