@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from boyd.loop.context import PhaseContext
 from boyd.models import Autonomy
 from boyd.plugin import Action
 from boyd.store import Stale, reason_text
+from boyd.store.keys import AGENTS, REGISTERED
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, plugin
 
@@ -528,3 +530,26 @@ def test_an_action_knows_the_name_of_its_execution() -> None:
     result = lab.run()
 
     assert names == [f"loop:{result.id.removeprefix('test:')}"]
+
+
+def test_P16_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered() -> None:
+    recorder = Recorder()
+    lab = lab_for(recorder.action())
+    lab.client.delete(AGENTS, REGISTERED)
+    lab.whole.freezes.freeze("incident")
+    result = result_of(lab.run())
+
+    assert result.error == "Acting is frozen: incident"
+    assert recorder.calls == []
+
+
+def test_P16_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again() -> None:
+    lab = lab_for(Recorder().action())
+    claim = partial(lab.store.ledger.claim, "loop:1", "t", "p:do", {}, "", False, None)
+    lab.client.delete(REGISTERED)
+    lost = claim()
+    lab.whole.fleet.register(lab.engine.entry())
+
+    assert lost.outcome == "frozen"
+    assert "Redis has lost data" in lost.detail
+    assert claim().outcome == "claimed"

@@ -8,10 +8,10 @@ from typing import Any
 import fakeredis
 import pytest
 
-from boyd.models import utc_now
-from boyd.store import Fleet, Store, WorkerInfo
+from boyd.models import Actor, utc_now
+from boyd.store import AgentEntry, Fleet, Store, WorkerInfo
 from boyd.store.fleet import ALIVE
-from boyd.store.keys import WORKERS
+from boyd.store.keys import FREEZES, REGISTERED, WORKERS
 
 
 class Counting:
@@ -40,9 +40,9 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return Counting(monkeypatch)
 
 
-def announce(fleet: Fleet, name: str, problem: str | None = None) -> None:
-    """A process says that it lives."""
-    fleet.beat(
+def announce(fleet: Fleet, name: str, problem: str | None = None) -> list[str]:
+    """A process says that it lives; the agents that it had to register again."""
+    return fleet.beat(
         WorkerInfo(
             name=name,
             role="worker",
@@ -92,3 +92,81 @@ def test_what_ails_a_process_is_told_to_whoever_lists_them(deployment: Counting)
 
     assert found.problem == "17 hung threads; restarting"
     assert found.last_beat is not None
+
+
+ENTRY = AgentEntry(
+    id="a", name="A", mode="manual", loop_interval=60, plugins=["p"], fingerprint="one"
+)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(fakeredis.FakeRedis(decode_responses=True), "test")
+
+
+@pytest.mark.parametrize("lost", ["boyd:{*}:agents", REGISTERED, "everything"])
+def test_P16_a_heartbeat_registers_agents_again_that_redis_has_lost(
+    store: Store, lost: str
+) -> None:
+    store.fleet.register(ENTRY)
+    assert announce(store.fleet, "one") == []
+    if lost == "everything":
+        store.client.flushall()
+    store.client.delete(lost)
+
+    assert announce(store.fleet, "one") == ["a"]
+    assert store.fleet.agents() == {"a": ENTRY}
+    assert announce(store.fleet, "one") == []
+
+
+def test_P16_a_heartbeat_leaves_alone_what_another_process_has_registered_later(
+    store: Store,
+) -> None:
+    other = Store(store.client, "other").fleet
+    later = ENTRY.patched({"fingerprint": "two"})
+    store.fleet.register(ENTRY)
+    other.register(later)
+
+    assert announce(store.fleet, "one") == []
+    assert store.fleet.agents() == {"a": later}
+
+
+@pytest.mark.parametrize("agent_id", ["a", None])
+def test_P16_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it(
+    store: Store, agent_id: str | None
+) -> None:
+    store.freezes.freeze("incident", agent_id)
+    announce(store.fleet, "one")
+    store.client.flushall()
+    assert store.freezes.of("a") is None
+    announce(store.fleet, "one")
+
+    assert store.freezes.of("a") == "incident"
+    store.audit.seal()
+    [entry] = store.audit.entries()
+    assert (entry.kind, entry.note) == ("freeze.restored", "incident")
+
+
+def test_P16_a_freeze_that_was_lifted_is_not_restored_by_who_was_away(store: Store) -> None:
+    away = Store(store.client, "away").fleet
+    store.freezes.freeze("incident")
+    announce(away, "away")
+    store.freezes.lift(actor=Actor(principal="ann"))
+    announce(away, "away")
+    announce(store.fleet, "one")
+
+    assert store.freezes.everywhere() is None
+
+
+def test_the_mark_of_a_lifted_freeze_is_forgotten_after_a_day(store: Store) -> None:
+    store.client.hset(FREEZES, mapping={"a": "1", "b": "1 still frozen"})
+    announce(store.fleet, "one")
+
+    assert store.client.hgetall(FREEZES) == {"b": "1 still frozen"}
+
+
+def test_a_freeze_mark_that_cannot_be_read_freezes(store: Store) -> None:
+    store.client.hset(FREEZES, "a", "garbage")
+
+    assert store.freezes.of("a") == "the freeze mark cannot be read"
+    assert store.freezes.of("b") is None
