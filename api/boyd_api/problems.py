@@ -184,6 +184,19 @@ _ALL = (
         "The log of the API tells more, under the correlation id in `instance`.",
     ),
     Kind(
+        "endpoint-failed",
+        502,
+        "The endpoint of the plugin failed",
+        "It raised, took too long or answered with what is not JSON. The log of the worker tells "
+        "more, under the call in `callId`.",
+    ),
+    Kind(
+        "endpoint-lost",
+        503,
+        "The worker was lost while it answered",
+        "Whether the endpoint has done its work is not known; `callId` is the call.",
+    ),
+    Kind(
         "unavailable",
         503,
         "Boyd cannot answer this now",

@@ -57,7 +57,8 @@ class Answer:
         body: the model that is shown.
         status: of HTTP; None: the first that the route declares.
         headers: further headers.
-        nulls: show absent fields as null, where clients expect each field.
+        nulls: paths of fields that are shown as null when they are absent, as in `agent/model`;
+            all others are left out then.
         kept: what a repetition of the request is answered with instead, where *body* may be seen
             only once.
     """
@@ -65,7 +66,7 @@ class Answer:
     body: Model
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    nulls: bool = False
+    nulls: Sequence[str] = ()
     kept: Model | None = None
 
 

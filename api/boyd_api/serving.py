@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -152,8 +153,17 @@ def _work(route: Route, ask: Ask, parts: Mapping[str, Any]) -> tuple[Response, s
     return answer, text if given.kept is None else _text(given.kept, given.nulls)
 
 
-def _text(body: Model, nulls: bool) -> str:
-    return body.model_dump_json(by_alias=True) if nulls else body.to_json()
+def _text(body: Model, nulls: Sequence[str]) -> str:
+    if not nulls:
+        return body.to_json()
+    wire = body.to_wire()
+    for path in nulls:
+        *parents, name = path.split("/")
+        place = wire
+        for parent in parents:
+            place = place[parent]
+        place.setdefault(name, None)
+    return json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
 
 
 def _finish(services: Services, answer: Response) -> Response:

@@ -484,7 +484,9 @@ def test_an_endpoint_that_answers_with_garbage_is_a_502(garbage: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [OSError, SystemExit, KeyError])
-def test_an_endpoint_that_raises_is_a_502_that_says_how(kind: type[BaseException]) -> None:
+def test_an_endpoint_that_raises_is_a_502_that_keeps_what_was_raised_to_the_log(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     def handle() -> None:
         raise kind("no route")
 
@@ -492,8 +494,9 @@ def test_an_endpoint_that_raises_is_a_502_that_says_how(kind: type[BaseException
 
     assert reply.status == 502
     assert isinstance(reply.body, dict)
-    assert "endpoint p:web failed: " in str(reply.body["error"])
-    assert kind.__name__ in str(reply.body["error"])
+    assert reply.failed == "endpoint p:web failed; the log of the worker tells more"
+    assert "no route" not in reply.to_json()
+    assert f"{kind.__name__}: " in caplog.text
 
 
 @pytest.fixture

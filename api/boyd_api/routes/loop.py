@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from boyd.models import Decision, LoopResult, Model, Phase, Situation, Timestamp
 from boyd.models.answers import IterationList, Triggered, TriggerResult
@@ -13,20 +13,31 @@ routes = Routes("loop")
 
 
 class TriggerRequest(Model):
-    """How to trigger: `context` is answered back, `async` does not wait for the iteration."""
+    """How to trigger: `context` is answered back, `async` does not wait for the iteration.
+
+    Other fields are passed over.
+    """
+
+    model_config = ConfigDict(extra="ignore")
 
     context: str | None = Field(default=None, max_length=10_000)
     async_: bool = Field(default=False, alias="async")
 
 
 class LoopState(Model):
-    """What the agent is doing now; `worker` is where, `paused` and `frozen` say why."""
+    """What the agent is doing now; `worker` is where, `paused` and `frozen` say why.
+
+    When it is idle, start, situation and decision are those of the last iteration. In full these
+    are `situation` and `decision`; `currentSituation` is a summary, `currentDecision` an action.
+    """
 
     phase: Phase
     iteration: int
     start_time: Timestamp | None = None
-    current_situation: Situation | None = None
-    current_decision: Decision | None = None
+    current_situation: str | None = None
+    current_decision: str | None = None
+    situation: Situation | None = None
+    decision: Decision | None = None
     agent_id: str
     paused: str | None = None
     frozen: str | None = None
@@ -89,16 +100,25 @@ def _ended(result: LoopResult, context: str | None) -> Triggered:
     )
 
 
+#: What clients find in each status, if only to see that there is none.
+_ALWAYS = ("startTime", "currentSituation", "currentDecision", "paused", "frozen", "worker")
+
+
 @routes.get("/loop/status", scope="read", answers={200: LoopState})
 def status(ask: Ask) -> Answer:
     """Show what the agent is doing now."""
-    record = ask.agent.store.iterations.current()
+    record = ask.agent.store.history.last()
+    situation = record.situation if record else None
+    decision = record.decision if record else None
+    now = dict(ask.agent.store.loop.status())
     state = LoopState(
-        **dict(ask.agent.store.loop.status()),
-        current_situation=record.situation if record else None,
-        current_decision=record.decision if record else None,
+        **now | {"start_time": record.started_at if record else None},
+        current_situation=situation.summary if situation else None,
+        current_decision=decision.action if decision else None,
+        situation=situation,
+        decision=decision,
     )
-    return Answer(state, nulls=True)
+    return Answer(state, nulls=_ALWAYS)
 
 
 @routes.get("/loop/history", scope="read", answers={200: IterationList})

@@ -22,7 +22,9 @@ _ANSWERS: dict[Status, Media] = {
     "default": Media(_JSON, "The same, with the status that the endpoint chose."),
 }
 _PATH = "/plugins/<plugin>/<rest:path>"
-_PROBLEMS = ["method-not-allowed", "no-worker", "timeout"]
+_PROBLEMS = ["method-not-allowed", "no-worker", "timeout", "endpoint-failed", "endpoint-lost"]
+#: What an endpoint that gave no answer comes to, by status.
+_FAILURES = {404: "not-found", 502: "endpoint-failed", 503: "endpoint-lost"}
 _SENT: dict[str, Any] = {
     "problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type", "invalid-request"],
     "consumes": [_JSON],
@@ -80,9 +82,10 @@ def _answer(ask: Ask, plugin: str, path: str) -> Response:
     call = ask.until(lambda: finished(ask, call_id), endpoint.timeout * 2)
     if call is None:
         raise Problem("timeout", f"endpoint {endpoint.id} has not answered in time")
-    reply = call.reply or EndpointReply(
-        status=500, body={"error": call.result.error if call.result else "no answer"}
-    )
+    reply = call.reply or EndpointReply(status=503, failed="the endpoint gave no answer")
+    if reply.failed is not None:
+        name = _FAILURES.get(reply.status, "endpoint-failed")
+        raise Problem(name, reply.failed, callId=call_id)
     text = "" if reply.status in _EMPTY else json.dumps(reply.body)
     return Response(text, reply.status, mimetype=_JSON)
 

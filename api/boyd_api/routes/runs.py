@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus
 from boyd.models.answers import Redelivering, RunCancelled, RunCreated
@@ -31,6 +31,12 @@ class RunsQuery(Model):
     cursor: str | None = Field(default=None, max_length=500)
 
 
+class SentRun(RunRequest):
+    """A run as clients send it; fields that are not known are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class CancelRequest(Model):
     """Why."""
 
@@ -44,7 +50,7 @@ class CancelRequest(Model):
     problems=["no-model"],
     idempotent=True,
 )
-def submit(ask: Ask, body: RunRequest) -> Answer:
+def submit(ask: Ask, body: SentRun) -> Answer:
     """Submit a run; it starts an iteration unless the agent is continuous.
 
     One of the kind `investigation` is looked into by the agent's model instead.

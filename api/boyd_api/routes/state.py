@@ -25,4 +25,4 @@ def show(ask: Ask) -> Answer:
         ),
         history=LoopHistory(total_loops=last.iteration if last else 0, last_loop=last),
     )
-    return Answer(state, nulls=True)
+    return Answer(state, nulls=("agent/model", "history/lastLoop"))

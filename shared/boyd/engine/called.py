@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,8 @@ from boyd.models import (
 from boyd.plugin import Perform
 from boyd.store import Fence, StuckOrder, read_call
 from boyd.store.calls import KEEP, kept
+
+log = logging.getLogger(__name__)
 
 
 class Called:
@@ -126,8 +129,9 @@ class Called:
             answer = bounded.call(
                 lambda: endpoint.call("handle", request=call.endpoint, ctx=ctx), endpoint.timeout
             )
-        except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - an answer, never a crash
-            return _replied(502, f"endpoint {endpoint.id} failed: {describe(error)}")
+        except (Exception, Overrun, SystemExit) as error:
+            log.error("endpoint %s failed in call %s", endpoint.id, call.id, exc_info=error)
+            return _replied(502, _failure(endpoint.id, error))
         if isinstance(answer, Perform):
             if endpoint.method == "GET":
                 return _replied(502, f"endpoint {endpoint.id} may not act: who reads may not")
@@ -165,8 +169,15 @@ def _reply(answer: Any, endpoint: str) -> Done:
         return _replied(502, f"endpoint {endpoint} answered with something that is not JSON")
 
 
+def _failure(endpoint: str, error: BaseException) -> str:
+    """What a client is told: nothing of the exception, which may hold a secret."""
+    if isinstance(error, Overrun):
+        return f"endpoint {endpoint} failed: {describe(error)}"
+    return f"endpoint {endpoint} failed; the log of the worker tells more"
+
+
 def _replied(status: int, error: str) -> Done:
-    return _done(None, EndpointReply(status=status, body={"error": error}))
+    return _done(None, EndpointReply(status=status, body={"error": error}, failed=error))
 
 
 def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:

@@ -71,7 +71,8 @@ def run_result(result: LoopResult) -> RunResult:
         actions_performed=[ActionPerformed.of(item) for item in result.action_results],
         loop_iterations=1,
         duration=result.duration,
-        situation_assessment=assessments or None,
+        situation_assessment=situation.summary if situation else None,
+        assessments=assessments or None,
         recommendations=[a.contributing_factor for a in assessments if a.contributing_factor],
     )
 

@@ -25,10 +25,14 @@ class EndpointRequest(Model):
 
 
 class EndpointReply(Model):
-    """What an endpoint answers: a status and a JSON body."""
+    """What an endpoint answers: a status and a JSON body.
+
+    `failed` says why it gave no answer; Boyd sets it.
+    """
 
     status: int = Field(default=200, ge=200, le=599)
     body: Json = None
+    failed: str | None = None
 
 
 def unexplained(principal: str) -> str:

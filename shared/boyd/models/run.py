@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from boyd.models.action import ActionResult
 from boyd.models.base import JsonObject, Level, Model, Timestamp
@@ -21,6 +22,17 @@ def _http_url(text: str) -> str:
         raise ValueError("it must be an http:// or https:// URL with a host")
     return text
 
+
+#: What a title cannot hold: control characters, and those that change the direction of text.
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
+
+def _visible(value: object) -> object:
+    return _HIDDEN.sub(" ", value).strip() if isinstance(value, str) else value
+
+
+#: One line of text without what makes it look like another.
+TitleText = Annotated[str, Field(min_length=1, max_length=500), BeforeValidator(_visible)]
 
 HttpUrlText = Annotated[str, Field(max_length=2000), AfterValidator(_http_url)]
 
@@ -40,14 +52,18 @@ class ActionPerformed(Model):
 
 
 class RunResult(Model):
-    """What a run led to (R3); `duration` is in milliseconds."""
+    """What a run led to (R3); `duration` is in milliseconds.
+
+    `situation_assessment` is the situation's summary; `assessments` are what it was made of.
+    """
 
     summary: str
     findings: list[str]
     actions_performed: list[ActionPerformed]
     loop_iterations: int
     duration: float
-    situation_assessment: list[SituationAssessment] | None = None
+    situation_assessment: str | None = None
+    assessments: list[SituationAssessment] | None = None
     recommendations: list[str] = Field(default_factory=list)
 
 
@@ -68,7 +84,7 @@ class RunRequest(Model):
     for `investigation`: the agent's model looks into such a run, without an iteration.
     """
 
-    title: str = Field(min_length=1, max_length=500)
+    title: TitleText
     description: str = Field(min_length=1, max_length=50_000)
     priority: Level = "medium"
     context: JsonObject = Field(default_factory=dict)

@@ -57,6 +57,18 @@ class History:
         more = len(found) > limit or portion.full
         return Outlines(shown, shown[-1].iteration if more and shown else None)
 
+    def last(self) -> Record | None:
+        """The record of the iteration in flight, or of the last one that has ended."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hgetall(keys.iteration)
+            pipe.hget(keys.loop, "iteration")
+            current, counter = pipe.execute()
+            if not current and counter is not None:
+                current = self._client.hgetall(keys.archived(int(counter)))
+        return Record(current) if current else None
+
     def situation(self) -> Situation | None:
         """The latest situation: of the iteration in flight, or of the one before it."""
         keys = self._keys

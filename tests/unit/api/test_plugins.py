@@ -130,12 +130,20 @@ def test_head_is_answered_like_get_without_the_body(desk: Site) -> None:
     assert (answer.status_code, answer.data) == (200, b"")
 
 
-def test_an_endpoint_that_fails_says_so_and_nothing_of_its_inside(desk: Site) -> None:
+def test_an_endpoint_that_fails_says_so_and_nothing_of_its_inside(
+    desk: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = desk.open("PATCH", NOTE)
 
     assert answer.status_code == 502
+    assert answer.content_type == "application/problem+json"
+    assert answer.json["type"] == "/problems/endpoint-failed"
+    assert answer.json["instance"] == answer.headers["X-Request-Id"]
     assert "desk:change failed" in answer.json["error"]
-    assert "Traceback" not in answer.text
+    assert "the paper is too strong" not in answer.text
+    # The log of the worker has it all, and the call by which to find it.
+    assert "the paper is too strong" in caplog.text
+    assert answer.json["callId"] in caplog.text
 
 
 def test_without_a_worker_for_its_queue_nothing_is_ordered(desk: Site) -> None:

@@ -169,8 +169,57 @@ def test_the_status_shows_every_field_with_and_without_an_iteration(site: Site) 
     assert idle["phase"] == "idle"
     assert idle["startTime"] is idle["currentSituation"] is idle["currentDecision"] is None
     assert set(idle) == set(busy)
+    assert busy["currentSituation"] is busy["currentDecision"] is None
     assert busy["phase"] == "start"
     assert busy["iteration"] == 1
+
+
+def test_the_status_tells_situation_and_decision_as_texts_and_keeps_those_of_the_last_iteration(
+    site: Site,
+) -> None:
+    site.lab.run()
+    idle = site.get("/loop/status").json
+
+    assert idle["phase"] == "idle"
+    assert idle["currentDecision"] == "p:do" == idle["decision"]["action"]
+    assert idle["currentSituation"] == "the cpu is busy" == idle["situation"]["summary"]
+    assert idle["startTime"] == site.get("/loop/history/1").json["startedAt"]
+
+
+def test_what_is_absent_is_left_out_of_the_state_like_everywhere(site: Site) -> None:
+    site.lab.run()
+    state = site.get("/state").json
+
+    assert state["agent"]["model"] is None
+    assert "error" not in state["history"]["lastLoop"]
+    assert state["history"]["lastLoop"] == site.get("/loop/history/1").json
+
+
+def test_clients_of_the_reference_server_may_send_more_to_a_trigger_and_a_run(site: Site) -> None:
+    run = {"title": "t", "description": "d", "foo": 1}
+
+    assert site.post("/loop/trigger", {"foo": 1}).status_code == 200
+    made = site.post("/runs", run)
+    assert made.status_code == 201
+    assert "foo" not in site.get(f"/runs/{made.json['id']}").json
+
+
+def test_a_misspelt_field_of_an_action_is_refused_since_it_could_mean_that_a_person_be_asked(
+    site: Site,
+) -> None:
+    answer = site.post("/actions/p:do", {"requireApproval": True})
+
+    assert answer.status_code == 422
+    assert answer.json["errors"][0]["pointer"] == "/requireApproval"
+
+
+def test_a_run_tells_the_situation_as_a_text_and_what_it_was_made_of_apart(site: Site) -> None:
+    made = site.post("/runs", {"title": "t", "description": "d"}).json["id"]
+    [listed] = site.get("/runs").json["runs"]
+
+    for result in (site.get(f"/runs/{made}").json["result"], listed["result"]):
+        assert result["situationAssessment"] == result["summary"]
+        assert result["assessments"][0]["source"]
 
 
 def test_the_history_lists_iterations_and_shows_one_whole(site: Site) -> None:

@@ -595,3 +595,30 @@ def test_the_action_is_declared_as_in_the_reference(nowhere: str) -> None:
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PluginError, match=message):
         HttpMonitor(**options)
+
+
+def test_the_endpoints_are_shown_with_their_last_checks(web: Site, nowhere: str) -> None:
+    made = rig(endpoint(web.url, "up"), endpoint(nowhere, "gone"), max_history=2)
+    for _ in range(3):
+        made.observe()
+        made.clock.forward(1)
+    up, gone = shown_endpoints(made)
+
+    assert (up["id"], up["healthy"], up["consecutiveFailures"]) == ("up", True, 0)
+    assert (gone["id"], gone["healthy"], gone["consecutiveFailures"]) == ("gone", False, 3)
+    assert len(gone["checks"]) == 2
+    assert gone["checks"][0]["at"] > gone["checks"][1]["at"]
+    assert "headers" not in up
+
+
+def test_an_endpoint_that_was_never_checked_is_shown_too(nowhere: str) -> None:
+    [one] = shown_endpoints(rig(endpoint(nowhere)))
+
+    assert (one["healthy"], one["checks"]) == (None, [])
+
+
+def shown_endpoints(made: Rig) -> Any:
+    """What the plugin's endpoint answers."""
+    return made.host.endpoints["http-monitor:list_endpoints"].call("handle", ctx=made.ctx)[
+        "endpoints"
+    ]

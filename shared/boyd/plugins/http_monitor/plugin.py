@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from boyd.models import (
     ActionResult,
     Autonomy,
     Decision,
+    JsonObject,
     Model,
     Observation,
     Severity,
@@ -17,7 +18,7 @@ from boyd.models import (
     SituationAssessment,
     no_op,
 )
-from boyd.plugin import Action, Context, Observer, Plugin, orienter, strategy
+from boyd.plugin import Action, Context, Observer, Plugin, endpoint, orienter, strategy
 from boyd.plugins.http_monitor import analysis, memory
 from boyd.plugins.http_monitor import options as settings
 from boyd.plugins.http_monitor.options import Endpoint
@@ -172,6 +173,13 @@ class HttpMonitor(Plugin):
         effects = [f"{endpoint.title} was restarted"]
         return self._result(endpoint, success=True, output=said, side_effects=effects)
 
+    @endpoint("GET", "/endpoints")
+    def list_endpoints(self, ctx: Context) -> JsonObject:
+        """Show every endpoint with its last checks, newest first."""
+        known = list(self._endpoints.values())
+        memories = memory.recall(ctx, known)
+        return {"endpoints": [_told(one, memories[one.id]) for one in known]}
+
     def _result(self, endpoint: Endpoint, *, output: str = "", **values: Any) -> ActionResult:
         # The loop measures the duration.
         return ActionResult(
@@ -196,6 +204,22 @@ def _severity(endpoint: Endpoint, check: Check, failures: int) -> Severity:
     if failures < endpoint.failure_threshold:
         return "warning"
     return "critical" if endpoint.critical else "error"
+
+
+def _told(endpoint: Endpoint, known: memory.Memory) -> JsonObject:
+    """An endpoint as it is shown, without headers and how it is restarted."""
+    checks: list[JsonValue] = [past.to_wire() for past in reversed(known.checks)]
+    return {
+        "id": endpoint.id,
+        "name": endpoint.title,
+        "url": shown(endpoint.url),
+        "critical": endpoint.critical,
+        "healthy": known.checks[-1].ok if known.checks else None,
+        "consecutiveFailures": known.failures,
+        "threshold": endpoint.failure_threshold,
+        "restartedAt": known.restarted_at.isoformat() if known.restarted_at else None,
+        "checks": checks,
+    }
 
 
 def _times(failures: int) -> str:
