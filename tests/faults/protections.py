@@ -364,6 +364,33 @@ PROTECTIONS = (
     # P6: one outcome.
     Protection(
         "P6",
+        "a preview that says something else is another version of its item",
+        f"{LUA}/preview-3.lua",
+        "redis.call('HINCRBY', KEYS[1], 'version', 1)\n",
+        "",
+        "unit/api/test_previews.py",
+        ("test_A12_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else",),
+    ),
+    Protection(
+        "P6",
+        "a question gives nobody else's request its own name",
+        f"{LUA}/propose-9.lua",
+        "if ARGV[10] == '' and ARGV[11] ~= '' then\n",
+        "if ARGV[11] ~= '' then\n",
+        "unit/test_policies.py",
+        ("test_K16_who_asks_a_question_is_not_who_asked_for_what_waited_before",),
+    ),
+    Protection(
+        "P6",
+        "nobody is asked to allow an undo that has been done",
+        "shared/boyd/loop/act.py",
+        "        if earlier := ledger.find(request.execution_id):\n",
+        "        if earlier := None:\n",
+        "unit/test_undoing.py",
+        ("test_what_was_undone_is_not_asked_for_again",),
+    ),
+    Protection(
+        "P6",
         "only what is pending can be resolved",
         f"{LUA}/resolve-9.lua",
         "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])\n",

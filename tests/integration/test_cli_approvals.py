@@ -35,10 +35,16 @@ class Desk:
         self._redis_url = redis_url
         self.recorder = Recorder("all tidy")
         self.room = "attic"
+        self.moves = 0
         self.lab = lab_of(
             store,
             Strategy(name="chooses", decide=self.decide),
-            self.recorder.action(autonomy=GATED, risk="high", rollback=lambda: "all as before"),
+            self.recorder.action(
+                autonomy=GATED,
+                risk="high",
+                rollback=lambda: "all as before",
+                dry_run=lambda: f"would move {self.moves} things",
+            ),
             approvals={"required": required},
         )
         self.courier = InlineCourier(self.lab)
@@ -67,6 +73,14 @@ class Desk:
         self.lab.deliver()
         [item] = self.pending
         return item, execution
+
+    def old_preview(self) -> ApprovalItem:
+        """An item that was proposed, with its preview, 19 minutes ago."""
+        item = self.propose()
+        key = f"{self.lab.store._keys.prefix}approval:{item.id}"
+        then = int((utc_now() - timedelta(minutes=19)).timestamp() * 1000)
+        self.lab.client.hset(key, mapping={"createdAt": then, "previewAt": then})
+        return item
 
     def propose(self, room: str = "attic") -> ApprovalItem:
         """Let an iteration propose to tidy a room."""
@@ -406,17 +420,41 @@ def test_ctrl_c_ends_the_waiting_and_not_the_action(desk: Desk) -> None:
     assert desk.now(item).result is not None
 
 
-def test_a_preview_is_shown(redis_url: str, store: Store, tmp_path: Path) -> None:
-    with at(Desk(redis_url, store, tmp_path), redis_url) as desk:
-        item = desk.propose()
-        preview = ActionResult(action="p:do", success=True, duration=1.0, output={"moves": 3})
-        key = f"{desk.lab.store._keys.prefix}approval:{item.id}"
-        store.client.hset(key, "preview", preview.to_json())
-        proposed = utc_now() - timedelta(minutes=19)
-        store.client.hset(key, "createdAt", int(proposed.timestamp() * 1000))
-        shown = desk.cli("approvals", "show", item.id)
-    assert "preview (what its dry run said 19 min ago)" in shown
-    assert '"moves": 3' in shown
+def test_a_preview_of_now_is_shown_beside_the_first_one(desk: Desk) -> None:
+    desk.moves = 3
+    item = desk.old_preview()
+    desk.moves = 33
+    shown = desk.cli("approvals", "show", item.id)
+
+    assert re.search(r"preview \(dry run .+; DIFFERENT from the first one\)\n    ", shown)
+    assert shown.index("would move 33 things") < shown.index("first preview (19 min ago)")
+    assert shown.index("first preview") < shown.index("would move 3 things")
+
+
+def test_a_preview_that_nobody_can_make_anew_says_how_old_it_is(desk: Desk) -> None:
+    desk.moves = 3
+    item = desk.old_preview()
+    desk.lab.whole.fleet.leave("lab@here")
+    told = desk.cli("approvals", "show", item.id)
+
+    assert "boyd: the preview is an old one: no live worker consumes queue 'act'" in told
+    assert "preview (dry run 19 min ago; AN OLD ONE: it may be different now)" in told
+
+
+def test_who_approves_on_a_terminal_sees_what_would_happen_now(desk: Desk) -> None:
+    desk.moves = 3
+    item = desk.old_preview()
+    desk.moves = 33
+    with desk.cli.terminal("approvals", "approve", item.id[:6]) as terminal:
+        assert "would move 33 things" in terminal.says("Approve? [y/N]")
+        desk.moves = 99
+        other = desk.lab.store.approvals
+        other.refresh(item.id, ActionResult(action="p:do", success=True, duration=1, output="none"))
+        terminal.type("y\n")
+        terminal.says("It has changed meanwhile")
+        terminal.type("n\n")
+        assert terminal.process.wait(10) == 1
+    assert desk.now(item).status == "pending"
 
 
 def test_the_result_is_waited_for(desk: Desk) -> None:

@@ -395,9 +395,8 @@ def test_A9_a_crash_between_proposing_and_leaving_counts_once() -> None:
     entry = lab.store.iterations.enter(hint[1], hint[2], "act", "lost/1")
     assert entry is not None
     waiting = lab.engine.waiting
-    first = lab.store.approvals.enqueue(
-        _proposal(), lab.engine.retention, f"loop:{entry.iteration}"
-    )
+    execution = lab.store.ledger.of_iteration(entry.iteration)
+    first = lab.store.approvals.enqueue(_proposal(), lab.engine.retention, execution)
     lab.courier.hints.clear()
     lab.client.zadd("boyd:{test}:due", {"phase": 1})
     lab.sweeper.sweep()
@@ -405,7 +404,7 @@ def test_A9_a_crash_between_proposing_and_leaving_counts_once() -> None:
     [item] = pending(lab)
 
     assert (item.id, item.seen) == (first, 1)
-    assert waiting.proposed(f"loop:{entry.iteration}") == first
+    assert waiting.proposed(execution) == first
 
 
 def _proposal() -> Proposal:

@@ -265,14 +265,15 @@ def test_an_act_phase_that_loses_every_worker_leaves_no_execution_running() -> N
     lab = cut.lab
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    execution = lab.store.ledger.of_iteration(1)
     for epoch in (1, 2, 3):
         lab.courier.hints.clear()
         assert lab.store.iterations.enter(1, epoch, "act", f"lost/{epoch}")
-        lab.store.ledger.claim("loop:1", f"t{epoch}", "p:do", {}, "", True, None)
+        lab.store.ledger.claim(execution, f"t{epoch}", "p:do", {}, "", True, None)
         cut.lapse()
         cut.sweep()
     lab.deliver()
-    entry = lab.store.ledger.get("loop:1")
+    entry = lab.store.ledger.get(execution)
 
     assert entry is not None
     assert (entry.state, lab.store.history.results()[0].success) == ("unknown", False)

@@ -35,6 +35,11 @@ class Undoing:
         assert found is not None
         return found
 
+    @property
+    def of_loop(self) -> str:
+        """The execution of the first iteration."""
+        return self.lab.store.ledger.of_iteration(1)
+
     def pending(self) -> list[ApprovalItem]:
         """What waits for a person."""
         return self.lab.store.approvals.page(50).pending
@@ -73,17 +78,17 @@ def test_the_title_of_what_executes_an_action_is_the_action() -> None:
 def test_an_item_of_an_earlier_release_has_a_title_too() -> None:
     made = Undoing()
     made.lab.run()
-    made.back("loop:1", requires_approval=True)
+    made.back(made.of_loop, requires_approval=True)
     [item] = made.pending()
     made.lab.client.hdel(f"boyd:{{test}}:approval:{item.id}", "title")
 
-    assert made.pending()[0].title == "undo of p:do (loop:1)"
+    assert made.pending()[0].title == f"undo of p:do ({made.of_loop})"
 
 
 def test_whoever_has_to_allow_a_roll_back_sees_what_will_be_undone() -> None:
     made = Undoing()
     made.lab.run()
-    made.back("loop:1", requires_approval=True)
+    made.back(made.of_loop, requires_approval=True)
     [item] = made.pending()
 
     assert item.undone is not None
@@ -95,7 +100,7 @@ def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
     made = Undoing()
     lab = made.lab
     lab.run()
-    made.back("loop:1", requires_approval=True, rationale="it was wrong")
+    made.back(made.of_loop, requires_approval=True, rationale="it was wrong")
     [item] = made.pending()
     before = lab.store.events.newest()
     made.approve(item)
@@ -109,9 +114,9 @@ def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
         "approval.approved",
         "approval.executed",
     }
-    assert {event.data["title"] for event in told} == {"undo of p:do (loop:1)"}
+    assert {event.data["title"] for event in told} == {f"undo of p:do ({made.of_loop})"}
     for kind in ("call.rollback", "approval.pending", "approval.approved"):
-        assert trail[kind].what["undoes"] == "loop:1", kind
+        assert trail[kind].what["undoes"] == made.of_loop, kind
     assert trail["call.rollback"].note == "it was wrong"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from boyd import naming, queues
+from boyd import naming
 from boyd.models import (
     ActionInfo,
     Call,
@@ -13,7 +13,7 @@ from boyd.models import (
     Model,
 )
 from boyd.models.answers import ActionList, Execution, Taken
-from boyd_api.problems import Problem
+from boyd_api.calling import finished, ordered
 from boyd_api.routes.approvals import WaitQuery
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
@@ -116,7 +116,7 @@ def rollback(ask: Ask, id: str, body: RollbackRequest | None, query: WaitQuery) 
     entry = ledger.get(id)
     if entry is None:
         raise not_found(f"no execution {id!r}")
-    undo = naming.rollback(id)
+    undo = naming.rollback(entry.id)
     done = ledger.find(undo)
     if done is not None:
         return Answer(Taken(success=done.success, result=done, execution_id=undo, earlier=True))
@@ -124,7 +124,7 @@ def rollback(ask: Ask, id: str, body: RollbackRequest | None, query: WaitQuery) 
     order = CallRequest(
         kind="rollback",
         action=entry.action,
-        undoes=id,
+        undoes=entry.id,
         rationale=asked.rationale,
         requires_approval=asked.requires_approval,
         actor=ask.actor,
@@ -152,25 +152,6 @@ def _taken(ask: Ask, action: ActionInfo, order: CallRequest, wait: float) -> Ans
         )
         return Answer(waits, 202)
     return Answer(Taken(success=result.success, result=result, execution_id=execution_id))
-
-
-def ordered(ask: Ask, order: CallRequest, queue: str | None) -> str:
-    """Order something of a worker; the id of the call.
-
-    Raises:
-        Problem: no live worker consumes the queue.
-    """
-    where = queue or queues.ACT
-    if not ask.services.store.fleet.of(ask.agent.entry.id).serving(where):
-        raise Problem("no-worker", f"no live worker consumes queue {where!r}")
-    return ask.agent.launcher.call(order, queue, ask.idempotent_id())
-
-
-def finished(ask: Ask, call_id: str) -> Call | None:
-    """The call, once it has ended."""
-    call = ask.agent.store.calls.get(call_id)
-    over = call and call.execution and call.execution.state in ("succeeded", "failed", "unknown")
-    return call if over else None
 
 
 def _of_call(ask: Ask, id: str, call: Call) -> Execution:

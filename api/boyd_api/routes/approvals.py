@@ -9,9 +9,10 @@ from pydantic import Field
 
 from boyd.engine import Resolution, Resolver
 from boyd.errors import StoreUnavailable
-from boyd.models import ApprovalItem, ApprovalQueue, Model
+from boyd.models import ApprovalItem, ApprovalQueue, CallRequest, Model
 from boyd.models.answers import Resolved
 from boyd.store import Verdict
+from boyd_api.calling import finished, ordered
 from boyd_api.problems import Problem, ProblemDocument
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
@@ -145,6 +146,31 @@ def withdraw(ask: Ask, id: str, body: ApprovalAnswer | None) -> Answer:
     return _tagged(Resolved(success=True, approval=item), item)
 
 
+@routes.post(
+    "/approvals/<id>/preview",
+    scope="approvals",
+    answers={200: ApprovalItem, 202: ApprovalItem},
+    problems=["not-pending", "no-worker"],
+    idempotent=True,
+)
+def preview(ask: Ask, id: str, query: WaitQuery) -> Answer:
+    """Let a worker make the dry run of a pending approval again, and keep what it says.
+
+    200: `preview` is what it says now. An action without a dry run, and a rollback, have none.
+    202: it has not ended in time; `previewAt` tells of when the preview is.
+    """
+    item = _pending(ask, id)
+    if item.undoes or not _has_dry_run(ask, item):
+        return _tagged(item, item)
+    order = CallRequest(
+        kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ask.actor
+    )
+    call_id = ordered(ask, order, item.queue)
+    done = ask.until(lambda: finished(ask, call_id), query.wait)
+    now = _pending(ask, id)
+    return _tagged(now, now, None if done else 202)
+
+
 @routes.post("/approvals/approve", scope="approvals", answers={200: BulkResult}, idempotent=True)
 def approve_all(ask: Ask, body: BulkAnswer) -> BulkResult:
     """Approve several, each for itself; the actions go on after the answer."""
@@ -161,6 +187,25 @@ def deny_all(ask: Ask, body: BulkAnswer) -> BulkResult:
 def withdraw_all(ask: Ask, body: BulkAnswer) -> BulkResult:
     """Withdraw several, each for itself."""
     return _bulk(ask, "withdrawn", body)
+
+
+def _pending(ask: Ask, id: str) -> ApprovalItem:
+    """The item.
+
+    Raises:
+        Problem: it is not pending.
+    """
+    store = ask.agent.store
+    store.approvals.purge(ask.agent.entry.retention)
+    item = store.approvals.get(id)
+    if item is None or item.status != "pending":
+        raise _refused(id, Resolution("not-pending" if item else "unknown", item))
+    return item
+
+
+def _has_dry_run(ask: Ask, item: ApprovalItem) -> bool:
+    actions = ask.agent.entry.catalog.actions
+    return any(action.id == item.action_id and action.dry_run for action in actions)
 
 
 def _resolver(ask: Ask) -> Resolver:

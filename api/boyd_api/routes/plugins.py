@@ -9,8 +9,8 @@ from flask import Response, request
 
 from boyd.models import CallRequest, EndpointInfo, EndpointReply, EndpointRequest
 from boyd_api import parsing
+from boyd_api.calling import finished, ordered
 from boyd_api.problems import Problem
-from boyd_api.routes.actions import finished, ordered
 from boyd_api.routing import Media, Routes, Status
 from boyd_api.serving import Ask, not_found
 

@@ -19,10 +19,14 @@ from boyd.models.answers import Resolved
 
 #: Characters of a whole id.
 _WHOLE = 36
+#: Seconds after which a preview is too old to decide by, and that one waits for a new one.
+_FRESH = 10.0
+_PREVIEW_WAIT = 15.0
 #: How often an answer is given again because the item was only proposed once more meanwhile.
 _TRIES = 10
 #: What may change without making it another proposal.
 _PASSING = {
+    *("preview_at", "first_preview"),
     *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
     *("asked", "approvals"),
 }
@@ -97,10 +101,31 @@ def _asked(api: Api, item: ApprovalItem) -> ApprovalItem:
     """Show it, and go on when it is wanted; ends the command when it is not."""
     if item.status != "pending":
         return item
+    item = fresh(api, item)
     approval_view.show(item, api.agent.now())
     if not click.confirm("Approve?"):
         output.stop(output.FAILED, f"{short(item.id)} is not approved; it still waits")
     return item
+
+
+def fresh(api: Api, item: ApprovalItem) -> ApprovalItem:
+    """The item with what its dry run says now; with the last preview, and why, if that fails."""
+    made = item.preview_at
+    if item.status != "pending" or made is None:
+        return item
+    if (api.agent.now() - made).total_seconds() < _FRESH:
+        return item
+    path = f"/approvals/{item.id}/preview"
+    try:
+        now = api.agent.post(path, ApprovalItem, wait=_PREVIEW_WAIT)
+    except ApiProblem as problem:
+        if problem.name == "not-pending":
+            return api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        output.note(f"boyd: the preview is an old one: {output.one_line(problem.detail)}")
+        return item
+    if now.preview_at == made:
+        output.note("boyd: the preview is an old one: the dry run has not ended in time")
+    return now
 
 
 def answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> Outcome:

@@ -8,7 +8,7 @@ from datetime import datetime
 from boyd.cli import output
 from boyd.cli.columns import Column, label, sentence, whole
 from boyd.cli.ids import short
-from boyd.models import ApprovalItem, ApprovalPolicy
+from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy
 
 #: The columns of `row`; `show` has all that is cut.
 COLUMNS = (
@@ -18,6 +18,9 @@ COLUMNS = (
 )
 #: The same where there are resolved ones too.
 COLUMNS_OF_ALL = (*COLUMNS[:-1], sentence("time left or end"))
+
+#: Seconds after which a preview says too little about what will happen.
+_OLD = 60.0
 
 
 def row(item: ApprovalItem, now: datetime) -> list[str]:
@@ -177,13 +180,33 @@ def policy_text(policy: ApprovalPolicy) -> str:
 
 
 def _show_preview(item: ApprovalItem, now: datetime) -> None:
+    """Print what the dry run says, how old that is, and what it said first if that differs."""
     assert item.preview is not None
-    # It was made when the item was, and not again when it was proposed once more.
-    output.say(f"  preview (what its dry run said {output.age(item.created_at, now)})")
-    if item.preview.success:
-        output.print_json(item.preview.output, margin=4)
+    made = item.preview_at or item.created_at
+    first = item.first_preview
+    differs = first is not None and _said(first) != _said(item.preview)
+    old = (now - made).total_seconds() > _OLD and item.status == "pending"
+    parts = [
+        f"dry run {output.age(made, now)}",
+        "AN OLD ONE: it may be different now" if old else "",
+        "DIFFERENT from the first one" if differs else "",
+    ]
+    output.say(f"  preview ({'; '.join(filter(None, parts))})")
+    _print_said(item.preview)
+    if differs and first is not None:
+        output.say(f"  first preview ({output.age(item.created_at, now)})")
+        _print_said(first)
+
+
+def _said(preview: ActionResult) -> tuple[object, object]:
+    return preview.output, preview.error
+
+
+def _print_said(preview: ActionResult) -> None:
+    if preview.success:
+        output.print_json(preview.output, margin=4)
     else:
-        output.say(f"    {output.one_line(output.action_outcome(item.preview))}")
+        output.say(f"    {output.one_line(output.action_outcome(preview))}")
 
 
 def _show_undone(item: ApprovalItem) -> None:

@@ -73,11 +73,12 @@ def _queue(api: Api, everything: bool) -> ApprovalQueue:
 def show(api: Api, approval: str, form: str) -> None:
     """Show everything about an item.
 
-    What, why, and with which parameters exactly; what it takes to approve it, and who has.
+    What, why, and with which parameters exactly; what it takes to approve it, and who has. The
+    table has a preview of now, which a worker makes; json and yaml have the last one.
     """
     item = find(api, approval)
     if not output.print_data(form, item):
-        approval_view.show(item, api.agent.now())
+        approval_view.show(answering.fresh(api, item), api.agent.now())
 
 
 @approvals.command()

@@ -207,7 +207,7 @@ class Chat:
             try:
                 item = self._api.agent.get(f"/approvals/{approval_id}", ApprovalItem)
                 if item.status == "pending":
-                    self._answer(item)
+                    self._answer(answering.fresh(self._api, item))
             except BoydError as error:
                 output.note(f"boyd: {output.one_line(str(error))}")
 

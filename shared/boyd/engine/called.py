@@ -57,8 +57,20 @@ class Called:
         if call.kind == "endpoint":
             return replace(self._answer(call, fence, retry), keep=kept(call))
         if call.kind == "dry-run":
-            return _done(act.dry_run(self._context(), call.action, call.params))
+            return _done(self._dry_run(call))
         return _done(self._act(call, fence, retry))
+
+    def _dry_run(self, call: Call) -> ActionResult:
+        """Try an action out, perhaps for an approval, which keeps what that says."""
+        approvals = self._engine.store.approvals
+        item = approvals.get(call.previews) if call.previews else None
+        if item is None:
+            return act.dry_run(self._context(), call.action, call.params)
+        found = act.dry_run(
+            self._context(), item.action_id, item.params, for_model=bool(item.wakes)
+        )
+        approvals.refresh(item.id, found)
+        return found
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
         """End with a failed result."""

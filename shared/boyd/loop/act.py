@@ -145,14 +145,17 @@ def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str
     return None
 
 
-def dry_run(ctx: PhaseContext, action_id: str, params: Mapping[str, Any]) -> ActionResult:
-    """What an execution would do, without doing it (L33)."""
+def dry_run(
+    ctx: PhaseContext, action_id: str, params: Mapping[str, Any], for_model: bool = False
+) -> ActionResult:
+    """What an execution would do, without doing it (L33); without secrets *for_model*."""
     action = ctx.host.actions.get(action_id)
     if action is None:
         return unknown(action_id)
     if not action.has("dry_run"):
         return failed(action_id, "The action has no dry run")
-    return _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
+    found = _timed(action, lambda: _called(ctx, action, "dry_run", validate(action, params)))
+    return _without_secrets(found) if for_model else found
 
 
 def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
@@ -280,7 +283,7 @@ def _queue(
     """Let a person decide; what can never run is not worth asking for."""
     decision = request.decision
     try:
-        params = validate(action, decision.params)
+        validate(action, decision.params)
     except Exception as error:  # noqa: BLE001 - the check is the plugin's
         return failed(action.id, str(error) if isinstance(error, ValueError) else describe(error))
     proposal = Proposal(
@@ -305,17 +308,16 @@ def _queue(
         bound_to=request.execution_id if request.wakes else None,
     )
     if action.has("dry_run") and not request.undoes and not approvals.waits(proposal):
-        preview = _preview(ctx, action, request, params)
-        preview = _without_secrets(preview) if request.for_model else preview
+        preview = _preview(ctx, action, request)
         proposal = proposal.patched({"preview": preview})
     approval_id = approvals.propose(proposal, request.proposer)
     return _waits(action, approval_id) if approval_id else failed(action.id, CANCELLED)
 
 
-def _preview(ctx: PhaseContext, action: Action, request: Request, params: Any) -> ActionResult:
+def _preview(ctx: PhaseContext, action: Action, request: Request) -> ActionResult:
     if request.unserved:
         return failed(action.id, request.unserved)
-    return _timed(action, lambda: _called(ctx, action, "dry_run", params))
+    return dry_run(ctx, action.id, request.decision.params, request.for_model)
 
 
 def _without_secrets(result: ActionResult) -> ActionResult:

@@ -123,7 +123,8 @@ class ApprovalItem(Proposal):
     `version` what happened to the item besides: votes, its end, its execution. `acted_by` is the
     authenticated principal that resolved it, and `claimed_by` whom the caller said to act for, if
     that is somebody else (A8). `title` says what approving it does: a roll-back undoes something.
-    `asked` are those who asked for the same later.
+    `asked` are those who asked for the same later. `preview_at` is when the dry run said what
+    `preview` has, and `first_preview` is what it said first, once that was something else.
     """
 
     id: str
@@ -135,6 +136,8 @@ class ApprovalItem(Proposal):
     created_at: Timestamp
     updated_at: Timestamp
     expires_at: Timestamp | None = None
+    preview_at: Timestamp | None = None
+    first_preview: ActionResult | None = None
     version: int = 1
     asked: list[Asked] = Field(default_factory=list)
     approvals: list[Vote] = Field(default_factory=list)

@@ -50,6 +50,7 @@ class CallRequest(Model):
         rationale: why, for the audit and for whoever has to approve.
         requires_approval: ask a person in any case.
         undoes: the execution to roll back.
+        previews: the approval for which a dry run is made, which keeps what it says.
         endpoint: the request to an endpoint.
         actor: who asks.
     """
@@ -60,6 +61,7 @@ class CallRequest(Model):
     rationale: str = ""
     requires_approval: bool = False
     undoes: str | None = None
+    previews: str | None = None
     endpoint: EndpointRequest | None = None
     actor: Actor
 

@@ -88,6 +88,8 @@ class Approvals:
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
         lists["situation_summary"] = None
         fields = flatten(proposal.patched(lists))
+        if proposal.preview is not None:
+            fields += ["previewDigest", _said(proposal.preview)]
         ttl = "" if retention.ttl is None else milliseconds(retention.ttl)
         who = " ".join(proposal.requested_by) or f"agent:{self._agent_id}"
         args = [
@@ -119,6 +121,16 @@ class Approvals:
             deadline = self._client.zscore(keys.approvals_pending, found)
             seconds, micros = self._client.time()
         return deadline is not None and seconds + micros / 1e6 + SOON < deadline / 1000
+
+    def refresh(self, approval_id: str, preview: ActionResult) -> bool:
+        """Store what the dry run of an item says now (A12); False when it is not pending.
+
+        When it says something else than before, the item has another version.
+        """
+        keys = self._keys
+        names = [keys.approval(approval_id), keys.approvals_pending, keys.events]
+        args = [approval_id, preview.to_json(), _said(preview)]
+        return bool(self._scripts.run("preview", names, args))
 
     def resolve(
         self,
@@ -272,6 +284,12 @@ def _read_vote(fields: Mapping[str, str], name: str) -> Vote:
     vote = Vote.from_json(fields[name])
     counted = fields.get(f"votedAt:{name.removeprefix('vote:')}")
     return vote.patched({"at": from_ms(float(counted))}) if counted else vote
+
+
+def _said(preview: ActionResult) -> str:
+    """The digest of what a dry run says, however long it took."""
+    said = preview.patched({"duration": 0.0}).to_wire()
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _rationale(proposal: Proposal) -> str:

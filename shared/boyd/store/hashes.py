@@ -14,7 +14,7 @@ _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "queue", "undoes"),
-        *("boundTo",),
+        *("boundTo", "previews"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
         *("action", "rationale", "state", "target", "by", "worker"),
         *(
@@ -32,7 +32,9 @@ _TEXT = frozenset(
 )
 #: Ids and principals, separated by spaces.
 _LISTS = frozenset({"runIds", "requestedBy", "wakes"})
-_TIMES = frozenset({"createdAt", "updatedAt", "completedAt", "expiresAt", "startedAt", "endedAt"})
+_TIMES = frozenset(
+    {*("createdAt", "updatedAt", "completedAt", "expiresAt", "startedAt", "endedAt", "previewAt")}
+)
 
 
 def flatten(model: Model) -> list[str]:

@@ -105,6 +105,9 @@ redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'fingerprint', A
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'situationSummary', ARGV[9])
 end
+if redis.call('HEXISTS', KEYS[1], 'preview') == 1 then
+  redis.call('HSET', KEYS[1], 'previewAt', now)
+end
 if ARGV[10] == '' then
   -- It does not go away with the runs that may join it.
   redis.call('HSET', KEYS[1], 'own', 1)
