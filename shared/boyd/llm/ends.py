@@ -21,6 +21,7 @@ from boyd.models.investigation import (
     Result,
     ToolStatus,
     Usage,
+    call_number,
 )
 
 
@@ -84,7 +85,8 @@ class Ends:
         made = [one for one in conversation.done if outcome(one).status != "skipped"]
         for number, called in enumerate(made, 1):
             use, came = self._calls.use(called), outcome(called)
-            evidence = synthesis.collect(evidence, use, came, number, called.step)
+            label = call_number(called.call.id) or number
+            evidence = synthesis.collect(evidence, use, came, label, called.step)
         found = synthesis.digest(evidence, reason)
         last = next((t.text for t in reversed(conversation.turns) if is_substantive(t.text)), "")
         return f"{found}\n\nThe model's last words were:\n\n{last}" if last else found

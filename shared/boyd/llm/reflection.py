@@ -17,7 +17,7 @@ from boyd.llm.novelty import is_stale
 from boyd.llm.synthesis import Evidence
 from boyd.llm.tooling import ToolOutcome, ToolUse
 from boyd.models import JsonObject, Model
-from boyd.models.investigation import Category, Profile
+from boyd.models.investigation import Category, Profile, call_number
 
 #: After how many successful calls a profile reflects (F7).
 BASES: dict[Profile, int] = {"research": 3, "general": 8, "execution": 8, "off": 0}
@@ -40,8 +40,8 @@ _DUPLICATE = (
 )
 _STALE = "Your last searches have brought nothing new. Look elsewhere, or synthesise what you have."
 _MICRO = (
-    "You have used half of your tool calls. Assess: do you have enough to answer, or do you need "
-    "one more targeted call? Answer now if you have enough."
+    "You have used half of your tool calls: {used} of {budget}. Assess: do you have enough to "
+    "answer, or do you need one more targeted call? Answer now if you have enough."
 )
 _ADVICE = (
     "You have made {successes} successful calls. If the task is done, answer now: {instruction} "
@@ -90,6 +90,7 @@ class _State(Model):
         turns: how many were observed.
         seen: the signatures of all calls, in the order in which they came first.
         stale: searches since the last that brought something new.
+        polls: successful calls of tools that are called again and again, as to wait for something.
         micro: whether the model was asked if it has enough.
         advised: whether it was advised to end.
         reason: why the tools were taken away; None: they were not.
@@ -102,6 +103,7 @@ class _State(Model):
     errors: int = 0
     duplicates: int = 0
     stale: int = 0
+    polls: int = 0
     micro: bool = False
     advised: bool = False
     reason: Reason | None = None
@@ -117,13 +119,17 @@ class OODAReflection:
     Args:
         profile: how eager it is (F7): `execution` only advises, `off` only counts.
         state: as `state` gave it after an earlier turn; None: there was none.
+        limit: how many calls the investigation may make; None: nobody knows.
 
     Raises:
         pydantic.ValidationError: the state is none.
     """
 
-    def __init__(self, profile: Profile, state: JsonObject | None = None) -> None:
+    def __init__(
+        self, profile: Profile, state: JsonObject | None = None, limit: int | None = None
+    ) -> None:
         self._profile = profile
+        self._limit = limit
         self._state = _State.model_validate(state or {}, extra="ignore")
 
     @property
@@ -155,6 +161,7 @@ class OODAReflection:
             "errors": state.errors,
             "duplicates": state.duplicates,
             "stale": state.stale,
+            "polls": state.polls,
             "category": self.kind,
             "microReflected": state.micro,
             "advised": state.advised,
@@ -204,6 +211,7 @@ class OODAReflection:
             successes=state.successes + outcome.succeeded,
             errors=state.errors + outcome.counts_as_error,
             duplicates=state.duplicates + repeated,
+            polls=state.polls + (use.poll and outcome.succeeded),
             stale=self._stale(use, outcome),
             categories=categories,
             seen=state.seen if seen else [*state.seen, signature],
@@ -221,7 +229,7 @@ class OODAReflection:
         """The evidence and this result; what was not run is none."""
         if not outcome.succeeded and not outcome.counts_as_error:
             return self._state.evidence
-        number = self._state.calls + 1
+        number = call_number(use.id) or self._state.calls + 1
         return synthesis.collect(self._state.evidence, use, outcome, number, self._state.turns)
 
     def _reflect(self, repeated: Sequence[ToolUse]) -> ReflectionAction:
@@ -235,13 +243,13 @@ class OODAReflection:
             kind, said = "advice", [*said, self._advice(reason)]
         elif self._micro_due():
             self._update(micro=True)
-            kind, said = "micro", [*said, _MICRO]
+            kind, said = "micro", [*said, _MICRO.format(used=self._gathered, budget=self._budget())]
         return self._action(kind, "\n\n".join(said) or None)
 
     def _due(self) -> Reason | None:
         """Why it is time to answer; None: it is not."""
         state = self._state
-        if state.successes >= self._threshold():
+        if self._gathered >= self._threshold():
             return "threshold"
         if state.successes == 0 and state.errors >= MAX_ERRORS:
             return "max_errors"
@@ -251,11 +259,23 @@ class OODAReflection:
         """How many successful calls are enough: each error makes it one less (F3)."""
         return max(1, BASES[self._profile] - self._state.errors)
 
+    @property
+    def _gathered(self) -> int:
+        """How many successful calls have found something out; waiting is none of them."""
+        return self._state.successes - self._state.polls
+
+    def _budget(self) -> int | None:
+        """How many calls there are until the tools are taken away; None: nobody knows (F4)."""
+        if self._profile == "execution":
+            return self._limit
+        return min(self._threshold(), self._limit or self._threshold())
+
     def _micro_due(self) -> bool:
         """Whether half of the calls are used up, and the model was not asked yet (F4)."""
-        threshold = self._threshold()
-        half = (threshold + 1) // 2
-        return not self._state.micro and half <= self._state.successes < threshold
+        budget = self._budget()
+        if self._state.micro or budget is None:
+            return False
+        return (budget + 1) // 2 <= self._gathered < budget
 
     def _hints(self, repeated: Sequence[ToolUse]) -> tuple[Kind, list[str]]:
         kind: Kind = "none"

@@ -20,12 +20,16 @@ class Steering:
         calls: tells what its calls are.
         profile: how eager it is to come to an end.
         schema: that its answer has to fit; None: it answers in prose.
+        limit: how many calls it may make.
     """
 
-    def __init__(self, calls: Calls, profile: Profile, schema: JsonObject | None) -> None:
+    def __init__(
+        self, calls: Calls, profile: Profile, schema: JsonObject | None, limit: int
+    ) -> None:
         self._calls = calls
         self._profile = profile
         self._schema = schema
+        self._limit = limit
 
     def stats(self, conversation: Conversation) -> JsonObject:
         """What the reflection has counted in the turns that are complete (F8)."""
@@ -94,7 +98,7 @@ class Steering:
         self, conversation: Conversation
     ) -> tuple[OODAReflection, ReflectionAction | None]:
         """The reflection after all turns that are complete, and what it says to the last one."""
-        reflection, action = OODAReflection(self._profile), None
+        reflection, action = OODAReflection(self._profile, limit=self._limit), None
         for one in conversation.rounds:
             turn = conversation.of_step(one.step)
             if (turn or one.stripped) and all(called.observation for called in turn):

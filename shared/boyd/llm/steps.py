@@ -62,7 +62,8 @@ class Steps:
         profile = request.profile or settings.profile or _usual(toolbox)
         self._calls = Calls(toolbox)
         self.ends = Ends(self._calls, settings.prices)
-        self.steering = Steering(self._calls, profile, request.answer)
+        most = self._limits.max_tool_calls
+        self.steering = Steering(self._calls, profile, request.answer, most)
         self._marker = settings.answer_marker if request.answer is None else None
         self._replies = Replies(self.ends, self.steering, request.answer, self._marker)
         self._context = Context(settings)

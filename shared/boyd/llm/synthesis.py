@@ -32,8 +32,8 @@ Kind = Category | Literal["mixed"]
 _INSTRUCTIONS: dict[Kind, str] = {
     "search": (
         "Answer the question from the results. After each claim cite the source it comes from, "
-        "with its address where the result gives one, or the number of the result. Say which "
-        "claims no result supports."
+        "with its address where the result gives one, or the number of the result, as in #3. Say "
+        "which claims no result supports."
     ),
     "execution": (
         "Say what was done and what was changed, in order, and how each change was verified. Name "
@@ -46,7 +46,7 @@ _INSTRUCTIONS: dict[Kind, str] = {
     "mixed": (
         "Compare what the different tools have shown: where they agree, where they contradict each "
         "other, and which of them you trust and why. Then answer, naming the result each claim "
-        "comes from."
+        "comes from, as in #3."
     ),
 }
 
@@ -55,7 +55,7 @@ class Evidence(Model):
     """One result; of a text that is too long only its ends.
 
     Attributes:
-        number: its place among all results of the investigation, from 1.
+        number: of its call, as models and people know it.
         step: the turn it belongs to, from 1.
         tool: as the model called it.
         arguments: the beginning of them as JSON.
@@ -84,7 +84,7 @@ class Evidence(Model):
     def text(self) -> str:
         """What is left of the result, with a note of what is not."""
         if self.same_as is not None:
-            return f"(the same text as result {self.same_as})"
+            return f"(the same text as result #{self.same_as})"
         if not self.omitted:
             return self.head or "(no output)"
         return f"{self.head}\n[... {self.omitted} characters left out ...]\n{self.tail}"
@@ -205,7 +205,7 @@ def _result(one: Evidence) -> str:
 
 def _entry(one: Evidence) -> str:
     text = "\n".join(f"    {line}" for line in one.text.splitlines())
-    return f"{one.number}. {one.tool} {one.arguments} (step {one.step})\n\n{text}"
+    return f"#{one.number} {one.tool} {one.arguments} (step {one.step})\n\n{text}"
 
 
 def _share(lengths: Sequence[int], total: int) -> int:

@@ -20,8 +20,13 @@ ACTIVE: list[Profile] = ["research", "general"]
 class Told:
     """An investigation of which each call is new, unless its arguments are given."""
 
-    def __init__(self, profile: Profile = "research", category: Category = "search") -> None:
-        self.reflection = OODAReflection(profile)
+    def __init__(
+        self,
+        profile: Profile = "research",
+        category: Category = "search",
+        limit: int | None = None,
+    ) -> None:
+        self.reflection = OODAReflection(profile, limit=limit)
         self.category = category
         self.made = 0
 
@@ -98,6 +103,30 @@ def test_F4_the_half_is_said_once_also_when_errors_move_it() -> None:
     kinds = [told.turn(result).kind for result in ("ok", "bad", "bad", "bad")]
     assert kinds == ["micro", "none", "none", "none"]
     assert told.turn("bad").kind == "synthesis"
+
+
+@pytest.mark.parametrize(("profile", "limit", "half"), [("execution", 20, 10), ("general", 4, 2)])
+def test_F4_the_half_is_that_of_the_calls_that_there_are(
+    profile: Profile, limit: int, half: int
+) -> None:
+    told = Told(profile, limit=limit)
+    actions = [told.turn("ok") for _ in range(limit - 1)]
+    kinds = [action.kind for action in actions]
+
+    assert (kinds.count("micro"), kinds.index("micro")) == (1, half - 1)
+    assert f"{half} of {limit}" in str(actions[half - 1].inject_message)
+
+
+def test_F4_who_keeps_its_tools_has_not_used_half_of_them_after_four_calls() -> None:
+    told = Told("execution", limit=100)
+    assert "micro" not in [told.turn("ok").kind for _ in range(30)]
+
+
+@pytest.mark.parametrize("profile", ACTIVE)
+def test_F4_waiting_uses_no_calls_up(profile: Profile) -> None:
+    told = Told(profile)
+    kinds = {told.turn("ok", arguments={"job": 1}, poll=True).kind for _ in range(30)}
+    assert kinds == {"none"}
 
 
 @pytest.mark.parametrize("status", ["denied", "expired", "withdrawn", "interrupted", "skipped"])

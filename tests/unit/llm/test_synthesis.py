@@ -37,7 +37,7 @@ def test_A11_the_same_call_with_the_same_text_is_kept_once() -> None:
 
 def test_A11_another_call_with_the_same_text_refers_to_the_first() -> None:
     evidence = gathered("long text", "long text", "long text")
-    assert [one.text for one in evidence[1:]] == ["(the same text as result 1)"] * 2
+    assert [one.text for one in evidence[1:]] == ["(the same text as result #1)"] * 2
     assert section(evidence).count("long text") == 1
 
 
