@@ -294,12 +294,26 @@ def test_investigations_are_listed_newest_first(cli: Cli) -> None:
         cli.result("ask", question)
     header, *lines = cli("investigations", "list").splitlines()
 
-    columns = ["ID", "STATUS", "STEPS", "AGE", "SOURCE", "ASKED BY", "QUESTION"]
-    assert re.split(r"  +", header) == columns
+    columns = ["ID", "STATUS", "TOOK", "TOKENS", "COST", "AGE", "STEPS", "SOURCE", "ASKED BY"]
+    assert re.split(r"  +", header) == [*columns, "ABOUT"]
     shown = [re.split(r"  +", line) for line in lines]
     assert [one[-1] for one in shown] == ["second?", "first?"]
-    assert shown[0][1:3] == ["final_answer", "1"]
+    assert shown[0][1] == "final_answer"
+    assert int(shown[0][3]) > 0
     assert len(cli.json("investigations", "list", "--limit", "1")) == 1
+
+
+def test_a_tool_call_is_shown_by_its_number_with_all_of_its_output(study: Study) -> None:
+    study.will(LOOK, say("Full (#1)."))
+    study.cli.result("ask", "Why?")
+    name = study.last.id[:8]
+    shown = study.cli("investigations", "show", name, "--call", "1")
+
+    assert shown.startswith('#1 look\n  {\n    "path": "/var"\n  }\nok')
+    assert shown.endswith("\n\n99 %\n")
+    told = study.cli.json("investigations", "show", name, "--call", "1")
+    assert told["result"]["output"] == "99 %"
+    assert "has no call #2" in study.cli("investigations", "show", name, "--call", "2", status=4)
 
 
 def test_an_investigation_is_shown_with_its_answer(study: Study) -> None:

@@ -154,7 +154,7 @@ def _question(run: RunRequest) -> InvestigationRequest:
         wrong = f"with it the question has {len(question)} of at most {MOST_ASKED} characters"
         error = FieldError(pointer="/context", detail=wrong)
         raise Problem("invalid-request", f"context: {wrong}", errors=[error])
-    return InvestigationRequest(question=question)
+    return InvestigationRequest(question=question, title=run.title)
 
 
 def _check_callback(ask: Ask, url: str | None) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import datetime
 from itertools import islice
 
 import click
 
-from boyd.cli import completing, output, pages
+from boyd.cli import calls, completing, output, pages
 from boyd.cli.asking import goes_on, live_transcript
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
@@ -18,11 +19,13 @@ from boyd.cli.options import api_options
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, used
 from boyd.cli.values import Whole
 from boyd.models.investigation import Ended, Investigation
+from boyd.money import dollars
 
 #: The columns of the list.
 COLUMNS = (
-    *(whole("id"), whole("status"), whole("steps", drop=3), whole("age", drop=1)),
-    *(label("source", drop=4), label("asked by", drop=2), sentence("question", least=30)),
+    *(whole("id"), whole("status"), whole("took", drop=3), whole("tokens", drop=4)),
+    *(whole("cost", drop=2), whole("age", drop=1), whole("steps", drop=5)),
+    *(label("source", drop=7), label("asked by", drop=6), sentence("about", least=30)),
 )
 #: Characters of a whole id.
 _WHOLE = 36
@@ -56,26 +59,53 @@ def list_(api: Api, limit: int, form: str) -> None:
 
 
 def _row(api: Api, one: Investigation) -> list[str]:
+    usage, now = one.counters.usage, api.agent.now()
     return [
         short(one.id),
         one.ending or one.status,
+        output.short_seconds(_took(one, now)),
+        str(usage.input_tokens + usage.output_tokens),
+        dollars(one.counters.cost) if one.counters.cost else "",
+        output.short_age(one.created_at, now),
         str(one.counters.steps),
-        output.short_age(one.created_at, api.agent.now()),
         one.source,
         one.asked_by or "",
-        one.question,
+        one.name,
     ]
+
+
+def _took(one: Investigation, now: datetime) -> float:
+    """Seconds that it took; of one that goes on the time since it began."""
+    if one.status == "ended":
+        return one.counters.seconds
+    return max(0.0, (now - one.created_at).total_seconds())
 
 
 @investigations.command()
 @investigation_argument
+@click.option(
+    "--call", type=Whole(1), metavar="NUMBER", help="Show that tool call and all of its output."
+)
 @output.output_option
 @api_options
-def show(api: Api, investigation: str, form: str) -> None:
-    """Show an investigation and its answer."""
+def show(api: Api, investigation: str, call: int | None, form: str) -> None:
+    """Show an investigation and its answer, or one of its tool calls."""
     found = find(api, investigation)
-    if not output.print_data(form, found):
+    if call is not None:
+        _show_call(api, found, call, form)
+    elif not output.print_data(form, found):
         _show(api, found)
+
+
+def _show_call(api: Api, found: Investigation, number: int, form: str) -> None:
+    """Show a tool call; ends the command when there is none of that number."""
+    made, seen = calls.find(pages.entries(api, found.id), number)
+    if made is None:
+        output.stop(output.NOT_FOUND, f"investigation {short(found.id)} has no call #{number}")
+    if output.print_data(form, {"call": made, "result": seen}):
+        return
+    for line in calls.lines(made, seen):
+        output.say(line)
 
 
 def find(api: Api, beginning: str) -> Investigation:
@@ -88,7 +118,7 @@ def find(api: Api, beginning: str) -> Investigation:
 
 def _show(api: Api, found: Investigation) -> None:
     now = api.agent.now()
-    output.say(output.one_line(f"{found.question}: {found.ending or found.status}"))
+    output.say(output.one_line(f"{found.name}: {found.ending or found.status}"))
     output.print_pairs(
         [
             ("id", found.id),

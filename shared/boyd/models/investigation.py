@@ -51,6 +51,9 @@ InvestigationStatus = Literal["running", "waiting", "ended"]
 
 #: How many characters a question may have.
 MOST_ASKED = 100_000
+#: How many characters a title may have, and one that is the beginning of a question.
+MOST_TITLED = 500
+_TITLE = 120
 
 
 class ToolCall(Model):
@@ -75,6 +78,12 @@ def call_number(call_id: str) -> int:
 def call_label(call_id: str) -> str:
     """The same as models and people write it: `#3`."""
     return f"#{call_number(call_id)}"
+
+
+def title_of(question: str) -> str:
+    """The beginning of a question: its first line, or a part of it."""
+    line = " ".join(question.strip().partition("\n")[0].split())
+    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
 
 
 class Usage(Model):
@@ -345,6 +354,7 @@ class InvestigationRequest(Model):
         profile: how eager it is to come to an end; absent: as the agent says.
         limits: what it may use up; never more than the agent allows.
         answer: a JSON schema that the answer has to fit; absent: it answers in prose.
+        title: what lists call it; absent: the beginning of the question.
     """
 
     question: str = Field(min_length=1, max_length=MOST_ASKED)
@@ -353,6 +363,12 @@ class InvestigationRequest(Model):
     profile: Profile | None = None
     limits: Wanted = Wanted()
     answer: JsonObject | None = None
+    title: str = Field(default="", max_length=MOST_TITLED)
+
+    @property
+    def name(self) -> str:
+        """What lists call it."""
+        return self.title or title_of(self.question)
 
 
 class Investigation(InvestigationRequest):

@@ -81,9 +81,11 @@ class Llm(Protocol):
         profile: Profile | None = None,
         limits: Wanted | None = None,
         answer: type[BaseModel] | None = None,
+        title: str = "",
     ) -> Investigation:
         """Begin the investigation that this plugin knows as *key*, or find it; never waits for it.
 
+        Lists call it by its *title*, or else by the beginning of the question.
         It is stored with the agent, and forgotten like a run; then the same key begins anew.
         When it ends, an iteration begins that finds it ended: see its `text` and, with *answer*,
         its `findings`.

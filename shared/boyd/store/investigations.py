@@ -13,6 +13,7 @@ from boyd.errors import QueueFull, StoreError
 from boyd.models import Actor, RunRequest
 from boyd.models.investigation import (
     MOST_ASKED,
+    MOST_TITLED,
     Asked,
     Entry,
     Investigation,
@@ -21,6 +22,7 @@ from boyd.models.investigation import (
     Logged,
     read_entry,
     redacted,
+    title_of,
 )
 from boyd.redaction import redactor
 from boyd.store.audit import actor_fields
@@ -246,6 +248,7 @@ def _safe(request: InvestigationRequest) -> str:
     safe = redactor().redact_json(request.to_wire())
     for name in ("question", "instructions"):
         safe[name] = safe[name][:MOST_ASKED]
+    safe["title"] = (safe["title"] or title_of(safe["question"]))[:MOST_TITLED]
     return json.dumps(safe)
 
 

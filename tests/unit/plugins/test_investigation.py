@@ -16,7 +16,7 @@ from boyd.plugin import Observer, Tool
 from boyd.plugins.investigation import Evidence, Investigation, fingerprint
 from boyd.plugins.investigation.fingerprint import normal, subject
 from boyd.plugins.investigation.memory import Failure, Memory, Rules, Sight, settle
-from boyd.plugins.investigation.prompt import listed
+from boyd.plugins.investigation.prompt import listed, title
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import Reply, ScriptedModel, call, say, status
 from kit import seen
@@ -613,3 +613,45 @@ def test_an_orient_phase_that_runs_again_tells_the_same(scripted: Scripted) -> N
     first = rig.plugin.investigate([], ctx)
     assert first.contributing_factor == "logs are not rotated"
     assert rig.plugin.investigate([], ctx) == first
+
+
+@pytest.mark.parametrize(
+    ("observations", "name"),
+    [
+        ([full()], "warning disk: host=web-1, percent=97.5, said=at 97.5 % on 2026-01-05 12:00:01"),
+        (
+            [full(), full(severity="critical", data={"summary": "The disk\nis full", "n": 1})],
+            "critical disk: The disk is full (and 1 more)",
+        ),
+        ([full(data={"message": "x" * 200})], f"warning disk: {'x' * 79}…"),
+        ([full(data={"password": "hunter2hunter2"})], "warning disk: password=[redacted]"),
+    ],
+)
+def test_an_investigation_is_called_by_its_gravest_observation(
+    observations: list[Observation], name: str
+) -> None:
+    assert title(observations) == name
+
+
+def test_two_incidents_have_two_names() -> None:
+    with ScriptedModel([ANSWER], forever=True) as model:
+        rig = Rig(model)
+        rig.sees(full(host="web-1")).whole()
+        rig.sees(full(host="db-7")).whole()
+
+        first, second = (one.name for one in rig.investigations)
+        assert "db-7" in first
+        assert "web-1" in second
+
+
+@pytest.mark.parametrize(("sure", "told"), [(0.95, 0.6), (0.4, 0.4)])
+def test_what_was_concluded_at_a_limit_has_06_at_most(
+    scripted: Scripted, sure: float, told: float
+) -> None:
+    concluded = say(json.dumps({**FOUND, "confidence": sure}))
+    said = Rig(scripted(call("df"), concluded), max_turns=2).sees(full()).whole()
+
+    assert said.data is not None
+    assert said.data["ending"] == "max_steps"
+    assert said.contributing_factor == "logs are not rotated"
+    assert said.confidence == told

@@ -19,7 +19,13 @@ from boyd.llm.shape import object_in
 from boyd.llm.toolbox import ANSWER, answer_spec
 from boyd.model_settings import ModelSettings
 from boyd.models import JsonObject, explain
-from boyd.models.investigation import Investigation, InvestigationRequest, Profile, Wanted
+from boyd.models.investigation import (
+    MOST_TITLED,
+    Investigation,
+    InvestigationRequest,
+    Profile,
+    Wanted,
+)
 from boyd.redaction import redactor
 from boyd.store import AgentStore, Retention
 
@@ -88,6 +94,7 @@ class Thinking:
         profile: Profile | None = None,
         limits: Wanted | None = None,
         answer: type[BaseModel] | None = None,
+        title: str = "",
     ) -> Investigation:
         """Begin the investigation that the plugin knows as *key*, or find it.
 
@@ -107,6 +114,7 @@ class Thinking:
             profile=profile,
             limits=limits or Wanted(),
             answer=answer.model_json_schema(by_alias=True) if answer else None,
+            title=safe(title)[:MOST_TITLED],
         )
         _, new = investigations.ask(
             request, queues.THINK, self._retention, id=id, source=source, key=key

@@ -79,7 +79,7 @@ class Evidence(Outcome):
 def outcome_of(found: Investigation) -> Outcome:
     """What an investigation that has *ended* came to."""
     ending = found.ending or "error"
-    answer = _answer(found.findings) if ending in _ANSWERS else None
+    answer = _answer(found.findings)
     counters = found.counters
     usage = counters.usage
     known: dict[str, Any] = {
@@ -97,9 +97,11 @@ def outcome_of(found: Investigation) -> Outcome:
         confidence = NONE if ending in ("cancelled", "error") else INCOMPLETE
         text = _short(found.text) or f"The investigation ended: {ending}"
         return Outcome(**known, confidence=confidence, findings=[text])
+    sure = UNSAID if answer.confidence is None else answer.confidence
     return Outcome(
         **known,
-        confidence=UNSAID if answer.confidence is None else answer.confidence,
+        # What was concluded because of a limit may lack something.
+        confidence=sure if ending in _ANSWERS else min(sure, INCOMPLETE),
         findings=_texts(answer.findings),
         root_cause=_short(answer.root_cause),
         impact=_short(answer.impact),

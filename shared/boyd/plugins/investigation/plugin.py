@@ -161,6 +161,7 @@ class Investigation(Plugin):
         parts = [prompt.INSTRUCTIONS, options.instructions, told]
         return {
             "question": prompt.question(grave, options.max_chars),
+            "title": prompt.title(grave),
             "instructions": "\n\n".join(part for part in parts if part),
         }
 
