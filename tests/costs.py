@@ -32,7 +32,7 @@ def _cost(function: Callable[[_Input], object], given: _Input) -> float:
 def growth(function: Callable[[_Input], object], made: Callable[[int], _Input], most: int) -> float:
     """How many times as long an input of eight times the size takes; 1 when both take no time.
 
-    It begins with small inputs, so that what explodes is noticed before it takes for ever.
+    It begins with small inputs, so that exponential time is noticed before it takes for ever.
 
     Args:
         function: what is measured.
@@ -41,7 +41,7 @@ def growth(function: Callable[[_Input], object], made: Callable[[int], _Input], 
     """
     size = TIMES
     while size < most:
-        size = min(2 * size, most)
+        size = min(size + size // 4 if size < 64 else 2 * size, most)
         if _cost(function, made(size)) >= _LEAST:
             return cost(function, made(size)) / cost(function, made(size // TIMES))
     return 1.0

@@ -38,7 +38,7 @@ Status = int | Literal["default"]
 View = Callable[..., Any]
 _V = TypeVar("_V", bound=View)
 
-_PART = re.compile(r"<(?:\w+(?:\([^)]*\))?:)?(\w+)>")
+_PART = re.compile(r"<(?:\w+(?:\([^)<]*\))?:)?(\w+)>")
 
 
 class Rest(BaseConverter):

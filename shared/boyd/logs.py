@@ -12,7 +12,7 @@ from typing import Literal
 from boyd.redaction import redactor
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
-_SECRET = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
+_SECRET = re.compile(r"(://[^\s:/@]*):[^\s@/]+@")
 _QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 #: What the wires put behind the address by themselves.
 _ENDINGS = ("/chat/completions", "/v1/messages")
-_FORM = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
+_FORM = re.compile(r"https?://[^\s/?#][^\s?#]*")
 
 
 def checked(url: str, *, allow_http: bool) -> str:

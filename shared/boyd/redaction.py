@@ -103,8 +103,13 @@ _ASSIGNED = re.compile(
 #: How many words a pattern may span; a key in PEM form more, of which its beginning shows.
 _REACH = 14
 _WORD = re.compile(r"\s(?=\S)")
+#: The most characters of a key in which its end can say that it names a secret.
+_LONGEST_NAME = 100
 _SECRET_NAME = re.compile(rf".*{_NAME}{_NAME_END}")
 _ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
+#: A text is searched in slices, since a search holds the interpreter until it ends. Each slice
+#: shows so much of the next one that a match that begins in it is seen.
+_SLICE, _OVERLAP = 131_072, 32_768
 
 
 class Redactor:
@@ -151,12 +156,12 @@ class Redactor:
                 yield span, span
                 start = text.find(form, start + 1)
         for pattern in _PATTERNS:
-            for match in pattern.finditer(text):
+            for match in matches(pattern, text):
                 yield match.span(), match.span("secret")
         yield from _assigned(text)
 
     def _field(self, key: str, value: Any) -> Any:
-        named = isinstance(value, str) and value and _SECRET_NAME.fullmatch(key)
+        named = isinstance(value, str) and value and _SECRET_NAME.fullmatch(key[-_LONGEST_NAME:])
         return MARK if named else self.redact_json(value)
 
 
@@ -239,12 +244,30 @@ def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
 
 def _assigned(text: str) -> Iterator[tuple[Span, Span]]:
     """Where names of secrets are given values."""
-    name = _NAMES.search(text)
-    while name:
+    end = 0
+    for name in matches(_NAMES, text):
+        if name.start() < end:
+            continue
         given = _ASSIGNED.match(text, name.end())
         if given and given.lastgroup:
-            yield (name.start(), given.end()), given.span(given.lastgroup)
-        name = _NAMES.search(text, (given or name).end())
+            end = given.end()
+            yield (name.start(), end), given.span(given.lastgroup)
+
+
+def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """What `pattern.finditer(text)` finds, in steps that each take a few milliseconds."""
+    at = 0
+    while at < len(text):
+        border = at + _SLICE
+        seen = pattern.search(text, at, border + _OVERLAP)
+        if seen is None or seen.start() >= border:
+            at = border
+            continue
+        # The slice may have cut it off, or have hidden why it is none.
+        match = pattern.match(text, seen.start())
+        if match:
+            yield match
+        at = max(match.end() if match else 0, seen.start() + 1)
 
 
 def _united(spans: Iterable[Span]) -> list[Span]:

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boyd.redaction import MARK, RedactedStream, Redactor, environment_secrets
+from boyd.redaction import (
+    _OVERLAP,
+    _SLICE,
+    MARK,
+    RedactedStream,
+    Redactor,
+    environment_secrets,
+    matches,
+)
 
 SECRET = 'pä"ss/w+rd 1&2'
 PEM = (
@@ -191,3 +199,32 @@ def test_T8_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
         stream.feed(text[at : at + 1000])
     stream.flush()
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("border", [0, 1, 5, 14, 30, 40])
+def test_P18_a_secret_across_two_slices_is_found_as_in_a_short_text(border: int) -> None:
+    secret = "password=hunter2abcdef"
+    before = "x" * (_SLICE - border - 1) + " "
+
+    assert Redactor().redact(f"{before}{secret} {before}") == (
+        f"{before}password=[redacted] {before}"
+    )
+
+
+def test_P18_a_long_secret_is_found_whole() -> None:
+    text = "password=" + "a1" * _SLICE
+
+    assert Redactor().redact(text) == "password=[redacted]"
+
+
+def test_P18_no_step_of_redaction_looks_at_more_than_a_slice() -> None:
+    """A search of the whole text would hold the interpreter for a second."""
+    seen: list[int] = []
+
+    class Watched:
+        def search(self, text: str, begin: int, end: int) -> None:
+            seen.append(end - begin)
+
+    assert list(matches(Watched(), "a" * 8_000_000)) == []  # type: ignore[arg-type]
+    assert max(seen) == _SLICE + _OVERLAP
+    assert len(seen) == -(-8_000_000 // _SLICE)

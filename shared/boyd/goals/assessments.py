@@ -29,7 +29,7 @@ _FACTS, _TOLD, _ACTIVATED = 60, 5, 5
 _BEGUN = 6
 #: The most characters of an episode among the findings, which leave out the scores of decisions.
 _BRIEF = 100
-_SCORES = re.compile(r"\s*\[score=[^\]]*\]?")
+_SCORES = re.compile(r"(?:(?<!\s)\s+)?\[score=[^\]]*\]?")
 #: What orienters say when there is nothing to do: they have to say something (L19).
 _IDLE = "no goal is worked on"
 

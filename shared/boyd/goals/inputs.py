@@ -12,7 +12,7 @@ from boyd.models import JsonObject
 from boyd.words import URL
 
 _URL = re.compile(URL)
-_PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
+_PATH = re.compile(r"(?<![\w/.:])(?:/[\w.-]+)+|(?<![\w/.:-])(?:[\w-]+/)*[\w-]+\.[A-Za-z]\w{0,7}\b")
 # They look like names of files.
 _NO_PATHS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
 #: A goal that says what to ask, as in "Ask the user which colour the bike should have".

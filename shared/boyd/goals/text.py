@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-_BETWEEN = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+", re.IGNORECASE)
+_BETWEEN = re.compile(r",(?: ?and )?| and ", re.IGNORECASE)
 
 
 def split_criteria(criteria: str) -> list[str]:
     """The parts between commas and the word "and", never inside of a word (M7)."""
-    parts = (part.strip() for part in _BETWEEN.split(criteria))
+    parts = (part.strip() for part in _BETWEEN.split(" ".join(criteria.split())))
     return [part for part in parts if part]
 
 

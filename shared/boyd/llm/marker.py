@@ -7,7 +7,7 @@ import re
 from boyd.llm.substance import is_substantive, spoken
 
 #: What may stand around the marker on its line: `**Final answer:**`, `> Final answer:`.
-_BEFORE, _AFTER = r"[*_`#> ]*", r"[*_`]*"
+_BEFORE, _AFTER = r"(?:(?<![*_`#> ])[*_`#> ]+)?", r"[*_`]*"
 
 
 def marked(text: str, marker: str) -> str | None:

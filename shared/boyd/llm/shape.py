@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,6 @@ from referencing.exceptions import Unresolvable
 
 from boyd.llm.arguments import parsed
 from boyd.models import JsonObject
-
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 def check_schema(schema: JsonObject) -> None:
@@ -59,8 +56,8 @@ def misfit(value: JsonObject, schema: JsonObject) -> str | None:
 
 def object_in(text: str) -> JsonObject | None:
     """The object of JSON that *text* holds, if it does."""
-    held = _OBJECT.search(text)
-    return parsed(held[0]) if held else None
+    begin, end = text.find("{"), text.rfind("}")
+    return parsed(text[begin : end + 1]) if 0 <= begin < end else None
 
 
 def found_in(text: str, schema: JsonObject) -> JsonObject | None:

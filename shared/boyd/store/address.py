@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from redis.connection import parse_url, to_bool
 
 _SENTINEL = "sentinel"
+_PASSWORD = re.compile(r"(://[^:/]*):.*", re.DOTALL)
 _SENTINEL_PORT = 26379
 
 
@@ -71,7 +72,8 @@ class Address:
 def masked(url: str) -> str:
     """A URL without its passwords, for messages."""
     without = re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url)
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", without)
+    *before, last = without.split("@")
+    return "@".join([*(_PASSWORD.sub(r"\1:***", part) for part in before), last])
 
 
 def _sentinel(text: str) -> tuple[str, int]:

@@ -122,7 +122,7 @@ def _top(program: str, arguments: Words, fed: bool) -> str | None:
 
 
 def _repl(program: str, arguments: Words, fed: bool) -> str | None:
-    forced = bool(arguments) and re.fullmatch(r"-[ilqsuB]*i[ilqsuB]*|--interactive", arguments[0])
+    forced = bool(arguments) and re.fullmatch(r"-(?=[^i]*i)[ilqsuB]+|--interactive", arguments[0])
     if forced and program in {*SHELLS, "python", "python3", "node"}:
         return f"{program} {arguments[0]} is interactive"
     if program in {"gdb", "lldb"}:
