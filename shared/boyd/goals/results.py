@@ -23,7 +23,8 @@ _OF_ITSELF = re.compile(
 )
 #: What a remembered line has around what was found: when it was, and which tool has found it.
 _ENVELOPE = re.compile(
-    r"\S+ \S+ (?:(?:Tool result \([^)]*\)|Answer of [^:]*|came to mind|[\w:-]+(?: failed)?): ?)?"
+    r"(?<!\S)\S+ \S+ "
+    r"(?:(?:Tool result \([^)]{0,200}\)|Answer of [^:]{0,200}|came to mind|[\w:-]+(?: failed)?): ?)?"
 )
 #: Where an action says which symbols it has named or found: metrics hold text and numbers only.
 _SYMBOLS = "symbols"
