@@ -221,6 +221,16 @@ def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Pla
     assert "it has not ended" in cli("actions", "run", "p:do", "--wait", "0", status=124)
 
 
+def test_an_approval_that_was_asked_for_is_named_even_without_waiting(
+    cli: Cli, lab: Lab, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.courier.held = True
+    monkeypatch.setattr(Waiting, "pause", lambda *_: lab.deliver())
+    told = cli("actions", "run", "p:do", "--require-approval", "--wait", "0", status=124)
+    [item] = lab.store.approvals.page(5).pending
+    assert f"it waits for approval {item.id[:8]}" in told
+
+
 def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert "would do it" in cli("actions", "dry-run", "p:careful")
     told = cli.json("actions", "run", "p:careful")

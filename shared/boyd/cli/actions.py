@@ -27,6 +27,8 @@ from boyd.models.answers import ActionList, Execution, Taken
 
 _Command = Callable[..., None]
 
+#: Seconds in which an approval is made that was asked for.
+_ASKING = 3.0
 #: The columns of the list.
 COLUMNS = (
     *(whole("action"), whole("risk"), whole("autonomy")),
@@ -232,6 +234,8 @@ def _order(
 ) -> None:
     """Have it done and show what came of it; ends the command unless it succeeded."""
     taken = api.agent.post(path, Taken, body, wait=0)
+    if body.get("requiresApproval"):  # whoever asks for an approval wants to know its id
+        wait = max(wait, _ASKING)
     if wait and taken.result is None and not taken.queued:
         taken = _await(api, taken, wait)
     shown = output.print_data(form, taken)
@@ -286,7 +290,7 @@ def show_result(result: ActionResult, title: str = "") -> None:
     output.print_pairs(
         [
             output.error_row(result),
-            ("took", output.duration(result.duration)),
+            ("took", output.took(result)),
             ("output", output.text_of(result.output)),
             ("effects", ", ".join(result.side_effects or [])),
         ]

@@ -128,7 +128,7 @@ def executions(api: Api) -> Offers:
     for past in api.agent.get("/loop/history", IterationList, limit=50).iterations:
         for result in past.results:
             if result.success:
-                yield naming.loop(past.iteration), result.action
+                yield naming.loop(str(past.iteration)), result.action
     found = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
     for item in found.history:
         if item.result is not None and item.result.success:

@@ -10,7 +10,7 @@ import click
 from boyd.cli import output
 from boyd.cli.connection import Api
 from boyd.cli.durations import duration_option
-from boyd.cli.follow import Follower, plain_line
+from boyd.cli.follow import Follower, is_repeated, plain_line
 from boyd.cli.options import api_options
 
 if TYPE_CHECKING:
@@ -63,5 +63,7 @@ def _position(event_id: str) -> tuple[int, int]:
 
 
 def _print(agent_id: str, event: Event, form: str) -> None:
-    if not output.print_item(form, {"agentId": agent_id, **event.to_wire()}):
+    if output.print_item(form, {"agentId": agent_id, **event.to_wire()}):
+        return
+    if not is_repeated(event):
         output.say(plain_line(agent_id, event, output.date(event.at)))

@@ -127,6 +127,11 @@ class _Stream:
         raise ApiUnavailable(f"the API at {self._client.url} has ended the stream of events")
 
 
+def is_repeated(event: Event) -> bool:
+    """Whether it says again what is known: an approval that waits was proposed once more."""
+    return event.kind == "approval.seen"
+
+
 def event_line(follower: Follower, agent_id: str, event: Event, width: int | None = None) -> str:
     """An event as one line; the end of an iteration with what it came to."""
     if event.kind in ("iteration.completed", "iteration.failed"):
@@ -146,7 +151,7 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
         return f"{where} #{_number(event)}  started by {output.one_line(str(data.get('trigger')))}"
     if event.kind == "missed":
         return f"{where}  some events were missed: they are kept no longer"
-    return output.one_line(f"{where}  {_words(event.kind, data)}")
+    return f"{where}  {output.one_line(_words(event.kind, data))}"
 
 
 def _value(value: object) -> str:

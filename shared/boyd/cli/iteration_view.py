@@ -85,7 +85,7 @@ def _show_decision(result: LoopResult) -> None:
     output.print_pairs(
         [
             ("action", decision.action),
-            *((f"  {name}", str(value)) for name, value in decision.params.items()),
+            *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
             ("rationale", decision.rationale),
             ("confidence", f"{decision.confidence:.2f}"),
             ("risk", decision.risk),
@@ -133,12 +133,15 @@ def _show_results(result: LoopResult) -> None:
             output.print_pairs(
                 [
                     ("action", output.action_outcome(item)),
-                    ("took", output.duration(item.duration)),
+                    ("took", output.took(item)),
                     ("host", item.host or ""),
                     ("worker", item.worker or ""),
                     ("output", output.text_of(item.output)),
                     ("effects", ", ".join(item.side_effects or [])),
-                    *((name, str(value)) for name, value in (item.metrics or {}).items()),
+                    *(
+                        (name, output.text_of(value))
+                        for name, value in (item.metrics or {}).items()
+                    ),
                 ]
             )
 

@@ -145,6 +145,11 @@ def brief(text: str, width: int = LINE) -> str:
     return cut(plain, width) if is_terminal() else plain
 
 
+def took(result: ActionResult) -> str:
+    """How long an action took; nothing for one that was refused before it began."""
+    return "" if not result.success and result.duration < 1 else duration(result.duration)
+
+
 def error_row(result: ActionResult) -> tuple[str, str]:
     """The whole error of an action, where `action_outcome` has cut it."""
     text = one_line(result.error or "")

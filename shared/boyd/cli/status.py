@@ -14,7 +14,7 @@ import click
 from boyd.cli import completing, output
 from boyd.cli.columns import label, sentence, whole
 from boyd.cli.connection import Api
-from boyd.cli.follow import Follower, event_line
+from boyd.cli.follow import Follower, event_line, is_repeated
 from boyd.cli.ids import not_empty
 from boyd.cli.options import deployment_api_options
 from boyd.cli.typed import boyd_here
@@ -257,7 +257,8 @@ def _watch_lines(follower: Follower) -> None:
     output.say()
     while True:
         for agent_id, event in follower.wait():
-            output.say(event_line(follower, agent_id, event))
+            if not is_repeated(event):
+                output.say(event_line(follower, agent_id, event))
 
 
 def _watch_live(follower: Follower) -> None:
@@ -266,7 +267,8 @@ def _watch_live(follower: Follower) -> None:
     with _live(flight) as live:
         while True:
             for agent_id, event in follower.wait():
-                _show_live(live, flight, follower, agent_id, event)
+                if not is_repeated(event):
+                    _show_live(live, flight, follower, agent_id, event)
 
 
 @contextmanager

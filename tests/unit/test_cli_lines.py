@@ -1,0 +1,90 @@
+"""Lines for people: events, iterations, and what actions came to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from boyd.cli import output
+from boyd.cli.follow import is_repeated, plain_line
+from boyd.models import ActionResult, Event, LoopResult, Observation, Situation, no_op
+
+
+def event(kind: str, **data: object) -> Event:
+    """An event of now."""
+    return Event.model_validate({"id": "1-0", "kind": kind, "at": NOW, "data": data})
+
+
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+def past(summary: str = "All is well", action: str | None = None) -> LoopResult:
+    """An iteration that saw seven things."""
+    seen = [Observation(source="p", type="state", data={}) for _ in range(7)]
+    results = [ActionResult(action=action, success=True, duration=12)] if action else []
+    return LoopResult(
+        id="1",
+        agent_id="watch",
+        iteration=12,
+        trigger="beat",
+        success=True,
+        started_at=NOW - timedelta(seconds=1),
+        ended_at=NOW,
+        duration=123,
+        observations=seen,
+        situation=Situation(summary=summary, priority="low", confidence=1.0, assessments=[]),
+        decision=no_op("nothing to do"),
+        action_results=results,
+    )
+
+
+LONG = "The endpoint is healthy; 1 host is within its limits; nothing else was to be found here"
+
+
+@pytest.mark.parametrize("wide", [40, 60, 80, 120])
+@pytest.mark.parametrize("action", [None, "http-monitor:restartService"])
+def test_a_line_of_an_iteration_fits_the_terminal(wide: int, action: str | None) -> None:
+    line = output.iteration_line(past(LONG, action), wide)
+    assert len(line) <= wide
+    if wide >= 80:
+        assert line.endswith(f"→ {action} ok" if action else "→ no-op")
+
+
+def test_what_an_iteration_came_to_is_kept_where_there_is_no_room_for_the_rest() -> None:
+    line = output.iteration_line(past(LONG, "http-monitor:restartService"), 80)
+    assert "observations" not in line
+    assert line.endswith("→ http-monitor:restartService ok")
+
+
+def test_lines_of_events_are_aligned_alike() -> None:
+    lines = [
+        plain_line("watch", event("phase", iteration=22, phase="observe")),
+        plain_line("watch", event("approval.pending", approval="c32e3dd8-1", title="a  b")),
+    ]
+    clock = output.clock(NOW)
+    assert lines[0] == f"{clock}  watch #22  observe"
+    assert lines[1] == f'{clock}  watch  approval c32e3dd8 pending title="a b"'
+
+
+def test_an_approval_that_is_proposed_again_says_nothing_new() -> None:
+    assert is_repeated(event("approval.seen", approval="c32e3dd8"))
+    assert not is_repeated(event("approval.pending", approval="c32e3dd8"))
+
+
+def test_no_time_is_told_of_what_was_refused_before_it_began() -> None:
+    refused = ActionResult(action="p:do", success=False, error="over its budget", duration=0)
+    assert output.took(refused) == ""
+    assert output.took(refused.model_copy(update={"duration": 31})) == "31 ms"
+    assert output.took(refused.model_copy(update={"success": True})) == "0 ms"
+
+
+def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    assert output.painted("failed", "red") == "\x1b[31mfailed\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert output.painted("failed", "red") == "failed"
+    console = output.console()
+    with console.capture() as captured:
+        console.print("[dim]calm[/dim]", end="")
+    assert captured.get() == "calm"
