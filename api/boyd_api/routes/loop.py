@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
+from boyd.engine import Abandoner
 from boyd.models import Decision, LoopResult, Model, Phase, Situation, Timestamp
-from boyd.models.answers import IterationList, Triggered, TriggerResult
+from boyd.models.answers import Abandoned, IterationList, Triggered, TriggerResult
+from boyd.store import reason_text
+from boyd_api.problems import Problem
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
 
@@ -98,6 +101,37 @@ def _ended(result: LoopResult, context: str | None) -> Triggered:
         iteration=result.iteration,
         context=context,
     )
+
+
+class AbandonRequest(Model):
+    """Why, for the record; with `iteration` only that one."""
+
+    reason: str | None = Field(default=None, max_length=1000)
+    iteration: int | None = Field(default=None, ge=1, lt=2**53)
+
+
+@routes.post(
+    "/loop/abandon",
+    scope="admin",
+    answers={200: Abandoned},
+    problems=["finished"],
+    idempotent=True,
+)
+def abandon(ask: Ask, body: AbandonRequest | None) -> Abandoned:
+    """End the iteration in flight as failed.
+
+    No worker has to be there. An action that has begun is not begun again; unless it is known how
+    it ended, its outcome is unknown. What somebody still says of the iteration is refused.
+    """
+    asked = body or AbandonRequest()
+    why = f"abandoned: {reason_text(ask.actor.principal, asked.reason)}"
+    desk = Abandoner(ask.agent.store, ask.services.courier, ask.agent.entry.retention)
+    found = desk.abandon(why, ask.actor, asked.iteration)
+    if found.outcome == "idle":
+        raise Problem("finished", "no iteration is in flight")
+    if found.outcome == "over":
+        raise Problem("finished", f"iteration {found.iteration} is in flight, not that one")
+    return Abandoned(agent_id=ask.agent.entry.id, iteration=found.iteration, error=why)
 
 
 #: What clients find in each status, if only to see that there is none.

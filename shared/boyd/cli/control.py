@@ -16,7 +16,7 @@ from boyd.cli.values import Number
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
-from boyd.models.answers import AgentList, AgentState, Standing, Triggered
+from boyd.models.answers import Abandoned, AgentList, AgentState, Standing, Triggered
 
 #: The columns of the list of agents.
 COLUMNS = (
@@ -162,3 +162,20 @@ def resume(api: Api) -> None:
     Work that has arrived meanwhile starts an iteration.
     """
     output.say(f"{api.agent.post('/resume', Standing).agent_id} goes on.")
+
+
+@click.command()
+@click.argument("iteration", type=click.IntRange(min=1), required=False)
+@click.option("--reason", help="Why; it becomes the error of the iteration.")
+@output.output_option
+@api_options
+def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> None:
+    """End the iteration in flight as failed.
+
+    With ITERATION, only if that is the one. No worker has to be there. An action that has begun is
+    not begun again; unless it is known how it ended, its outcome is unknown.
+    """
+    asked = {"iteration": iteration, "reason": reason}
+    found = api.agent.post("/loop/abandon", Abandoned, asked)
+    if not output.print_data(form, found):
+        output.say(f"{found.agent_id} #{found.iteration} has failed: {found.error}")

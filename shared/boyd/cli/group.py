@@ -32,6 +32,7 @@ COMMANDS = {
     "actions": "boyd.cli.actions:actions",
     "approvals": "boyd.cli.approvals:approvals",
     "pause": "boyd.cli.control:pause",
+    "abandon": "boyd.cli.control:abandon",
     "resume": "boyd.cli.control:resume",
     "freeze": "boyd.cli.freezing:freeze",
     "unfreeze": "boyd.cli.freezing:unfreeze",

@@ -1,5 +1,6 @@
 """Joins the phases and the store: one step is enter, run the phase, leave, say what comes next."""
 
+from boyd.engine.abandon import Abandoner, Abandonment
 from boyd.engine.approved import Approved
 from boyd.engine.callbacks import Callbacks
 from boyd.engine.called import Called
@@ -16,6 +17,8 @@ from boyd.engine.sweeper import Sweeper, sweep_all
 from boyd.engine.unled import Unled
 
 __all__ = [
+    "Abandoner",
+    "Abandonment",
     "Courier",
     "Engine",
     "EngineSettings",

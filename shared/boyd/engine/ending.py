@@ -4,30 +4,60 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from boyd import naming
-from boyd.engine.engine import Engine
-from boyd.loop import complete
+from boyd.engine.courier import Courier
+from boyd.loop import act, complete
 from boyd.models import (
     ActionPerformed,
     ActionResult,
     LoopResult,
     RunOutcome,
 )
-from boyd.store import AgentStore, Lost, Record
+from boyd.store import AgentStore, Lost, Record, Retention
 
 
-def end(engine: Engine, iteration: int, epoch: int, worker: str, result: LoopResult) -> None:
+class Desk(Protocol):
+    """What it takes to end an iteration; an `Engine` has it."""
+
+    @property
+    def store(self) -> AgentStore:
+        """The state of the agent."""
+
+    @property
+    def courier(self) -> Courier:
+        """Carries the message of the follow-up."""
+
+    @property
+    def retention(self) -> Retention:
+        """How much of the past is kept."""
+
+
+def end(
+    desk: Desk, iteration: int, epoch: int, worker: str, result: LoopResult, told: bool = False
+) -> None:
     """End the iteration with its runs, and send the follow-up that the end may have started.
 
-    *worker* is as it entered `complete`; empty when the sweeper ends it.
+    *worker* is as it entered `complete`; empty when nobody has, and it is ended all the same. With
+    *told*, what the result says of the action is stored; else its act phase has done so.
     """
-    runs, unheard = _runs(engine, result), complete.run_result(result)
-    follow_up = engine.store.iterations.finish(
-        iteration, epoch, worker, result, runs, unheard, engine.retention
+    runs, unheard = _runs(desk.store, result), complete.run_result(result)
+    follow_up = desk.store.iterations.finish(
+        iteration, epoch, worker, result, runs, unheard, desk.retention, told
     )
     if follow_up:
-        engine.courier.send(engine.agent.id, follow_up, 1, "start")
+        desk.courier.send(desk.store.agent_id, follow_up, 1, "start")
+
+
+def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult:
+    """The result with what is known of an action that was abandoned in the middle."""
+    decision = record.decision
+    if record.abandoned != "act" or decision is None:
+        return result
+    known = store.ledger.settle(naming.loop(record.id))
+    told = known or act.failed(decision.action, f"Not executed: {result.error}")
+    return result.patched({"action_results": [told]})
 
 
 def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:
@@ -46,11 +76,11 @@ def ruined(agent_id: str, record: Record, ended_at: datetime, why: str) -> LoopR
     return result.patched({"success": False, "error": why})
 
 
-def _runs(engine: Engine, result: LoopResult) -> list[RunOutcome]:
+def _runs(store: AgentStore, result: LoopResult) -> list[RunOutcome]:
     """What the iteration's result means for the runs it was investigating."""
     outcomes = [complete.run_outcome(run_id, result) for run_id in result.runs]
     waits_for = next((o.approval_id for o in outcomes if o.approval_id), None)
-    item = engine.store.approvals.get(waits_for) if waits_for else None
+    item = store.approvals.get(waits_for) if waits_for else None
     # A person may have been quicker than this iteration: then the action is done already.
     done = item.result if item else None
     return [_performed(outcome, done) if done else outcome for outcome in outcomes]

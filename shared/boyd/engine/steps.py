@@ -243,9 +243,11 @@ class Steps:
     def _complete(self, entry: Entry, ctx: PhaseContext) -> bool:
         result = entry.record.result(self._agent.id, entry.now)
         ctx.run_hooks("on_loop_complete", result=result)
+        result = ending.settled(self._store, entry.record, result)
         result = result.patched({"problems": ctx.problems})
         clearing.follow(self._engine, entry.record, result)
-        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
+        told = entry.record.abandoned is not None
+        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, told)
         return False
 
     def _fail(self, entry: Entry, ctx: PhaseContext, error: Exception) -> None:

@@ -161,6 +161,15 @@ class IterationList(Model):
     next_cursor: str | None = None
 
 
+class Abandoned(Model):
+    """An iteration that was abandoned, and why; it has failed."""
+
+    success: Literal[True] = True
+    agent_id: str
+    iteration: int
+    error: str
+
+
 class Standing(Model):
     """How the agent stands now; the reason is there when it is so."""
 

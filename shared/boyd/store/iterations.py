@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from boyd.models import (
     ActionResult,
+    Actor,
     LoopResult,
     NotDue,
     ObserverHealth,
@@ -25,6 +26,7 @@ from boyd.models import (
     Situation,
     from_ms,
 )
+from boyd.store.audit import actor_fields
 from boyd.store.client import Client, pairs, translated
 from boyd.store.keys import Keys
 from boyd.store.outline import outline_of
@@ -215,6 +217,7 @@ class Iterations:
         runs: Iterable[RunOutcome],
         unheard: RunResult,
         retention: Retention,
+        told: bool = False,
     ) -> int | None:
         """End the iteration; the number of the follow-up or 0, or None when the entry was lost.
 
@@ -226,6 +229,7 @@ class Iterations:
             runs: what becomes of its runs.
             unheard: the result of runs that it was to look into and could not even claim.
             retention: what is kept of iterations and finished runs.
+            told: whether what *result* says of the action is to be stored; else its act phase has.
         """
         keys = self._keys
         ends = [
@@ -234,13 +238,14 @@ class Iterations:
             for item in (run.run_id, run.status or "", run.result.to_json(), run.approval_id or "")
         ]
         action = result.decision.action if result.decision else ""
+        results = dump_results(result.action_results) if told else ""
         summary = result.situation.summary if result.situation else ""
         args = [
             *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
             *(*retention.of_iterations(), keys.iterations),
             *(keys.prefix, *retention.of_runs(), action, summary[:200]),
             *(dump_problems(result.problems), unheard.to_json()),
-            *(outline_of(result).to_json(), *ends),
+            *(outline_of(result).to_json(), results, *ends),
         ]
         names = [
             *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),
@@ -270,6 +275,22 @@ class Iterations:
         names = [self._keys.iteration, self._keys.due]
         args = [iteration, epoch, why, self._dispatch]
         return int(self._scripts.run("settle_act", names, args))
+
+    def abandon(
+        self, why: str, actor: Actor, iteration: int | None = None
+    ) -> tuple[Literal["abandoned", "over", "idle"], int, int]:
+        """Shut out whoever works on the iteration in flight, and leave it nothing but its end.
+
+        Returns:
+            `abandoned` with its number and new epoch; `over` with the number of the one in flight,
+            which is not *iteration*; `idle`.
+        """
+        keys = self._keys
+        names = [keys.iteration, keys.due, keys.events, keys.audit_open]
+        args = [iteration or "", why, self._dispatch, *actor_fields(actor)]
+        outcome, *rest = self._scripts.run("abandon", names, args)
+        number, epoch, *_ = [*map(int, rest), 0, 0]
+        return outcome, number, epoch
 
     def mend(self, lost: Lost | None = None) -> Mended:
         """Make what is stored fit together: what is in flight is due, what has no record ends.

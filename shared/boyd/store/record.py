@@ -90,6 +90,11 @@ class Record:
         return self._fields.get("error")
 
     @property
+    def abandoned(self) -> str | None:
+        """The phase in which somebody abandoned the iteration, if somebody did."""
+        return self._fields.get("abandoned")
+
+    @property
     def runs(self) -> list[str]:
         """The runs this iteration investigates."""
         return self._fields.get("runs", "").split()

@@ -28,7 +28,8 @@
 -- ARGV[15] problems  JSON
 -- ARGV[16] unheard   JSON: the result of runs that two iterations in a row could not even claim
 -- ARGV[17] outline   JSON: what a list tells of the result
--- ARGV[18...] run id, status or empty while it waits, result as JSON, approval id or empty, ...
+-- ARGV[18] results   JSON: of its action, or empty: as its act phase has stored them
+-- ARGV[19...] run id, status or empty while it waits, result as JSON, approval id or empty, ...
 -- Returns {'ok', number of the follow-up or 0} or {'stale'}
 -- Events  iteration.completed, iteration.failed, run.completed, run.failed, run.waiting, iteration.started
 -- @include common
@@ -44,7 +45,7 @@ if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= 'complete' or (ARGV[3]
   return {'stale'}
 end
 local runs = {ARGV[10], KEYS[9], KEYS[10], KEYS[3], KEYS[11], ARGV[11], tonumber(ARGV[12])}
-for i = 18, #ARGV, 4 do
+for i = 19, #ARGV, 4 do
   local run = ARGV[10] .. 'run:' .. ARGV[i]
   if ARGV[i + 1] ~= '' then
     settle_run(runs, KEYS[4], ARGV[i], ARGV[i + 1], 'result', ARGV[i + 2], 'iteration', ARGV[1])
@@ -65,8 +66,11 @@ redis.call('HSET', KEYS[1], 'phase', 'idle', 'success', ARGV[5], 'endedAt', now,
 if ARGV[6] ~= '' then
   redis.call('HSET', KEYS[1], 'error', ARGV[6])
 end
+if ARGV[18] ~= '' then
+  redis.call('HSET', KEYS[1], 'results', ARGV[18])
+end
 redis.call('HDEL', KEYS[1], 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
-  'server', 'cancelled', 'unserved')
+  'server', 'cancelled', 'unserved', 'abandoned')
 redis.call('ZADD', KEYS[5], now, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 -- From here on it has ended; if anything fails now, `mend` frees the agent.

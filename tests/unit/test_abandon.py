@@ -1,0 +1,114 @@
+"""An iteration that somebody abandons has one end, and nothing of it is done afterwards (P15)."""
+
+from __future__ import annotations
+
+import pytest
+
+from boyd.engine import Abandoner
+from boyd.models import ActionResult
+from boyd.store import Fence
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, person, seen, sees
+
+ANN = person("ann")
+PHASES = ("start", "observe", "orient", "decide", "act", "complete")
+
+
+def lab_in(phase: str, recorder: Recorder) -> Lab:
+    """A lab whose iteration is about to enter *phase*, with a run that it looks into."""
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
+    lab.submit("a question")
+    while lab.store.loop.status().phase != phase:
+        hint = lab.courier.hints.popleft()
+        goes_on = getattr(lab.steps, hint[0])(*hint[1:])
+        if goes_on:
+            following = {"orient": "decide", "act": "complete"}[hint[0]]
+            lab.courier.hints.appendleft((following, *hint[1:]))
+    return lab
+
+
+def abandoner(lab: Lab) -> Abandoner:
+    return Abandoner(lab.store, lab.courier, lab.engine.retention)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_iteration_is_abandoned_in_any_phase_and_what_comes_late_is_refused(phase: str) -> None:
+    recorder = Recorder()
+    lab = lab_in(phase, recorder)
+    late = list(lab.courier.hints)
+    found = abandoner(lab).abandon("no use", ANN)
+    calls = len(recorder.calls)
+    for hint in late:
+        getattr(lab.steps, hint[0])(*hint[1:])
+    assert len(recorder.calls) == calls
+    lab.deliver()
+    [result] = [r for r in lab.store.history.results() if r.iteration == 1]
+    [run] = lab.store.runs.page(5).runs
+    [noted] = [e for e in lab.client.xrange("boyd:{test}:audit:open") if "aband" in e[1]["kind"]]
+
+    assert (found.outcome, found.iteration) == ("abandoned", 1)
+    assert (result.success, result.error) == (False, "no use")
+    assert lab.store.loop.status().phase == "idle"
+    assert noted[1]["note"] == "no use"
+    assert noted[1]["who"] == "ann"
+    # A run that it had not taken up yet is looked into by the next one.
+    taken_up = phase in ("decide", "act", "complete")
+    assert run.status == ("failed" if taken_up else "completed")
+
+
+def test_an_action_that_had_begun_is_unknown_and_its_late_result_is_refused() -> None:
+    recorder = Recorder()
+    lab = lab_in("act", recorder)
+    entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
+    assert entry is not None
+    execution = lab.store.ledger.of_iteration(1)
+    fence = Fence(1, 1, "alive/1")
+    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    abandoner(lab).abandon("no use", ANN)
+    done = ActionResult(action="p:do", success=True, duration=1)
+    [result] = lab.store.history.results()
+
+    assert result.action_results[0].unknown
+    assert not lab.store.ledger.finish(execution, "token", done)
+    assert not lab.store.iterations.leave(entry, "complete", {})
+    assert lab.store.ledger.get(execution).state == "unknown"  # type: ignore[union-attr]
+
+
+def test_an_action_that_had_ended_is_told_as_it_ended() -> None:
+    recorder = Recorder()
+    lab = lab_in("act", recorder)
+    entry = lab.store.iterations.enter(1, 1, "act", "alive/1", ("iteration",))
+    assert entry is not None
+    execution, fence = lab.store.ledger.of_iteration(1), Fence(1, 1, "alive/1")
+    lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None, fence)
+    done = ActionResult(action="p:do", success=True, duration=1)
+    assert lab.store.ledger.finish(execution, "token", done)
+    abandoner(lab).abandon("no use", ANN)
+
+    assert lab.store.history.results()[0].action_results == [done]
+
+
+def test_with_nothing_in_flight_or_another_one_meant_nothing_happens() -> None:
+    lab = lab_in("decide", Recorder())
+    other = abandoner(lab).abandon("no use", ANN, iteration=7)
+    lab.deliver()
+    idle = abandoner(lab).abandon("no use", ANN)
+
+    assert (other.outcome, other.iteration) == ("over", 1)
+    assert idle.outcome == "idle"
+    assert lab.store.history.results()[0].success
+
+
+def test_who_died_while_abandoning_has_left_it_to_a_worker_to_end() -> None:
+    recorder = Recorder()
+    lab = lab_in("act", recorder)
+    lab.store.iterations.abandon("no use", ANN)
+    assert lab.store.iterations.abandon("again", ANN)[:2] == ("abandoned", 1)
+    lab.courier.hints.clear()
+    lab.client.zadd("boyd:{test}:due", {"phase": 1})
+    lab.sweeper.sweep()
+    lab.deliver()
+    [result] = lab.store.history.results()
+
+    assert (result.success, result.error, recorder.calls) == (False, "no use", [])
+    assert [r.error for r in result.action_results] == ["Not executed: no use"]
