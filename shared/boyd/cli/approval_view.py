@@ -8,7 +8,7 @@ from datetime import datetime
 from boyd.cli import output
 from boyd.cli.columns import Column, label, sentence, whole
 from boyd.cli.ids import short
-from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy
+from boyd.models import ActionResult, ApprovalItem
 
 #: The columns of `row`; `show` has all that is cut.
 COLUMNS = (
@@ -31,18 +31,11 @@ def row(item: ApprovalItem, now: datetime) -> list[str]:
         item.title.partition(" (")[0],
         item.risk or "",
         item.decision.rationale,
-        asked_by(item),
+        ", ".join(item.askers),
         f"{item.seen}x",
         f"{len(item.approvals)}/{item.required.min_approvals}",
         short_time_left(item, now),
     ]
-
-
-def asked_by(item: ApprovalItem) -> str:
-    """Those who asked for the action; without anybody else the agent did."""
-    agent = f"agent:{item.agent_id}"
-    names = ["the agent" if name == agent else name for name in item.requested_by]
-    return ", ".join(names) or "the agent"
 
 
 def outcome(item: ApprovalItem) -> str:
@@ -145,7 +138,7 @@ def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
 
 
 def _circumstances(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
-    yield "asked by", asked_by(item)
+    yield "asked by", ", ".join(item.askers)
     for one in item.asked:
         yield "asked again", f"by {one.by} {output.age(one.at, now)}: {one.rationale}"
     yield "runs", ", ".join(item.run_ids)
@@ -153,7 +146,7 @@ def _circumstances(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str
     yield "time left", time_left(item, now) if item.status == "pending" else ""
     yield "queue", item.queue or ""
     yield "digest", item.fingerprint
-    yield "policy", policy_text(item.required)
+    yield "policy", item.required.words
 
 
 def _answers(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
@@ -164,19 +157,6 @@ def _answers(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     if item.status != "pending":
         yield "ended", ended(item, now)
     yield "note", item.note or ""
-
-
-def policy_text(policy: ApprovalPolicy) -> str:
-    """What it takes to approve, in words."""
-    who = "a person" if policy.person else "anybody"
-    among = [f"of group {name}" for name in policy.groups] + policy.principals
-    parts = [
-        f"{policy.min_approvals} approvals" if policy.min_approvals > 1 else "one approval",
-        f"by {who}" + (f" ({' or '.join(among)})" if among else ""),
-        "" if policy.allow_requester else "not by who asked for it",
-        "with a note" if policy.require_note else "",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _show_preview(item: ApprovalItem, now: datetime) -> None:

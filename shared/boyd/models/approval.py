@@ -33,6 +33,19 @@ class ApprovalPolicy(Model):
     require_note: bool = False
     person: bool = False
 
+    @property
+    def words(self) -> str:
+        """The policy as people read it."""
+        who = "a person" if self.person else "anybody"
+        among = [f"of group {name}" for name in self.groups] + self.principals
+        parts = [
+            f"{self.min_approvals} approvals" if self.min_approvals > 1 else "one approval",
+            f"by {who}" + (f" ({' or '.join(among)})" if among else ""),
+            "" if self.allow_requester else "not by who asked for it",
+            "with a note" if self.require_note else "",
+        ]
+        return ", ".join(filter(None, parts))
+
     def admits(self, actor: Actor) -> bool:
         """Whether *actor* is among those who may approve."""
         return self._admits(actor.principal, actor.person, actor.groups)
@@ -146,6 +159,13 @@ class ApprovalItem(Proposal):
     note: str | None = None
     acted_by: str | None = None
     claimed_by: str | None = None
+
+    @property
+    def askers(self) -> list[str]:
+        """Those who asked for the action, as people read them."""
+        agent = f"agent:{self.agent_id}"
+        named = ["the agent" if name == agent else name for name in self.requested_by]
+        return named or ["the agent"]
 
 
 class ApprovalQueue(Model):

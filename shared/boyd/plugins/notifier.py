@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any, Literal
+from urllib.parse import quote
 
 import requests
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
-from boyd.models import ApprovalItem
+from boyd.counting import counted
+from boyd.models import ActionResult, ApprovalItem
 from boyd.plugin import Context, Plugin
 
 Stage = Literal["created", "half-time", "expired"]
@@ -21,6 +24,10 @@ _SAID = {
 }
 #: Seconds to wait before each further attempt; a hook has half a minute.
 _PAUSES = (1.0, 3.0)
+#: What a link has places for: the agent and the id of the approval.
+_PLACES = ("{agent}", "{id}")
+#: The most characters of a preview in a message.
+_MOST = 300
 
 
 class Notifier(Plugin):
@@ -35,6 +42,7 @@ class Notifier(Plugin):
             url: the webhook; whoever knows it can post there, so it is shown to nobody.
             style: `text` for chats that take `{"text": …}`, `json` for the whole approval.
             stages: what is told.
+            link: the address of an approval for people, with `{agent}` and `{id}` in their places.
             headers: sent along, such as a token.
             timeout: seconds for one attempt; there are three.
         """
@@ -42,8 +50,19 @@ class Notifier(Plugin):
         url: SecretStr
         style: Literal["text", "json"] = "text"
         stages: list[Stage] = Field(default=["created", "half-time", "expired"], min_length=1)
+        link: str = ""
         headers: dict[str, SecretStr] = Field(default_factory=dict)
         timeout: float = Field(default=6.0, gt=0, le=8)
+
+        @field_validator("link")
+        @classmethod
+        def _leads_somewhere(cls, value: str) -> str:
+            if value and not value.startswith(("http://", "https://")):
+                raise ValueError("it has to begin with http:// or https://")
+            strange = set(re.findall(r"\{[^{}]*\}", value)) - set(_PLACES)
+            if strange:
+                raise ValueError(f"it has only places for {' and '.join(_PLACES)}")
+            return value
 
     options: Options
 
@@ -51,9 +70,11 @@ class Notifier(Plugin):
         """Post the message, and again if nobody takes it."""
         if stage not in self.options.stages:
             return
-        body: dict[str, Any] = {"text": told(approval, stage)}
+        link = _link(self.options.link, approval)
+        body: dict[str, Any] = {"text": told(approval, stage, link)}
         if self.options.style == "json":
             body = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
+            body |= {"link": link} if link else {}
         self._post(body, ctx)
 
     def _post(self, body: dict[str, Any], ctx: Context) -> None:
@@ -78,20 +99,42 @@ class Notifier(Plugin):
         answer.raise_for_status()
 
 
-def told(approval: ApprovalItem, stage: str) -> str:
+def told(approval: ApprovalItem, stage: str, link: str = "") -> str:
     """The message for a chat."""
+    askers = " and ".join(approval.askers)
+    seen = counted(approval.seen, "time")
     lines = [
-        f"{_SAID[stage]}: {approval.action_id} {json.dumps(approval.params)}",
+        f"{_SAID[stage]}: {approval.title or approval.action_id} {json.dumps(approval.params)}",
         f"why: {approval.decision.rationale}",
-        f"risk {approval.risk or 'unknown'}, seen {approval.seen} times",
+        f"risk {approval.risk or 'unknown'}, asked for by {askers}, seen {seen}",
     ]
     if approval.situation_summary:
         lines.append(f"situation: {approval.situation_summary}")
+    if approval.undone is not None:
+        lines.append(f"undoes: {_said(approval.undone)}")
+    if approval.preview is not None:
+        lines.append(f"preview: {_said(approval.preview)}")
     if stage != "expired":
         until = approval.expires_at
+        lines.append(f"takes: {approval.required.words}")
         lines.append(f"until {until:%Y-%m-%d %H:%M:%S} UTC" if until else "without a deadline")
-        lines.append(f"boyd approvals show {approval.id} --agent {approval.agent_id}")
+    lines.append(link or f"boyd approvals show {approval.id[:8]} --agent {approval.agent_id}")
     return "\n".join(lines)
+
+
+def _said(result: ActionResult) -> str:
+    """The output of a result, or why there is none, on a line that a phone can show."""
+    output = result.output if result.success else result.error
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST else f"{line[: _MOST - 1]}…"
+
+
+def _link(template: str, approval: ApprovalItem) -> str:
+    """The address of the approval; empty when none is configured."""
+    for place, value in zip(_PLACES, (approval.agent_id, approval.id), strict=True):
+        template = template.replace(place, quote(value, safe=""))
+    return template
 
 
 def _kind(error: requests.RequestException) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from boyd.models import ApprovalItem, Decision, utc_now
+from boyd.errors import PluginError
+from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision, utc_now
 from boyd.plugins import notifier
 from boyd.plugins.notifier import Notifier
 from plugin_kit import Rig, Site, site
@@ -35,6 +36,11 @@ def tell(where: Site, stage: str = "created", **options: Any) -> None:
     hook(approval=item(), stage=stage, ctx=rig.ctx)
 
 
+def text_of(**values: Any) -> list[str]:
+    """The lines of the message of an approval."""
+    return notifier.told(item(**values), "created").splitlines()
+
+
 def test_A13_a_chat_is_told_what_why_and_how_to_answer() -> None:
     with site() as chat:
         tell(chat)
@@ -45,10 +51,64 @@ def test_A13_a_chat_is_told_what_why_and_how_to_answer() -> None:
     assert text.splitlines() == [
         'Approval needed: disk:clean {"path": "/"}',
         "why: / is 97 % full",
-        "risk medium, seen 1 times",
+        "risk medium, asked for by the agent, seen 1 time",
+        "takes: one approval, by anybody, not by who asked for it",
         "without a deadline",
         "boyd approvals show 4711 --agent test",
     ]
+
+
+def test_a_message_has_the_preview_the_policy_in_words_and_who_asked() -> None:
+    preview = ActionResult(action="disk:clean", success=True, duration=1, output="9 files\n4 MB")
+    policy = ApprovalPolicy(min_approvals=2, groups=["ops"], person=True, require_note=True)
+    lines = text_of(preview=preview, required=policy, requested_by=["agent:test", "ann"])
+
+    assert "preview: 9 files 4 MB" in lines
+    assert "risk medium, asked for by the agent and ann, seen 1 time" in lines
+    assert (
+        "takes: 2 approvals, by a person (of group ops), not by who asked for it, with a note"
+        in lines
+    )
+
+
+def test_a_preview_that_is_long_or_failed_fits_on_a_phone() -> None:
+    long = ActionResult(action="x", success=True, duration=1, output={"files": ["x" * 999]})
+    failed = ActionResult(action="x", success=False, duration=1, error="OSError: no route")
+    [told] = [line for line in text_of(preview=long) if line.startswith("preview")]
+
+    assert (len(told), told[-1]) == (len("preview: ") + 300, "…")
+    assert "preview: OSError: no route" in text_of(preview=failed)
+
+
+def test_a_message_names_an_undo_as_one_and_says_what_it_undoes() -> None:
+    undone = ActionResult(action="disk:clean", success=True, duration=1, output="freed 3 GB")
+    lines = text_of(title="undo of disk:clean (loop:7)", undoes="loop:7", undone=undone)
+
+    assert lines[0] == 'Approval needed: undo of disk:clean (loop:7) {"path": "/"}'
+    assert "undoes: freed 3 GB" in lines
+
+
+def test_a_command_has_the_short_id() -> None:
+    whole = "282e7ca9-d1cd-4d4b-8f1c-aaaaaaaaaaaa"
+
+    assert text_of(id=whole)[-1] == "boyd approvals show 282e7ca9 --agent test"
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_message_ends_with_the_link_that_is_configured(style: str) -> None:
+    with site() as chat:
+        tell(chat, style=style, link="https://boyd.example/a/{agent}/{id}?from=chat")
+        [(_, _, _, body)] = chat.requests
+
+    told = json.loads(body)
+    link = told["link"] if style == "json" else told["text"].splitlines()[-1]
+    assert link == "https://boyd.example/a/test/4711?from=chat"
+
+
+@pytest.mark.parametrize("link", ["boyd.example", "javascript:x", "https://boyd.example/{name}"])
+def test_a_link_that_leads_nowhere_is_refused(link: str) -> None:
+    with pytest.raises(PluginError, match="link"):
+        Notifier(url="https://chat.example", link=link)
 
 
 def test_A13_another_system_gets_the_whole_approval() -> None:
