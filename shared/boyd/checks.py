@@ -5,7 +5,7 @@ Pure: `read_vitals` has looked, this judges. `boyd doctor` prints it, `/metrics`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from boyd import queues
@@ -228,7 +228,7 @@ def _workers(roster: Roster) -> Finding:
     if not live:
         return error("workers", "none is alive", "boyd worker --agent FILE, or boyd up")
     hosts = sorted({worker.host for worker in live})
-    return ok("workers", f"{_count(len(live), 'worker')} alive on {', '.join(hosts)}")
+    return ok("workers", f"{counted(len(live), 'worker')} alive on {', '.join(hosts)}")
 
 
 def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
@@ -254,7 +254,7 @@ def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding
     if not live:
         yield _nobody(roster, agent)
     found = [
-        *_fingerprints(agent, roster.live(None, agent.entry.id)),
+        *_fingerprints(roster, agent, roster.live(None, agent.entry.id)),
         *(_unserved(vitals, agent, _named_queues(agent, needs)) if live else ()),
         *_beat(roster, agent),
         *_flight(roster, agent, bool(live)),
@@ -262,7 +262,7 @@ def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding
     ]
     yield from found
     if live and not found:
-        yield ok(subject, f"its queues are served by {_count(len(live), 'worker')}")
+        yield ok(subject, f"its queues are served by {counted(len(live), 'worker')}")
 
 
 def _subject(agent: AgentVitals) -> str:
@@ -282,17 +282,32 @@ def _unused(roster: Roster, agent: AgentVitals) -> str:
     return span(roster.now - roster.swept[agent.entry.id])
 
 
-def _fingerprints(agent: AgentVitals, live: Iterable[WorkerInfo]) -> Iterator[Finding]:
+def _fingerprints(
+    roster: Roster, agent: AgentVitals, live: Iterable[WorkerInfo]
+) -> Iterator[Finding]:
     name = agent.entry.id
-    running: dict[str, list[str]] = {}
-    for process in live:
+    running: dict[str, list[WorkerInfo]] = {}
+    for process in sorted(live, key=lambda one: (one.started_at, one.name)):
         if name in process.fingerprints:
-            running.setdefault(process.fingerprints[name], []).append(process.name)
+            running.setdefault(process.fingerprints[name], []).append(process)
     if len(running) > 1:
-        some = sorted(min(names) for names in running.values())
-        what = f"its processes have different agent files: {' and '.join(some)}"
-        advice = "give all the same file, plugins and options, and start them again"
+        # The group that was started last comes last: in a rolling restart that is the new file.
+        groups = sorted(running.values(), key=lambda group: group[-1].started_at)
+        told = "; ".join(_sharing(roster, n, group) for n, group in enumerate(groups, 1))
+        what = f"its processes run {len(groups)} different agent files: {told}"
+        advice = (
+            "restart those that have the old one; if none is old, give all the same file,"
+            " plugins and options"
+        )
         yield warning(_subject(agent), what, advice)
+
+
+def _sharing(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
+    """Which processes have the same file: the one that was started last, and how many others."""
+    last, others = group[-1], len(group) - 1
+    more = f" and {counted(others, 'other')}" if others else ""
+    started = span(max(0.0, roster.now - last.started_at.timestamp()))
+    return f"file {number}: {last.role} {last.name} (started {started} ago){more}"
 
 
 def _named_queues(agent: AgentVitals, needs: Needs) -> dict[str, list[str]]:
@@ -318,7 +333,7 @@ def _unserved(
     for (name, queue), number in (vitals.messages or {}).items():
         # A host's own queue is left behind with the host; what it was to see is given up in time.
         if name == agent.entry.id and number and not queue.startswith(f"{queues.HOST}."):
-            wanted.setdefault(queue, f", which holds {_count(number, 'message')}")
+            wanted.setdefault(queue, f", which holds {counted(number, 'message')}")
     for queue, why in wanted.items():
         if queue not in served:
             yield _no_worker(agent.entry.id, queue, why)
@@ -397,7 +412,7 @@ def _approvals(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
     """Somebody moves what has expired to history."""
     if agent.next_deadline is None or roster.now - agent.next_deadline <= UNPURGED:
         return
-    what = f"{_count(agent.expired, 'approval')} past the deadline for"
+    what = f"{counted(agent.expired, 'approval')} past the deadline for"
     what += f" {span(roster.now - agent.next_deadline)} and not expired"
     yield warning(_subject(agent), what, "a beat or an iteration does it: start a beat for it")
 
@@ -431,7 +446,3 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

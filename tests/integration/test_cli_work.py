@@ -339,8 +339,18 @@ def test_the_audit_trail_is_followed_over_the_api(cli: Cli) -> None:
         assert following.wait(10) == 0
 
 
-def test_the_trail_of_the_deployment_is_read_on_redis(cli: Cli, redis_url: str) -> None:
-    assert "no Redis" in str(cli.result("audit", "show", "--deployment").exception)
+def test_the_trail_of_the_deployment_is_read_over_the_api_or_on_redis(
+    cli: Cli, redis_url: str, place: Place
+) -> None:
+    assert "key.created" in cli("audit", "show", "--deployment")
+    assert cli("audit", "verify", "--deployment").startswith("ok    deployment")
+    kinds = [
+        json.loads(line)["kind"] for line in cli("audit", "export", "--deployment").splitlines()
+    ]
+    assert "key.created" in kinds
+    assert "lacks the scope" in cli(
+        "audit", "show", "--deployment", BOYD_API_KEY=place.reader(), status=3
+    )
     assert "key.created" in cli("audit", "show", "--deployment", BOYD_REDIS_URL=redis_url)
 
 

@@ -253,7 +253,7 @@ def test_workers_with_different_agent_files_are_told(
         deployment.worker(name, str(tmp_path / f"{name}.toml"))
 
     found = doctor(deployment.redis_url)
-    assert said(found, "warning agent a: its processes have different agent files")
+    assert said(found, "warning agent a: its processes run 2 different agent files")
 
 
 def test_the_doctor_asks_for_nothing_that_grows(store: Store, redis_url: str) -> None:

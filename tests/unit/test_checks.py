@@ -242,12 +242,17 @@ def test_processes_of_different_versions_are_told_of() -> None:
     assert bad(vitals(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run together"]
 
 
-def test_processes_with_different_agent_files_are_told_by_name() -> None:
-    three = [process(f"w{n}", fingerprints={"a": "other" if n == 2 else "same"}) for n in range(3)]
+def test_processes_with_different_agent_files_are_told_with_their_age() -> None:
+    young = datetime.fromtimestamp(NOW, UTC) - timedelta(seconds=20)
+    old = [process(f"w{n}", fingerprints={"a": "old"}) for n in range(3)]
+    new = process("w3", fingerprints={"a": "new"}, started_at=young)
 
-    assert bad(vitals(processes=three)) == [
-        "warning: its processes have different agent files: w0 and w2"
-    ]
+    [told] = bad(vitals(processes=[new, *old]))
+    assert told == (
+        "warning: its processes run 2 different agent files:"
+        " file 1: worker w2 (started 60 min ago) and 2 others;"
+        " file 2: worker w3 (started 20 s ago)"
+    )
 
 
 def test_a_process_that_fell_silent_is_told_of_until_another_has_taken_its_place() -> None:

@@ -28,7 +28,7 @@ agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.optio
 deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--deployment",
     is_flag=True,
-    help="That of the deployment, on Redis: keys, freezing everywhere.",
+    help="That of the deployment: keys, freezing everywhere.",
 )
 
 
@@ -174,9 +174,11 @@ def _trail(
     """A chain and its name: over the API, unless only Redis has what is asked for."""
     if agent and deployment:
         raise click.UsageError("--agent and --deployment name different chains; give one")
-    api = None if deployment or directly else access.api(agent)
+    api = None if directly else access.api(agent)
+    if api is not None and deployment:
+        return EVERYWHERE, RemoteTrail.of_deployment(api)
     if api is not None:
-        return api.agent_id, RemoteTrail(api)
+        return api.agent_id, RemoteTrail.of_agent(api)
     store = open_store(access.settings)
     if deployment:
         return EVERYWHERE, DirectTrail(store.audit)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from boyd.cli.connection import Api
 from boyd.models import AuditEntry, AuditHead, AuditPage, Verification
 
 if TYPE_CHECKING:
+    from boyd.client import Client
     from boyd.store import Audit
 
 #: The most entries that one request may ask for.
@@ -61,10 +62,21 @@ class DirectTrail:
 
 
 class RemoteTrail:
-    """The trail of an agent, as the API tells it."""
+    """A trail as the API tells it."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, client: Client, path: str) -> None:
+        self._client = client
+        self._path = path
+
+    @classmethod
+    def of_agent(cls, api: Api) -> Self:
+        """The trail of the agent that is meant."""
+        return cls(api.agent, "/audit")
+
+    @classmethod
+    def of_deployment(cls, api: Api) -> Self:
+        """The trail of what concerns all agents."""
+        return cls(api.deployment, "/deployment/audit")
 
     def newest(self, limit: int) -> list[AuditEntry]:
         """See `Trail`."""
@@ -86,11 +98,11 @@ class RemoteTrail:
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
         """See `Trail`."""
         assert begin is None, "whoever begins at a head is on Redis"
-        return self._api.agent.get("/audit/verify", Verification, expect=expect)
+        return self._client.get(f"{self._path}/verify", Verification, expect=expect)
 
     def export(self, since: datetime | None) -> Iterator[str]:
         """See `Trail`."""
-        return self._api.agent.lines("/audit/export", since=since)
+        return self._client.lines(f"{self._path}/export", since=since)
 
     def _page(self, limit: int, cursor: str | None) -> AuditPage:
-        return self._api.agent.get("/audit", AuditPage, limit=limit, cursor=cursor)
+        return self._client.get(self._path, AuditPage, limit=limit, cursor=cursor)
