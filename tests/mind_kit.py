@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from boyd.goals.psyche import new_psyche
 from boyd.goals.replies import (
     Consolidated,
     DecisionList,
@@ -22,7 +23,9 @@ from boyd.goals.replies import (
     MemoryList,
     MemoryState,
     NewSession,
+    PsycheState,
     QuestionList,
+    SessionList,
     SessionState,
     Surroundings,
     SymbolList,
@@ -37,7 +40,10 @@ from boyd.goals.shapes import (
     MemoryEntry,
     Plan,
     PlanStep,
+    Psyche,
     Question,
+    SessionSummary,
+    ShadowPattern,
 )
 from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, no_op, utc_now
 from boyd.models.action import APPROVAL_REQUIRED
@@ -91,6 +97,10 @@ class ImaginaryMind:
         self.acts: list[Act] = []
         self.requests: list[tuple[str, str, Any]] = []
         self.sessions = 1
+        self.focus: list[str] = []
+        self.psyche: Psyche | None = new_psyche(
+            shadow=[ShadowPattern(name="mine", triggers=["shut down\x1b[2J"], veto=False)]
+        )
         self.max_cycles = 1000
         self.has_goals = True
         self.paused: str | None = None
@@ -151,15 +161,24 @@ class ImaginaryMind:
             ("GET", "/loop/status", self._status),
             ("GET", "/agents", self._agents),
             ("GET", "/session", self._session),
+            ("GET", "/sessions", self._sessions),
+            ("GET", "/psyche", lambda _: (200, PsycheState(psyche=self.psyche))),
+            ("POST", "/focus", self._focus),
             ("POST", "/session", self._fresh),
             ("GET", "/goals", self._list),
             ("POST", "/goals", self._add),
             ("GET", "/goals/([^/]+)", self._goal),
-            ("POST", "/goals/([^/]+)/(suspend|resume)", self._steer),
+            ("POST", "/goals/([^/]+)/(suspend|resume|fail)", self._steer),
+            ("POST", "/goals/([^/]+)/priority", self._prioritize),
             ("GET", "/goals/([^/]+)/why", self._why),
             ("GET", "/cycles", self._cycles),
             ("GET", "/memory", self._memory),
             ("GET", "/recall", self._recall),
+            (
+                "GET",
+                "/episodes",
+                lambda given: self._recall({"query": "all", "topK": given["limit"]}),
+            ),
             ("POST", "/consolidate", self._consolidate),
             ("GET", "/questions", lambda _: (200, QuestionList(questions=self.questions))),
             ("POST", "/questions/([^/]+)/answer", self._answered),
@@ -200,7 +219,7 @@ class ImaginaryMind:
     def _done(self, number: int, act: Act, active: list[Goal]) -> LoopResult:
         error = act.more.get("error")
         if act.progress is not None:
-            goal = max(active, key=lambda one: one.priority)
+            goal = max(active, key=lambda one: (one.id in self.focus, one.priority))
             worked = {"cycles_worked": goal.cycles_worked + 1}
             status = {"status": act.more.get("status", goal.status)}
             self.goals[goal.id] = goal.model_copy(update={**worked, **status})
@@ -271,6 +290,7 @@ class ImaginaryMind:
             id=f"s{self.sessions}",
             cycle=self.cycle,
             max_cycles=self.max_cycles,
+            focus=self.focus,
             goals={name: statuses.count(name) for name in statuses},
             memory=MemoryState(size=3, capacity=100, pressure=0.03),
             episodes=1,
@@ -284,7 +304,31 @@ class ImaginaryMind:
         )
         return 200, {**state.to_wire(), "news": "of a later release"}
 
+    def _sessions(self, _: dict[str, Any]) -> Answer:
+        known = [
+            SessionSummary(
+                id=str(number),
+                current=number == self.sessions,
+                cycle=self.cycle,
+                created_at=utc_now(),
+                updated_at=utc_now(),
+            )
+            for number in range(self.sessions, 0, -1)
+        ]
+        return 200, SessionList(sessions=known)
+
+    def _focus(self, given: dict[str, Any]) -> Answer:
+        self.focus = given["goals"]
+        return 200, GoalList(goals=[self.goals[id] for id in self.focus])
+
+    def _prioritize(self, id: str, given: dict[str, Any]) -> Answer:
+        self.goals[id] = self.goals[id].model_copy(update={"priority": given["priority"]})
+        return 200, self.goals[id]
+
     def _fresh(self, given: dict[str, Any]) -> Answer:
+        if "id" in given:
+            known = given["id"] == "1"
+            return (201, NewSession(id="1")) if known else (404, {"error": "there is no session"})
         assert given == {"fresh": True}
         self.sessions += 1
         self.goals.clear()
@@ -310,7 +354,7 @@ class ImaginaryMind:
         status, goal = self._goal(id, given)
         if status != 200:
             return status, goal
-        wanted = "Suspended" if verb == "suspend" else "Active"
+        wanted = {"suspend": "Suspended", "resume": "Active", "fail": "Failed"}[verb]
         if goal.status == wanted:
             return 409, {"error": f"goal {goal.id} is {wanted} already"}
         changes = {"status": wanted, "reason": given.get("reason")}
@@ -356,6 +400,9 @@ class ImaginaryMind:
             relevance=0.8,
         )
         return 200, EpisodeList(episodes=[kept] * min(int(given["topK"]), 2))
+
+    def _episodes(self, given: dict[str, Any]) -> Answer:
+        return self._recall({"query": "all", "topK": given["limit"]})
 
     def _consolidate(self, _: dict[str, Any]) -> Answer:
         return 200, Consolidated(consolidated=3, forgotten=2, pressure=0.45)

@@ -139,3 +139,13 @@ def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
 
     assert "id: it has to be 1 to 63 lower-case letters, digits, `.`, `_` and `-`" in done.stderr
     assert "[a-z" not in done.stderr
+
+
+def test_what_a_plugin_finds_amiss_beside_the_others_fails_before_the_agent_is_started(
+    tmp_path: Path,
+) -> None:
+    tool = '[plugins.options.tools."goals:nope"]\nkeywords = ["x"]\n'
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "goals"\n{tool}')
+
+    assert done.exit_code == 1
+    assert "plugin goals: tools.\"goals:nope\": the agent has no action 'goals:nope'" in done.stderr

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from boyd.goals.replies import GoalList
 from cli_kit import Cli, Terminal
 from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
@@ -71,8 +72,19 @@ def test_a_goal_is_added_once_while_it_is_active(cli: Cli, mind: ImaginaryMind) 
     assert mind.goals["g2"].status == "Active"
 
 
-def test_a_cycle_that_is_for_another_goal_says_so(cli: Cli, mind: ImaginaryMind) -> None:
+def test_a_cycle_is_for_the_goal_that_is_named_whatever_the_priority_of_others(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
     mind.add("Find planets", priority=250)
+    assert "cycle 1: Find mammals (g2)" in cli("agent", "cycle", "--goal", "Find mammals")
+
+
+def test_a_cycle_that_is_for_another_goal_says_so(
+    cli: Cli, mind: ImaginaryMind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker works on the goal that was named."""
+    mind.add("Find planets", priority=250)
+    monkeypatch.setattr(mind, "_focus", lambda given: (200, GoalList(goals=[])))
     shown = cli.result("agent", "cycle", "--goal", "Find mammals")
     assert "cycle 1: Find planets (g1)" in shown.stdout
     assert "g2 waits" in shown.stderr
@@ -153,6 +165,25 @@ def test_a_goal_that_fails_makes_the_run_fail(cli: Cli, mind: ImaginaryMind) -> 
     mind.acts = [Act("Failed", "no tool works", status="Failed")]
     shown = cli.result("agent", "run", "--goals", "b")
     assert (shown.exit_code, shown.stderr) == (1, "boyd: goal g3 has failed\n")
+
+
+def test_a_run_is_for_the_goals_that_are_named_and_so_is_its_exit_status(
+    cli: Cli, mind: ImaginaryMind
+) -> None:
+    mind.add("older", priority=250)
+    mind.acts = [Act("Completed", status="Completed"), Act("Failed", status="Failed")]
+    shown = cli.result("agent", "run", "--goals", "new", "--max-cycles", "5")
+    assert [one for one in shown.stdout.splitlines() if one.startswith("cycle")] == [
+        "cycle 1: new (g2)",
+        "cycle 2: older (g1)",
+    ]
+    assert (shown.exit_code, shown.stderr) == (0, "boyd: goal g1 has failed\n")
+    mind.add("oldest", priority=250)
+    mind.acts = [Act("Failed", status="Failed")]
+    assert "cycle 3: newest (g4)" in cli("agent", "run", "--goals", "newest", status=1)
+    assert mind.focus == ["g4"]
+    cli("agent", "run", "--max-cycles", "1")
+    assert mind.focus == []
 
 
 def test_an_iteration_that_fails_ends_the_run(cli: Cli, mind: ImaginaryMind) -> None:
@@ -347,6 +378,37 @@ def test_memories_are_made(cli: Cli) -> None:
     assert cli.json("agent", "consolidate")["forgotten"] == 2
 
 
+def test_what_is_on_its_mind_is_shown_and_what_it_remembers(cli: Cli) -> None:
+    assert cli("agent", "memory", "--limit", "3") == (
+        "1  cycle 1, Inference, relevance 0.70, consulted 0 times\n  a whale is large\n"
+    )
+    assert "about all [2J\n" in cli("agent", "episodes")
+    assert len(cli.json("agent", "episodes", "--limit", "1")) == 1
+    assert cli.json("agent", "memory")[0]["symbols"][0] == "whale"
+
+
+def test_what_it_leans_to_and_what_it_will_not_do_is_shown(cli: Cli, mind: ImaginaryMind) -> None:
+    shown = cli("agent", "psyche")
+    assert re.search(r"sage +0\.70 +\+0\.030 +kg_query, reason, infer_rules", shown)
+    assert "the shadow forbids 'delete all', 'drop table', 'rm -rf': it destroys" in shown
+    assert "the shadow would rather not (1.0) 'shut down[2J': mine" in shown.replace("\\x1b", "")
+    assert cli.json("agent", "psyche")["psyche"]["weights"]["healer"] == 0.5
+    mind.psyche = None
+    assert "has no psyche" in cli("agent", "psyche")
+
+
+def test_sessions_are_listed_and_an_old_one_is_gone_on_with(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.sessions = 2
+    shown = cli("agent", "sessions")
+    assert re.search(r"^2 \(now\) +just now .*\n1 ", shown, re.MULTILINE)
+    assert shown.endswith("`boyd agent reopen SESSION` goes on with an older one.\n")
+    assert cli("agent", "reopen", "1") == (
+        "session 1 is worked on now; `boyd agent resume` goes on\n"
+    )
+    assert "there is no session" in cli("agent", "reopen", "7", status=4)
+    assert cli.json("agent", "sessions")[0]["current"] is True
+
+
 # Goals
 
 
@@ -372,6 +434,15 @@ def test_a_goal_rests_and_is_taken_up_again(cli: Cli, mind: ImaginaryMind) -> No
     assert re.search(r"reason +later", cli("goals", "show", "g1"))
     assert "is Suspended already" in cli("goals", "suspend", "g1", status=5)
     assert cli("goals", "resume", "g1") == "goal g1 is Active: a\n"
+
+
+def test_a_goal_is_given_up_and_made_more_important(cli: Cli, mind: ImaginaryMind) -> None:
+    mind.add("a")
+    assert cli("goals", "priority", "g1", "200") == "goal g1 has priority 200\n"
+    assert "256" in cli("goals", "priority", "g1", "256", status=2)
+    assert cli("goals", "fail", "g1", "--reason", "too late") == "goal g1 is Failed: a\n"
+    assert re.search(r"reason +too late", cli("goals", "show", "g1"))
+    assert cli.json("goals", "priority", "g1", "7")["priority"] == 7
 
 
 @pytest.mark.parametrize("id", ["g7", "..", "a/b"])
@@ -525,7 +596,8 @@ def test_a_shell_completes_ids_of_goals_and_questions(cli: Cli, mind: ImaginaryM
 def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) -> None:
     mind.acts = [Act("Advanced", question="Which one?")]
     lines = ["add Find mammals", "", "s", "goals", "answer q1 the blue one", "suspend g1", ""]
-    lines += ["resume g1", "why g1", "graph cat", "recall cats", "consolidate", "questions"]
+    lines += ["resume g1", "priority g1 7", "memory", "why g1", "graph cat", "recall cats"]
+    lines += ["consolidate", "questions"]
     shown = cli.result("agent", "repl", stdin="\n".join([*lines, "help", "q", "add never"]) + "\n")
 
     assert shown.exit_code == 0, shown.output
@@ -536,11 +608,13 @@ def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) 
         "  cycle     1 of at most 1000",
         "question q1 is answered",
         "goal g1 is Suspended",
+        "goal g1 has priority 7",
+        "a whale is large",
         "No goal is active",
         SCORES,
         "3 kept as memories",
         "The agent asks nothing",
-        "  Enter            one cycle",
+        "  Enter               one cycle",
     ):
         assert expected in shown.stdout, expected
     assert re.search(r"cat +is-a +mammal", shown.stdout)

@@ -1,15 +1,15 @@
-"""`boyd agent cycle|run|resume|repl|consolidate|recall`: have an agent work towards its goals."""
+"""`boyd agent cycle|run|resume|repl|…`: have an agent work towards its goals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from boyd.cli import output
-from boyd.cli.goal_options import data_lines_option, data_option, mind_options
+from boyd.cli.goal_options import data_lines_option, data_option, mind_options, session_argument
 from boyd.cli.values import Whole
 
 if TYPE_CHECKING:
@@ -66,14 +66,15 @@ def agent() -> None:
 def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
     """Work towards a goal for one cycle, and show every phase of it.
 
-    The goal is added unless an active one has that description. Exit status 1 when it has failed,
-    or what was chosen could not be done.
+    The goal is added unless an active one has that description, and comes before all others. Exit
+    status 1 when it has failed, or what was chosen could not be done.
     """
     from boyd.cli import mind_view
     from boyd.cli.cycles import next_cycle
     from boyd.cli.thawing import frozen_line
 
     wanted = mind.wanted(goal, priority)
+    mind.focus([wanted.id])
     with _resumable():
         done = next_cycle(mind)
         if done.decision is None and done.result.success and not done.is_frozen:
@@ -100,13 +101,16 @@ def cycle(mind: Mind, goal: str, priority: int | None, form: str) -> None:
 def run(mind: Mind, goals: list[str], max_cycles: int, fresh: bool, form: str) -> None:
     """Work towards goals until none is active any more, or for so many cycles.
 
-    Exit status 1 when a goal has failed, or acting is frozen.
+    The goals that are named come before all others. Exit status 1 when one of them has failed
+    (without --goals: when any has), or acting is frozen.
     """
     if fresh:
         mind.begin()
-    for description in goals:
-        mind.wanted(description)
-    _run(mind, mind.session(), max_cycles, form)
+    named = [mind.wanted(description).id for description in goals]
+    session = mind.session()
+    if named != session.focus:
+        mind.focus(named)
+    _run(mind, session, max_cycles, form, named)
 
 
 @agent.command()
@@ -129,8 +133,13 @@ def resume(mind: Mind, max_cycles: int, form: str) -> None:
     _run(mind, session, max_cycles, form)
 
 
-def _run(mind: Mind, session: SessionState, most: int, form: str) -> None:
-    """Do cycles and show them; ends the command with 1 when a goal, or an iteration, has failed."""
+def _run(
+    mind: Mind, session: SessionState, most: int, form: str, named: Collection[str] = ()
+) -> None:
+    """Do cycles and show them; ends the command with 1 when a goal, or an iteration, has failed.
+
+    Of goals only those that are *named* count, if any are.
+    """
     from boyd.cli import mind_view
     from boyd.cli.cycles import Course
 
@@ -149,7 +158,8 @@ def _run(mind: Mind, session: SessionState, most: int, form: str) -> None:
     for goal in failed:
         reason = f": {goal.reason}" if goal.reason else ""
         output.note(output.one_line(f"boyd: goal {goal.id} has failed{reason}"))
-    if failed or course.ending in ("failed", "frozen"):
+    counting = [goal for goal in failed if not named or goal.id in named]
+    if counting or course.ending in ("failed", "frozen"):
         raise click.exceptions.Exit(output.FAILED)
 
 
@@ -266,3 +276,82 @@ def recall(mind: Mind, query: str, top_k: int, form: str) -> None:
     found = mind.recall(query, top_k)
     if not output.print_data(form, found):
         show_episodes(found)
+
+
+limit_option: Callable[[_Command], _Command] = click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=20,
+    show_default=True,
+    help="How many to show at most, the newest first.",
+)
+
+
+@agent.command()
+@limit_option
+@data_option
+@mind_options
+def memory(mind: Mind, limit: int, form: str) -> None:
+    """Show what is on the agent's mind: its working memory, the newest first."""
+    from boyd.cli.mind_view import show_memory
+
+    found = mind.memory(limit)
+    if not output.print_data(form, found):
+        show_memory(found)
+
+
+@agent.command()
+@limit_option
+@data_option
+@mind_options
+def episodes(mind: Mind, limit: int, form: str) -> None:
+    """Show what the agent remembers for long, the newest first."""
+    from boyd.cli.mind_view import show_episodes
+
+    found = mind.episodes(limit)
+    if not output.print_data(form, found):
+        show_episodes(found)
+
+
+@agent.command()
+@data_option
+@mind_options
+def psyche(mind: Mind, form: str) -> None:
+    """Show what the agent leans to, and what its shadow forbids."""
+    from boyd.cli.mind_view import show_psyche
+
+    found = mind.psyche()
+    if not output.print_data(form, found):
+        show_psyche(found.psyche)
+
+
+@agent.command()
+@data_option
+@mind_options
+def sessions(mind: Mind, form: str) -> None:
+    """List the sessions that are kept, the one that is worked on first."""
+    from boyd.cli.mind_view import show_sessions
+
+    found = mind.sessions()
+    if not output.print_data(form, found):
+        show_sessions(mind, found)
+
+
+@agent.command()
+@session_argument()
+@data_option
+@mind_options
+def reopen(mind: Mind, session: str, form: str) -> None:
+    """Go on with an older session: `boyd agent sessions` lists them.
+
+    What was learned in the session before comes along, and that session is kept too.
+    """
+    id = mind.reopen(session)
+    if not output.print_data(form, {"id": id}):
+        output.say(f"session {id} is worked on now; {_going_on()}")
+
+
+def _going_on() -> str:
+    from boyd.cli.mind import to_type
+
+    return f"{to_type('agent resume')} goes on"

@@ -58,6 +58,9 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         agent = load_agent(reference)
         if agent.id in seen:
             raise ConfigError(f"{seen[agent.id]} has the id {agent.id!r} too")
+        for plugin in agent.host.plugins.values():
+            for misfit in plugin.misfits(agent.host.catalog):
+                raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
     except BoydError as error:
         output.note(f"failed: {output.one_line(_named(reference, str(error)))}")
         return False

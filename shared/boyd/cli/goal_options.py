@@ -69,6 +69,17 @@ def goal_argument(*statuses: str) -> _Decorator:
     return id_argument("goal", goals)
 
 
+def session_argument() -> _Decorator:
+    """The argument SESSION; a shell offers those that are kept."""
+
+    def sessions(api: Api) -> Offers:
+        from boyd.cli.mind import Mind
+
+        return [(one.id, f"{one.cycle} cycles") for one in Mind(api).sessions()]
+
+    return id_argument("session", sessions)
+
+
 def question_argument() -> _Decorator:
     """The argument QUESTION; a shell offers those that wait for an answer."""
 

@@ -1,4 +1,4 @@
-"""`boyd goals list|show|add|suspend|resume|why`: what an agent works towards."""
+"""`boyd goals list|show|add|priority|suspend|resume|fail|why`: what an agent works towards."""
 
 from __future__ import annotations
 
@@ -97,6 +97,28 @@ def suspend(mind: Mind, goal: str, reason: str | None, form: str) -> None:
 def resume(mind: Mind, goal: str, reason: str | None, form: str) -> None:
     """Take a goal up again that rests."""
     _said(mind.resume(goal, reason), form)
+
+
+@goals.command()
+@goal_argument("Active", "Suspended")
+@click.option("--reason", help="Why; kept with the goal.")
+@data_option
+@mind_options
+def fail(mind: Mind, goal: str, reason: str | None, form: str) -> None:
+    """Give a goal up, and all that it was split into."""
+    _said(mind.fail(goal, reason), form)
+
+
+@goals.command()
+@goal_argument("Active", "Suspended")
+@click.argument("priority", type=click.IntRange(0, 255))
+@data_option
+@mind_options
+def priority(mind: Mind, goal: str, priority: int, form: str) -> None:
+    """Change how important a goal is: 0 to 255, more is more important."""
+    changed = mind.prioritize(goal, priority)
+    if not output.print_data(form, changed):
+        output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
 
 
 def _said(goal: Goal, form: str) -> None:

@@ -22,13 +22,23 @@ from boyd.goals.replies import (
     Imported,
     MemoryList,
     NewSession,
+    PsycheState,
     QuestionList,
+    SessionList,
     SessionState,
     Surroundings,
     SymbolList,
     Why,
 )
-from boyd.goals.shapes import Decision, Episode, Goal, GoalStatus, MemoryEntry, Question
+from boyd.goals.shapes import (
+    Decision,
+    Episode,
+    Goal,
+    GoalStatus,
+    MemoryEntry,
+    Question,
+    SessionSummary,
+)
 from boyd.models import LoopStatus, Model, Triple
 
 #: The plugin's name, as in `use = "goals"`.
@@ -55,6 +65,22 @@ class Mind:
     def begin(self) -> str:
         """Begin a new session, and keep the old one; its id."""
         return self._post("/session", NewSession, {"fresh": True}).id
+
+    def reopen(self, id: str) -> str:
+        """Go on with an older session; its id."""
+        return self._post("/session", NewSession, {"id": id}).id
+
+    def sessions(self) -> list[SessionSummary]:
+        """The sessions that are kept, the one that is worked on first."""
+        return self._get("/sessions", SessionList).sessions
+
+    def psyche(self) -> PsycheState:
+        """What the agent leans to, and what its shadow forbids."""
+        return self._get("/psyche", PsycheState)
+
+    def focus(self, ids: Sequence[str]) -> None:
+        """Let those goals come first; none: all go by their priority."""
+        self._post("/focus", GoalList, {"goals": [*ids]})
 
     def goals(self, status: GoalStatus | None = None) -> list[Goal]:
         """The goals of the session, the one that comes first at the top."""
@@ -95,6 +121,14 @@ class Mind:
         """Take a goal up again."""
         return self._post(f"/goals/{_part('goal', id)}/resume", Goal, {"reason": reason})
 
+    def fail(self, id: str, reason: str | None = None) -> Goal:
+        """Give a goal up."""
+        return self._post(f"/goals/{_part('goal', id)}/fail", Goal, {"reason": reason})
+
+    def prioritize(self, id: str, priority: int) -> Goal:
+        """Change how important a goal is."""
+        return self._post(f"/goals/{_part('goal', id)}/priority", Goal, {"priority": priority})
+
     def why(self, id: str) -> Why:
         """What was decided for a goal."""
         return self._get(f"/goals/{_part('goal', id)}/why", Why)
@@ -107,6 +141,10 @@ class Mind:
     def memory(self, limit: int) -> list[MemoryEntry]:
         """What is on the agent's mind, the newest first."""
         return self._get("/memory", MemoryList, limit=limit).entries
+
+    def episodes(self, limit: int) -> list[Episode]:
+        """What the agent remembers, the newest first."""
+        return self._get("/episodes", EpisodeList, limit=limit).episodes
 
     def recall(self, query: str, top_k: int) -> list[Episode]:
         """What the agent remembers about that, the best first."""

@@ -10,13 +10,27 @@ from boyd.cli.columns import folded, label, sentence, whole
 from boyd.cli.cycles import Cycle
 from boyd.cli.ids import short
 from boyd.cli.mind import Mind, to_type
+from boyd.goals.psyche import ARCHETYPES
 from boyd.goals.replies import Consolidated, SessionState, Surroundings, Why
-from boyd.goals.shapes import Decision, Episode, Goal, Plan, Question
+from boyd.goals.scoring import leaning
+from boyd.goals.shapes import (
+    Archetype,
+    Decision,
+    Episode,
+    Goal,
+    MemoryEntry,
+    Plan,
+    Psyche,
+    Question,
+    SessionSummary,
+)
 from boyd.models import Observation
 from boyd.models.graph import Triple
 
 #: Statuses in the order in which they are counted.
 STATUSES = ("Active", "Suspended", "Completed", "Failed")
+#: How many lines of an entry of memory are shown.
+_LINES = 3
 
 
 class Waits:
@@ -137,7 +151,7 @@ def _progress(decision: Decision) -> str:
     return f"{decision.progress or 'not done'}{by}"
 
 
-def counts(session: SessionState) -> str:
+def counts(session: SessionState | SessionSummary) -> str:
     """The goals by their status, as in `2 active, 1 completed`."""
     known = [(name, session.goals.get(name, 0)) for name in STATUSES]
     return ", ".join(f"{number} {name.lower()}" for name, number in known if number) or "none"
@@ -284,6 +298,59 @@ def show_episodes(episodes: Sequence[Episode]) -> None:
                 ("relevance", f"{episode.relevance:.2f}"),
             ]
         )
+
+
+def show_memory(entries: Sequence[MemoryEntry]) -> None:
+    """What is on the agent's mind."""
+    if not entries:
+        output.say("Nothing is on the agent's mind.")
+    for entry in entries:
+        where = f"cycle {entry.source_cycle}, {entry.kind}, relevance {entry.relevance:.2f}"
+        output.say(f"{entry.id}  {where}, consulted {_several(entry.reference_count, 'time')}")
+        lines = [line for line in output.clean(entry.content).splitlines() if line.strip()]
+        for line in lines[:_LINES]:
+            output.say(f"  {line}")
+        if len(lines) > _LINES:
+            output.say(f"  … {_several(len(lines) - _LINES, 'more line')}")
+
+
+def show_psyche(psyche: Psyche | None) -> None:
+    """What the agent leans to, and what its shadow forbids."""
+    if psyche is None:
+        output.say("The agent has no psyche (`with_psyche = false`).")
+        return
+    header = ["archetype", "weight", "bonus", "tools"]
+    output.print_table(header, [_leaning_row(*one) for one in psyche.weights.items()])
+    output.say()
+    for pattern in psyche.shadow:
+        how = "forbids" if pattern.veto else f"would rather not ({pattern.severity:.1f})"
+        what = [f"{one!r}" for one in pattern.triggers]
+        what += [f"whatever is {pattern.danger}"] if pattern.danger else []
+        text = f"the shadow {how} {', '.join(what)}: {pattern.explanation or pattern.name}"
+        output.say(output.one_line(text))
+    met = _several(psyche.shadow_encounters, "encounter")
+    output.say(f"{met} with the shadow, individuation {psyche.individuation:.2f}")
+
+
+def _leaning_row(archetype: Archetype, weight: float) -> list[str]:
+    tools = [tool for tool, one in ARCHETYPES.items() if one == archetype]
+    return [archetype, f"{weight:.2f}", f"{leaning(weight):+.3f}", ", ".join(tools)]
+
+
+def show_sessions(mind: Mind, sessions: Sequence[SessionSummary]) -> None:
+    """Sessions, one a line."""
+    now = mind.api.agent.now()
+    header = ["session", "begun", "changed", "cycles", "episodes", "goals"]
+    output.print_table(header, [_session_row(one, now) for one in sessions])
+    if len(sessions) > 1:
+        output.say(f"{to_type('agent reopen SESSION')} goes on with an older one.")
+
+
+def _session_row(session: SessionSummary, now: datetime) -> list[str]:
+    numbers = [str(session.cycle), str(session.episodes)]
+    ages = [output.age(session.created_at, now), output.age(session.updated_at, now)]
+    name = f"{session.id} (now)" if session.current else session.id
+    return [name, *ages, *numbers, counts(session)]
 
 
 def consolidated_line(found: Consolidated) -> str:

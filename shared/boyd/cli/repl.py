@@ -61,7 +61,10 @@ class Repl:
             "add": Word(self._add, "DESCRIPTION", "a new goal"),
             "suspend": Word(self._suspend, "ID", "let a goal rest", self._known.goals),
             "resume": Word(self._resume, "ID", "take a goal up again", self._known.goals),
+            "fail": Word(self._fail, "ID", "give a goal up", self._known.goals),
+            "priority": Word(self._priority, "ID NUMBER", "how important it is", self._known.goals),
             "why": Word(self._why, "ID", "what was decided for a goal", self._known.goals),
+            "memory": Word(self._memory, "", "what is on its mind, the newest first"),
             "recall": Word(self._recall, "QUERY", "what is remembered about something"),
             "graph": Word(self._graph, "SYMBOL", "what is known about it", self._known.symbols),
             "questions": Word(self._questions, "", "what waits for an answer"),
@@ -167,6 +170,19 @@ class Repl:
 
     def _resume(self, id: str) -> None:
         output.say(mind_view.standing_line(self._mind.resume(id)))
+
+    def _fail(self, id: str) -> None:
+        output.say(mind_view.standing_line(self._mind.fail(id)))
+
+    def _priority(self, rest: str) -> None:
+        id, _, number = rest.partition(" ")
+        if not number.strip().isdecimal():
+            raise UsageError("write `priority ID NUMBER`")
+        changed = self._mind.prioritize(id, int(number))
+        output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
+
+    def _memory(self, _: str) -> None:
+        mind_view.show_memory(self._mind.memory(_TOP))
 
     def _why(self, id: str) -> None:
         mind_view.show_why(self._mind.why(id))

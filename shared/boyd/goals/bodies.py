@@ -36,9 +36,22 @@ class Reason(Model):
 
 
 class SessionWanted(Model):
-    """Whether to begin anew."""
+    """Whether to begin anew, or the id of an older session to go on with."""
 
     fresh: bool = True
+    id: str | None = Field(default=None, pattern=r"^[0-9]{1,9}$")
+
+
+class Priority(Model):
+    """How important a goal is."""
+
+    priority: int = Field(ge=0, le=255)
+
+
+class Focus(Model):
+    """The goals that come first whatever their priority; none: all go by their priority."""
+
+    goals: list[str] = Field(max_length=300)
 
 
 class Answer(Model):

@@ -16,10 +16,9 @@ from boyd.goals.inputs import digest
 from boyd.goals.knowledge.predicates import RELATED_TO
 from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle
 from boyd.goals.progress import is_metadata
-from boyd.goals.psyche import new_psyche
 from boyd.goals.reflection import is_due, reflect
 from boyd.goals.results import named_by, said_by, state_of
-from boyd.goals.shapes import Config, Goal, Question, Session
+from boyd.goals.shapes import Config, Goal, Psyche, Question, Session
 from boyd.goals.splitting import decompose_stalled, give_up_stuck
 from boyd.goals.toolbox import Toolbox
 from boyd.goals.tools.answers import listened
@@ -37,14 +36,14 @@ def begun(
     now: datetime,
     config: Config,
     *,
-    with_psyche: bool,
+    psyche: Psyche | None,
 ) -> Session:
     """The session in which the iteration works on a goal, if there is one that it may take."""
     if session.iteration == iteration:
         return session
     session = listened(_let_go(session, now), questions, now, config)
-    if session.psyche is None and with_psyche:
-        session = session.patched({"psyche": new_psyche()})
+    if session.psyche is None and psyche is not None:
+        session = session.patched({"psyche": psyche})
     goal = None
     if session.cycle < config.max_cycles:
         session, goal = claim(session, _owner(iteration), now, config)

@@ -10,9 +10,18 @@ from boyd.goals import approvals, bodies, memory, replies
 from boyd.goals.answering import Refused, answering, body, made, number
 from boyd.goals.beginnings import the_one
 from boyd.goals.exporting import exported
-from boyd.goals.goal_book import GoalError, add_goal, is_open, set_status
+from boyd.goals.goal_book import (
+    GoalError,
+    add_goal,
+    focused,
+    in_order,
+    is_open,
+    set_priority,
+    set_status,
+)
 from boyd.goals.knowledge import turtle
 from boyd.goals.knowledge.mentions import mentioned
+from boyd.goals.sessions import SessionError
 from boyd.goals.shapes import Goal, GoalStatus, Question, Session
 from boyd.goals.toolbox import ToolList
 from boyd.goals.tools.actions import Tools
@@ -41,6 +50,7 @@ class Endpoints(Tools):
             id=session.id,
             cycle=session.cycle,
             max_cycles=self.config.max_cycles,
+            focus=session.focus,
             goals=dict(Counter(goal.status for goal in session.goals.values())),
             memory=replies.MemoryState(
                 size=len(session.memory),
@@ -56,18 +66,39 @@ class Endpoints(Tools):
     @endpoint("POST", "/session")
     @answering
     def begin_session(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
-        """Begin a new session; the old one is kept."""
+        """Begin a new session or go on with an older one; the one before is kept."""
         wanted, sessions = body(bodies.SessionWanted, request), self.sessions(ctx)
-        return made(replies.NewSession(id=sessions.fresh() if wanted.fresh else sessions.current))
+        if wanted.id is not None:
+            try:
+                return made(replies.NewSession(id=sessions.reopen(wanted.id, self.config)))
+            except SessionError as error:
+                raise Refused(404, str(error)) from None
+        id = sessions.fresh(self.config) if wanted.fresh else sessions.current
+        return made(replies.NewSession(id=id))
+
+    @endpoint("GET", "/sessions")
+    @answering
+    def list_sessions(self, ctx: Context) -> replies.SessionList:
+        """The sessions that are kept, the one that is worked in first."""
+        return replies.SessionList(sessions=self.sessions(ctx).known())
+
+    @endpoint("GET", "/psyche")
+    @answering
+    def show_psyche(self, ctx: Context) -> replies.PsycheState:
+        """What the agent leans to, and what its shadow forbids."""
+        now, begun = self.sessions(ctx).read().psyche, self.options.psyche
+        if now is None or begun is None:
+            return replies.PsycheState(psyche=begun)
+        return replies.PsycheState(psyche=now.patched({"shadow": begun.shadow}))
 
     @endpoint("GET", "/goals")
     @answering
     def list_goals(self, request: EndpointRequest, ctx: Context) -> replies.GoalList:
         """The goals, the most important first."""
         wanted = request.query.get("status")
-        goals = self.sessions(ctx).read().goals.values()
-        fitting = [goal for goal in goals if wanted in (None, goal.status)]
-        return replies.GoalList(goals=sorted(fitting, key=lambda one: (-one.priority, one.order)))
+        session = self.sessions(ctx).read()
+        fitting = [goal for goal in session.goals.values() if wanted in (None, goal.status)]
+        return replies.GoalList(goals=in_order(session, fitting))
 
     @endpoint("POST", "/goals")
     @answering
@@ -118,6 +149,28 @@ class Endpoints(Tools):
     def fail_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Give a goal up."""
         return self._set(request, ctx, "Failed")
+
+    @endpoint("POST", "/goals/{id}/priority")
+    @answering
+    def set_goal_priority(self, request: EndpointRequest, ctx: Context) -> Goal:
+        """Change how important a goal is."""
+        priority, sessions = body(bodies.Priority, request).priority, self.sessions(ctx)
+        id = _goal(sessions.read(), request).id
+
+        def change(session: Session) -> Session:
+            return set_priority(session, id, priority, ctx.now())
+
+        return sessions.change(change).goals[id]
+
+    @endpoint("POST", "/focus")
+    @answering
+    def set_focus(self, request: EndpointRequest, ctx: Context) -> replies.GoalList:
+        """Let some goals come first, with all that they are split into."""
+        wanted, sessions = body(bodies.Focus, request).goals, self.sessions(ctx)
+        known = sessions.read().goals
+        ids = [the_one("goal", one, known) for one in wanted]
+        session = sessions.change(lambda current: focused(current, ids))
+        return replies.GoalList(goals=[session.goals[id] for id in ids if id in session.goals])
 
     def _set(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:
         given, sessions = body(bodies.Reason, request).reason, self.sessions(ctx)

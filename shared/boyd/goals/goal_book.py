@@ -56,9 +56,40 @@ def get_goal(session: Session, goal_id: str) -> Goal:
 
 
 def active_goals(session: Session) -> list[Goal]:
-    """The goals to be worked on: the highest priority first, of the same the oldest first (M1)."""
+    """The goals to be worked on: the highest priority first, of the same the oldest first (M1).
+
+    Before them come those that the session has in focus.
+    """
     active = [goal for goal in session.goals.values() if goal.status == "Active"]
-    return sorted(active, key=lambda goal: (-goal.priority, goal.order))
+    return in_order(session, active)
+
+
+def in_order(session: Session, goals: Iterable[Goal]) -> list[Goal]:
+    """Goals as they come: those in focus, then by priority, then by age."""
+    return sorted(
+        goals, key=lambda goal: (not _is_in_focus(session, goal), -goal.priority, goal.order)
+    )
+
+
+def _is_in_focus(session: Session, goal: Goal) -> bool:
+    return any(one.id in session.focus for one in (goal, *above(session, goal)))
+
+
+def focused(session: Session, ids: Iterable[str]) -> Session:
+    """The session in which those goals come first, and no others."""
+    return session.model_copy(update={"focus": list(dict.fromkeys(ids))})
+
+
+def set_priority(session: Session, goal_id: str, priority: int, now: datetime) -> Session:
+    """Change how important a goal is.
+
+    Raises:
+        GoalError: there is no such goal, it has ended, or the priority is none from 0 to 255.
+    """
+    goal = get_goal(session, goal_id)
+    if not is_open(goal):
+        raise GoalError(f"goal {goal_id!r} has ended: {goal.status}")
+    return with_goals(session, [changed(goal, now, priority=_priority(priority))])
 
 
 def is_open(goal: Goal) -> bool:

@@ -175,6 +175,17 @@ def _teaches(session: Session, entry: MemoryEntry, degrees: Mapping[str, int]) -
     return bool(entry.symbols) and (entry.kind == "Reflection" or entry.tool == _ASKING)
 
 
+def inheriting(session: Session, other: Session, config: Config) -> Session:
+    """The session with the episodes of another one too: what was learned outlives a session.
+
+    Its next memories have numbers that neither has given yet, so that ids of episodes are unique.
+    """
+    every = {one.id: one for one in (*other.episodes, *session.episodes)}
+    episodes = sorted(every.values(), key=lambda one: (one.timestamp, one.id))
+    memories = max(session.memories, other.memories)
+    return session.patched({"episodes": episodes[-config.max_episodes :], "memories": memories})
+
+
 def recall(episodes: Sequence[Episode], query: Iterable[str], k: int) -> list[Episode]:
     """The *k* episodes that have most in common with *query* (M10).
 

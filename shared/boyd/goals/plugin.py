@@ -18,6 +18,7 @@ from boyd.goals.sessions import Sessions
 from boyd.goals.shapes import Session
 from boyd.goals.tools.questions import Questions
 from boyd.models import (
+    Catalog,
     Decision,
     LoopResult,
     Observation,
@@ -39,8 +40,12 @@ class Goals(Endpoints):
 
     def init(self, ctx: Context) -> None:
         """Refuse to start with what no action takes."""
-        for misfit in self.toolbox.misfits(ctx.catalog):
+        for misfit in self.misfits(ctx.catalog):
             raise PluginError(self.id, misfit)
+
+    def misfits(self, catalog: Catalog) -> list[str]:
+        """What the options say of actions that the agent does not have, or that do not take it."""
+        return self.toolbox.misfits(catalog)
 
     def on_loop_start(self, ctx: Context) -> None:
         """Take in what people have answered, and begin a cycle if there is a goal to work on."""
@@ -60,7 +65,7 @@ class Goals(Endpoints):
                 questions,
                 ctx.now(),
                 self.config,
-                with_psyche=self.options.with_psyche,
+                psyche=self.options.psyche,
             ),
             session.id,
         )
@@ -174,8 +179,7 @@ class Goals(Endpoints):
         toolbox = self.toolbox
         name = toolbox.tool_of(action.id) or action.id
         danger = toolbox.danger_of(action.id, action.risk, params)
-        mind = self.sessions(ctx).seen().psyche or psyche.new_psyche()
-        verdict = psyche.shadow(mind, name, danger, psyche.action_text(name, params))
+        verdict = psyche.shadow(self.options.psyche, name, danger, psyche.action_text(name, params))
         if verdict.veto:
             raise Veto(f"shadow pattern {verdict.veto.name!r}: {verdict.veto.explanation}")
         if verdict.against:

@@ -64,9 +64,14 @@ class Verdict(NamedTuple):
     against: list[ShadowPattern]
 
 
-def new_psyche() -> Psyche:
-    """How an agent begins: the default weights and the default shadow."""
-    return Psyche(shadow=list(SHADOW))
+def new_psyche(
+    weights: Mapping[Archetype, float] | None = None, shadow: Iterable[ShadowPattern] = ()
+) -> Psyche:
+    """How an agent begins: the default shadow and that *shadow*, the *weights* or the default."""
+    known = Psyche()
+    return known.patched(
+        {"weights": {**known.weights, **(weights or {})}, "shadow": [*SHADOW, *shadow]}
+    )
 
 
 def action_text(tool: str, params: Mapping[str, Any]) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from boyd.goals.shapes import Decision, Episode, Goal, MemoryEntry, Plan, Question
+from boyd.goals.shapes import (
+    Decision,
+    Episode,
+    Goal,
+    MemoryEntry,
+    Plan,
+    Psyche,
+    Question,
+    SessionSummary,
+)
 from boyd.models import Model, Triple
 
 
@@ -32,7 +41,7 @@ class WaitingTool(Model):
 
 
 class SessionState(Model):
-    """A session at a glance; `goals` counts them by status.
+    """A session at a glance; `goals` counts them by status, `focus` are those that come first.
 
     `questions` and `approvals` are what its goals wait for: nothing of earlier sessions, and no
     question of a goal that has ended.
@@ -41,6 +50,7 @@ class SessionState(Model):
     id: str
     cycle: int
     max_cycles: int
+    focus: list[str] = Field(default_factory=list)
     goals: dict[str, int] = Field(default_factory=dict)
     memory: MemoryState
     episodes: int
@@ -60,9 +70,21 @@ class SessionState(Model):
 
 
 class NewSession(Model):
-    """A session that has begun."""
+    """The session that is worked in now."""
 
     id: str
+
+
+class SessionList(Model):
+    """Sessions, the one that is worked in first, then the last one left."""
+
+    sessions: list[SessionSummary]
+
+
+class PsycheState(Model):
+    """The leanings of the agent, and what its shadow forbids or would rather not do; None: none."""
+
+    psyche: Psyche | None = None
 
 
 class GoalList(Model):

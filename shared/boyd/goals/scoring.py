@@ -187,7 +187,11 @@ def _is_mentioned(tool: str, episodes: Collection[Episode]) -> bool:
 def _leaning(tool: ToolProfile, psyche: Psyche | None) -> float:
     if psyche is None or tool.archetype is None:
         return 0.0
-    weight = psyche.weights.get(tool.archetype, 0.5)
+    return leaning(psyche.weights.get(tool.archetype, 0.5))
+
+
+def leaning(weight: float) -> float:
+    """What an archetype of that weight adds to the score of a tool that it likes (M2)."""
     return (min(max(weight, LIGHTEST), HEAVIEST) - 0.5) * LEANING
 
 

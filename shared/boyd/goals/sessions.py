@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from boyd.errors import PayloadTooLarge
+from boyd.errors import BoydError, PayloadTooLarge
 from boyd.goals.goal_book import metadata, new_session, symbol
-from boyd.goals.shapes import Session
+from boyd.goals.memory import inheriting
+from boyd.goals.shapes import Config, Roll, Session, SessionSummary
 from boyd.models import Triple
 from boyd.plugin import Context, Graph
 
@@ -20,6 +23,13 @@ KEEP_CURRENT = 100 * KEEP
 _SMALLER = 4
 _CURRENT = "current"
 _FIRST = "1"
+_ROLL = "sessions"
+#: How many sessions are listed, the last ones that were left.
+_LISTED = 200
+
+
+class SessionError(BoydError):
+    """There is no such session."""
 
 
 @dataclass
@@ -100,14 +110,55 @@ class Sessions:
                 self._ctx.logger.warning("session %s is made smaller: %s", current, error)
         return self._change(current, _then_smaller(change, _SMALLER))
 
-    def fresh(self) -> str:
-        """Begin a new session, and keep the old one; its id."""
+    def fresh(self, config: Config) -> str:
+        """Begin a new session with the episodes of this one, which is kept; its id."""
+        return self._turn_to(None, config)
 
-        def following(found: Any) -> str:
-            return str(int(found or _FIRST) + 1)
+    def reopen(self, session_id: str, config: Config) -> str:
+        """Go on with an older session; it gets the episodes of this one too.
 
-        self._memo.current = str(self._state.update(_CURRENT, following, KEEP_CURRENT))
-        return self._memo.current
+        Raises:
+            SessionError: there is no such session, or none any more.
+        """
+        if session_id == self.current:
+            return session_id
+        if self._state.get(_key(session_id)) is None:
+            raise SessionError(f"there is no session {session_id!r}")
+        return self._turn_to(session_id, config)
+
+    def known(self) -> list[SessionSummary]:
+        """The sessions that are kept, the one that is worked in first, then the last one left."""
+        current = self.read()
+        oldest = self._ctx.now() - timedelta(seconds=KEEP)
+        left = [
+            one
+            for one in reversed(self._roll(self._state.get(_ROLL)).left)
+            if one.id != current.id and one.updated_at > oldest
+        ]
+        return [_summary(current).patched({"current": True}), *left]
+
+    def _turn_to(self, wanted: str | None, config: Config) -> str:
+        """Leave this session for that one; None: for a new one."""
+        leaving, chosen = self.read(), list[str]()
+
+        def noted(found: Any) -> Any:
+            roll = self._roll(found)
+            last = max(roll.last, int(leaving.id))
+            chosen[:] = [wanted or str(last + 1)]
+            left = [one for one in roll.left if one.id not in (leaving.id, chosen[0])]
+            left.append(_summary(leaving))
+            changes = {"last": max(last, int(chosen[0])), "left": left[-_LISTED:]}
+            return roll.patched(changes).to_wire()
+
+        self._state.update(_ROLL, noted, KEEP_CURRENT)
+        self.change(lambda session: inheriting(session, leaving, config), chosen[0])
+        self._state.update(_CURRENT, lambda _: chosen[0], KEEP_CURRENT)
+        self._memo.current = chosen[0]
+        return chosen[0]
+
+    @staticmethod
+    def _roll(found: Any) -> Roll:
+        return Roll.model_validate(found or {}, strict=False, extra="ignore")
 
     def repair(self, session: Session) -> None:
         """Let the graph say of goals what it should: a worker may have died before it did."""
@@ -175,6 +226,17 @@ def _then_smaller(change: Callable[[Session], Session], times: int) -> Callable[
         return after
 
     return changed
+
+
+def _summary(session: Session) -> SessionSummary:
+    return SessionSummary(
+        id=session.id,
+        cycle=session.cycle,
+        goals=dict(Counter(goal.status for goal in session.goals.values())),
+        episodes=len(session.episodes),
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+    )
 
 
 def _said(session: Session, goal_ids: Collection[str]) -> set[tuple[str, str, str]]:

@@ -184,6 +184,7 @@ class Session(Model):
         id: names it.
         version: of this shape.
         cycle: the last cycle that began.
+        focus: the goals that come first whatever their priority, with all that they are split into.
         iteration: the iteration of the loop that it belongs to.
         at_work: the goal that it is for.
         applied: the last cycle whose outcome was taken in.
@@ -200,6 +201,7 @@ class Session(Model):
     id: str
     version: Literal[1] = 1
     cycle: int = 0
+    focus: list[str] = Field(default_factory=list)
     iteration: int = 0
     at_work: str | None = None
     applied: int = 0
@@ -216,6 +218,25 @@ class Session(Model):
     consolidated: int = 0
     created_at: Timestamp
     updated_at: Timestamp
+
+
+class SessionSummary(Model):
+    """A session in a list; `current` is the one that is worked in."""
+
+    id: str
+    current: bool = False
+    cycle: int = 0
+    goals: dict[str, int] = Field(default_factory=dict)
+    episodes: int = 0
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class Roll(Model):
+    """The sessions of an agent: the greatest number of one, and those that were left."""
+
+    last: int = 1
+    left: list[SessionSummary] = Field(default_factory=list)
 
 
 class Config(Model):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from boyd.errors import PluginError
 from boyd.mistakes import mistakes
+from boyd.models import Catalog
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 
@@ -46,6 +47,14 @@ class Plugin:
 
     def init(self, ctx: Context) -> None:
         """Prepare for work, once in every process; raising keeps the agent from starting."""
+
+    def misfits(self, catalog: Catalog) -> Iterable[str]:
+        """What of the options does not fit what the agent has, as its *catalog* lists it.
+
+        `boyd check` tells it before an agent is started. Whoever cannot work with it raises in
+        `init` as well.
+        """
+        return ()
 
     def playbooks(self, ctx: Context) -> Iterable[str]:
         """What models are told when it fits: Markdown with settings in front, as in a folder.

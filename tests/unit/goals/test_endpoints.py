@@ -89,6 +89,17 @@ def test_a_goal_is_put_off_taken_up_and_given_up() -> None:
     assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("status:failed") == 1
 
 
+def test_a_goal_is_made_more_or_less_important_until_it_has_ended() -> None:
+    mind = Mind()
+    goal = mind.goal("a")
+
+    assert mind.ask("set_goal_priority", {"priority": 0}, id="1")[1]["priority"] == 0
+    assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("priority:0") == 1
+    assert mind.ask("set_goal_priority", {"priority": 256}, id=goal)[0] == 422
+    mind.ask("fail_goal", {}, id=goal)
+    assert mind.ask("set_goal_priority", {"priority": 7}, id=goal)[0] == 409
+
+
 def test_the_number_of_a_goal_names_it_also_when_others_begin_with_it() -> None:
     mind = Mind()
     ids = [mind.goal(f"goal {number}") for number in range(11)]

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from boyd import Agent
 from boyd.errors import PluginError, Veto
 from boyd.goals import choice
+from boyd.goals.plugin import Goals
 from boyd.goals.profiles import PROFILES, ToolProfile
 from boyd.goals.scoring import Outlook
 from boyd.goals.sessions import Sessions
@@ -323,6 +325,44 @@ def test_an_action_of_another_plugin_is_as_dangerous_as_it_says() -> None:
     assert danger("goals:file_io", "medium", {"action": "read"}) == "Cautious"
 
 
+def test_the_options_say_what_the_psyche_begins_with_and_what_the_shadow_forbids_besides() -> None:
+    mine = {"name": "mine", "triggers": ["shut down"], "explanation": "people work here"}
+    mind = Mind(Others(), archetypes={"explorer": 0.9}, shadow=[mine])
+    clean = mind.lab.agent.host.actions["others:clean"]
+    mind.goal(DESCRIPTION)
+    mind.cycle()
+
+    for forbidden in ("shut down now", "rm -rf /"):
+        with pytest.raises(Veto, match=r"people work here|brought back"):
+            mind.plugin.on_before_act(clean, {"line": forbidden}, mind.ctx)
+    told = mind.ask("show_psyche")[1]["psyche"]
+    assert (told["weights"]["explorer"], told["weights"]["sage"]) == (0.9, 0.7)
+    assert [one["name"] for one in told["shadow"]][-1] == "mine"
+    assert mind.session.psyche is not None
+    assert mind.session.psyche.weights["explorer"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"shadow": [{"name": "x"}]}, "needs triggers or a danger"),
+        ({"archetypes": {"jester": 0.5}}, "archetypes"),
+        ({"archetypes": {"sage": 2}}, "archetypes.sage"),
+        ({"consolidate_above": 0.4}, "consolidate_down_to is greater"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(PluginError, match=why):
+        Goals(**options)
+
+
+def test_how_memory_is_tidied_and_how_it_reflects_are_options() -> None:
+    options = {"min_relevance": 0.9, "stagnation_threshold": 3, "consolidate_above": 0.6}
+    config = Goals(**options).config
+
+    assert {name: getattr(config, name) for name in options} == options
+
+
 def test_without_a_psyche_nothing_is_forbidden() -> None:
     mind = Mind(Others(), with_psyche=False)
     clean = mind.lab.agent.host.actions["others:clean"]
@@ -480,6 +520,14 @@ def test_a_profile_of_an_action_that_is_not_there_keeps_the_agent_from_starting(
 ) -> None:
     with pytest.raises(PluginError, match=f'tools."{tool}": the agent has {why}'):
         Mind(Others(), tools={tool: {"keywords": ["clean"], "params": {"folder": 1}}})
+
+
+def test_what_keeps_an_agent_from_starting_is_known_before_it_is_started() -> None:
+    plugin = Goals(tools={"goals:nope": {"keywords": ["clean"]}})
+    agent = Agent("a", plugins=[plugin])
+
+    [misfit] = plugin.misfits(agent.host.catalog)
+    assert misfit.startswith('tools."goals:nope": the agent has no action')
 
 
 def test_a_profile_of_its_own_tools_is_given_no_params() -> None:
@@ -652,6 +700,78 @@ def test_M14_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
     assert (mind.session.id, mind.session.goals) == ("2", {})
     kept = mind.ctx.state.get(f"session:{old.id}")
     assert kept["cycle"] == old.cycle == 1
+
+
+def test_M9_episodes_are_remembered_in_every_later_session() -> None:
+    mind = Mind(stall_threshold=50)
+    first = learned(mind)
+    mind.ask("begin_session", {"fresh": True})
+    assert mind.ask("recall", query={"query": "whale"})[1]["episodes"]
+    mind.goal(DESCRIPTION, criteria=CRITERIA)
+    for _ in range(9):
+        mind.cycle()
+    mind.know("unicorn is-a mammal")
+    for _ in range(9):
+        mind.cycle()
+    mind.ask("consolidate_now", {})
+    both = mind.session.episodes
+
+    assert first
+    assert both[: len(first)] == first
+    assert len({one.id for one in both}) == len(both) > len(first)
+    check(mind.session, CONFIG)
+
+
+def test_M14_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> None:
+    mind = Mind(stall_threshold=50)
+    goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
+    mind.cycle()
+    for _ in range(2):
+        mind.ask("begin_session", {"fresh": True})
+    since = learned(mind)
+    told = mind.ask("list_sessions")[1]["sessions"]
+    assert [(one["id"], one["current"], one["cycle"]) for one in told] == [
+        ("3", True, 9),
+        ("2", False, 0),
+        ("1", False, 1),
+    ]
+
+    assert mind.ask("begin_session", {"id": "1"}) == (201, {"id": "1"})
+    assert list(mind.session.goals) == [goal]
+    assert mind.session.episodes == since
+    mind.forget()
+    assert mind.cycle().decision is not None
+    assert mind.session.cycle == 2
+    assert mind.ask("begin_session", {"id": "1"}) == (201, {"id": "1"})
+    assert mind.ask("begin_session", {}) == (201, {"id": "4"})
+    assert [one["id"] for one in mind.ask("list_sessions")[1]["sessions"]] == ["4", "1", "3", "2"]
+
+
+@pytest.mark.parametrize(("id", "status"), [("7", 404), ("x", 422), ("", 422)])
+def test_M14_a_session_that_is_not_there_is_not_gone_on_with(id: str, status: int) -> None:
+    mind = Mind()
+
+    assert mind.ask("begin_session", {"id": id})[0] == status
+    assert mind.session.id == "1"
+
+
+def test_what_is_in_focus_comes_first_with_its_parts_and_then_the_rest_by_priority() -> None:
+    mind = Mind(stall_threshold=1)
+    high = mind.goal("unicorn", criteria=CRITERIA, priority=255)
+    low = mind.goal("xyzzy", criteria="dragon nests and whale songs", priority=1)
+    assert mind.ask("set_focus", {"goals": ["2"]})[1]["goals"][0]["id"] == low
+    for _ in range(3):
+        mind.cycle()
+    session = mind.session
+
+    assert [session.goals[one.goal].depth for one in session.decisions] == [0, 1, 1]
+    assert high not in [one.goal for one in session.decisions]
+    told = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
+    assert told[-1]["id"] == high
+    mind.ask("set_focus", {"goals": []})
+    mind.cycle()
+    assert mind.session.decisions[-1].goal == high
+    assert mind.ask("set_focus", {"goals": ["nope"]})[0] == 404
 
 
 def trips(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> int:
