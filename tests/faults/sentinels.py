@@ -81,7 +81,7 @@ class Watched:
         except redis.RedisError:
             return False
         synced = {"master_port": master, "master_link_status": "up", "master_sync_in_progress": 0}
-        return state["role"] == "slave" and synced.items() <= state.items()
+        return bool(state["role"] == "slave" and synced.items() <= state.items())
 
     def signal(self, number: int) -> None:
         """Send a signal to all; they are gone afterwards if that kills."""
