@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 
 from boyd.errors import (
     AgentPaused,
+    AgentRuns,
     BadCursor,
     PayloadTooLarge,
     QueueFull,
@@ -122,6 +123,12 @@ _ALL = (
         409,
         "The agent is paused",
         "It takes no triggers until it is resumed: `POST /resume`.",
+    ),
+    Kind(
+        "agent-runs",
+        409,
+        "Processes still run the agent",
+        "Only an agent that nobody runs can be retired: stop its workers and beats first.",
     ),
     Kind(
         "no-model",
@@ -337,6 +344,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem("unknown-agent", str(error))
     if isinstance(error, AgentPaused):
         return Problem("paused", str(error))
+    if isinstance(error, AgentRuns):
+        return Problem("agent-runs", str(error))
     if isinstance(error, BadCursor):
         return Problem("invalid-request", str(error))
     if isinstance(error, PayloadTooLarge):

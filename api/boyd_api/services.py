@@ -15,7 +15,7 @@ from boyd.engine import Courier, Launcher, Leases
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
 from boyd.models import ApiKey
 from boyd.settings import Settings
-from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect
+from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd_api import once
 from boyd_api.courier import BackgroundCourier
 from boyd_api.metrics import Metrics
@@ -110,6 +110,11 @@ class Services:
                 self._agents = (time.monotonic(), found)
         return found
 
+    def forget_agents(self) -> None:
+        """Read the agents anew when they are asked for next."""
+        with self._lock:
+            self._agents = (float("-inf"), {})
+
     def visible(self, key: ApiKey | None) -> dict[str, AgentEntry]:
         """The agents that *key* may see."""
         return {name: e for name, e in self.agents().items() if key is None or key.sees(name)}
@@ -135,12 +140,13 @@ class Services:
         configured = self.settings.agent
         if configured and (key is None or key.sees(configured)):
             return configured
-        if len(seen) == 1:
-            return next(iter(seen))
-        names = ", ".join(seen)
+        serving = in_service(seen)
+        if len(serving) == 1:
+            return serving[0]
+        names = ", ".join(serving)
         how = f"name one of the agents, as in /api/v0/agents/NAME/… or --agent NAME: {names}"
-        there = how if seen else "no agent was started yet"
-        raise Problem("no-default-agent", there, agents=list(seen))
+        there = how if serving else "no agent was started yet"
+        raise Problem("no-default-agent", there, agents=serving)
 
     def stop(self) -> None:
         """Let nobody wait any more: the process is to end."""

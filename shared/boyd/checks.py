@@ -248,7 +248,10 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
 def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding]:
     roster, subject = vitals.roster, _subject(agent)
     if roster.retired(agent.entry.id):
-        yield ok(subject, f"retired: nobody has run it for {_unused(roster, agent)}")
+        why = f"nobody has run it for {_unused(roster, agent)}"
+        if agent.entry.retired_at is not None:
+            why = f"since {agent.entry.retired_at:%Y-%m-%d %H:%M} UTC"
+        yield ok(subject, f"retired: {why}")
         return
     live = roster.live("worker", agent.entry.id)
     if not live:
@@ -270,7 +273,8 @@ def _subject(agent: AgentVitals) -> str:
 
 
 def _nobody(roster: Roster, agent: AgentVitals) -> Finding:
-    advice = "start one with `boyd worker --agent FILE`, unless the agent is retired"
+    name = agent.entry.id
+    advice = f"start one with `boyd worker --agent FILE`, or `boyd retire --agent {name}`"
     found = "no live worker runs it"
     swept = roster.swept.get(agent.entry.id)
     if swept is not None and roster.now - swept > TARDY and not roster.live(None, agent.entry.id):

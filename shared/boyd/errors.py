@@ -86,6 +86,10 @@ class AgentPaused(BoydError):
     """The agent is paused; resume it first."""
 
 
+class AgentRuns(BoydError):
+    """A live process runs the agent, so it cannot be retired."""
+
+
 class ApiUnavailable(BoydError):
     """The API did not answer."""
 

@@ -852,3 +852,14 @@ def test_wrong_usage_has_a_status_of_its_own(cli: Cli) -> None:
 def test_every_command_explains_itself(cli: Cli) -> None:
     for name in boyd.commands or boyd.list_commands(None):  # type: ignore[arg-type]
         assert "Usage: " in cli(name, "--help")
+
+
+def test_an_agent_that_nobody_runs_is_retired_after_a_question(cli: Cli, lab: Lab) -> None:
+    assert "is run by" in cli("retire", "--yes", status=5)
+    for worker in lab.whole.fleet.workers():
+        lab.whole.fleet.leave(worker.name)
+
+    assert cli.result("retire", stdin="n\n").exit_code == 1
+    assert "test is retired" in cli("retire", "--yes")
+    assert "retired" in cli("agents", "--retired")
+    assert "No agent" in cli("agents")

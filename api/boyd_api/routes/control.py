@@ -1,11 +1,12 @@
-"""`/pause`, `/resume`, `/freeze`, `/unfreeze`: steer an agent, or acting everywhere."""
+"""`/pause`, `/resume`, `/freeze`, `/unfreeze`, `/retire`: steer an agent, or all acting."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
+from boyd.engine import retire as retire_agent
 from boyd.models import Model
-from boyd.models.answers import Standing, StandingAll
+from boyd.models.answers import Retired, Standing, StandingAll
 from boyd.store import reason_text
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
@@ -63,6 +64,22 @@ def unfreeze_all(ask: Ask) -> StandingAll:
     """Lift the freeze of everywhere; agents that were frozen by name stay so."""
     ask.services.store.freezes.lift(actor=ask.actor)
     return StandingAll(frozen=ask.services.store.freezes.everywhere())
+
+
+@routes.post(
+    "/retire", scope="admin", answers={200: Retired}, problems=["agent-runs"], idempotent=True
+)
+def retire(ask: Ask, body: Reason | None) -> Retired:
+    """Take an agent that nobody runs out of service.
+
+    Its pending approvals are withdrawn and its open runs cancelled; its history and its audit
+    trail stay. A process that starts the agent again puts it back into service.
+    """
+    services = ask.services
+    reason = body.reason if body else None
+    done = retire_agent(services.store, ask.agent.entry, services.courier, ask.actor, reason)
+    services.forget_agents()
+    return done
 
 
 def _reason(ask: Ask, body: Reason | None) -> str:

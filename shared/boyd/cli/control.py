@@ -1,4 +1,4 @@
-"""`boyd agents`, `trigger`, `pause`, `resume`: list agents, start iterations, steer them."""
+"""`boyd agents`, `trigger`, `pause`, `resume`, `retire`: list agents, start iterations, steer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boyd.cli.values import Number
 from boyd.cli.waiting import Waiting
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
-from boyd.models.answers import Abandoned, AgentList, AgentState, Standing, Triggered
+from boyd.models.answers import Abandoned, AgentList, AgentState, Retired, Standing, Triggered
 
 #: The columns of the list of agents.
 COLUMNS = (
@@ -32,11 +32,12 @@ timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.opt
 
 
 @click.command()
+@click.option("--retired", is_flag=True, help="Retired agents, too.")
 @output.output_option
 @agents_api_options
-def agents(api: Api, form: str) -> None:
+def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
-    found = api.deployment.get("/agents", AgentList)
+    found = api.deployment.get("/agents", AgentList, retired=str(retired).lower())
     if output.print_data(form, found):
         return
     if found.frozen is not None:
@@ -49,6 +50,7 @@ def agents(api: Api, form: str) -> None:
 
 def _row(agent: AgentState) -> list[str]:
     held = [
+        "retired" if agent.retired_at is not None else "",
         "paused" if agent.paused is not None else "",
         "frozen" if agent.frozen is not None else "",
     ]
@@ -179,3 +181,24 @@ def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> N
     found = api.agent.post("/loop/abandon", Abandoned, asked)
     if not output.print_data(form, found):
         output.say(f"{found.agent_id} #{found.iteration} has failed: {found.error}")
+
+
+@click.command()
+@click.option("--reason", help="Why; kept in the audit trail.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@api_options
+def retire(api: Api, reason: str | None, yes: bool) -> None:
+    """Take an agent that nobody runs any more out of service.
+
+    Its pending approvals are withdrawn and its open runs cancelled; its history and its audit
+    trail stay. Starting the agent again puts it back into service.
+    """
+    name = api.agent_id
+    if not yes:
+        click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?", abort=True)
+    done = api.agent.post("/retire", Retired, {"reason": reason})
+    gone = [
+        f"{output.count(done.approvals, 'approval')} withdrawn" if done.approvals else "",
+        f"{output.count(done.runs, 'run')} cancelled" if done.runs else "",
+    ]
+    output.say("; ".join(filter(None, [f"{done.agent_id} is retired", *gone])) + ".")

@@ -33,6 +33,7 @@ COMMANDS = {
     "approvals": "boyd.cli.approvals:approvals",
     "pause": "boyd.cli.control:pause",
     "abandon": "boyd.cli.control:abandon",
+    "retire": "boyd.cli.control:retire",
     "resume": "boyd.cli.control:resume",
     "freeze": "boyd.cli.freezing:freeze",
     "unfreeze": "boyd.cli.freezing:unfreeze",

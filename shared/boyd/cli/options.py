@@ -231,15 +231,18 @@ def choose_agent(
     Raises:
         UnknownAgent: it does not exist, or there are several to choose from.
     """
+    from boyd.store import in_service
+
     known = store.fleet.agents()
     running = _running_agent(settings)
     default = running if running in known else None
-    only = next(iter(known)) if len(known) == 1 else None
+    serving = in_service(known)
+    only = serving[0] if len(serving) == 1 else None
     wanted = name or settings.agent or default or only
     if not known:
         raise UnknownAgent("no agent has been started against this Redis yet")
     if wanted is None:
-        raise UnknownAgent(f"name one of the agents by --agent NAME: {', '.join(known)}")
+        raise UnknownAgent(f"name one of the agents by --agent NAME: {', '.join(serving)}")
     if wanted not in known:
         raise UnknownAgent(f"no agent {wanted!r}; there are: {', '.join(known)}")
     return known[wanted], store.agent(wanted)

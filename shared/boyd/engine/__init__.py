@@ -11,6 +11,7 @@ from boyd.engine.leases import Leases
 from boyd.engine.notices import Notices
 from boyd.engine.orders import Job, Orders
 from boyd.engine.resolve import Resolution, Resolver
+from boyd.engine.retire import retire
 from boyd.engine.settings import EngineSettings, Post
 from boyd.engine.steps import Steps
 from boyd.engine.sweeper import Sweeper, sweep_all
@@ -32,6 +33,7 @@ __all__ = [
     "Sweeper",
     "UnitHint",
     "orders_of",
+    "retire",
     "sweep_all",
 ]
 

@@ -33,6 +33,7 @@ class AgentState(Model):
     pending_runs: int
     pending_approvals: int
     workers: int
+    retired_at: Timestamp | None = None
 
 
 class AgentList(Model):
@@ -184,6 +185,15 @@ class StandingAll(Model):
 
     success: Literal[True] = True
     frozen: str | None = None
+
+
+class Retired(Model):
+    """An agent that was taken out of service: what was withdrawn and cancelled with it."""
+
+    success: Literal[True] = True
+    agent_id: str
+    approvals: int
+    runs: int
 
 
 class Resolved(Model):

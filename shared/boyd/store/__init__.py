@@ -15,7 +15,7 @@ from boyd.store.client import Client, connect, masked, translated
 from boyd.store.clock import ServerClock
 from boyd.store.due import Due, take_each
 from boyd.store.events import AgentEvents, Events, is_later
-from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, read_entry
+from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, in_service, read_entry
 from boyd.store.freezes import Freezes, reason_text
 from boyd.store.graph import FactGraph
 from boyd.store.growth import Growth, Topic
@@ -203,6 +203,7 @@ __all__ = [
     "dump_problems",
     "dump_results",
     "fingerprint",
+    "in_service",
     "is_later",
     "masked",
     "read_call",

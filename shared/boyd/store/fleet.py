@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from boyd import queues
-from boyd.models import Catalog, Mode, Model, answers, from_ms
+from boyd.models import Catalog, Mode, Model, Timestamp, answers, from_ms
 from boyd.store.client import Client, translated
 from boyd.store.keys import (
     AGENTS,
@@ -34,7 +34,11 @@ WorkerInfo = answers.WorkerInfo
 
 
 class AgentEntry(Model):
-    """An agent as the workers that run it announce it; `model` names its model, if it has one."""
+    """An agent as the workers that run it announce it.
+
+    `model` names its model, if it has one. `retired_at` is when somebody took it out of service;
+    a process that registers it puts it back.
+    """
 
     id: str
     name: str
@@ -45,6 +49,12 @@ class AgentEntry(Model):
     model: str | None = None
     catalog: Catalog = Catalog()
     retention: Retention = Retention()
+    retired_at: Timestamp | None = None
+
+
+def in_service(agents: Mapping[str, AgentEntry]) -> list[str]:
+    """The agents that are not retired, by id; all, if every one of them is."""
+    return [name for name, entry in agents.items() if entry.retired_at is None] or list(agents)
 
 
 def read_entry(client: Client, agent_id: str) -> AgentEntry | None:

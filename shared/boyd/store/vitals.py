@@ -104,7 +104,10 @@ class Roster:
         return {queue for worker in self.live("worker", agent_id) for queue in worker.queues}
 
     def retired(self, agent_id: str) -> bool:
-        """Whether nobody has run an agent for so long that it is not expected back."""
+        """Whether an agent was retired, or nobody has run it for so long that it counts as such."""
+        entry = self.agents.get(agent_id)
+        if entry is not None and entry.retired_at is not None:
+            return True
         swept = self.swept.get(agent_id)
         return swept is not None and self.now - swept > RETIRED and not self.live(None, agent_id)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api_kit import MAKER, Site, make_lab
+from boyd.models import utc_now
 from boyd.store import AgentEntry
 
 
@@ -428,3 +429,50 @@ def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
     site.store.access.revoke(key.id, MAKER)
 
     assert set(stream) <= {b":\n\n"}
+
+
+# Retiring
+
+
+def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Site) -> None:
+    approval = desk.waiting()
+    desk.courier.held = True
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    run = desk.post("/runs", {"title": "t", "description": "d"}).json["id"]
+    said = desk.post("/retire", {"reason": "replaced by another"}).json
+
+    assert (said["approvals"], said["runs"]) == (1, 1)
+    assert desk.get("/agents").json["agents"] == []
+    [listed] = desk.get("/agents?retired=true").json["agents"]
+    assert listed["retiredAt"]
+    assert desk.get(f"/approvals/{approval}").json["status"] == "withdrawn"
+    assert desk.get(f"/runs/{run}").json["status"] == "cancelled"
+    audit = desk.lab.store.audit
+    audit.seal()
+    assert "agent.retired" in [entry.kind for entry in audit.entries()]
+
+
+def test_an_agent_that_runs_is_not_retired(desk: Site) -> None:
+    approval = desk.waiting()
+    refused = desk.post("/retire", {})
+
+    assert refused.status_code == 409
+    assert refused.json["type"].endswith("agent-runs")
+    assert desk.get(f"/approvals/{approval}").json["status"] == "pending"
+
+
+def test_a_retired_agent_is_not_the_one_that_is_meant_and_is_back_when_it_is_started(
+    site: Site,
+) -> None:
+    register(site, "other")
+    assert site.get("/state").status_code == 404
+    [name] = [a for a in site.store.fleet.agents() if a != "other"]
+    entry = site.store.fleet.agents()["other"]
+    site.store.fleet.register(entry.patched({"retired_at": utc_now()}))
+    site.services.forget_agents()
+
+    assert site.get("/state").json["agent"]["id"] == name
+    site.store.fleet.register(entry)
+    site.services.forget_agents()
+    assert site.get("/state").status_code == 404
