@@ -7,6 +7,18 @@ PIP := $(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check --n
 PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
 
+# Runs a command; on a terminal it counts the seconds, so that nobody takes it for stuck.
+define timed
+timed() { \
+  say=$$1; shift; \
+  [ -t 1 ] || { echo "$$say"; "$$@"; return; }; \
+  ( s=0; while kill -0 $$$$ 2> /dev/null; do \
+    printf '\r%s: %s s' "$$say" $$s; s=$$((s + 1)); sleep 1; done ) & \
+  ticker=$$!; trap 'kill $$ticker 2> /dev/null; echo; exit 130' INT TERM; \
+  "$$@"; status=$$?; \
+  kill $$ticker 2> /dev/null; echo; return $$status; }; timed
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help up test check bench chaos soak protections clean
 
@@ -48,18 +60,16 @@ $(VENV)/.pip: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
 	  echo "Boyd needs Python 3.11 or later; \`$(PYTHON) -V\` says: $$($(PYTHON) -V 2>&1)" >&2; \
 	  echo "Name another one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "making $(VENV) with $$($(PYTHON) -V)"
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check install \
-	  --constraint constraints.txt --upgrade pip
+	@$(timed) "making $(VENV) with $$($(PYTHON) -V)" $(PYTHON) -m venv --clear $(VENV)
+	@$(timed) "updating pip" $(VENV)/bin/python -m pip --quiet --quiet \
+	  --disable-pip-version-check install --constraint constraints.txt --upgrade pip
 	@touch $@
 
 $(VENV)/.runs: $(VENV)/.pip pyproject.toml
-	@echo "installing boyd"
-	@$(PIP) install $(PINNED) --editable ".[embedded,goals]"
+	@$(timed) "installing boyd" $(PIP) install $(PINNED) --editable ".[embedded,goals]"
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.runs
-	@echo "installing what tests and checks need"
-	@$(PIP) install $(PINNED) --editable ".[embedded,testing,goals]" --group dev
+	@$(timed) "installing what tests and checks need" \
+	  $(PIP) install $(PINNED) --editable ".[embedded,testing,goals]" --group dev
 	@touch $@

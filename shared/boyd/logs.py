@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import warnings
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -13,6 +14,8 @@ from boyd.redaction import redactor
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
 _SECRET = re.compile(r"(://[^\s:/@]*):[^\s@/]+@")
+#: How Celery says when it connects again; there is no last time.
+_AGAIN = re.compile(r"Trying again in (\d+)\.\d+ seconds?\.\.\. \((\d+)/\w+\)", re.ASCII)
 _QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
 
 
@@ -24,13 +27,32 @@ def setup_logging(level: str, style: Literal["text", "json"]) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("boyd").setLevel(level.upper())
+    logging.captureWarnings(True)
+    warnings.formatwarning = _warning
+
+
+def _warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning of a library as a message of the log: without the line of code that gave it."""
+    return f"{category.__name__}: {message}"
+
+
+def _message(record: logging.LogRecord) -> str:
+    """What a record says, on one line, in words that are the same for all that wait."""
+    text = " ".join(record.getMessage().split())
+    return _AGAIN.sub(r"trying again in \1 s (attempt \2)", text)
 
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         ids = " ".join(f"{k}={v}" for k, v in _ids(record).items())
-        line = f"{when} {record.levelname.lower():7} {record.getMessage()}"
+        line = f"{when} {record.levelname.lower():7} {_message(record)}"
         text = f"{line} [{ids}]" if ids else line
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
@@ -43,7 +65,7 @@ class _Json(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
             **_ids(record),
         }
         if record.exc_info:

@@ -587,15 +587,24 @@ def test_what_init_writes_passes_the_check_and_runs(
     cli: Cli, tmp_path: Path, deployment: Deployment
 ) -> None:
     folder = tmp_path / "My Agent"
-    cli("init", str(folder))
+    folder.mkdir()
+    told = cli("init", str(folder))
     file = str(folder / "agent.toml")
     shown = cli("check", file)
-    assert f"ok: {file}: agent my-agent (My-agent), continuous every 10 s" in shown
+    assert f"ok: {file}: agent my-agent (My agent), continuous every 10 s" in shown
     assert "on_decide (guard)" in shown
+    assert f"check '{file}' && " in told
     deployment.worker("w", file)
     ended = cli.process("trigger", "--wait", "--timeout", str(PATIENCE))
     assert ended.returncode == 0, ended.stderr
     assert "→ hello:greet ok" in ended.stdout
+
+
+def test_init_makes_no_folder_that_no_agent_can_be_called_after(cli: Cli, tmp_path: Path) -> None:
+    refused = cli.result("init", str(tmp_path / "Bad Name!")).exception
+    assert isinstance(refused, ConfigError)
+    assert str(refused).endswith("as in bad-name; nothing was written")
+    assert list(tmp_path.glob("Bad*")) == []
 
 
 def test_init_overwrites_nothing_and_then_writes_nothing(cli: Cli, tmp_path: Path) -> None:

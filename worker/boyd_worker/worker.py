@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import warnings
 from typing import Any
 
 from celery import signals
+from celery.exceptions import SecurityWarning
 from kombu import Exchange, Queue
 
 from boyd import queues
@@ -29,6 +31,7 @@ def run_worker(runtime: Runtime) -> int:
 
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
     """
+    _warn_of_root()
     runtime.prepare()
     register(runtime.app, runtime.engines)
     runtime.app.conf.task_queues = _queues(runtime)
@@ -46,6 +49,13 @@ def run_worker(runtime: Runtime) -> int:
     )
     worker.start()
     return int(worker.exitcode or 0)
+
+
+def _warn_of_root() -> None:
+    """Say in our words what Celery says in many lines, with options that `boyd worker` has not."""
+    warnings.simplefilter("ignore", SecurityWarning)
+    if os.geteuid() == 0:
+        log.warning("this worker runs as root, and so do all plugins: give it a user of its own")
 
 
 def _queues(runtime: Runtime) -> list[Queue]:

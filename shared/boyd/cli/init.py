@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from string import Template
 
 import click
 
 from boyd.cli import output
+from boyd.cli.typed import boyd_here
 from boyd.errors import ConfigError
+
+#: What a new folder may be called, as the agent is called so, too.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 _AGENT = Template("""\
 # An agent: what it is called, when it looks, and the plugins that make it up.
@@ -139,6 +144,10 @@ def init(folder: Path) -> None:
 
     They go into FOLDER; nothing that exists is overwritten.
     """
+    name = folder.resolve().name
+    if not folder.exists() and not _PLAIN.fullmatch(name):
+        what = f"{name!r} names no agent: use letters, digits, '.', '_' and '-'"
+        raise ConfigError(f"{what}, as in {_slug(name)}; nothing was written")
     agent, plugin = folder / "agent.toml", folder / "plugins" / "hello.py"
     texts = {agent: _agent_text(folder, agent), plugin: _PLUGIN}
     for path in texts:
@@ -147,12 +156,18 @@ def init(folder: Path) -> None:
     for path, text in texts.items():
         _write(path, text)
         output.say(f"wrote {path}")
-    output.say(f"Next: boyd check {agent}, then boyd up {agent}")
+    boyd, file = shlex.quote(boyd_here()), shlex.quote(str(agent))
+    output.say(f"Next: {boyd} check {file} && {boyd} up {file}")
 
 
 def _agent_text(folder: Path, agent: Path) -> str:
     name = folder.resolve().name
-    return _AGENT.substitute(id=_slug(name), name=_slug(name).capitalize(), file=agent.name)
+    return _AGENT.substitute(id=_slug(name), name=_title(name), file=agent.name)
+
+
+def _title(name: str) -> str:
+    """A name as people read it."""
+    return re.sub(r"[-_.]+", " ", _slug(name)).strip().capitalize()
 
 
 def _slug(name: str) -> str:

@@ -1,0 +1,56 @@
+"""Every message of a log is one line, whoever has written it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+
+from boyd.logs import setup_logging
+
+Style = Literal["text", "json"]
+STYLES: list[Style] = ["text", "json"]
+CELERY = logging.getLogger("celery.worker.consumer.consumer")
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    """Leave logging and warnings to others as they were."""
+    root = logging.getLogger()
+    handlers, level, format_ = root.handlers[:], root.level, warnings.formatwarning
+    ours = logging.getLogger("boyd").level
+    yield
+    logging.captureWarnings(False)
+    warnings.formatwarning = format_
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("boyd").setLevel(ours)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_message_of_several_lines_is_one_line(
+    style: Style, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup_logging("info", style)
+    how = "Trying again in 3.00 seconds... (6/None)"
+    CELERY.error("consumer: Cannot connect to %s: %s.\n%s\n", "redis://h:1/0", "refused", how)
+    [line] = capsys.readouterr().err.splitlines()
+    told = "consumer: Cannot connect to redis://h:1/0: refused. trying again in 3 s (attempt 6)"
+    assert told == (json.loads(line)["message"] if style == "json" else line[21:])
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_warning_of_a_library_is_a_line_of_the_log(
+    style: Style, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        setup_logging("info", style)
+        warnings.warn("this is\n  not a good idea", UserWarning, stacklevel=1)
+    [line] = capsys.readouterr().err.splitlines()
+    told = "UserWarning: this is not a good idea"
+    assert told == (json.loads(line)["message"] if style == "json" else line[21:])
