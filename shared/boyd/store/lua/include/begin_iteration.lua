@@ -1,12 +1,14 @@
--- last_iteration(loop): the number of the last iteration that began; where the loop hash has lost it, of the last in
--- history, which lies beside it.
+-- last_iteration(loop): the number of the last iteration that began; where the loop hash has lost it, of the one in
+-- flight or the last in history, which lie beside it.
 local function last_iteration(loop)
   local known = tonumber(redis.call('HGET', loop, 'iteration') or '')
   if known then
     return known
   end
-  local kept = redis.call('ZRANGE', string.gsub(loop, 'loop$', 'history'), -1, -1)
-  return tonumber(kept[1] or 0) or 0
+  local history, record = string.gsub(loop, 'loop$', 'history'), string.gsub(loop, 'loop$', 'iteration')
+  local kept = redis.call('ZRANGE', history, -1, -1)
+  local flight = redis.call('HGET', record, 'iteration')
+  return math.max(tonumber(kept[1] or 0) or 0, tonumber(flight or 0) or 0)
 end
 
 -- timeline(loop, server, now): names what has happened since Redis last lost data, or may have: it changes when the

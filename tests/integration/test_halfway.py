@@ -1,0 +1,117 @@
+"""Steps of which Redis refuses a part: the agent goes on, and nothing is done twice (P17)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from boyd.store.keys import Keys
+from harness import Deployment, wait_until
+from integration.test_acl import Guarded
+from measuring import Measure
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+TICKING = "agents.traced:ticking"
+KEYS = Keys("ticking")
+#: The keys that an iteration's steps write to.
+WRITTEN = (
+    *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.orders, KEYS.events, KEYS.history, KEYS.ran),
+    *(KEYS.health, KEYS.runs_pending, KEYS.intake, KEYS.audit_open),
+)
+#: Seconds that a fault lasts, and within which an iteration that begins after it has succeeded.
+LASTS, WITHIN = 0.5, 20.0
+#: What a worker needs to have a connection at all, or asks only while it starts.
+LEFT_ALONE = frozenset(
+    {"ping", "hello", "select", "info", "script|load", "script|exists", "evalsha", "eval"}
+)
+
+
+class Watch:
+    """Notices when the agent has gone on, and how long it took."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._history = deployment.agent("ticking").history
+        self._deployment = deployment
+        self.worst = (0.0, "nothing")
+
+    def recovers(self, what: str) -> None:
+        """Wait for the success of an iteration that begins from now on."""
+        since, began = self._deployment.store.clock.now(), time.monotonic()
+
+        def gone_on() -> bool:
+            results = self._history.results(5)
+            return any(r.success and r.action_results and r.started_at > since for r in results)
+
+        try:
+            wait_until(gone_on, WITHIN)
+        except AssertionError:
+            raise AssertionError(f"{what}: nothing went on for {WITHIN:g} s") from None
+        self.worst = max(self.worst, (time.monotonic() - began, what))
+
+    def doubled(self) -> list[str]:
+        """What was done more than once."""
+        lines = [line.rpartition(":")[0] for line in self._deployment.effects()]
+        counted = Counter(line for line in lines if line.startswith("act:"))
+        return [line for line, times in counted.items() if times > 1]
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
+    """A Redis with users."""
+    made = Guarded(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def ticking(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
+    """An agent that ticks five times a second, with an impatient worker."""
+    with Deployment(guarded.urls["admin"], tmp_path) as made:
+        quick = {"LEASE": "1", "DISPATCH": "0.5", "SWEEP": "0.3"}
+        made.environment.update({f"BOYD_TIMING__{name}": value for name, value in quick.items()})
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        made.worker("worker", TICKING)
+        made.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
+        made.beat("beat", TICKING)
+        Watch(made).recovers("the start")
+        yield made
+
+
+def test_P17_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
+    ticking: Deployment, guarded: Guarded, measure: Measure
+) -> None:
+    watch = Watch(ticking)
+    for key in WRITTEN:
+        guarded.admin.set(key, "foreign")
+        time.sleep(LASTS)
+        guarded.admin.delete(key)
+        watch.recovers(key)
+    took, key = watch.worst
+    measure(17, f"a foreign key for {LASTS} s: the next success after {took:.1f} s at most ({key})")
+
+    assert watch.doubled() == []
+
+
+def test_P17_each_command_that_is_forbidden_in_turn_stops_nothing(
+    ticking: Deployment, guarded: Guarded, measure: Measure
+) -> None:
+    watch = Watch(ticking)
+    users = guarded.admin.acl_list()
+    [rules] = [line for line in users if line.startswith("user worker ")]
+    commands = [word[1:] for word in rules.split() if word.startswith("+")]
+    for command in sorted(set(commands) - LEFT_ALONE):
+        guarded.admin.execute_command("ACL", "SETUSER", "worker", f"-{command}")
+        time.sleep(LASTS)
+        guarded.admin.execute_command("ACL", "SETUSER", "worker", f"+{command}")
+        watch.recovers(command)
+    took, command = watch.worst
+    measure(
+        17, f"a command forbidden for {LASTS} s: the next success after {took:.1f} s ({command})"
+    )
+
+    assert watch.doubled() == []
