@@ -248,6 +248,11 @@ _PER_AGENT: tuple[tuple[str, str, Callable[[AgentVitals, float], float | None]],
         lambda agent, _: agent.last.success if agent.last else None,
     ),
     (
+        "boyd_agent_last_observed_timestamp_seconds",
+        "When the last iteration began, which observes first.",
+        lambda agent, _: agent.observed,
+    ),
+    (
         "boyd_agent_in_flight_seconds",
         "How long ago the iteration in flight began; 0: none is.",
         lambda agent, now: _age(now, agent.flight_since),

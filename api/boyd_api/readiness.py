@@ -52,3 +52,6 @@ def _missing(roster: Roster, default: str | None) -> Iterator[str]:
             yield f"no worker is alive for agent {name}"
         if entry.mode == "continuous" and not roster.live("beat", name):
             yield f"no beat is alive for agent {name}"
+        flight = roster.flights.get(name)
+        if flight is not None and flight.stands_still(roster.now):
+            yield f"the iteration in flight of agent {name} stands still"

@@ -32,6 +32,10 @@ TARDY = 10.0
 LONG = 600.0
 #: Seconds that an approval may be past its deadline before somebody should have purged it.
 UNPURGED = 60.0
+#: Intervals without an iteration that begins after which an agent is blind, and the least seconds.
+BLIND, BLIND_AT_LEAST = 5.0, 60.0
+#: Seconds for which it is told that events could not be written.
+LOST_EVENTS = 3600.0
 #: From which part of Redis' memory on it is worth a word, and from which it is urgent.
 _FULL, _ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "not allowed to look"
@@ -261,6 +265,8 @@ def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding
         *(_unserved(vitals, agent, _named_queues(agent, needs)) if live else ()),
         *_beat(roster, agent),
         *_flight(roster, agent, bool(live)),
+        *_blind(roster, agent),
+        *_events(roster, agent),
         *_approvals(roster, agent),
     ]
     yield from found
@@ -393,6 +399,11 @@ def _flight(roster: Roster, agent: AgentVitals, alive: bool) -> Iterator[Finding
         what += f" {span(now - agent.deadline)}"
         yield error(subject, what, "start a worker for it; it goes on where it stopped")
         return
+    if agent.flight is not None and agent.flight.stands_still(now):
+        what = f"{_step(agent)} stands still: no process will look after it"
+        advice = f"look at the logs of its workers; `boyd abandon --agent {agent.entry.id}` ends it"
+        yield error(subject, what, advice)
+        return
     late = [step for step in agent.waiting if now - step.since > TARDY]
     for step in sorted(late, key=lambda step: step.since):
         if alive and step.queue in roster.served(agent.entry.id):
@@ -404,6 +415,27 @@ def _flight(roster: Roster, agent: AgentVitals, alive: bool) -> Iterator[Finding
         where = f" on {agent.worker}" if agent.worker else ""
         what = f"{_step(agent)} has lasted for {span(now - agent.phase_since)}{where}"
         yield warning(subject, what, "look at the log of its worker, unless it may take that long")
+
+
+def _blind(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+    """A continuous agent begins an iteration, which observes, every few intervals."""
+    entry = agent.entry
+    if entry.mode != "continuous" or agent.paused is not None or agent.observed is None:
+        return
+    silence = roster.now - agent.observed
+    beats = roster.live("beat", entry.id)
+    if beats and silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST):
+        what = f"it has observed nothing new for {span(silence)}: {_step(agent)}"
+        advice = f"see what that waits for; `boyd abandon --agent {entry.id}` ends it"
+        yield warning(_subject(agent), what, advice)
+
+
+def _events(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+    """Redis takes the agent's events."""
+    if agent.events_lost is not None and roster.now - agent.events_lost < LOST_EVENTS:
+        age = span(max(0.0, roster.now - agent.events_lost))
+        what = f"an event could not be written {age} ago: {agent.events_error}"
+        yield warning(_subject(agent), what, "see that the user of Redis may do XADD")
 
 
 def _step(agent: AgentVitals) -> str:

@@ -505,3 +505,49 @@ def test_the_cost_does_not_grow_with_history(monkeypatch: pytest.MonkeyPatch) ->
         lab.run()
 
     assert (len(before), cost()) == (4, before)
+
+
+def test_P17_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> None:
+    lab = Lab(agent(sees("o", seen())))
+    lab.launcher.trigger("test")
+    lab.client.hset("boyd:{test}:iteration", "phaseAt", 1)
+    _, looked_after = vitals_of(lab)
+    lab.client.delete("boyd:{test}:due")
+    everything, found = vitals_of(lab)
+    said = [f"{f.level}: {f.what}" for f in examine(everything) if f.subject == "agent test"]
+
+    assert looked_after.flight is not None
+    assert not looked_after.flight.stands_still(everything.roster.now)
+    assert found.flight is not None
+    assert found.flight.stands_still(everything.roster.now)
+    assert "error: iteration 1 in phase start stands still: no process will look after it" in said
+
+
+def test_P17_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    lab.client.delete("boyd:{test}:due")
+    everything, found = vitals_of(lab)
+
+    assert found.flight is not None
+    assert not found.flight.stands_still(everything.roster.now)
+
+
+def test_P15_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it_up() -> None:
+    held = AgentVitals(
+        CONTINUOUS, iterations=7, phase="act", observed=NOW - 600, slot=NOW - 1, deadline=NOW + 1
+    )
+    said = bad(vitals(held, processes=[process(), BEAT]))
+    fresh = bad(vitals(replace(held, observed=NOW - 30), processes=[process(), BEAT]))
+
+    assert said == ["warning: it has observed nothing new for 10 min: iteration 7 in phase act"]
+    assert fresh == []
+
+
+def test_P17_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
+    lost = AgentVitals(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
+    said = bad(vitals(lost, processes=[process()]))
+    later = bad(vitals(replace(lost, events_lost=NOW - 7200), processes=[process()]))
+
+    assert said == ["warning: an event could not be written 60 s ago: WRONGTYPE"]
+    assert later == []

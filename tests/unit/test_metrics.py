@@ -345,6 +345,30 @@ def test_a_continuous_agent_needs_a_beat() -> None:
     assert readiness(lab.whole, Settings()).ready
 
 
+def test_P17_a_deployment_whose_iteration_stands_still_is_not_ready() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    before = readiness(lab.whole, Settings())
+    lab.client.hset("boyd:{test}:iteration", "phaseAt", 1)
+    lab.client.delete("boyd:{test}:due")
+
+    assert before.ready
+    assert readiness(lab.whole, Settings()).missing == [
+        "the iteration in flight of agent test stands still"
+    ]
+
+
+def test_P15_when_the_last_iteration_began_is_told_while_it_is_in_flight_and_after() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    began = float(lab.client.hget("boyd:{test}:iteration", "startedAt")) / 1000
+    flying = only(samples(lab.whole), "boyd_agent_last_observed_timestamp_seconds")
+    lab.deliver()
+
+    assert flying == began
+    assert only(samples(lab.whole), "boyd_agent_last_observed_timestamp_seconds") == began
+
+
 def test_a_deployment_without_workers_is_not_ready() -> None:
     store = Store(fakeredis.FakeRedis(decode_responses=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, scopes_of
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
 from boyd.store.usage import read_totals
-from boyd.store.vitals import AgentVitals, Ended, Roster, Server, Vitals, Waiting
+from boyd.store.vitals import AgentVitals, Ended, Flight, Roster, Server, Vitals, Waiting
 
 #: How many of the steps that have to move are looked at, per agent: those due first.
 _STEPS = 50
@@ -40,9 +40,21 @@ def read_roster(client: Client) -> Roster:
         StoreError: it answered with an error.
     """
     roster = _roster(_ask(client, _ROSTER))
-    questions = {agent: _get(Keys(agent).loop, "sweptAt") for agent in roster.agents}
-    swept = {agent: _seconds(ms) for agent, ms in _ask(client, questions).items()}
-    return _with_swept(roster, swept)
+    questions: dict[tuple[str, str], _Question] = {}
+    for agent in roster.agents:
+        keys = Keys(agent)
+        questions[agent, "swept"] = _get(keys.loop, "sweptAt")
+        questions[agent, "flight"] = _get_many(keys.iteration, "phase", "phaseAt")
+        questions[agent, "due"] = _due(keys)
+    answers = _ask(client, questions)
+    swept = {agent: _seconds(answers[agent, "swept"]) for agent in roster.agents}
+    flights = {
+        agent: _flight(answers[agent, "flight"], answers[agent, "due"]) for agent in roster.agents
+    }
+    return replace(
+        _with_swept(roster, swept),
+        flights={agent: flight for agent, flight in flights.items() if flight is not None},
+    )
 
 
 def read_vitals(
@@ -129,6 +141,23 @@ def _merged(parts: Iterable[Mapping[_Q, _Question]]) -> dict[_Q, _Question]:
     return {question: ask for part in parts for question, ask in part.items()}
 
 
+def _due(keys: Keys) -> _Question:
+    """What is due first."""
+    return lambda pipe: pipe.zrange(keys.due, 0, _STEPS - 1, withscores=True)
+
+
+def _flight(record: Sequence[str | None], due: Sequence[tuple[str, float]]) -> Flight | None:
+    """The iteration in flight, from its phase and when that began; None when there is none."""
+    phase, since = record
+    began = _seconds(since)
+    if not phase or began is None:
+        return None
+    deadline = dict(due).get("phase")
+    # With so much that is due before it, it may be further behind.
+    listed = deadline is not None or len(due) >= _STEPS
+    return Flight(began, listed, deadline / 1000 if deadline is not None else None)
+
+
 # Who is there
 
 
@@ -174,7 +203,7 @@ class _Look:
         asked: dict[str, _Question] = {
             "loop": _get_many(keys.loop, *_LOOP),
             "flight": _get_many(keys.iteration, *_FLIGHT),
-            "due": lambda pipe: pipe.zrange(keys.due, 0, _STEPS - 1, withscores=True),
+            "due": _due(keys),
             "intake": lambda pipe: pipe.llen(keys.intake),
             "runs": lambda pipe: pipe.zcard(keys.runs_pending),
             "approvals": lambda pipe: pipe.zcard(keys.approvals_pending),
@@ -195,7 +224,7 @@ class _Look:
         keys = self._keys
         asked: dict[str, _Question] = {}
         for number, _ in self._of(answers, "last"):
-            asked["success"] = _get(keys.archived(int(number)), "success")
+            asked["past"] = _get_many(keys.archived(int(number)), "success", "startedAt")
         for level in range(len(LEVELS)):
             for run_id in self._of(answers, f"first run {level}"):
                 asked[f"run {level}"] = _get(keys.run(run_id), "createdAt")
@@ -225,7 +254,11 @@ class _Look:
             iterations=whole(loop["iteration"]) or 0,
             phase=flight["phase"] or "idle",
             phase_since=_seconds(flight["phaseAt"]),
+            flight=_flight((flight["phase"], flight["phaseAt"]), due),
             flight_since=_seconds(flight["startedAt"]),
+            observed=_seconds(flight["startedAt"] or self._past(details)[1]),
+            events_lost=_seconds(loop["eventsLostAt"]),
+            events_error=loop["eventsLostWhy"] or "",
             worker=entered.partition("/")[0] if entered else None,
             deadline=due[0][1] / 1000 if due else None,
             waiting=tuple(self._waiting(flight, due, details)),
@@ -272,9 +305,14 @@ class _Look:
         self, answers: Mapping[tuple[str, str], Any], details: Mapping[tuple[str, str], Any]
     ) -> Ended | None:
         for number, ended in self._of(answers, "last"):
-            success = self._of(details, "success")
+            success = self._past(details)[0]
             return Ended(int(number), ended / 1000, success == "1" if success else None)
         return None
+
+    def _past(self, details: Mapping[tuple[str, str], Any]) -> tuple[str | None, str | None]:
+        """Of the last iteration that ended: whether it succeeded, and when it began."""
+        success, began = self._of(details, "past") or (None, None)
+        return success, began
 
     def _health(self, answers: Mapping[tuple[str, str], Any]) -> dict[str, ObserverHealth]:
         texts = self._of(answers, "health") or ()
@@ -293,7 +331,7 @@ class _Look:
         return answers.get((self._entry.id, name))
 
 
-_LOOP = ("iteration", "slot", "sweptAt", "paused")
+_LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy")
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue")
 _ORDER = ("executionState", "queuedAt", "queue")
 #: Orders that somebody waits for, by what their names begin with, in words.

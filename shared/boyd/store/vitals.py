@@ -16,6 +16,29 @@ from boyd.store.release import Release
 
 #: Seconds that nobody ran an agent after which it counts as retired.
 RETIRED = 86_400.0
+#: Seconds beyond its deadline, or without one, after which an iteration stands still.
+STUCK = 10.0
+
+
+@dataclass(frozen=True)
+class Flight:
+    """The iteration in flight, as a sweeper would find it.
+
+    Attributes:
+        since: when its phase began.
+        looked_after: whether sweepers will come to it at all.
+        deadline: by when it moves or is looked after, if that is known.
+    """
+
+    since: float
+    looked_after: bool
+    deadline: float | None
+
+    def stands_still(self, now: float) -> bool:
+        """Whether it has not moved for longer than any sweeper allows."""
+        if not self.looked_after:
+            return now - self.since > STUCK
+        return self.deadline is not None and now - self.deadline > STUCK
 
 
 @dataclass(frozen=True)
@@ -73,6 +96,7 @@ class Roster:
         processes: those that have beaten within the last hour, alive or not.
         unreadable: names of processes and agents whose announcement cannot be read.
         swept: when a process last looked after an agent, by id.
+        flights: the iterations in flight, by agent.
     """
 
     now: float
@@ -80,6 +104,7 @@ class Roster:
     processes: list[WorkerInfo]
     unreadable: list[str] = field(default_factory=list)
     swept: dict[str, float] = field(default_factory=dict)
+    flights: dict[str, Flight] = field(default_factory=dict)
 
     def live(self, role: Role | None = None, agent_id: str | None = None) -> list[WorkerInfo]:
         """The processes that live: all, or those of a role or of an agent."""
@@ -158,7 +183,10 @@ class AgentVitals:
         entry: how its workers announce it.
         iterations: how many began.
         phase: what it is in, or `idle`; since `phase_since`, in the hands of `worker`.
-        flight_since: when the iteration in flight began.
+        flight: the iteration in flight.
+        flight_since: when it began.
+        observed: when the last iteration began, which observes first.
+        events_lost: when an event could not be written, if one could not; `events_error` says why.
         deadline: by when the first step has to move, or is sent again.
         waiting: steps that no worker has taken.
         intake: how many observations from outside wait.
@@ -178,7 +206,11 @@ class AgentVitals:
     iterations: int = 0
     phase: str = "idle"
     phase_since: float | None = None
+    flight: Flight | None = None
     flight_since: float | None = None
+    observed: float | None = None
+    events_lost: float | None = None
+    events_error: str = ""
     worker: str | None = None
     deadline: float | None = None
     waiting: tuple[Waiting, ...] = ()
