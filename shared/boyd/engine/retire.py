@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from boyd.engine.abandon import Abandoner
 from boyd.engine.courier import Courier
 from boyd.engine.resolve import Resolver
 from boyd.errors import AgentRuns
@@ -21,8 +22,9 @@ def retire(
 ) -> Retired:
     """Take an agent out of service.
 
-    Its pending approvals are withdrawn and its runs that have not ended are cancelled. Its history
-    and its audit trail stay. A process that starts the agent again puts it back into service.
+    Its pending approvals are withdrawn, its runs that have not ended are cancelled, and its
+    iteration in flight is abandoned. Its history and its audit trail stay. A process that starts
+    the agent again puts it back into service.
 
     Raises:
         AgentRuns: a live process runs the agent.
@@ -42,6 +44,7 @@ def retire(
         agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
         for run in _open_runs(agent)
     ]
+    Abandoner(agent, courier, entry.retention).abandon(_NOTE, actor)
     return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
 
 

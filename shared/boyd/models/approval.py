@@ -63,7 +63,7 @@ class ApprovalPolicy(Model):
         return principal in self.principals or not set(self.groups).isdisjoint(groups)
 
 
-class Asked(Model):
+class JoinedRequest(Model):
     """Somebody who asked for an action that waited already, and why."""
 
     by: str
@@ -152,7 +152,7 @@ class ApprovalItem(Proposal):
     preview_at: Timestamp | None = None
     first_preview: ActionResult | None = None
     version: int = 1
-    asked: list[Asked] = Field(default_factory=list)
+    asked: list[JoinedRequest] = Field(default_factory=list)
     approvals: list[Vote] = Field(default_factory=list)
     execution: OrderExecution | None = None
     result: ActionResult | None = None

@@ -17,7 +17,7 @@ from boyd.models import (
     ApprovalItem,
     ApprovalPolicy,
     ApprovalQueue,
-    Asked,
+    JoinedRequest,
     Proposal,
     Vote,
     from_ms,
@@ -303,9 +303,9 @@ def _title(fields: Mapping[str, str]) -> str:
     return fields.get("title") or naming.title(fields["actionId"], fields.get("undoes"))
 
 
-def _read_asked(fields: Mapping[str, str], name: str) -> Asked:
+def _read_asked(fields: Mapping[str, str], name: str) -> JoinedRequest:
     by = name.removeprefix("asked:")
-    return Asked(by=by, at=from_ms(float(fields[f"askedAt:{by}"])), rationale=fields[name])
+    return JoinedRequest(by=by, at=from_ms(float(fields[f"askedAt:{by}"])), rationale=fields[name])
 
 
 def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> list[str]:

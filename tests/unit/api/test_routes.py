@@ -448,6 +448,7 @@ def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Sit
     assert listed["retiredAt"]
     assert desk.get(f"/approvals/{approval}").json["status"] == "withdrawn"
     assert desk.get(f"/runs/{run}").json["status"] == "cancelled"
+    assert desk.get("/loop/status").json["phase"] == "idle"
     audit = desk.lab.store.audit
     audit.seal()
     assert "agent.retired" in [entry.kind for entry in audit.entries()]
