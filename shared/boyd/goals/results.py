@@ -24,7 +24,8 @@ _OF_ITSELF = re.compile(
 #: What a remembered line has around what was found: when it was, and which tool has found it.
 _ENVELOPE = re.compile(
     r"(?<!\S)\S+ \S+ "
-    r"(?:(?:Tool result \([^)]{0,200}\)|Answer of [^:]{0,200}|came to mind|[\w:-]+(?: failed)?): ?)?"
+    r"(?:(?:Tool result \([^)]{0,200}\)|Answer of [^:]{0,200}|came to mind|[\w:-]+(?: failed)?)"
+    r": ?)?"
 )
 #: Where an action says which symbols it has named or found: metrics hold text and numbers only.
 _SYMBOLS = "symbols"
