@@ -117,12 +117,12 @@ def uses() -> tuple[list[Use], set[str]]:
                 use = Use(f"{module.__name__}.{name}", pattern, "search")
                 held_at.setdefault(pattern.pattern, use)
         for node, owner, method in calls(module):
-            pattern = compiled(node, module) if owner is re else owner
-            if pattern is None:
+            used = compiled(node, module) if owner is re else owner
+            if used is None:
                 made.add(module.__name__)
             elif method in METHODS:
-                use = Use(f"{module.__name__}:{node.lineno}", pattern, method)
-                found[pattern.pattern, method] = use
+                use = Use(f"{module.__name__}:{node.lineno}", used, method)
+                found[used.pattern, method] = use
     called = {pattern for pattern, _ in found}
     rest = [use for pattern, use in held_at.items() if pattern not in called]
     return [*found.values(), *rest], made
