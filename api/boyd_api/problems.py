@@ -85,7 +85,7 @@ _ALL = (
         "You may not resolve this approval",
         "The policy of the approval names who may; you are not among them, or a person is needed.",
     ),
-    Kind("not-found", 404, "There is no such thing", "The path or the id in it is not known."),
+    Kind("not-found", 404, "Not found", "The path or the id in it is not known."),
     Kind(
         "unknown-agent",
         404,

@@ -522,7 +522,7 @@ def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, how: list[str]
     assert re.search(r"fire \(by cli:\w+\)", lab.run().action_results[0].error or "")
     assert "test may act again." in cli("unfreeze", *how)
     cli("freeze", "--all", *how)
-    assert "The freeze of everywhere is lifted." in cli("unfreeze", "--all", *how)
+    assert "The deployment-wide freeze is lifted." in cli("unfreeze", "--all", *how)
 
 
 def test_freezing_does_not_wait_long_for_an_api_that_hangs(

@@ -34,7 +34,7 @@ def worker(
     concurrency: int | None,
     pool: str | None,
 ) -> None:
-    """Take the steps of iterations until SIGTERM."""
+    """Run the steps of iterations until SIGTERM."""
     from boyd_worker.runtime import Runtime
     from boyd_worker.worker import run_worker
 

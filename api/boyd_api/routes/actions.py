@@ -1,4 +1,4 @@
-"""`/actions` and `/executions`: have an action taken, tried out or undone (L31, L33)."""
+"""`/actions` and `/executions`: run an action, try it out or undo it (L31, L33)."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def show(ask: Ask, id: str) -> Answer:
     headers=_IF_MATCH,
 )
 def approve(ask: Ask, id: str, body: ApprovalAnswer | None, query: WaitQuery) -> Answer:
-    """Approve; a worker executes the action, whatever becomes of this request.
+    """Approve; a worker executes the action, even if this request is cut off.
 
     200: it was executed, and how. 202: it needs more approvals, or has not ended in time; then
     `execution` of the approval tells how far it is.

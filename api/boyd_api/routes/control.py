@@ -61,7 +61,7 @@ def freeze_all(ask: Ask, body: Reason | None) -> StandingAll:
     "/unfreeze-all", scope="admin", reach="deployment", answers={200: StandingAll}, idempotent=True
 )
 def unfreeze_all(ask: Ask) -> StandingAll:
-    """Lift the freeze of everywhere; agents that were frozen by name stay so."""
+    """Lift the deployment-wide freeze; agents that were frozen by name stay frozen."""
     ask.services.store.freezes.lift(actor=ask.actor)
     return StandingAll(frozen=ask.services.store.freezes.everywhere())
 

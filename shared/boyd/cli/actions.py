@@ -1,4 +1,4 @@
-"""`boyd actions list|run|dry-run|rollback`: have an action taken, tried out or undone."""
+"""`boyd actions list|run|dry-run|rollback`: run an action, try it out or undo it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ approval_option: Callable[[_Command], _Command] = click.option(
 
 @click.group()
 def actions() -> None:
-    """See what an agent can do, and have it done, tried out or undone."""
+    """List the actions of an agent, run them, try them out or undo them."""
 
 
 @actions.command("list")
@@ -117,7 +117,7 @@ def run(
     wait: float,
     form: str,
 ) -> None:
-    """Have an action taken, through the same gate as the loop's.
+    """Run an action, through the same gate as the loop's.
 
     Exit status 124: it has not ended, or it waits for an approval.
     """

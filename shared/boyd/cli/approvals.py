@@ -97,7 +97,7 @@ def show(api: Api, approval: str, form: str) -> None:
 def approve(
     api: Api, approvals: Sequence[str], note: str | None, yes: bool, wait: float, form: str
 ) -> None:
-    """Approve: a worker executes the action, whatever becomes of this command.
+    """Approve: a worker executes the action, even if this command is interrupted.
 
     On a terminal it shows each item and asks. What is approved is what was shown.
     """

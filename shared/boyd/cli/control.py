@@ -68,7 +68,7 @@ def _row(agent: AgentState) -> list[str]:
 @click.command()
 @click.option("--wait/--no-wait", help="Wait for its end; exit status 1 when it failed.")
 @timeout_option
-@click.option("--context", help="A text that is answered back, and kept nowhere.")
+@click.option("--context", help="A text that the answer repeats; it is not stored.")
 @output.output_option
 @api_options
 def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, form: str) -> None:

@@ -51,12 +51,12 @@ def freeze(access: Access, agent: str | None, everywhere: bool, reason: str | No
 
 @click.command()
 @agent_option
-@click.option("--all", "everywhere", is_flag=True, help="Lift the freeze of everywhere.")
+@click.option("--all", "everywhere", is_flag=True, help="Lift the deployment-wide freeze.")
 @access_options
 def unfreeze(access: Access, agent: str | None, everywhere: bool) -> None:
     """Let an agent act again.
 
-    --all lifts the freeze of everywhere; agents that were frozen by name stay so.
+    --all lifts the deployment-wide freeze; agents that were frozen by name stay frozen.
     """
     _check(agent, everywhere)
     name, stays = _either(
@@ -77,7 +77,7 @@ def unfreeze(access: Access, agent: str | None, everywhere: bool) -> None:
 
 def _lifted(name: str, held: bool) -> str:
     if not name:
-        return "The freeze of everywhere is lifted."
+        return "The deployment-wide freeze is lifted."
     return f"The freeze of {name} is lifted." if held else f"{name} may act again."
 
 

@@ -39,7 +39,7 @@ run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument
 
 @click.group()
 def runs() -> None:
-    """Have an agent look into something, and see what came of it."""
+    """Ask an agent to look into something, and see what it found."""
 
 
 @runs.command()

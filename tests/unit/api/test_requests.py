@@ -131,7 +131,7 @@ def test_a_problem_says_the_same_to_all_clients(site: Site) -> None:
     assert answer.mimetype == "application/problem+json"
     assert answer.json == {
         "type": "/problems/not-found",
-        "title": "There is no such thing",
+        "title": "Not found",
         "status": 404,
         "detail": "no iteration 99 has ended, or it is kept no longer",
         "error": "no iteration 99 has ended, or it is kept no longer",
