@@ -96,7 +96,7 @@ class Client:
         """The time by the API's clock, as far as its last answer told."""
         return utc_now() + self._skew
 
-    def get(self, path: str, kind: type[_M], **query: object) -> _M:
+    def get(self, path: str, kind: type[_M], /, **query: object) -> _M:
         """GET *path* below the base.
 
         Raises:
@@ -165,7 +165,7 @@ class Client:
             self._send(method, address, query=query, body=sent, headers=headers), kind
         )
 
-    def lines(self, path: str, **query: object) -> Iterator[str]:
+    def lines(self, path: str, /, **query: object) -> Iterator[str]:
         """The lines of an answer, as they come."""
         answer = self._send("GET", path, query=query, stream=True)
         return (line.decode() for line in self._lines(answer))

@@ -77,7 +77,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "only the worker that holds its act phase may claim",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then",
         "elseif false then",
         "unit/test_act.py",
@@ -86,7 +86,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "only the worker that holds its order may claim",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "if not executes(KEYS[4], ARGV[9], ARGV[10]) then",
         "if false then",
         "unit/test_approvals.py",
@@ -95,7 +95,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "a claim is exclusive while it is renewed",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "if state == 'running' and now < tonumber(lease_until) then",
         "if false then",
         "integration/test_store.py",
@@ -104,7 +104,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "what has ended is in the ledger and not executed again",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "if state == 'succeeded' or state == 'failed' then",
         "if false then",
         "unit/test_act.py",
@@ -113,7 +113,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "what was started and lost is unknown, not executed again",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "if state and (ARGV[4] ~= '1' or cancelled",
         "if state and (cancelled",
         "unit/test_act.py",
@@ -122,7 +122,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "after a restart of Redis an unclaimed decision is unknown",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "and redis.call('HGET', KEYS[4], 'server') ~= server_id() then",
         "and false then",
         "unit/test_act.py",
@@ -669,11 +669,20 @@ PROTECTIONS = (
     Protection(
         "P12",
         "the ledger forgets after its time",
-        f"{LUA}/claim-6.lua",
-        "redis.call('PEXPIRE', KEYS[1], ARGV[7])\nlocal entry",
-        "local entry",
+        f"{LUA}/claim-7.lua",
+        "redis.call('PEXPIRE', KEYS[1], ARGV[7])\nlist(now)\nlocal entry",
+        "list(now)\nlocal entry",
         "integration/test_store.py",
         ("test_nothing_stays_without_a_bound",),
+    ),
+    Protection(
+        "P12",
+        "the list of executions forgets what the ledger forgets",
+        f"{LUA}/claim-7.lua",
+        "redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', now - ARGV[7])",
+        "",
+        "unit/api/test_executions.py",
+        ("test_the_list_forgets_what_the_ledger_forgets",),
     ),
     Protection(
         "P12",
@@ -843,7 +852,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "an agent whose registration was lost does not act",
-        f"{LUA}/claim-6.lua",
+        f"{LUA}/claim-7.lua",
         "if not freeze and redis.call('HEXISTS', KEYS[6], ARGV[11]) == 0 then",
         "if false then",
         "unit/test_act.py",

@@ -329,6 +329,30 @@ def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -
     assert cli("audit", "export", "--since", "2999-01-01") == ""
 
 
+def test_what_was_executed_is_looked_for_by_host_action_and_time(cli: Cli) -> None:
+    cli("actions", "run", "p:do")
+    found = cli.json("actions", "executions", "--host", "here", "--since", "1h")
+    assert [(one["action"], one["host"], one["state"]) for one in found] == [
+        ("p:do", "here", "succeeded")
+    ]
+    assert re.search(r"call:\S+ +[\d :-]+ +p:do +succeeded", cli("actions", "executions"))
+    assert cli("actions", "executions", "--host", "there") == "Nothing was executed.\n"
+    cli("actions", "executions", "--since", "soon", status=2)
+
+
+def test_the_audit_trail_is_filtered_over_the_api(cli: Cli) -> None:
+    cli("actions", "run", "p:do")
+    cli("pause", "--reason", "x")
+    shown = cli("audit", "show", "--host", "here", "--since", "1h", "--until", "2999-01-01")
+    assert [line.split()[4] for line in shown.splitlines()] == [
+        "action.started",
+        "action.succeeded",
+    ]
+    assert "host=here worker=lab" in shown
+    assert len(cli("audit", "export", "--kind", "agent", "--by", "ann").splitlines()) == 1
+    assert cli("audit", "show", "--by", "nobody") == "No entry fits.\n"
+
+
 def test_the_audit_trail_is_followed_over_the_api(cli: Cli) -> None:
     cli("pause")
     with cli.running("audit", "show", "--follow") as following:

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from boyd.errors import BadCursor, ConfigError, StoreUnavailable
-from boyd.models import Actor, AuditEntry, AuditHead
+from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead
 from boyd.settings import load_settings
 from boyd.store import AgentStore, Audit, Sealing, Store, actor_fields
 from boyd.store.keys import AGENTS
@@ -139,6 +139,76 @@ def test_a_page_that_holds_everything_leads_nowhere(whole: Store) -> None:
 def test_what_is_no_cursor_is_refused(whole: Store, cursor: str) -> None:
     with pytest.raises(BadCursor):
         whole.audit.page(10, cursor)
+
+
+def executed(chain: Audit) -> Audit:
+    """A trail of executions on two hosts, among other things."""
+    bob = Actor(principal="bob")
+    for host, action, by in (("a", "p:do", ANN), ("b", "p:do", bob), ("b", "p:tidy", bob)):
+        where = {"host": host, "worker": f"{host}.1.ff", "action": action}
+        chain.append("action.started", by, **where)
+        chain.append("action.succeeded", by, **where)
+    chain.append("actions.paused", bob)
+    chain.seal()
+    return chain
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seqs"),
+    [
+        ({"host": "b"}, [6, 5, 4, 3]),
+        ({"worker": "a.1.ff"}, [2, 1]),
+        ({"action": "p:tidy"}, [6, 5]),
+        ({"kind": "action"}, [6, 5, 4, 3, 2, 1]),
+        ({"kind": "action.started", "host": "b"}, [5, 3]),
+        ({"by": "ann@example.com"}, [2, 1]),
+        ({"by": "bob", "host": "a"}, [2, 1]),  # ann has acted for bob
+        ({"host": "c"}, []),
+        ({}, [7, 6, 5, 4, 3, 2, 1]),
+    ],
+)
+def test_a_page_and_an_export_hold_the_entries_that_fit(
+    whole: Store, wanted: dict[str, str], seqs: list[int]
+) -> None:
+    chain, found = executed(whole.audit), AuditFilter(**wanted)
+
+    assert [entry.seq for entry in chain.page(wanted=found).entries] == seqs
+    assert [json.loads(line)["seq"] for line in chain.export(wanted=found)] == seqs[::-1]
+
+
+def test_a_page_of_those_that_fit_leads_to_the_next(whole: Store) -> None:
+    chain, wanted = executed(whole.audit), AuditFilter(kind="action.started")
+    first = chain.page(2, wanted=wanted)
+    second = chain.page(2, first.next_cursor, wanted=wanted)
+
+    assert [[e.seq for e in page.entries] for page in (first, second)] == [[5, 3], [1]]
+    assert second.next_cursor is None
+
+
+def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
+    whole: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boyd.store.audit.SCANNED", 10)
+    monkeypatch.setattr("boyd.store.audit.BATCH", 4)
+    chain, wanted = filled(executed(whole.audit), 20), AuditFilter(host="a")
+    first = chain.page(5, wanted=wanted)
+    second = chain.page(5, first.next_cursor, wanted=wanted)
+    third = chain.page(5, second.next_cursor, wanted=wanted)
+
+    assert [page.next_cursor for page in (first, second, third)] == ["18", "8", None]
+    assert [[e.seq for e in page.entries] for page in (first, second, third)] == [[], [], [2, 1]]
+
+
+def test_reading_until_a_time_ends_before_the_first_that_is_not_older(whole: Store) -> None:
+    for ms in (1000, 2000, 3000, 4000):
+        whole.client.xadd(whole.audit.open_stream, {"kind": "test"}, id=f"{ms}-*")
+    at = {entry.seq: entry.at for entry in entries(whole.audit)}
+    chain = whole.audit
+
+    assert [e.seq for e in chain.page(since=at[2], until=at[4]).entries] == [3, 2]
+    assert [json.loads(line)["seq"] for line in chain.export(at[2], at[4])] == [2, 3]
+    assert chain.page(until=at[1]).entries == []
+    assert [e.seq for e in chain.page(1, "3", until=at[4]).entries] == [2]
 
 
 def test_reading_since_a_time_begins_with_the_first_that_is_not_older(whole: Store) -> None:

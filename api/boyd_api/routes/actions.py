@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from boyd import naming
@@ -9,11 +11,13 @@ from boyd.models import (
     ActionInfo,
     Call,
     CallRequest,
+    ExecutionPage,
     JsonObject,
     Model,
 )
 from boyd.models.answers import ActionList, Execution, Taken
 from boyd_api.calling import finished, ordered
+from boyd_api.period import Period
 from boyd_api.routes.approvals import WaitQuery
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
@@ -33,6 +37,17 @@ class DryRunRequest(Model):
     """What to try out."""
 
     params: JsonObject = Field(default_factory=dict)
+
+
+class ExecutionsQuery(Period):
+    """Which executions; a page may hold fewer than `limit` and still have a `nextCursor`."""
+
+    host: str | None = Field(default=None, max_length=255)
+    worker: str | None = Field(default=None, max_length=300)
+    action: str | None = Field(default=None, max_length=200)
+    state: Literal["running", "succeeded", "failed", "unknown"] | None = None
+    limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, max_length=500)
 
 
 class RollbackRequest(Model):
@@ -88,6 +103,21 @@ def dry_run(ask: Ask, id: str, body: DryRunRequest | None, query: WaitQuery) -> 
     params = body.params if body else {}
     order = CallRequest(kind="dry-run", action=id, params=params, actor=ask.actor)
     return _taken(ask, _action(ask, id), order, query.wait)
+
+
+@routes.get("/executions", scope="read", answers={200: ExecutionPage})
+def executions(ask: Ask, query: ExecutionsQuery) -> ExecutionPage:
+    """List executions without their results, newest first."""
+    return ask.agent.store.ledger.page(
+        query.limit,
+        query.cursor,
+        host=query.host,
+        worker=query.worker,
+        action=query.action,
+        state=query.state,
+        since=query.since,
+        until=query.until,
+    )
 
 
 @routes.get("/executions/<id>", scope="read", answers={200: Execution})

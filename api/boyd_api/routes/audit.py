@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated
-
 from flask import Response
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from boyd.models import AuditHead, AuditPage, Model, Timestamp, Verification
+from boyd.models import AuditFilter, AuditHead, AuditPage, Model, Verification
 from boyd.store import Audit
+from boyd_api.period import Period
 from boyd_api.routing import Media, Routes
 from boyd_api.serving import Ask
 
@@ -17,24 +15,19 @@ routes = Routes("audit")
 
 _LINES = "application/x-ndjson"
 _EXPORT = {200: Media(_LINES, "The entries, oldest first, one JSON object a line.")}
-_DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
 
 
-def _written(value: object) -> object:
-    """Refuse a number, which would be read as seconds since 1970."""
-    if isinstance(value, str) and not _DATE.match(value):
-        raise ValueError("should be a time such as 2026-01-05T12:00:00Z")
-    return value
+class ExportQuery(AuditFilter, Period):
+    """Which entries; `by` is who did it, `kind` may be the beginning of one, as in `action`."""
 
-
-class ExportQuery(Model):
-    """From when on."""
-
-    since: Annotated[Timestamp | None, BeforeValidator(_written)] = None
+    @property
+    def wanted(self) -> AuditFilter:
+        """The filter alone."""
+        return AuditFilter(**{name: getattr(self, name) for name in AuditFilter.model_fields})
 
 
 class AuditQuery(ExportQuery):
-    """Which entries."""
+    """Which entries; with a filter a page may hold fewer than `limit` and have a `nextCursor`."""
 
     limit: int = Field(default=50, ge=1, le=500)
     cursor: str | None = Field(default=None, max_length=50)
@@ -86,12 +79,12 @@ def verify_deployment(ask: Ask, query: VerifyQuery) -> Verification:
 
 def _page(audit: Audit, query: AuditQuery) -> AuditPage:
     audit.seal()
-    return audit.page(query.limit, query.cursor, query.since)
+    return audit.page(query.limit, query.cursor, query.since, query.until, query.wanted)
 
 
 def _exported(audit: Audit, query: ExportQuery) -> Response:
     audit.seal()
-    lines = (f"{line}\n" for line in audit.export(query.since))
+    lines = (f"{line}\n" for line in audit.export(query.since, query.until, query.wanted))
     return Response(lines, mimetype=_LINES)
 
 

@@ -1,4 +1,4 @@
-"""`boyd actions list|run|dry-run|rollback`: run an action, try it out or undo it."""
+"""`boyd actions list|executions|run|dry-run|rollback`: run an action, or see what was run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from boyd import naming
 from boyd.cli import completing, output, pages
 from boyd.cli.columns import sentence, whole
 from boyd.cli.connection import Api
+from boyd.cli.executions import executions
 from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.typed import boyd_here
@@ -54,6 +55,9 @@ approval_option: Callable[[_Command], _Command] = click.option(
 @click.group()
 def actions() -> None:
     """List the actions of an agent, run them, try them out or undo them."""
+
+
+actions.add_command(executions)
 
 
 @actions.command("list")

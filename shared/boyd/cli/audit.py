@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import click
 
 from boyd.cli import completing, output
+from boyd.cli.durations import period_options
 from boyd.cli.ids import not_empty
 from boyd.cli.options import Access, access_options, choose_agent, open_store
-from boyd.cli.trails import DirectTrail, RemoteTrail, Trail
+from boyd.cli.trails import DirectTrail, RemoteTrail, Trail, Wanted
 from boyd.cli.values import Whole
-from boyd.models import AuditEntry, AuditHead, Verification
+from boyd.models import AuditEntry, AuditFilter, AuditHead, Verification
 
 #: Seconds to wait for the next entry, at most, before sealing what nobody else has sealed.
 _BLOCK = 1.0
@@ -44,6 +47,28 @@ def head_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
     return click.option(name, variable, metavar="SEQ:HASH", callback=_head, help=help_)
 
 
+def wanted_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give *command* the options that choose entries, as `wanted`."""
+
+    @functools.wraps(command)
+    def filtered(
+        *args: Any, since: datetime | None, until: datetime | None, **options: Any
+    ) -> None:
+        filters = {name: options.pop(name) for name in AuditFilter.model_fields}
+        command(*args, wanted=Wanted(AuditFilter(**filters), since, until), **options)
+
+    for name, help_ in (
+        ("--worker", "Only what that process has executed."),
+        ("--host", "Only what was executed on that host."),
+        ("--action", "Only what was about that action."),
+        ("--kind", "Only that: as in action.started, or action for all that begin with it."),
+        ("--by", "Only what that person or program has done, or was said to be done for it."),
+    ):
+        filtered = click.option(name, help=help_)(filtered)
+    made: Callable[..., None] = period_options(filtered)
+    return made
+
+
 @click.group()
 def audit() -> None:
     """See who changed what, and check the record."""
@@ -52,28 +77,42 @@ def audit() -> None:
 @audit.command()
 @agent_option
 @deployment_option
+@wanted_options
 @click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @output.lines_option
 @access_options
 def show(
-    access: Access, agent: str | None, deployment: bool, limit: int, follow: bool, form: str
+    access: Access,
+    agent: str | None,
+    deployment: bool,
+    wanted: Wanted,
+    limit: int,
+    follow: bool,
+    form: str,
 ) -> None:
     """Show the last changes, the newest at the end."""
     _, trail = _trail(access, agent, deployment)
-    entries = trail.newest(limit)
+    last = _last(trail) if follow else 0
+    entries = trail.newest(limit, wanted)
     if not entries and not follow and form == "table":
-        output.say("Nothing has been changed yet.")
+        nothing = wanted == Wanted()
+        output.say("Nothing has been changed yet." if nothing else "No entry fits.")
     _print(entries, form)
     if follow:
-        _follow(trail, entries[-1].seq if entries else 0, form)
+        _follow(trail, max([last, *(entry.seq for entry in entries)]), wanted, form)
 
 
-def _follow(trail: Trail, last: int, form: str) -> None:
+def _last(trail: Trail) -> int:
+    """The number of the last entry, whatever it is about."""
+    return max((entry.seq for entry in trail.newest(1, Wanted())), default=0)
+
+
+def _follow(trail: Trail, last: int, wanted: Wanted, form: str) -> None:
     try:
         while True:
             entries = trail.after(last, _BLOCK)
-            _print(entries, form)
+            _print([entry for entry in entries if wanted.filter.fits(entry)], form)
             last = entries[-1].seq if entries else last
     except KeyboardInterrupt:
         return
@@ -159,12 +198,12 @@ def _say(name: str, result: Verification) -> None:
 @audit.command()
 @agent_option
 @deployment_option
-@click.option("--since", type=click.DateTime(), help="Leave out what is older (local time).")
+@wanted_options
 @access_options
-def export(access: Access, agent: str | None, deployment: bool, since: Any) -> None:
-    """Print every entry as a line of JSON, the oldest first."""
+def export(access: Access, agent: str | None, deployment: bool, wanted: Wanted) -> None:
+    """Print the entries as lines of JSON, the oldest first."""
     _, trail = _trail(access, agent, deployment)
-    for line in trail.export(since.astimezone() if since else None):
+    for line in trail.export(wanted):
         output.say(line)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from boyd.cli.connection import Api
-from boyd.models import ApprovalQueue, Run, RunPage
+from boyd.models import ApprovalQueue, ExecutionEntry, ExecutionPage, Run, RunPage
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 
 #: The most that one page may hold.
@@ -45,6 +45,19 @@ def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[
         last = page.next_after
         if last is None:
             return
+
+
+def executions(api: Api, limit: int, **query: object) -> list[ExecutionEntry]:
+    """The newest executions that fit, so many at most."""
+    found: list[ExecutionEntry] = []
+    cursor: str | None = None
+    while True:
+        wanted = min(limit - len(found), PAGE)
+        page = api.agent.get("/executions", ExecutionPage, **query, limit=wanted, cursor=cursor)
+        found += page.executions
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= limit:
+            return found
 
 
 def approvals(api: Api, *, history: bool) -> Iterator[ApprovalQueue]:

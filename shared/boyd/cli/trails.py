@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Self
 
 from boyd.cli.connection import Api
-from boyd.models import AuditEntry, AuditHead, AuditPage, Verification
+from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 
 if TYPE_CHECKING:
     from boyd.client import Client
@@ -18,10 +19,24 @@ if TYPE_CHECKING:
 _PAGE = 500
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which entries of a trail are wanted, and from when."""
+
+    filter: AuditFilter = field(default_factory=AuditFilter)
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, object]:
+        """As the API takes it."""
+        filters = {name: getattr(self.filter, name) for name in AuditFilter.model_fields}
+        return {**filters, "since": self.since, "until": self.until}
+
+
 class Trail(Protocol):
     """One chain of entries."""
 
-    def newest(self, limit: int) -> list[AuditEntry]:
+    def newest(self, limit: int, wanted: Wanted) -> list[AuditEntry]:
         """The last entries, oldest first."""
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
@@ -30,8 +45,8 @@ class Trail(Protocol):
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
         """Check the chain; only a trail on Redis can begin at a head."""
 
-    def export(self, since: datetime | None) -> Iterator[str]:
-        """Every entry as a line of JSON, the oldest first."""
+    def export(self, wanted: Wanted) -> Iterator[str]:
+        """The entries as lines of JSON, the oldest first."""
 
 
 class DirectTrail:
@@ -40,10 +55,14 @@ class DirectTrail:
     def __init__(self, chain: Audit) -> None:
         self._chain = chain
 
-    def newest(self, limit: int) -> list[AuditEntry]:
+    def newest(self, limit: int, wanted: Wanted) -> list[AuditEntry]:
         """See `Trail`."""
         self._chain.seal()
-        return self._chain.page(limit).entries[::-1]
+
+        def page(count: int, cursor: str | None) -> AuditPage:
+            return self._chain.page(count, cursor, wanted.since, wanted.until, wanted.filter)
+
+        return _newest(page, limit)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         """See `Trail`."""
@@ -55,10 +74,10 @@ class DirectTrail:
         self._chain.seal()
         return self._chain.verify(expect, begin)
 
-    def export(self, since: datetime | None) -> Iterator[str]:
+    def export(self, wanted: Wanted) -> Iterator[str]:
         """See `Trail`."""
         self._chain.seal()
-        return self._chain.export(since)
+        return self._chain.export(wanted.since, wanted.until, wanted.filter)
 
 
 class RemoteTrail:
@@ -78,17 +97,10 @@ class RemoteTrail:
         """The trail of what concerns all agents."""
         return cls(api.deployment, "/deployment/audit")
 
-    def newest(self, limit: int) -> list[AuditEntry]:
+    def newest(self, limit: int, wanted: Wanted) -> list[AuditEntry]:
         """See `Trail`."""
-        found: list[AuditEntry] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            page = self._page(min(_PAGE, limit - len(found)), cursor)
-            found += page.entries
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        return found[::-1]
+        query = wanted.query()
+        return _newest(lambda count, cursor: self._page(count, cursor, **query), limit)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         """See `Trail`; the API is asked once, after that time."""
@@ -100,9 +112,22 @@ class RemoteTrail:
         assert begin is None, "whoever begins at a head is on Redis"
         return self._client.get(f"{self._path}/verify", Verification, expect=expect)
 
-    def export(self, since: datetime | None) -> Iterator[str]:
+    def export(self, wanted: Wanted) -> Iterator[str]:
         """See `Trail`."""
-        return self._client.lines(f"{self._path}/export", since=since)
+        return self._client.lines(f"{self._path}/export", **wanted.query())
 
-    def _page(self, limit: int, cursor: str | None) -> AuditPage:
-        return self._client.get(self._path, AuditPage, limit=limit, cursor=cursor)
+    def _page(self, limit: int, cursor: str | None, **query: object) -> AuditPage:
+        return self._client.get(self._path, AuditPage, **query, limit=limit, cursor=cursor)
+
+
+def _newest(page: Callable[[int, str | None], AuditPage], limit: int) -> list[AuditEntry]:
+    """So many entries, oldest first, page by page."""
+    found: list[AuditEntry] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        read = page(min(_PAGE, limit - len(found)), cursor)
+        found += read.entries
+        cursor = read.next_cursor
+        if cursor is None:
+            break
+    return found[::-1]

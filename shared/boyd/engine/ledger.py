@@ -85,6 +85,7 @@ class LeasedLedger:
             execution.budget,
             self._fence,
             execution.by,
+            execution.host,
         )
 
 

@@ -250,6 +250,7 @@ class _Execution:
             # A person who approved has seen the budget; it limits what runs without one.
             budget=None if unlimited else self.ctx.agent.budget(action.id),
             by=self.request.by or f"agent:{self.ctx.agent.id}",
+            host=self.ctx.context(action.plugin_id).host,
         )
 
     def _execute(self, params: Any, token: str) -> ActionResult:

@@ -42,6 +42,7 @@ class Execution:
     timeout: float
     budget: Budget | None
     by: str = ""
+    host: str = ""
 
 
 class Ledger(Protocol):

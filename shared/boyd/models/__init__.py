@@ -18,7 +18,7 @@ from boyd.models.approval import (
     Proposal,
     Vote,
 )
-from boyd.models.audit import AuditEntry, AuditHead, AuditPage, Misfit, Verification
+from boyd.models.audit import AuditEntry, AuditFilter, AuditHead, AuditPage, Misfit, Verification
 from boyd.models.base import (
     LEVELS,
     SEVERITIES,
@@ -42,6 +42,7 @@ from boyd.models.call import (
     EndpointReply,
     EndpointRequest,
     ExecutionEntry,
+    ExecutionPage,
     unexplained,
 )
 from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
@@ -95,6 +96,7 @@ __all__ = [
     "ApprovalQueue",
     "ApprovalStatus",
     "AuditEntry",
+    "AuditFilter",
     "AuditHead",
     "AuditPage",
     "Autonomy",
@@ -116,6 +118,7 @@ __all__ = [
     "EndpointRequest",
     "Event",
     "ExecutionEntry",
+    "ExecutionPage",
     "JoinedRequest",
     "Json",
     "JsonObject",

@@ -255,6 +255,7 @@ class Execution(Model):
     action: str
     params: JsonObject
     by: str | None = None
+    host: str | None = None
     worker: str | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None

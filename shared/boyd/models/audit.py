@@ -77,6 +77,38 @@ class AuditEntry(Model):
     hash: str
 
 
+class AuditFilter(Model):
+    """Which entries of an audit trail are wanted; what is not given, fits.
+
+    Attributes:
+        by: the principal who did it, or who the caller said to act for.
+        kind: what happened: `action.started`, or `action` for all that begin with it.
+        action: the id of the action that it was about.
+        host: where an action was executed.
+        worker: by which process.
+    """
+
+    by: str | None = Field(default=None, max_length=200)
+    kind: str | None = Field(default=None, max_length=100)
+    action: str | None = Field(default=None, max_length=200)
+    host: str | None = Field(default=None, max_length=255)
+    worker: str | None = Field(default=None, max_length=300)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every entry fits."""
+        return not any(getattr(self, name) for name in AuditFilter.model_fields)
+
+    def fits(self, entry: AuditEntry) -> bool:
+        """Whether *entry* is one of those."""
+        if self.by and self.by not in (entry.who, entry.claims):
+            return False
+        if self.kind and not f"{entry.kind}.".startswith(f"{self.kind.rstrip('.')}."):
+            return False
+        wanted = {"action": self.action, "host": self.host, "worker": self.worker}
+        return all(entry.what.get(name) == value for name, value in wanted.items() if value)
+
+
 class AuditPage(Model):
     """Entries, newest first, and where the next page goes on; absent: it was the last."""
 

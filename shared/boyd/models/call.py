@@ -86,7 +86,15 @@ class ExecutionEntry(Model):
     params: JsonObject
     target: str
     by: str | None = None
+    host: str | None = None
     worker: str | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
     result: ActionResult | None = None
+
+
+class ExecutionPage(Model):
+    """Executions without their results, newest first; `nextCursor` goes on from there."""
+
+    executions: list[ExecutionEntry]
+    next_cursor: str | None = None

@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from boyd.errors import BadCursor
-from boyd.models import Actor, AuditEntry, AuditHead, AuditPage, Verification
+from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 from boyd.store.chain import PLAIN, START, Link, Sealing, noted, sealed
 from boyd.store.client import Client, translated
 from boyd.store.keys import Keys
@@ -35,6 +36,9 @@ from boyd.store.verifier import Verifier
 
 #: Most entries sealed in one step, and read in one.
 BATCH = 1000
+#: Most entries looked at for one page, to find those that fit a filter.
+SCANNED = 5000
+_ALL = AuditFilter()
 
 
 def actor_fields(actor: Actor | None) -> list[str]:
@@ -148,28 +152,60 @@ class Audit:
         return head.seq, head.hash, self._sealing.proof(head)
 
     def page(
-        self, limit: int = 50, cursor: str | None = None, since: datetime | None = None
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        wanted: AuditFilter = _ALL,
     ) -> AuditPage:
         """Sealed entries, newest first; what it costs does not grow with what is kept.
+
+        At most `SCANNED` entries are looked at, so with a filter a page may hold fewer than
+        *limit*, or none, and still name a cursor to go on with.
 
         Args:
             limit: how many at most.
             cursor: `next_cursor` of the page before.
             since: leave out what is older.
+            until: leave out what is not older.
+            wanted: which entries.
 
         Raises:
             BadCursor: *cursor* is none that was given out.
         """
-        newest = "+" if cursor is None else f"({_number(cursor)}-0"
-        with translated():
-            found = self._client.xrevrange(self._keys.audit, newest, "-", count=limit + 1)
-        links = [Link.read(*item) for item in found]
-        entries = [link.entry() for link in links]
-        if since is not None:
-            entries = [entry for entry in entries if entry.at >= since]
-        more = len(entries) > limit
-        following = str(links[limit - 1].stands_at) if more else None
-        return AuditPage(entries=entries[:limit], next_cursor=following)
+        found: list[AuditEntry] = []
+        last = self._start(cursor, until)
+        links = self._backwards(last, min(BATCH, limit + 1) if wanted.is_open else BATCH)
+        for number, link in enumerate(links):
+            entry = link.entry()
+            if since is not None and entry.at < since:
+                break
+            fits = wanted.fits(entry)
+            if number == SCANNED or (fits and len(found) == limit):
+                return AuditPage(entries=found, next_cursor=str(last))
+            if fits:
+                found.append(entry)
+            last = link.stands_at or last
+        return AuditPage(entries=found)
+
+    def _start(self, cursor: str | None, until: datetime | None) -> int | None:
+        """The number of the entry that a page begins behind; None: it begins with the newest."""
+        if cursor is not None:
+            return _number(cursor)
+        return None if until is None else self._before(until) + 1
+
+    def _backwards(self, after: int | None, step: int) -> Iterator[Link]:
+        """The chain from behind that entry to its beginning, read in steps."""
+        place = "+" if after is None else f"({after}-0"
+        while True:
+            with translated():
+                found = self._client.xrevrange(self._keys.audit, place, "-", count=step)
+            for item in found:
+                yield Link.read(*item)
+            if len(found) < step:
+                return
+            place = f"({found[-1][0]}"
 
     def entries(self, after: int = 0, since: datetime | None = None) -> Iterator[AuditEntry]:
         """Sealed entries, oldest first, read piece by piece.
@@ -190,9 +226,17 @@ class Audit:
                 return
             place = f"({found[-1][0]}"
 
-    def export(self, since: datetime | None = None) -> Iterator[str]:
+    def export(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        wanted: AuditFilter = _ALL,
+    ) -> Iterator[str]:
         """Sealed entries, oldest first, each as one line of JSON without the line break."""
-        return (entry.to_json() for entry in self.entries(since=since))
+        found = self.entries(since=since)
+        if until is not None:
+            found = takewhile(lambda entry: entry.at < until, found)
+        return (entry.to_json() for entry in found if wanted.fits(entry))
 
     def wait(self, after: int, seconds: float) -> list[AuditEntry]:
         """What is sealed behind the entry numbered *after*; waits for the first.

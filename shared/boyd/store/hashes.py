@@ -16,7 +16,7 @@ _TEXT = frozenset(
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "queue", "undoes"),
         *("boundTo", "previews"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
-        *("action", "rationale", "state", "target", "by", "worker"),
+        *("action", "rationale", "state", "target", "by", "host", "worker"),
         *(
             "question",
             "instructions",

@@ -43,6 +43,8 @@ class Keys:
         self.due = self.prefix + "due"
         self.orders = self.prefix + "orders"
         self.events = self.prefix + "events"
+        self.executions = self.prefix + "executions"
+        self.execution_prefix = self.prefix + "execution:"
         self.history = self.prefix + "history"
         self.iterations = self.prefix + "iteration:"
         self.ran = self.prefix + "observers:ran"
@@ -95,7 +97,7 @@ class Keys:
 
     def execution(self, execution_id: str) -> str:
         """One entry of the ledger."""
-        return f"{self.prefix}execution:{execution_id}"
+        return self.execution_prefix + execution_id
 
     def budget(self, action_id: str, target: str) -> str:
         """The recent executions of an action on a target."""

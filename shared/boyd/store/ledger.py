@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from boyd import naming
 from boyd.errors import StoreError
-from boyd.models import ActionResult, Budget, ExecutionEntry, JsonObject
+from boyd.models import (
+    ActionResult,
+    Budget,
+    ExecutionEntry,
+    ExecutionPage,
+    JsonObject,
+    to_ms,
+)
 from boyd.store.client import Client, translated
 from boyd.store.hashes import restore
 from boyd.store.keys import FREEZES, REGISTERED, Keys
+from boyd.store.paging import load_cursor
 from boyd.store.scripts import Scripts
+from boyd.store.search import Search
 from boyd.store.timing import milliseconds
 
 #: Seconds the ledger remembers an execution: longer than any message of it can come late.
 KEEP = 7 * 86400.0
+#: What a list tells of an execution.
+_LISTED = (
+    *("id", "state", "action", "params", "target", "by"),
+    *("host", "worker", "startedAt", "endedAt"),
+)
+#: Sorts behind every execution's name.
+_BEHIND = "\uffff"
 
 
 class StillRunning(StoreError):
@@ -64,6 +82,7 @@ class Ledger:
         self._keys = keys
         self._worker = worker
         self._lease = milliseconds(lease)
+        self._search = Search(client, scripts, keys.executions, keys.execution_prefix, "action")
 
     def find(self, execution_id: str) -> ActionResult | None:
         """How that execution ended, if it did."""
@@ -82,6 +101,40 @@ class Ledger:
         entry = restore(ExecutionEntry, {**fields, "id": whole})
         known = (fields.get(name) for name in ("result", "state", "action", "lost"))
         return entry.patched({"result": _result(*known)})
+
+    def page(
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        host: str | None = None,
+        worker: str | None = None,
+        action: str | None = None,
+        state: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> ExecutionPage:
+        """Executions that fit, without their results, the one that was claimed last first.
+
+        A page may hold fewer than *limit* and still name a cursor to go on with.
+
+        Raises:
+            BadCursor: *cursor* was not given out by an earlier page.
+        """
+        wanted = {"host": host, "worker": worker, "action": action, "state": state}
+        filters = {name: value for name, value in wanted.items() if value is not None}
+        (position,) = load_cursor(cursor, 1)
+        if position is None and until is not None:
+            position = (_BEHIND, to_ms(until))
+        hits = self._search.page(
+            limit,
+            position,
+            filters,
+            fields=_LISTED,
+            oldest=to_ms(since) if since is not None else -math.inf,
+        )
+        found = [restore(ExecutionEntry, fields) for fields in hits.hashes]
+        return ExecutionPage(executions=found, next_cursor=hits.next_cursor)
 
     def whole(self, execution_id: str) -> str:
         """The execution's whole name, where it may be short: `loop:12` is that of iteration 12."""
@@ -138,10 +191,11 @@ class Ledger:
         budget: Budget | None,
         fence: Fence | None = None,
         by: str = "",
+        host: str = "",
     ) -> Reply:
         """Take the right to execute once; claimed again with the same token, it stays claimed.
 
-        *by* is who wants it, for the audit.
+        *by* is who wants it and *host* where it runs, for the audit and for who looks for it.
 
         Returns:
             `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as
@@ -157,11 +211,12 @@ class Ledger:
             *((budget.limit, milliseconds(budget.window)) if budget else ("", 0)),
             *(milliseconds(KEEP), *(_fence(fence)), keys.agent_id),
             *("id", execution_id, "action", action, "params", json.dumps(params)),
-            *("target", target, "by", by, "idempotent", int(idempotent)),
+            *("target", target, "by", by, "host", host, "idempotent", int(idempotent)),
         ]
         names = [
             *(keys.execution(execution_id), keys.budget(action, target)),
             *(FREEZES, self._origin(fence), keys.audit_open, REGISTERED),
+            keys.executions,
         ]
         return self._read(execution_id, self._scripts.run("claim", names, args))
 

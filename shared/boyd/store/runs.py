@@ -27,10 +27,10 @@ from boyd.store.audit import actor_fields
 from boyd.store.client import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
-from boyd.store.paging import dump_cursor, load_cursor, read_page
-from boyd.store.portion import Portion
+from boyd.store.paging import load_cursor
 from boyd.store.retention import Retention
 from boyd.store.scripts import Scripts
+from boyd.store.search import Search
 from boyd.store.timing import milliseconds
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 KEEP_CALLBACK = 2 * 86400 * 1000
 #: The most runs of an agent that may be pending.
 PENDING = 10_000
-#: The most runs that one page looks at to find those that fit.
-SCANNED = 500
 
 _deliveries: TypeAdapter[list[Delivery]] = TypeAdapter(list[Delivery])
 
@@ -63,6 +61,7 @@ class Runs:
         self._scripts = scripts
         self._keys = keys
         self._dispatch = milliseconds(dispatch)
+        self._search = Search(client, scripts, keys.runs, keys.run_prefix, "status")
 
     def submit(
         self, request: RunRequest, start: bool, actor: Actor, run_id: str | None = None
@@ -147,9 +146,8 @@ class Runs:
     ) -> RunPage:
         """Runs, newest first, that fit the filters.
 
-        At most `SCANNED` runs are looked at and only a `Portion` is read, so a page may hold fewer
-        than *limit*, or none, and still name a cursor to go on with: the cost of a page is bounded
-        whatever is kept.
+        A page may hold fewer than *limit*, or none, and still name a cursor to go on with: its
+        cost is bounded whatever is kept.
 
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
@@ -157,40 +155,13 @@ class Runs:
         wanted = {"status": status, "priority": priority, "source": source}
         filters = {name: value for name, value in wanted.items() if value is not None}
         (position,) = load_cursor(cursor, 1)
-        portion = Portion(self._scripts)
-        found: list[Run] = []
-        looked_at = 0
-        while True:
-            # As many again as have been looked at: usually the first step has them all.
-            step = min(max(limit, looked_at), SCANNED - looked_at) if filters else limit
-            places = read_page(self._scripts, self._keys.runs, position, step)
-            fitting = self._fitting(places, filters)
-            names = [name for name, _ in fitting]
-            read = portion.read(self._keys.run_prefix, names)
-            for place, fields in zip(fitting, read, strict=False):
-                # A run may be given up, or not fit any more, by the time that all of it is read.
-                if "status" in fields and _fits(fields, filters):
-                    found.append(read_run(fields))
-                if len(found) == limit or portion.full:
-                    return RunPage(runs=found, total=len(found), next_cursor=dump_cursor(place))
-            looked_at += len(places)
-            if len(places) < step:
-                return RunPage(runs=found, total=len(found))
-            position = places[-1]
-            if looked_at >= SCANNED or not filters:
-                cursor = dump_cursor(position)
-                return RunPage(runs=found, total=len(found), next_cursor=cursor)
+        hits = self._search.page(limit, position, filters)
+        found = list(map(read_run, hits.hashes))
+        return RunPage(runs=found, total=len(found), next_cursor=hits.next_cursor)
 
     def claimed_by(self, iteration: int) -> list[str]:
         """The runs that an iteration looks into; reads all that are kept, so ask rarely."""
-        with translated():
-            ids = self._client.zrevrange(self._keys.runs, 0, -1)
-        wanted = {"status": "investigating", "iteration": str(iteration)}
-        return [
-            name
-            for first in range(0, len(ids), SCANNED)
-            for name, _ in self._fitting([(id, 0.0) for id in ids[first : first + SCANNED]], wanted)
-        ]
+        return self._search.every({"status": "investigating", "iteration": str(iteration)})
 
     def callback(self, run_id: str) -> Callback | None:
         """How far a run's callback is; None when it asked for none, or has not ended."""
@@ -215,24 +186,6 @@ class Runs:
                 pipe.hgetall(self._keys.run(run_id))
             # A run that is given up between two reads leaves nothing to read.
             return [read_run(fields) for fields in pipe.execute() if "status" in fields]
-
-    def _fitting(
-        self, places: Sequence[tuple[str, float]], filters: Mapping[str, str]
-    ) -> Sequence[tuple[str, float]]:
-        """The places of runs that fit, by the few fields that tell."""
-        if not filters or not places:
-            return places
-        with translated():
-            pipe = self._client.pipeline(transaction=False)
-            for name, _ in places:
-                pipe.hmget(self._keys.run(name), list(filters))
-            answers = pipe.execute()
-        wanted = list(filters.values())
-        return [place for place, found in zip(places, answers, strict=True) if found == wanted]
-
-
-def _fits(fields: Mapping[str, str], filters: Mapping[str, str]) -> bool:
-    return all(fields.get(name) == value for name, value in filters.items())
 
 
 def read_run(fields: Mapping[str, str]) -> Run:

@@ -87,6 +87,67 @@ def test_an_unknown_execution_is_not_found(desk: Site, id: str) -> None:
         assert (answer.status_code, answer.json["type"]) == (404, "/problems/not-found")
 
 
+# List
+
+
+def test_executions_are_listed_newest_first_without_their_results(desk: Site) -> None:
+    first, second = written(desk), written(desk)
+    found = desk.get("/executions").json["executions"]
+
+    assert [one["id"] for one in found] == [second, first]
+    assert found[0].items() >= {
+        *(("action", "desk:write"), ("state", "succeeded"), ("host", "here")),
+        *(("worker", "lab"), ("by", "alice")),
+    }
+    assert "result" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("host=here", 3),
+        ("host=there", 0),
+        ("worker=lab&action=desk:tear", 1),
+        ("state=failed", 1),
+        ("state=succeeded&action=desk:write", 2),
+        ("action=desk:none", 0),
+        ("since=2000-01-01T00:00:00Z&until=2999-01-01T00:00:00Z", 3),
+        ("since=2999-01-01T00:00:00Z", 0),
+        ("until=2000-01-01T00:00:00Z", 0),
+    ],
+)
+def test_executions_are_looked_for_by_what_they_were(desk: Site, query: str, count: int) -> None:
+    written(desk)
+    desk.post("/actions/desk:tear")
+    written(desk)
+
+    assert len(desk.get(f"/executions?{query}").json["executions"]) == count
+
+
+def test_a_page_of_executions_leads_to_the_next(desk: Site) -> None:
+    ids = [written(desk) for _ in range(3)]
+    first = desk.get("/executions?limit=2&host=here").json
+    second = desk.get(f"/executions?limit=2&host=here&cursor={first['nextCursor']}").json
+
+    assert [one["id"] for one in [*first["executions"], *second["executions"]]] == ids[::-1]
+    assert "nextCursor" not in second
+
+
+def test_the_list_forgets_what_the_ledger_forgets(desk: Site) -> None:
+    id = written(desk)
+    index = "boyd:{desk}:executions"
+    desk.store.client.zadd(index, {"call:old": 1000})
+    again = written(desk)
+
+    assert desk.store.client.zrange(index, 0, -1) == [id, again]
+    assert 0 < desk.store.client.pttl(index) <= 7 * 86400 * 1000
+
+
+@pytest.mark.parametrize("query", ["state=done", "since=5", "limit=0", "cursor=x", "colour=red"])
+def test_a_question_for_executions_that_makes_no_sense_is_refused(desk: Site, query: str) -> None:
+    assert desk.get(f"/executions?{query}").status_code in (400, 422)
+
+
 # Undo
 
 

@@ -7,7 +7,7 @@
 -- Returns 1, or 0 when the claim was lost
 -- @include common
 -- @include audit
-local have = redis.call('HMGET', KEYS[1], 'state', 'token', 'id', 'action', 'by')
+local have = redis.call('HMGET', KEYS[1], 'state', 'token', 'id', 'action', 'by', 'host', 'worker')
 if have[1] == ARGV[2] and have[2] == ARGV[1] then
   return 1
 end
@@ -18,6 +18,6 @@ if have[1] ~= 'running' or have[2] ~= ARGV[1] then
   return 0
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())
-audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3], 'action', have[4], 'before', 'running', 'after', ARGV[2],
-  'who', have[5])
+audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
+  'before', 'running', 'after', ARGV[2], 'who', have[5])
 return 1

@@ -6,6 +6,7 @@
 -- KEYS[5] audit      stream: what is not sealed yet
 -- KEYS[6] registered hash: agent id to when it was registered; an agent that is missing does not act, as Redis has lost
 --                    its data, a freeze perhaps among it, and the next heartbeat brings both back
+-- KEYS[7] executions zset: the ledger's entries by when they were claimed
 -- ARGV[1] worker
 -- ARGV[2] token      proves the claim when finishing
 -- ARGV[3] lease      ms until the claim lapses unless renewed
@@ -26,6 +27,12 @@
 -- @include holds
 -- @include frozen
 -- @include executes
+-- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
+local function list(now)
+  redis.call('ZADD', KEYS[7], now, redis.call('HGET', KEYS[1], 'id'))
+  redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', now - ARGV[7])
+  redis.call('PEXPIRE', KEYS[7], ARGV[7])
+end
 if ARGV[8] == 'order' then
   if not executes(KEYS[4], ARGV[9], ARGV[10]) then
     return {'stale'}
@@ -69,6 +76,7 @@ if ARGV[8] ~= '' and not state and ARGV[4] ~= '1' and redis.call('HGET', KEYS[4]
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
   redis.call('HSET', KEYS[1], 'worker', ARGV[1], unpack(ARGV, 12))
   redis.call('PEXPIRE', KEYS[1], ARGV[7])
+  list(now)
   lose_claim(KEYS[1], KEYS[5], why)
   return {'unknown', why}
 end
@@ -87,6 +95,8 @@ if ARGV[8] == 'order' then
   redis.call('HSET', KEYS[4], 'executionClaimedAt', now, 'executionClaimedBy', ARGV[1])
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
-local entry = redis.call('HMGET', KEYS[1], 'id', 'action', 'by')
-audit(KEYS[5], 'action.started', 'execution', entry[1], 'action', entry[2], 'worker', ARGV[1], 'who', entry[3])
+list(now)
+local entry = redis.call('HMGET', KEYS[1], 'id', 'action', 'by', 'host')
+audit(KEYS[5], 'action.started', 'execution', entry[1], 'action', entry[2], 'host', entry[4], 'worker', ARGV[1],
+  'who', entry[3])
 return {'claimed'}
