@@ -17,7 +17,9 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+import redis
 
+from boyd.embedded.runtime import read_runtime
 from harness import free_port, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -334,3 +336,13 @@ def _healthy(port: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+def test_P16_a_key_that_redis_loses_while_it_runs_is_made_anew(up: Up) -> None:
+    running = read_runtime(up.state)
+    assert running is not None
+    with redis.Redis.from_url(running.redis_url) as client:
+        client.flushall()
+    up.says("Redis has lost the key; a new one is in")
+
+    wait_until(lambda: [one["id"] for one in up.command("agents")["agents"]] == ["small"])

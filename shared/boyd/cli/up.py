@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -35,6 +36,8 @@ from boyd.store import Store, connect, translated
 START = 60.0
 #: Seconds between two looks at what happened.
 LOOK = 0.5
+#: Seconds between two looks whether Redis still has the key of this command.
+KEY_CHECK = 5.0
 
 
 @click.command()
@@ -105,7 +108,7 @@ def _run(
     settings: Settings, supervisor: Supervisor, url: str, agents: list[str], show_key: bool
 ) -> None:
     store = Store(connect(url))
-    watch = _Watch(store, agents)
+    watch = _Watch(store, agents, settings.state_dir)
     api_url = _reached(settings.api)
     key = _own_key(store, settings.state_dir)
     workers, others = _children(settings, url)
@@ -198,8 +201,10 @@ def _answers(api_url: str) -> bool:
 class _Watch:
     """Shows each iteration that ends, in one line."""
 
-    def __init__(self, store: Store, agents: list[str]) -> None:
+    def __init__(self, store: Store, agents: list[str], state: Path) -> None:
         self._store = store
+        self._state = state
+        self._key_checked_at = time.monotonic()
         self._events = store.events(agents)
         self._answers = True
 
@@ -209,11 +214,21 @@ class _Watch:
             for agent_id, event in self._events.wait(0):
                 if event.kind in ("iteration.completed", "iteration.failed"):
                     self._show(agent_id, int(str(event.data["iteration"])))
+            self._keep_key()
             self._answers = True
         except StoreError as error:
             if self._answers:
                 _say(str(error))
             self._answers = False
+
+    def _keep_key(self) -> None:
+        """Make the key of this command again when Redis has lost it."""
+        if time.monotonic() - self._key_checked_at < KEY_CHECK:
+            return
+        self._key_checked_at = time.monotonic()
+        before = read_key(self._state)
+        if _own_key(self._store, self._state) != before:
+            _say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
 
     def _show(self, agent_id: str, iteration: int) -> None:
         result = self._store.agent(agent_id).history.get(iteration)
