@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boyd.errors import ConfigError, PluginError
-from boyd.mistakes import mistakes
+from boyd.mistakes import mistakes, saying
 from boyd.model_settings import ModelSettings
 from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
@@ -248,7 +248,7 @@ def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
     except PluginError:
         raise
     except Exception as error:
-        why = f"cannot be made: {type(error).__name__}: {error}"
+        why = f"cannot be made: {type(error).__name__}: {saying(error)}"
         raise PluginError(reference.id or reference.use, why) from error
     if reference.id:
         plugin.id = reference.id

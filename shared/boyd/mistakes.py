@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from boyd.models.base import told
+from boyd.models.base import explain, told
 
 
 def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
@@ -22,6 +22,13 @@ def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
         where = ".".join(str(step) for step in place)
         parts.append(f"{where}: {said}" if where else said)
     return "; ".join(parts)
+
+
+def saying(error: object) -> str:
+    """The message of an error; of a validation error the fields and reasons, without its links."""
+    if isinstance(error, ValidationError):
+        return f"{error.title}: {explain(error)}"
+    return str(error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pydantic import ValidationError
 
 from boyd.cli.check import check
+from boyd.loop.context import describe
+from boyd.models import Observation
 
 MODEL = '[llm]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
 FOLDER = 'plugins_dir = "plugins"\n'
@@ -149,3 +152,37 @@ def test_what_a_plugin_finds_amiss_beside_the_others_fails_before_the_agent_is_s
 
     assert done.exit_code == 1
     assert "plugin goals: tools.\"goals:nope\": the agent has no action 'goals:nope'" in done.stderr
+
+
+WRONG = """
+from boyd import Observation, Plugin
+
+{module}
+class Web(Plugin):
+    id = "web"
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        {init}
+"""
+
+
+@pytest.mark.parametrize("where", ["module", "init"])
+def test_what_pydantic_refuses_in_a_plugin_is_told_without_its_links(
+    tmp_path: Path, where: str
+) -> None:
+    text = WRONG.format(**{"module": "", "init": "", where: "Observation(source=1)"})
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', text)
+
+    assert done.exit_code == 1
+    assert "Observation: source: Input should be a valid string" in done.stderr
+    assert "https://" not in done.stderr
+
+
+def test_errors_of_plugins_are_described_without_links() -> None:
+    with pytest.raises(ValidationError) as raised:
+        Observation.model_validate({"source": 1, "type": "state", "data": {}})
+
+    assert describe(raised.value) == (
+        "ValidationError: Observation: source: Input should be a valid string"
+    )

@@ -16,7 +16,7 @@ from boyd.cli import output
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.logs import masked
-from boyd.mistakes import nearest
+from boyd.mistakes import nearest, saying
 from boyd.plugin import Action, Component, Observer, Plugin
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.settings import Settings
@@ -65,7 +65,7 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         output.note(f"failed: {output.one_line(_named(reference, str(error)))}")
         return False
     except Exception as error:  # noqa: BLE001 - whatever an agent's code raises is a finding
-        text = f"{reference}: {type(error).__name__}: {error}"
+        text = f"{reference}: {type(error).__name__}: {saying(error)}"
         output.note(f"failed: {output.one_line(text)}")
         return False
     seen[agent.id] = reference

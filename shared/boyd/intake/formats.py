@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError
 
 from boyd.errors import PluginError
 from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
+from boyd.mistakes import saying
 from boyd.models import Observation
 
 GROUP = "boyd.intakes"
@@ -50,7 +51,7 @@ def _read(name: str, format: Parse, request: IntakeRequest) -> list[Observation]
     except BadIntake:
         raise
     except Exception as error:  # of a function that is not ours
-        raise PluginError(name, f"failed: {type(error).__name__}: {error}") from error
+        raise PluginError(name, f"failed: {type(error).__name__}: {saying(error)}") from error
 
 
 def find_format(name: str) -> Parse:
@@ -67,7 +68,7 @@ def find_format(name: str) -> Parse:
     try:
         found = _installed()[name].load()
     except Exception as error:
-        raise PluginError(name, f"cannot be imported: {error}") from error
+        raise PluginError(name, f"cannot be imported: {saying(error)}") from error
     if not callable(found):
         raise PluginError(name, f"{found!r} is not a function")
     parse: Parse = found

@@ -11,6 +11,7 @@ from typing import Any
 from boyd.agent import Agent
 from boyd.errors import Overrun, Veto
 from boyd.loop import bounded
+from boyd.mistakes import saying
 from boyd.models import NotDue, Phase, Problem, Refusal
 from boyd.plugin import Context, Hook
 
@@ -98,7 +99,7 @@ class PhaseContext:
 
 def describe(error: object) -> str:
     """An error as one line: its message, with its type unless that says nothing."""
-    text = " ".join(str(error).split())
+    text = " ".join(saying(error).split())
     if isinstance(error, BaseException) and not isinstance(error, Overrun):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     # Names of files may hold what UTF-8 cannot; texts of errors may be of any length.

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from boyd.errors import ConfigError, PluginError
-from boyd.mistakes import nearest
+from boyd.mistakes import nearest, saying
 from boyd.plugin.base import Plugin
 
 GROUP = "boyd.plugins"
@@ -40,7 +40,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         try:
             found = found.load()
         except Exception as error:
-            raise PluginError(name, f"cannot be imported: {error}") from error
+            raise PluginError(name, f"cannot be imported: {saying(error)}") from error
     return _checked(name, found)
 
 
@@ -92,7 +92,7 @@ def _load(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise PluginError(path.stem, f"{path} cannot be imported: {error}") from error
+        raise PluginError(path.stem, f"{path} cannot be imported: {saying(error)}") from error
     return module
 
 
