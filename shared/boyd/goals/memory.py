@@ -261,7 +261,8 @@ def _summary(entry: MemoryEntry, own: str | None) -> str:
     envelope = f"Tool result ({entry.tool}):\n"
     if entry.kind == "Action" and entry.content.startswith(envelope):
         how = entry.tool if entry.success else f"{entry.tool} failed"
-        return f"{how}: {' '.join(entry.content.removeprefix(envelope).split())}"
+        lines = entry.content.removeprefix(envelope).splitlines()
+        return f"{how}: {'; '.join(' '.join(line.split()) for line in lines)}"
     if entry.kind == "Inference" and entry.content.startswith("Orient: "):
         return f"came to mind: {', '.join(one for one in entry.symbols if one != own)}"
     if entry.tool == _ASKING and entry.kind == "Observation":

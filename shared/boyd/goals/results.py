@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 
 from boyd.goals.knowledge.predicates import GOAL
-from boyd.goals.memory import MAX_SYMBOLS
 from boyd.goals.outcome import State
 from boyd.models import ActionResult
 
@@ -29,6 +28,8 @@ _ENVELOPE = re.compile(
 )
 #: Where an action says which symbols it has named or found: metrics hold text and numbers only.
 _SYMBOLS = "symbols"
+#: How many of them count: of many conclusions the surest come first.
+_NAMED = 12
 
 
 def state_of(result: ActionResult) -> State | None:
@@ -63,7 +64,7 @@ def _of_the_world(tool: str, said: str) -> str:
 
 def naming(symbols: Iterable[str]) -> dict[str, float | str]:
     """The metrics of an action that has named or found those symbols."""
-    known = list(dict.fromkeys(symbols))[:MAX_SYMBOLS]
+    known = list(dict.fromkeys(symbols))[:_NAMED]
     return {_SYMBOLS: json.dumps(known, ensure_ascii=False)} if known else {}
 
 

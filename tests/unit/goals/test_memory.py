@@ -288,8 +288,8 @@ def test_M9_what_was_remembered_before_is_not_remembered_again() -> None:
 @pytest.mark.parametrize(
     ("fields", "summary"),
     [
-        ({"kind": "Action", "tool": "reason", "success": True}, "reason: a b"),
-        ({"kind": "Action", "tool": "reason", "success": False}, "reason failed: a b"),
+        ({"kind": "Action", "tool": "reason", "success": True}, "reason: a; b"),
+        ({"kind": "Action", "tool": "reason", "success": False}, "reason failed: a; b"),
         ({"kind": "Inference", "content": "Orient: 3 triples"}, "came to mind: whale, krill"),
         (
             {"content": "Which?\nAnswer of ann: blue", "tool": "user_interact"},

@@ -71,7 +71,9 @@ def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
     mind.know("whale is-a mammal")
     goal = mind.goal("whale")
 
-    assert not use(mind, "gap_analysis", goal=f"goal:{goal}").startswith("0 symbols")
+    assert use(mind, "gap_analysis", goal=f"goal:{goal}").startswith("2 symbols, ")
+    unknown = mind.goal("zorb")
+    assert use(mind, "gap_analysis", goal=f"goal:{unknown}") == "Nothing is known to look around"
     assert use(mind, "reason", expression="(and b a)").splitlines()[0]
     assert use(mind, "similarity_search", symbol="nothing") == "Nothing is like it"
     assert use(mind, "memory_recall", query_symbols=["x"]) == "Nothing like it is remembered"

@@ -159,6 +159,8 @@ class Tools(Plugin):
         goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
         starts = mentioned(graph, goal.description, STARTS) if goal else [params.goal]
         report = find_gaps(graph, starts, params.max_gaps)
+        if not report.examined:
+            return self._told("gap_analysis", [], "Nothing is known to look around", ())
         head = f"{counted(report.examined, 'symbol')}, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
         symbols = [one.symbol for one in report.gaps]
