@@ -105,6 +105,13 @@ _REACH = 14
 _WORD = re.compile(r"\s(?=\S)")
 #: The most characters of a key in which its end can say that it names a secret.
 _LONGEST_NAME = 100
+#: Where a text without blanks may be cut as well: no pattern begins between two such characters.
+_BETWEEN = re.compile(r"(?<=[^\x00-\x7f])(?=[^\x00-\x7f])")
+#: What every pattern begins with, within one word.
+_OPENING = re.compile(
+    r"-----BEGIN|(?i:authorization|basic|bearer)|AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|xox[a-z]-"
+    rf"|sk-|AIza|eyJ|boyd_|://|{_NAME}"
+)
 _SECRET_NAME = re.compile(rf".*{_NAME}{_NAME_END}")
 _ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
 #: A text is searched in slices, since a search holds the interpreter until it ends. Each slice
@@ -124,9 +131,8 @@ class Redactor:
         known = {value.strip() for value in values}
         long = {value for value in known if len(value) >= MIN_LENGTH and value not in MARK}
         self._forms = sorted({form for value in long for form in _forms(value)})
-        words = max((len(form.split()) for form in self._forms), default=0)
-        #: How many words a secret may span.
-        self.reach = max(_REACH, words + 1)
+        #: Those that a stream may be cut within.
+        self._apart = [form for form in self._forms if not form.isascii() or len(form.split()) > 1]
 
     def redact(self, text: str) -> str:
         """*text* without its secrets."""
@@ -160,6 +166,17 @@ class Redactor:
                 yield match.span(), match.span("secret")
         yield from _assigned(text)
 
+    def opens(self, text: str) -> int:
+        """Where in *text* a secret may begin whose end has not come yet.
+
+        That is never in front of a blank, for the last word may always be the beginning of one.
+        """
+        words = [match.end() for match in _WORD.finditer(text)]
+        opening = _OPENING.search(text, words[-_REACH - 1] if len(words) > _REACH else 0)
+        begun = [opening.start()] if opening else []
+        begun += [_begun(form, text) for form in self._apart]
+        return min(begun, default=len(text))
+
     def _field(self, key: str, value: Any) -> Any:
         named = isinstance(value, str) and value and _SECRET_NAME.fullmatch(key[-_LONGEST_NAME:])
         return MARK if named else self.redact_json(value)
@@ -168,8 +185,8 @@ class Redactor:
 class RedactedStream:
     """Redacts a text that comes in pieces, as if it had come in one.
 
-    The last words are held back, as many as a secret may span. A text is cut between two words
-    that no secret joins, so that neither side would have been redacted otherwise as a whole.
+    Held back are the last word and whatever may be the beginning of a secret. A text is cut where
+    no secret joins both sides, so that neither would have been redacted otherwise as a whole.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -198,14 +215,16 @@ class RedactedStream:
 
     def _cut(self, text: str) -> int:
         """How much of *text* nothing that follows can change."""
-        words = [match.end() for match in _WORD.finditer(text)][: -self._redactor.reach]
+        opens = self._redactor.opens(text)
+        cuts = {match.end() for cut in (_WORD, _BETWEEN) for match in cut.finditer(text)}
+        places = sorted(place for place in cuts if place <= opens)
         spans = _united(span for span, _ in self._redactor.found(text))
-        while words and spans:
+        while places and spans:
             start, end = spans.pop()
             # A word may begin with the end of one secret and end with the beginning of another.
-            while words and start < words[-1] < end:
-                words.pop()
-        return words[-1] if words else 0
+            while places and start < places[-1] < end:
+                places.pop()
+        return places[-1] if places else 0
 
     def _keep(self, text: str) -> None:
         """Hold *text* back; a long one is looked at again only when it has grown by a quarter."""
@@ -240,6 +259,16 @@ def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
         for name, value in found.items()
         if len(value.strip()) >= MIN_ENVIRONMENT and _ENVIRONMENT.fullmatch(name)
     }
+
+
+def _begun(form: str, text: str) -> int:
+    """Where *text* ends with the beginning of *form*; its length where it does not."""
+    start = text.find(form[0], max(0, len(text) - len(form) + 1))
+    while start >= 0:
+        if form.startswith(text[start:]):
+            return start
+        start = text.find(form[0], start + 1)
+    return len(text)
 
 
 def _assigned(text: str) -> Iterator[tuple[Span, Span]]:

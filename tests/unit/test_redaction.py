@@ -145,6 +145,7 @@ PIECES = st.sampled_from(
         *PLAIN,
         *("multi word secret value", "multi word", "secret value", "hunter2222", "password", "="),
         *(":", '"', "'", " ", "\n", "  ", "Bearer", "Authorization:", "-----BEGIN", "RSA"),
+        *("密码一二三四五六", "密码", "一二三", "磁盘", "https://"),
         *("PRIVATE KEY-----", "-----END", "A" * 20, "abc=", "\\n", "://", "@", "x", "token"),
     ]
 ) | st.text(max_size=5)
@@ -154,7 +155,7 @@ TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.lists(PIECES, max_size=4
 @settings(max_examples=500, deadline=None)
 @given(TEXTS, st.randoms(use_true_random=False))
 def test_T8_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -> None:
-    redactor = Redactor(["multi word secret value", "hunter2222"])
+    redactor = Redactor(["multi word secret value", "hunter2222", "密码一二三四五六"])
     stream, parts, at = RedactedStream(redactor), [], 0
     while at < len(text):
         size = random.choice([1, 2, 3, 7, 40, 400])  # type: ignore[attr-defined]
@@ -171,12 +172,26 @@ def test_T8_a_known_value_is_never_left(text: str) -> None:
     assert list(redactor.found(text)) or redactor.redact(text) == text
 
 
-def test_T8_a_stream_shows_what_is_far_enough_back() -> None:
+def test_T8_a_stream_shows_each_word_when_the_next_one_begins() -> None:
     stream = RedactedStream(Redactor())
-    shown = [stream.feed(f"word{n} ") for n in range(100)]
-    assert "".join(shown).endswith("word84 ")
-    assert stream.flush() == "".join(f"word{n} " for n in range(85, 100))
+    shown = [stream.feed(piece) for piece in ("It ", "was th", "e disk", " of web-1.")]
+    assert shown == ["", "It was ", "the ", "disk of "]
+    assert stream.flush() == "web-1."
     assert stream.flush() == ""
+
+
+def test_T8_a_stream_without_blanks_is_shown_too() -> None:
+    stream = RedactedStream(Redactor(["密码一二三四五六"]))
+    assert stream.feed("磁盘已满") == "磁盘已"
+    assert stream.feed("密码一二") == "满"
+    assert stream.feed("三四五六。") == f"{MARK}"
+    assert stream.flush() == "。"
+
+
+def test_T8_a_stream_holds_back_what_may_be_the_beginning_of_a_secret() -> None:
+    stream = RedactedStream(Redactor())
+    assert stream.feed("The disk is full. The password is set to: ") == "The disk is full. The "
+    assert stream.feed("it. " * 20).startswith("password is set to: it. ")
 
 
 HOSTILE = [
