@@ -229,12 +229,15 @@ def test_colours_of_a_tool_leave_nothing_behind() -> None:
 # On a terminal
 
 
-def test_a_turn_is_printed_block_by_block_and_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_is_printed_once_below_a_line_that_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     pieces = ["# Fou", "nd\n\nIt is **fu", "ll**.\n\n- a\n", "- b"]
     said = "".join(pieces)
     shown = live(capsys, [*map(text, pieces), Said(step=1, text=said), answered(said)])
 
-    assert [line.strip() for line in shown.splitlines() if line.strip()] == [
+    assert [line.strip(" ─") for line in shown.splitlines() if line.strip()] == [
+        "Answer",
         "Found",
         "It is full.",
         "• a",
@@ -243,11 +246,29 @@ def test_a_turn_is_printed_block_by_block_and_once(capsys: pytest.CaptureFixture
     ]
 
 
+def test_what_is_said_before_a_call_is_not_below_the_line_of_the_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    entries: list[Entry] = [
+        text("Let me look."),
+        Said(step=1, text="Let me look.", calls=[LOOK]),
+        Started(call_id="call00001"),
+        result(),
+        Said(step=2, text="It is full."),
+        answered(),
+    ]
+    shown = live(capsys, entries)
+
+    order = [shown.index(part) for part in ("Let me look.", "→ #1", "Answer", "It is full.")]
+    assert order == sorted(order)
+    assert shown.count("Let me look.") == shown.count("It is full.") == 1
+
+
 def test_a_turn_of_which_no_piece_came_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert "It is full." in live(capsys, [Said(step=1, text="It is full."), answered()])
 
 
-def test_pieces_that_were_printed_are_withdrawn_visibly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pieces_of_a_turn_that_failed_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live(
         capsys,
         [
@@ -258,15 +279,21 @@ def test_pieces_that_were_printed_are_withdrawn_visibly(capsys: pytest.CaptureFi
             answered("Right."),
         ],
     )
-    assert "not even whole" not in shown
-    wrong, note, right = (shown.index(part) for part in ("Wrong.", "does not count", "Right."))
-    assert wrong < note < right
+    assert "Wrong." not in shown
+    assert shown.index("withdrawn: the connection was cut") < shown.index("Right.")
     assert shown.count("Right.") == 1
+
+
+def test_thoughts_that_were_printed_are_withdrawn_visibly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = live(capsys, [thought("Hm.\n\nSo\n"), Discarded(step=1, why="it was cut"), answered()])
+    assert shown.index("Hm.") < shown.index("what was just thought does not count")
 
 
 def test_an_answer_that_was_not_said_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
-    assert "The digest" in shown
+    assert shown.index("Hm.") < shown.index("What was found") < shown.index("The digest")
     assert "! ended by doom_loop" in shown
 
 

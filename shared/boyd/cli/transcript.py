@@ -57,6 +57,8 @@ class Transcript(ABC):
         self._came = False
         self._failed = 0
         self._why = ""
+        #: What stands above the text that a question has come to.
+        self.heading = ""
 
     def __enter__(self) -> Self:
         return self
@@ -180,6 +182,7 @@ class Transcript(ABC):
         self.doing("the model is asked")
 
     def _end(self, ended: Ended) -> None:
+        self.heading = "Answer" if ended.ending in ANSWERED else "What was found"
         self.answer(ended.text, said=ended.text.strip() == self._said.strip())
         self.settle()
         self._said = self._shown = ""

@@ -1,4 +1,8 @@
-"""A transcript on a terminal: Markdown as it comes, and below it what goes on."""
+"""A transcript on a terminal: what comes is seen at once, and printed when it is known what it is.
+
+Only at its end is it known whether a turn is the answer: that is printed below a line that says so,
+and what was said before a call is dim.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,12 @@ _STYLES: dict[Tone, str] = {
     "note": "yellow",
     "end": "dim",
 }
-#: What is drawn anew all the time takes at most this part of the screen.
-_PART = 3
+#: Lines of the screen that what is drawn anew all the time leaves free.
+_FREE = 4
 
 
 class LiveTranscript(Transcript):
-    """Shows a turn as it comes: whole blocks for good, and the last one until it is whole."""
+    """Shows a turn as it comes, and prints it once the next entry tells what it was."""
 
     def __init__(self) -> None:
         from rich.spinner import Spinner
@@ -74,34 +78,33 @@ class LiveTranscript(Transcript):
             self.settle()
         self._channel = channel
         self._block += text
-        whole = whole_blocks(self._block)
+        whole = whole_blocks(self._block) if channel == "reasoning" else 0
         if whole:
             self._print_block(self._block[:whole])
             self._block = self._block[whole:]
         self.doing("the model thinks" if channel == "reasoning" else "the model answers")
 
     def turn(self, text: str, shown: str) -> None:
-        """See `Transcript`."""
-        if text.startswith(shown):
-            if text[len(shown) :]:
-                self.piece("text", text[len(shown) :])
+        """See `Transcript`: it is drawn until the next entry comes."""
+        if self._channel == "reasoning":
             self.settle()
-        elif text.strip() != shown.strip():
-            self.settle()
-            self.line("note", "! what has come of this turn was not all; it says:")
-            self.answer(text, said=False)
+        self._channel, self._block = "text", text
 
     def answer(self, text: str, said: bool) -> None:
         """See `Transcript`."""
+        from rich.rule import Rule
+
+        if said:
+            self._block = ""
         self.settle()
-        if not said:
-            self._print("text", Prose(text))
+        self._print("answer", Rule(self.heading, align="left", style="dim"))
+        self._print("text", Prose(text))
 
     def withdraw(self, why: str) -> None:
-        """See `Transcript`: what is printed already is told not to count."""
+        """See `Transcript`: thoughts that are printed already are told not to count."""
         self._block = ""
-        gone = self._printed in ("text", "reasoning")
-        what = "withdrawn, what was just said does not count" if gone else "withdrawn"
+        gone = self._printed == "reasoning"
+        what = "withdrawn, what was just thought does not count" if gone else "withdrawn"
         self.line("note", f"! {what}: {why}")
         self.doing("the model is asked")
 
@@ -125,10 +128,11 @@ class LiveTranscript(Transcript):
             self._print_block(block)
 
     def _print_block(self, block: str) -> None:
+        from rich.styled import Styled
         from rich.text import Text
 
         if self._channel == "text":
-            self._print("text", Prose(block))
+            self._print("aloud", Styled(Prose(block), "dim"))
         else:
             self._print("reasoning", Text(output.clean(block).strip(), "dim italic"))
 
@@ -164,7 +168,7 @@ class LiveTranscript(Transcript):
         if not self._block.strip():
             return self._spinner
         size = self._console.size
-        rows = max(1, size.height // _PART)
+        rows = max(1, size.height - _FREE)
         lines = output.clean(self._block).strip("\n").split("\n")[-rows:]
         text = "\n".join(lines)[-rows * size.width :]
         style = "dim italic" if self._channel == "reasoning" else ""
