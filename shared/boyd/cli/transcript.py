@@ -182,8 +182,11 @@ class Transcript(ABC):
         self.doing("the model is asked")
 
     def _end(self, ended: Ended) -> None:
+        said = ended.text.strip() == self._said.strip()
         self.heading = "Answer" if ended.ending in ANSWERED else "What was found"
-        self.answer(ended.text, said=ended.text.strip() == self._said.strip())
+        if said and ended.ending not in ANSWERED:
+            self.heading = "Conclusion"
+        self.answer(ended.text, said)
         self.settle()
         self._said = self._shown = ""
         self.line("end" if ended.ending in ANSWERED else "note", end_text(ended))
@@ -339,8 +342,9 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _remark(entry: Steered | Warned | Compacted) -> str:
     if isinstance(entry, Compacted):
         return f"! {compacted_text(entry)}"
-    text = output.cut(output.one_line(entry.text), output.LINE)
+    text = output.one_line(entry.text)
     if isinstance(entry, Warned):
         return f"! {text}"
+    text = output.cut(text, output.LINE)
     how = f"{entry.why}, without tools from now on" if entry.strip else entry.why
     return f"! told the model ({output.one_line(how)}): {text}"

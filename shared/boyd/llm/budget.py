@@ -45,8 +45,9 @@ class Spent:
 
     @property
     def near(self) -> bool:
-        """Whether little is left; steps and calls are counted one by one, and never jump past."""
-        return self.used >= WARN * self.limit and not (self.over and self.counts_calls)
+        """Whether little is left; of steps and calls the last one is told to the model itself."""
+        told = self.counts_calls and (self.over or self.last)
+        return self.used >= WARN * self.limit and not told
 
     @property
     def last(self) -> bool:

@@ -12,6 +12,9 @@ from boyd.llm.reflection import OODAReflection, ReflectionAction
 from boyd.models import JsonObject
 from boyd.models.investigation import Profile, Steered
 
+#: Characters of the evidence that a model is told again which has to conclude with little room.
+_EVIDENCE = 8000
+
 
 class Steering:
     """Steers one investigation.
@@ -78,7 +81,7 @@ class Steering:
         reflection, _ = self._reflected(conversation)
         parts = [instructions.conclude(why, synthesis.instruction(reflection.kind))]
         if conversation.compacted is not None:  # not all of it is in what the model is shown
-            parts.append(synthesis.section(reflection.evidence))
+            parts.append(synthesis.section(synthesis.fitted(reflection.evidence, _EVIDENCE)))
         if self._schema is not None:
             parts.append(instructions.in_shape(json.dumps(self._schema)))
         return "\n\n".join(parts)

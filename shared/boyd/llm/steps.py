@@ -26,7 +26,6 @@ from boyd.llm.view import bounded
 from boyd.model_settings import ModelSettings
 from boyd.models import to_ms
 from boyd.models.investigation import (
-    Discarded,
     Entry,
     InvestigationRequest,
     Profile,
@@ -144,12 +143,9 @@ class Steps:
             ToolCall(id=name, name=name, arguments=json.dumps(arguments, ensure_ascii=False))
             for name, arguments in spoken.calls
         ]
-        step = conversation.step + 1
         entries: list[Entry] = [
             self._said(conversation, turn.patched({"calls": calls}), spoken.before)
         ]
-        if conversation.shown:
-            entries.insert(0, Discarded(step=step, why="tool calls came as text"))
         if SPOKEN not in conversation.warned:
             entries.append(Warned(what=SPOKEN, text=instructions.UNPARSED))
         return entries

@@ -255,7 +255,7 @@ def test_G7_a_used_up_budget_ends_it_and_four_fifths_warn(
 
 
 def test_G7_those_who_watch_are_warned_once_when_little_is_left() -> None:
-    with scene(changing(), profile="off", limits={"max_steps": 5}) as here:
+    with scene(changing(), profile="off", limits={"max_steps": 10}) as here:
         here.ask()
 
         warned = [entry.what for entry in here.entries(Warned)]
