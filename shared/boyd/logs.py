@@ -10,13 +10,11 @@ import warnings
 from datetime import UTC, datetime
 from typing import Literal
 
-from boyd.redaction import redactor
+from boyd.redaction import clean
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
-_SECRET = re.compile(r"(://[^\s:/@]*):[^\s@/]+@")
 #: How Celery says when it connects again; there is no last time.
 _AGAIN = re.compile(r"Trying again in (\d+)\.\d+ seconds?\.\.\. \((\d+)/\w+\)", re.ASCII)
-_QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
 
 
 def setup_logging(level: str, style: Literal["text", "json"]) -> None:
@@ -56,7 +54,7 @@ class _Text(logging.Formatter):
         text = f"{line} [{ids}]" if ids else line
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
-        return _clean(text)
+        return clean(text)
 
 
 class _Json(logging.Formatter):
@@ -70,19 +68,9 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return _clean(json.dumps(entry, default=str))
+        return clean(json.dumps(entry, default=str))
 
 
 def _ids(record: logging.LogRecord) -> dict[str, object]:
     found = {name: getattr(record, name, None) for name in _FIELDS}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _clean(text: str) -> str:
-    """A text without passwords of URLs and other secrets."""
-    return redactor().redact(masked(text))
-
-
-def masked(text: str) -> str:
-    """A text in which no URL carries a password."""
-    return _QUERY.sub(r"\1***", _SECRET.sub(r"\1:***@", text))

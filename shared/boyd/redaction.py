@@ -233,7 +233,19 @@ class RedactedStream:
         self._due = self._length + self._length // 4 if self._length > 1024 else 0
 
 
+_PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s@/]+@")
+_QUERY = re.compile(r"([?&]\w*password=)[^\s&\"']+")
 _registered: set[str] = set()
+
+
+def clean(text: str) -> str:
+    """A text without secrets: what logs and texts of errors say."""
+    return redactor().redact(masked(text))
+
+
+def masked(text: str) -> str:
+    """A text in which no URL carries a password."""
+    return _QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
 
 
 def register(*values: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import time
+from time import thread_time
 from urllib.parse import quote
 
 import pytest
@@ -206,14 +206,14 @@ HOSTILE = [
 def test_T8_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
     text = seed * (1_000_000 // len(seed))
     redactor = Redactor(["hunter2222", "aaaaaaaa"])
-    began = time.monotonic()
+    began = thread_time()
     redactor.redact(text)
-    assert time.monotonic() - began < 15
+    assert thread_time() - began < 15
     stream = RedactedStream(redactor)
     for at in range(0, len(text), 1000):
         stream.feed(text[at : at + 1000])
     stream.flush()
-    assert time.monotonic() - began < 30
+    assert thread_time() - began < 30
 
 
 @pytest.mark.parametrize("border", [0, 1, 5, 14, 30, 40])

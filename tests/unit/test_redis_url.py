@@ -12,7 +12,7 @@ import pytest
 import redis
 from redis.connection import SSLConnection
 
-from boyd import logs
+from boyd import redaction
 from boyd.broker import make_app
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.store import connect, masked, translated
@@ -112,7 +112,7 @@ def test_what_is_no_url_of_a_redis_is_refused_without_its_password(url: str) -> 
     ],
 )
 def test_passwords_are_masked(url: str) -> None:
-    for text in (masked(url), logs.masked(f"{url} is away")):
+    for text in (masked(url), redaction.masked(f"{url} is away")):
         assert "hush6" not in text
         assert text.startswith(url.partition("://")[0])
     assert masked(url).count("***") == url.count("hush6")

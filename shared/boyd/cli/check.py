@@ -15,10 +15,10 @@ from boyd.agent import Agent, load_agent
 from boyd.cli import output
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
-from boyd.logs import masked
 from boyd.mistakes import nearest, saying
 from boyd.plugin import Action, Component, Observer, Plugin
 from boyd.plugin.hooks import SPECIFICATIONS
+from boyd.redaction import masked
 from boyd.settings import Settings
 
 #: What is shown in place of a secret, and the names of options that hold one.

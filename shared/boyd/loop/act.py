@@ -25,7 +25,7 @@ from boyd.models import (
     explain,
 )
 from boyd.plugin import Action, Tool
-from boyd.redaction import redactor
+from boyd.redaction import clean, redactor
 
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
@@ -175,7 +175,7 @@ def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
 def failed(action_id: str, error: str, duration: float = 0.0, lost: bool = False) -> ActionResult:
     """A result that says why the action did not succeed."""
     return ActionResult(
-        action=action_id, success=False, error=error, duration=duration, unknown=lost or None
+        action=action_id, success=False, error=clean(error), duration=duration, unknown=lost or None
     )
 
 
@@ -361,7 +361,8 @@ def _result(action: Action, found: Any, duration: float) -> ActionResult:
         if isinstance(found, ActionResult):
             # Only we say that something waits for an approval of ours.
             ours = found.error == APPROVAL_REQUIRED
-            error = f"The action says: {found.error}" if ours else found.error
+            said = found.error and clean(found.error)
+            error = f"The action says: {said}" if ours else said
             name = action.title if found.action == action.title else action.id
             result = found.patched({"action": name, "duration": duration, "error": error})
         else:

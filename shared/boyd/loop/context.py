@@ -14,6 +14,7 @@ from boyd.loop import bounded
 from boyd.mistakes import saying
 from boyd.models import NotDue, Phase, Problem, Refusal
 from boyd.plugin import Context, Hook
+from boyd.redaction import clean
 
 #: Seconds one hook may take.
 HOOK_TIMEOUT = 30.0
@@ -21,6 +22,8 @@ HOOK_TIMEOUT = 30.0
 MAY_VETO = ("on_decide", "on_before_act")
 #: The most characters of an error that are kept.
 MAX_ERROR = 2000
+#: The most that are looked at: a secret must be seen whole to be found.
+_READ = 10 * MAX_ERROR
 
 log = logging.getLogger("boyd.loop")
 
@@ -98,10 +101,14 @@ class PhaseContext:
 
 
 def describe(error: object) -> str:
-    """An error as one line: its message, with its type unless that says nothing."""
+    """An error as one line: its message, with its type unless that says nothing.
+
+    It is kept and shown, so secrets are taken out, whoever has put them into a message.
+    """
     text = " ".join(saying(error).split())
     if isinstance(error, BaseException) and not isinstance(error, Overrun):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     # Names of files may hold what UTF-8 cannot; texts of errors may be of any length.
     text = text.encode("utf-8", "backslashreplace").decode()
+    text = clean(text[:_READ])
     return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} …"

@@ -21,6 +21,7 @@ from boyd.models import (
     no_op,
 )
 from boyd.plugin import Hook, Strategy
+from boyd.redaction import clean
 
 
 def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionTrace]:
@@ -114,7 +115,7 @@ class _Deciding:
         if self.vetoed or self.invalid or not answer:
             return
         if isinstance(answer, Veto):
-            reason = str(answer) or "vetoed"
+            reason = clean(str(answer)) or "vetoed"
             self._veto(Refusal(by=hook.plugin_id, reason=reason, action=self.decision.action))
             return
         try:

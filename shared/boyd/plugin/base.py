@@ -12,6 +12,8 @@ from boyd.mistakes import mistakes
 from boyd.models import Catalog
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
+from boyd.plugin.secrets import secrets_in
+from boyd.redaction import register
 
 
 class Plugin:
@@ -44,6 +46,8 @@ class Plugin:
             self.options = kind(**options)
         except ValidationError as error:
             raise PluginError(self.id or type(self).__name__, mistakes(error, kind)) from None
+        # What fails may quote them, as a request that failed quotes its URL.
+        register(*secrets_in(self.options))
 
     def init(self, ctx: Context) -> None:
         """Prepare for work, once in every process; raising keeps the agent from starting."""

@@ -34,6 +34,7 @@ from pydantic import BaseModel
 
 from boyd.models import Autonomy, AutonomyMode, Budget, Level
 from boyd.models.investigation import Category
+from boyd.plugin.secrets import check_params
 from boyd.plugin.signature import Taker
 
 Scope = Literal["anywhere", "every_host"]
@@ -185,6 +186,7 @@ class Action(Component):
         """Also find the parameters' model in the annotation of `execute`."""
         super().bind(plugin_id)
         self.params = self.params or self._model()
+        check_params(self.name, self.params)
         self._check_target()
         return self
 
@@ -230,6 +232,7 @@ class Tool(Component):
         """Also find the parameters' model in the annotation of `run`."""
         super().bind(plugin_id)
         self.params = self.params or self._model()
+        check_params(self.name, self.params)
         return self
 
 
