@@ -35,6 +35,11 @@ class Counter(Plugin):
         """Begin anew, if a person allows it."""
         return "reset"
 
+    @reset.dry_run
+    def would_reset(self) -> str:
+        """Say what a person would allow."""
+        return "would reset"
+
     @endpoint("GET", "/")
     def show(self) -> str:
         """Answer."""

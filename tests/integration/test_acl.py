@@ -172,6 +172,7 @@ PATHS = {
     "actions.execution": "/executions/{known.execution}",
     "actions.rollback": "/executions/{known.execution}/rollback",
     "approvals.show": "/approvals/{known.approval}",
+    "approvals.preview": "/approvals/{known.approval}/preview",
     "approvals.approve": "/approvals/{known.approval}/approve",
     "approvals.deny": "/approvals/{known.approval}/deny",
     "approvals.withdraw": "/approvals/{known.approval}/withdraw",

@@ -88,3 +88,17 @@ def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> Non
     with console.capture() as captured:
         console.print("[dim]calm[/dim]", end="")
     assert captured.get() == "calm"
+
+
+def test_an_unknown_outcome_is_told_once() -> None:
+    error = "Outcome unknown: worker a stopped while executing it"
+    lost = ActionResult(action="p:do", success=False, duration=0, error=error, unknown=True)
+
+    said = "p:do outcome unknown: worker a stopped while executing it"
+    assert (output.action_outcome(lost), output.error_row(lost)) == (said, ("error", ""))
+
+
+def test_the_outcome_of_an_undo_names_what_was_done() -> None:
+    done = ActionResult(action="p:do", success=True, duration=1)
+
+    assert output.action_outcome(done, "undo of p:do (loop:7)") == "undo of p:do (loop:7) ok"

@@ -131,7 +131,7 @@ def action_outcome(result: ActionResult, title: str = "") -> str:
     if result.waits_for:
         return f"{what} waits for approval {result.waits_for[:SHORT]}"
     how = "outcome unknown" if result.unknown else "failed"
-    return f"{what} {how}: {_reason(result.error)}"
+    return f"{what} {how}: {_reason(_error(result))}"
 
 
 def _reason(error: str | None) -> str:
@@ -152,8 +152,13 @@ def took(result: ActionResult) -> str:
 
 def error_row(result: ActionResult) -> tuple[str, str]:
     """The whole error of an action, where `action_outcome` has cut it."""
-    text = one_line(result.error or "")
+    text = one_line(_error(result) or "")
     return "error", "" if text in action_outcome(result) else text
+
+
+def _error(result: ActionResult) -> str | None:
+    """The error without the words that tell how the action ended."""
+    return result.error and result.error.removeprefix("Outcome unknown: ")
 
 
 def clock(moment: datetime) -> str:
