@@ -21,7 +21,8 @@ from boyd_api.courier import BackgroundCourier
 from boyd_api.metrics import Metrics
 from boyd_api.problems import Problem
 from boyd_api.refusals import Refusals
-from boyd_api.tail import BLOCK, Places, Tail
+from boyd_api.streaming import Streams
+from boyd_api.tail import BLOCK, Tail
 
 #: Seconds to wait for Redis, so that a request is answered within one.
 TIMEOUT = 0.8
@@ -72,8 +73,7 @@ class Services:
         self.tail = Tail(
             lambda: self._open_store(BLOCK + TIMEOUT), self.agents, half, self.stopping
         )
-        #: Places of event streams; with those that wait they leave a quarter of the threads.
-        self.streams = Places(max(1, settings.api.threads // 4))
+        self.streams = Streams(self.tail, settings.api.streams, self.stopping)
         broker = broker_of(settings, TIMEOUT)
         #: What this process was asked, and how the deployment does.
         self.metrics = Metrics(lambda: self.store, broker)
@@ -152,6 +152,7 @@ class Services:
         """Let nobody wait any more: the process is to end."""
         self.stopping.set()
         self.tail.wake()
+        self.streams.wake()
 
     def _connect(self, timeout: float) -> Store:
         sealing = Sealing.of(self.settings.audit_key, self.settings.audit_keep)

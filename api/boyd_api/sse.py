@@ -2,71 +2,29 @@
 
 from __future__ import annotations
 
+import queue
 import re
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator
 
 from flask import Response, request
 
-from boyd.errors import StoreError
-from boyd.store import Topic, is_later
+from boyd.store import is_later
+from boyd_api.connections import HAND_OVER, Channel
 from boyd_api.problems import Problem, retry_after
 from boyd_api.serving import Ask
-from boyd_api.tail import BLOCK
+from boyd_api.streaming import Feed, Line, Sent, Stream, Streams
+
+__all__ = ["HEADERS", "MEDIA_TYPE", "Feed", "Sent", "stream"]
 
 MEDIA_TYPE = "text/event-stream"
 #: What a route that streams reads of the request.
 HEADERS = {"Last-Event-ID": "The id of the last event that was received: goes on after it."}
 
-#: Seconds between two signs of life, and between two looks whether anybody still listens.
-HEARTBEAT = 15.0
-LOOK = 1.0
-#: Seconds between two looks at the beginning, until the tail follows what is listened to.
-SOON = 0.1
 #: Milliseconds after which a client should connect again.
 RETRY = 2000
 
 _ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 _LARGEST = 2**64
-
-
-@dataclass(frozen=True)
-class Sent:
-    """One event; one without a kind has nothing to show, and only its place is told."""
-
-    id: str
-    kind: str | None = None
-    data: str = ""
-
-    @property
-    def text(self) -> str:
-        """As it is sent."""
-        if self.kind is None:
-            return f"id: {self.id}\n\n"
-        return f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n"
-
-
-class Feed(Protocol):
-    """What a stream sends, and what tells that there is more of it."""
-
-    topic: Topic
-
-    def newest(self) -> str:
-        """The id of the last that there is."""
-
-    def first(self) -> str:
-        """The id after which a client begins that has received nothing."""
-
-    def reaches(self, id: str) -> bool:
-        """Whether everything after that one is still there."""
-
-    def after(self, id: str) -> Sequence[Sent]:
-        """Some of what came after that one, oldest first: not more than fits into memory."""
-
-    def over(self) -> bool:
-        """Whether nothing will come after what is there now."""
 
 
 def stream(ask: Ask, feed: Feed) -> Response:
@@ -86,11 +44,13 @@ def stream(ask: Ask, feed: Feed) -> Response:
         start = newest if is_later(start, newest) else start
     if request.method == "HEAD":
         return Response(mimetype=MEDIA_TYPE)
-    if not ask.services.streams.take():
+    streams = ask.services.streams
+    if not streams.places.take():
         detail = "too many event streams are open"
         raise Problem("unavailable", detail, headers=retry_after(5))
-    answer = Response(_lines(ask, feed, start, missed), mimetype=MEDIA_TYPE)
-    answer.call_on_close(ask.services.streams.free)
+    key_id = ask.key.id if ask.key else None
+    made = _Answer(streams, Stream(feed, start, key_id, ask.services.store.access.is_good))
+    answer = Response(_begun(made, missed), mimetype=MEDIA_TYPE)
     answer.headers["Cache-Control"] = "no-cache"
     answer.headers["X-Accel-Buffering"] = "no"  # nginx would hold events back
     return answer
@@ -101,44 +61,59 @@ def _is_id(text: str) -> bool:
     return match is not None and all(int(part) < _LARGEST for part in match.groups())
 
 
-def _lines(ask: Ask, feed: Feed, last: str, missed: bool) -> Iterator[str]:
-    began = time.monotonic()
-    beat = began + HEARTBEAT
-    yield f"retry: {RETRY}\n\n"
-    if missed:
-        yield "event: missed\ndata: {}\n\n"
-    with ask.services.tail.listening(feed.topic) as bell:
-        while not ask.services.stopping.is_set() and not ask.gone():
-            seen, now = bell.count, time.monotonic()
-            if now >= beat:
-                if not _still_allowed(ask):
-                    return
-                beat = now + HEARTBEAT
-                yield ":\n\n"
-            found, over = _more(feed, last)
-            if found:
-                last = found[-1].id
-                yield "".join(one.text for one in found)
-            elif over:
-                return
-            else:
-                bell.wait(seen, SOON if now < began + 2 * BLOCK else LOOK)
+def _begun(made: _Answer, missed: bool) -> Iterator[str]:
+    """The beginning of the answer; all of it where the server cannot take it over."""
+    opening = f"retry: {RETRY}\n\n" + ("event: missed\ndata: {}\n\n" if missed else "")
+    hand_over = request.environ.get(HAND_OVER)
+    if hand_over is None:
+        return _Pieces(made, opening)
+    hand_over(made)
+    return iter([opening])
 
 
-def _more(feed: Feed, last: str) -> tuple[Sequence[Sent], bool]:
-    """What came after *last*, and whether that was all."""
-    try:
-        over = feed.over()  # asked first: what comes in between is read
-        return feed.after(last), over
-    except StoreError:
-        return [], False  # Redis is away; the stream stays, and goes on when it is back
+class _Answer:
+    """An answer that goes on; implements `connections.Streaming`."""
+
+    def __init__(self, streams: Streams, stream: Stream) -> None:
+        self._streams = streams
+        self._stream = stream
+
+    def begin(self, channel: Channel | _Pieces) -> None:
+        line: Line = channel
+        self._streams.begin(self._stream, line)
+
+    def cancel(self) -> None:
+        self._streams.places.free()
 
 
-def _still_allowed(ask: Ask) -> bool:
-    """Whether the key that opened the stream is still good."""
-    if ask.key is None:
-        return True
-    try:
-        return ask.services.store.access.is_good(ask.key.id)
-    except StoreError:
-        return True
+class _Pieces(Iterator[str]):
+    """The pieces of a stream, for a server that asks for them in a thread of its own."""
+
+    def __init__(self, made: _Answer, opening: str) -> None:
+        self._made = made
+        self._opening: str | None = opening
+        self._pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.gone = False
+        self.lags = False
+
+    def __next__(self) -> str:
+        if self._opening is not None:
+            opening, self._opening = self._opening, None
+            self._made.begin(self)
+            return opening
+        piece = self._pieces.get()
+        if piece is None:
+            raise StopIteration
+        return piece
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._opening is not None:
+            self._made.cancel()
+        self._opening, self.gone = None, True
+
+    def send_piece(self, text: str) -> None:
+        self._pieces.put(text)
+
+    def end_answer(self) -> None:
+        self._pieces.put(None)

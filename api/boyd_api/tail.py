@@ -99,6 +99,8 @@ class Tail:
         self._events = Bell(stopping)
         self._bells: dict[Topic, tuple[Bell, int]] = {}
         self._thread: threading.Thread | None = None
+        #: Called whenever a bell has rung.
+        self.on_ring: Callable[[], None] = lambda: None
 
     @property
     def count(self) -> int:
@@ -187,3 +189,4 @@ class Tail:
         for topic, bell in self._listened().items():
             if topic in grown:
                 bell.ring()
+        self.on_ring()

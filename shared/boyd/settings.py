@@ -104,6 +104,8 @@ class ApiSettings(_Group):
         host: the address to listen on.
         port: the port; 0 takes a free one.
         threads: how many requests are served at the same time.
+        connections: how many connections may be open; then the oldest idle ones are closed.
+        streams: how many event streams may be open.
         rate: requests a second that a key may make for ever.
         burst: requests that a key may make at once.
         max_body: the most bytes that the body of a request may have.
@@ -114,6 +116,8 @@ class ApiSettings(_Group):
     host: str = "127.0.0.1"
     port: int = Field(default=8700, ge=0, le=65535)
     threads: int = Field(default=32, ge=4)
+    connections: int = Field(default=2000, ge=100)
+    streams: int = Field(default=500, gt=0)
     rate: float = Field(default=200.0, gt=0, le=100_000)
     burst: int = Field(default=400, gt=0, le=1_000_000)
     max_body: int = Field(default=1_048_576, gt=0)

@@ -1,4 +1,7 @@
-"""S5: the API under a steady load, and 1 000 approvals resolved by 50 callers."""
+"""S5: the API under a steady load, and 1 000 approvals resolved by 50 callers.
+
+S11: the same load beside 500 open event streams, and what a stream takes of memory.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import psutil
+import requests
 
 from benchmarks.kept import propose
 from harness import Deployment
@@ -20,6 +26,7 @@ RATE = 200
 SECONDS = 10
 CONNECTIONS = 20
 CALLERS, ITEMS = 50, 1000
+STREAMS = 500
 
 #: A request: method and path.
 Asked = tuple[str, str]
@@ -105,6 +112,26 @@ def measure(deployment: Deployment, agent_id: str) -> dict[str, float]:
         "failed": failed,
         "crowd": took,
     }
+
+
+def beside_streams(deployment: Deployment, agent_id: str) -> tuple[float, float]:
+    """p99 of reading while 500 streams send what happens, and bytes that each of them takes."""
+    url = deployment.api("streaming")
+    headers = deployment.key("bench", "admin")
+    process = psutil.Process(deployment.processes["streaming"].pid)
+    reads = (f"/api/v0/agents/{agent_id}/loop/status", "/api/v0/agents", "/api/v0/keys")
+    with ExitStack() as kept, one_core(process.pid):
+        steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
+        before = process.memory_info().rss
+        for _ in range(STREAMS):
+            got = requests.get(
+                f"{url}/api/v0/agents/{agent_id}/events", headers=headers, stream=True, timeout=60
+            )
+            kept.callback(got.close)
+            got.raise_for_status()
+        size = (process.memory_info().rss - before) / STREAMS
+        reading = steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
+    return p99(reading), size
 
 
 def crowd(url: str, headers: dict[str, str], items: list[str]) -> tuple[int, float]:

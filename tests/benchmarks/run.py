@@ -271,9 +271,13 @@ def s5(report: Report, url: str, folder: Path) -> None:
         deployment.worker("w", "benchmarks.agents:kept_few")
         deployment.stop("w")
         found = load.measure(deployment, "kept_few")
+        streaming, size = load.beside_streams(deployment, "kept_few")
     rate = f"p99 at {load.RATE}/s"
     report.add(f"S5 read, {rate}", found["read"], "ms", "< 10", found["read"] < 10)
     report.add(f"S5 approve, {rate}", found["approve"], "ms", "< 20", found["approve"] < 20)
+    name = f"S11 read beside {load.STREAMS} streams, {rate}"
+    report.add(name, streaming, "ms", "< 10", streaming < 10)
+    report.add("S11 memory of a stream", size / 1000, "kB", "< 50", size < 50_000)
     name = f"S5 {load.ITEMS} approved by {load.CALLERS}, failed"
     report.add(name, found["failed"], "", "0", found["failed"] == 0)
     report.add(f"S5 {load.ITEMS} approved by {load.CALLERS}", found["crowd"], "s", "", None)

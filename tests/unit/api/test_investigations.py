@@ -20,8 +20,9 @@ from boyd.models.investigation import Asked, Entry, Said
 from boyd.store import investigations
 from boyd.testing import Lab, ScriptedModel
 from boyd.testing.model_server import call, say
-from boyd_api import sse
+from boyd_api import streaming
 from boyd_api.routes import investigations as routes
+from boyd_api.tail import Places
 
 QUESTION = {"question": "Why is the disk full?"}
 RUN = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
@@ -394,8 +395,8 @@ def test_an_id_that_is_none_is_refused(case: Case, sent: str) -> None:
 
 def test_what_is_said_arrives_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody looks by himself, so what arrives was pushed.
-    monkeypatch.setattr(sse, "LOOK", 60.0)
-    monkeypatch.setattr(sse, "SOON", 60.0)
+    monkeypatch.setattr(streaming, "LOOK", 60.0)
+    monkeypatch.setattr(streaming, "SOON", 60.0)
     id = case.pending()
     stream = case.stream(id)
     assert [stream.next(), stream.next()["event"]] == [{"retry": "2000"}, "asked"]
@@ -439,9 +440,9 @@ def test_a_long_log_is_sent_in_parts(case: Case) -> None:
 def test_the_stream_stays_while_a_person_is_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "HEARTBEAT", 0.01)
-    monkeypatch.setattr(sse, "LOOK", 0.01)
-    monkeypatch.setattr(sse, "SOON", 0.01)
+    monkeypatch.setattr(streaming, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(streaming, "LOOK", 0.01)
+    monkeypatch.setattr(streaming, "SOON", 0.01)
     case.site.courier.held = True
     id = case.asked()
     case.site.lab.client.hset(f"boyd:{{disks}}:investigation:{id}", "status", "waiting")
@@ -457,7 +458,7 @@ def test_the_stream_stays_while_a_person_is_waited_for(
 def test_the_stream_of_one_that_is_kept_no_longer_ends(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "SOON", 0.01)
+    monkeypatch.setattr(streaming, "SOON", 0.01)
     id = case.pending()
     stream = case.stream(id)
     assert [stream.next(), stream.next()["event"]] == [{"retry": "2000"}, "asked"]
@@ -480,6 +481,7 @@ def test_a_conversation_that_went_on_is_followed_to_its_last_end(case: Case) -> 
 
 def test_all_streams_share_their_places(case: Case) -> None:
     id = case.pending()
+    case.site.services.streams.places = Places(8)
     paths = ["/events", f"/investigations/{id}/events"] * 4
     streams = [case.get(path, buffered=False) for path in paths]
     refused = case.get(f"/investigations/{id}/events")
