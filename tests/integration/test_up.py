@@ -148,14 +148,16 @@ def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
         assert json.loads(shown.stdout)["agent"]["id"] == "small"
 
 
-def test_the_address_of_the_api_is_told_once_it_answers(tmp_path: Path, agent: str) -> None:
+def test_the_address_of_the_api_is_told_once_it_answers_and_then_every_iteration(
+    tmp_path: Path, agent: str
+) -> None:
     with Up(tmp_path, agent) as running:
         running.says("  API ")
         with urlopen(f"{told(running, 'API')}/healthz") as answer:
             assert answer.status == 200
-        running.says("small #1")
+        running.says("small #1  ")
         lines = running.output.read_text().splitlines()
-    first = next(line for line in lines if "small #1" in line)
+    first = next(line for line in lines if "small #1  " in line)
     assert lines[0].endswith("starting agent small")
     assert lines.index(first) > next(n for n, line in enumerate(lines) if "Ctrl-C" in line)
 

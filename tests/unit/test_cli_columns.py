@@ -53,7 +53,10 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
     ),
     "investigations": (
         investigations.COLUMNS,
-        ["1a2b3c4d", "final_synthesis", "12", "47 h ago", "api", BY, WHY],
+        [
+            *("1a2b3c4d", "final_synthesis", "119 min", "123456", "$0.12", "47 h ago"),
+            *("12", "api", BY, WHY),
+        ],
         ["1a2b3c4d", "final_synthesis"],
     ),
     "agents": (
@@ -125,6 +128,14 @@ def test_the_text_of_an_approval_gets_the_room_that_is_left() -> None:
     assert len(line) > 190
     _, line = printed(approval_view.COLUMNS, APPROVAL, 80)
     assert "The disk of the" in line
+
+
+def test_what_an_action_waits_for_is_whole_in_the_history() -> None:
+    waits = "scratch:clean waits for approval c32e3dd8"
+    row = ["12", "23:58:10", "ok", "230 ms", "7", "beat", WHY, waits]
+    head, line = printed(history.COLUMNS, row, 80)
+    assert line.endswith(waits)
+    assert "TOOK" in head  # it has room again, now that a wide column is left out
 
 
 def test_less_important_columns_are_left_out_of_a_narrow_terminal() -> None:

@@ -76,13 +76,26 @@ def layout(
         max(map(_cells, cells)) for cells in zip([one.name for one in columns], *rows, strict=True)
     ]
     least = [_least(column, wide) for column, wide in zip(columns, found, strict=True)]
-    shown = list(range(len(columns)))
-    while _total(least[number] for number in shown) > room:
-        can_go = [number for number in shown if columns[number].drop]
-        if not can_go:
-            return _pressed(shown, least, room)
-        shown.remove(max(can_go, key=lambda number: columns[number].drop))
+    shown = _fitting(columns, least, room)
+    if _total(least[number] for number in shown) > room:
+        return _pressed(shown, least, room)
     return _widened(shown, least, found, room)
+
+
+def _fitting(columns: Sequence[Column], least: Sequence[int], room: int) -> list[int]:
+    """The columns that are shown: without the least important ones, where there is no room."""
+    shown = set(range(len(columns)))
+    going = sorted((n for n in shown if columns[n].drop), key=lambda n: -columns[n].drop)
+    gone = []
+    for number in going:
+        if _total(least[n] for n in shown) > room:
+            shown.remove(number)
+            gone.append(number)
+    # A wide one that had to go may have left room for narrow ones.
+    for number in reversed(gone):
+        if _total(least[n] for n in {*shown, number}) <= room:
+            shown.add(number)
+    return sorted(shown)
 
 
 def _least(column: Column, wide: int) -> int:

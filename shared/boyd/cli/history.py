@@ -21,7 +21,7 @@ from boyd.models.answers import IterationList, IterationSummary
 COLUMNS = (
     *(whole("#"), whole("ended"), whole("outcome")),
     *(whole("took", drop=2), whole("seen", drop=4), label("trigger", drop=3)),
-    *(sentence("situation", drop=1), sentence("action")),
+    *(sentence("situation", drop=1), label("action", least=44)),
 )
 #: The most that one request may ask for, and that are read at once.
 _PAGE = 500

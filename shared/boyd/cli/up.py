@@ -116,6 +116,7 @@ def _run(
         supervisor.start(child)
     if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
         return
+    watch.look()  # from here on, so that the first iteration is shown when the API answers
     for child in others:
         supervisor.start(child)
     if not supervisor.wait_until("api", lambda: _answers(api_url), START):
