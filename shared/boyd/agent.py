@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boyd.errors import ConfigError, PluginError
-from boyd.mistakes import mistakes, saying
+from boyd.mistakes import mistakes
 from boyd.model_settings import ModelSettings
 from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
+from boyd.plugin.whereabouts import located
 from boyd.toml import read_toml
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -31,6 +32,13 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+def _met(policy: ApprovalPolicy) -> ApprovalPolicy:
+    """The policy, unless nobody can ever meet it."""
+    if policy.impossible:
+        raise ValueError(policy.impossible)
+    return policy
+
+
 class PolicyRule(_Settings):
     """What it takes to approve some actions (A11).
 
@@ -41,6 +49,11 @@ class PolicyRule(_Settings):
     actions: list[str] = ["*"]
     risk: list[Level] = []
     required: ApprovalPolicy
+
+    @field_validator("required")
+    @classmethod
+    def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
+        return _met(required)
 
     def fits(self, action: str, risk: Level) -> bool:
         """Whether the rule is for that action with that risk."""
@@ -60,6 +73,11 @@ class ApprovalSettings(_Settings):
     max_age: float = Field(default=30 * 86400.0, gt=0)
     required: ApprovalPolicy = ApprovalPolicy()
     policies: list[PolicyRule] = []
+
+    @field_validator("required")
+    @classmethod
+    def _possible(cls, required: ApprovalPolicy) -> ApprovalPolicy:
+        return _met(required)
 
 
 class HistorySettings(_Settings):
@@ -248,7 +266,7 @@ def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
     except PluginError:
         raise
     except Exception as error:
-        why = f"cannot be made: {type(error).__name__}: {saying(error)}"
+        why = f"cannot be made: {located(error)}"
         raise PluginError(reference.id or reference.use, why) from error
     if reference.id:
         plugin.id = reference.id

@@ -132,7 +132,7 @@ def test_a_plugin_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "broken"\n', BROKEN)
 
     assert done.exit_code == 1
-    assert "plugin 'broken': cannot be made: ValueError: boo" in done.stderr
+    assert "plugin 'broken': cannot be made: one.py line 9: ValueError: boo" in done.stderr
 
 
 def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
@@ -186,3 +186,81 @@ def test_errors_of_plugins_are_described_without_links() -> None:
     assert describe(raised.value) == (
         "ValidationError: Observation: source: Input should be a valid string"
     )
+
+
+DECIDES = """
+from boyd import Budget, Decision, Plugin, action, strategy
+from boyd.models import Model
+
+
+class Params(Model):
+    keep_mb: float = 1.0
+
+
+class Web(Plugin):
+    id = "web"
+
+    @strategy()
+    def choose(self):
+        "Choose."
+        if not self:
+            return Decision(action="no-op", rationale="calm", confidence=1.0)
+        return Decision(action=ACTION, rationale="because", confidence=1.0)
+
+    @action(target="keep_mb", budget=Budget(limit=1, window=60))
+    def restart(self, params: Params):
+        "Restart it."
+"""
+
+
+@pytest.mark.parametrize("named", ['"web:restrat"', 'f"{self.id}:restrat"'])
+def test_a_decision_for_an_action_that_does_not_exist_is_a_warning(
+    tmp_path: Path, named: str
+) -> None:
+    plugin = DECIDES.replace("ACTION", named)
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+
+    assert done.exit_code == 0
+    said = "strategy web:choose: there is no action 'web:restrat'; did you mean 'web:restart'?"
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("named", ['"web:restart"', 'f"{self.id}:restart"', "pick()"])
+def test_a_decision_for_an_action_that_exists_or_is_computed_is_fine(
+    tmp_path: Path, named: str
+) -> None:
+    plugin = DECIDES.replace("ACTION", named)
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_parameters_have_the_names_that_people_and_decisions_use(tmp_path: Path) -> None:
+    plugin = DECIDES.replace("ACTION", '"web:restart"')
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+
+    assert "params (keepMb)" in done.stdout
+    assert "per keepMb" in done.stdout
+    assert "keep_mb" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "where", ["[approvals]\nrequired = ", "[[approvals.policies]]\nrequired = "]
+)
+def test_a_policy_that_nobody_can_meet_is_refused(tmp_path: Path, where: str) -> None:
+    required = '{ min_approvals = 2, principals = ["one", "one"] }'
+    done = checked(tmp_path, f'{FOLDER}{where}{required}\n[[plugins]]\nuse = "web"\n')
+
+    assert done.exit_code == 1
+    said = "required: it takes 2 approvals and only 1 principal may give them"
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "more", ['principals = ["one", "two"]', 'principals = ["one"], groups = ["ops"]']
+)
+def test_a_policy_that_somebody_can_meet_is_fine(tmp_path: Path, more: str) -> None:
+    required = f"[approvals]\nrequired = {{ min_approvals = 2, {more} }}\n"
+    done = checked(tmp_path, f'{FOLDER}{required}[[plugins]]\nuse = "web"\n')
+
+    assert (done.exit_code, done.stderr) == (0, "")

@@ -229,8 +229,38 @@ def test_a_plugin_that_is_not_found_says_where_it_was_looked_for(name: str, said
 
 def test_a_plugin_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn.py").write_text("import nothing_like_this\n")
-    with pytest.raises(PluginError, match=r"torn.py cannot be imported: No module"):
+    with pytest.raises(PluginError, match=r"torn.py line 1: No module named 'nothing_like"):
         find_plugin("torn", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "orientier()",
+            "mine.py line 3: name 'orientier' is not defined; did you mean 'orienter'?",
+        ),
+        ("pritn(1)", "mine.py line 3: name 'pritn' is not defined; did you mean 'print'?"),
+        ("from boyd import Plugni", "mine.py line 3: cannot import name 'Plugni' from 'boyd'"),
+        ("from boyd import Plugni", "; did you mean 'Plugin'?"),
+        ("'x'.uper()", "mine.py line 3: AttributeError: 'str' object has no attribute 'uper'"),
+        ("'x'.uper()", "; did you mean 'upper'?"),
+        ("def f(:", "mine.py line 3: invalid syntax"),
+        ("1 / 0", "mine.py line 3: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_error_in_a_plugin_file_names_the_line(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(f"from boyd import orienter\n\n{line}\n")
+    with pytest.raises(PluginError) as caught:
+        find_plugin("mine", tmp_path)
+
+    assert said in str(caught.value)
+
+
+def test_an_error_below_a_plugins_own_code_names_the_line_that_led_to_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import json\n\njson.loads('{')\n")
+    with pytest.raises(PluginError, match=r"mine.py line 3: JSONDecodeError: Expecting"):
+        find_plugin("mine", tmp_path)
 
 
 @pytest.mark.parametrize(

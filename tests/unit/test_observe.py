@@ -166,6 +166,9 @@ def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
         ("text", "must return a list of Observation, not str"),
         ([{"source": "x", "type": "metric", "data": {"n": float("nan")}}], "data.n"),
         ([{"source": "x", "type": "metric", "data": {"n": object()}}], "valid JSON"),
+        ([{"source": "x", "type": "metric", "data": {"n": {1}}}], "data.n: set is not valid JSON"),
+        ([{"source": "x", "type": "metric", "data": {"n": {1}}}], "; use a list"),
+        (seen(), "returned one Observation; return a list of them"),
         ([{"source": "x", "type": "wish", "data": {}}], "type"),
         ([{"source": "x", "type": "metric", "data": {}, "severity": "fatal"}], "severity"),
         ([42], "should be a valid dictionary"),
@@ -181,6 +184,18 @@ def test_L11_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why
     assert result.observer_errors[0].id == "p:wrong"
     assert said in result.observer_errors[0].error
     assert result.success
+
+
+def test_L11_an_observation_that_cannot_be_made_is_told_in_one_plain_line() -> None:
+    def observe() -> list[Observation]:
+        return [Observation(source="x", type="metric", data={"tags": {"a", "b"}})]  # type: ignore[dict-item]
+
+    result = Lab(agent(Observer(name="wrong", observe=observe))).run()
+
+    [error] = result.observer_errors
+    assert (
+        error.error == "ValidationError: Observation: data.tags: set is not valid JSON; use a list"
+    )
 
 
 def test_L11_an_observer_that_raises_is_recorded_and_the_others_count() -> None:

@@ -13,6 +13,7 @@ import click
 
 from boyd.agent import Agent, load_agent
 from boyd.cli import output
+from boyd.cli.decided import decided_for
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.mistakes import nearest, saying
@@ -76,13 +77,17 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
 
 
 def _doubts(agent: Agent) -> Iterator[str]:
-    """Settings for actions that no plugin has: a slip, or of a plugin that was taken out."""
+    """Settings and decisions for actions that no plugin has, by a slip or since it is gone."""
     known = agent.host.actions
     for number, rule in enumerate(agent.settings.approvals.policies):
         for pattern in rule.actions:
             if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
                 what = f"no action fits {pattern!r}, so it does nothing{nearest(pattern, known)}"
                 yield f"approvals.policies.{number}.actions: {what}"
+    for strategy in agent.host.strategies.values():
+        for id in decided_for(strategy):
+            if id not in known:
+                yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, known)}"
     for id in agent.settings.budgets:
         if id not in known:
             yield f"budgets: no action has the id {id!r}, so it does nothing{nearest(id, known)}"
@@ -155,8 +160,9 @@ def _observer_traits(observer: Observer) -> Iterator[str]:
 
 
 def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
-    params = ", ".join(action.params.model_fields) if action.params else "any"
-    yield f"params ({params})"
+    fields = action.params.model_fields.items() if action.params else ()
+    names = ", ".join(field.alias or name for name, field in fields)
+    yield f"params ({names if action.params else 'any'})"
     yield f"risk {action.risk}"
     if action.tool:
         yield "a tool for models"

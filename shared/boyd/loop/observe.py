@@ -87,6 +87,8 @@ def validated(found: Any) -> list[Observation]:
     Raises:
         ValueError: it is not a list of observations; the message names the field at fault.
     """
+    if isinstance(found, Observation):
+        raise ValueError("returned one Observation; return a list of them: [Observation(...)]")
     if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
         raise ValueError(f"must return a list of Observation, not {type(found).__name__}")
     items = list(found)

@@ -46,6 +46,15 @@ class ApprovalPolicy(Model):
         ]
         return ", ".join(filter(None, parts))
 
+    @property
+    def impossible(self) -> str | None:
+        """Why it can never be met; None: it can."""
+        able = len(set(self.principals))
+        if self.groups or not able or able >= self.min_approvals:
+            return None
+        may = "1 principal" if able == 1 else f"{able} principals"
+        return f"it takes {self.min_approvals} approvals and only {may} may give them"
+
     def admits(self, actor: Actor) -> bool:
         """Whether *actor* is among those who may approve."""
         return self._admits(actor.principal, actor.person, actor.groups)

@@ -119,11 +119,20 @@ class Model(BaseModel):
 def explain(error: ValidationError) -> str:
     """A validation error as one line that names each field and what was wrong with it."""
     parts = []
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
+    for item in error.errors(include_url=False, include_context=False):
         where = ".".join(str(step) for step in item["loc"])
-        said = told(item["msg"])
+        is_json = item["type"] != "invalid-json-value"
+        said = told(item["msg"]) if is_json else _no_json(item["input"])
         parts.append(f"{where}: {said}" if where else said)
     return "; ".join(parts)
+
+
+def _no_json(value: object) -> str:
+    """What is wrong with a value that JSON cannot hold."""
+    kind = type(value).__name__
+    instead = {"set": "a list", "frozenset": "a list", "tuple": "a list", "bytes": "a text"}
+    better = instead.get(kind, "texts, numbers, lists and dicts")
+    return f"{kind} is not valid JSON; use {better}"
 
 
 def told(message: str) -> str:

@@ -196,7 +196,7 @@ class Action(Component):
         fields = self.params.model_fields
         aliases = {field.alias: name for name, field in fields.items() if field.alias}
         if self.target not in fields and self.target not in aliases:
-            known = ", ".join(fields)
+            known = ", ".join(field.alias or name for name, field in fields.items())
             raise ValueError(f"{self.name}: target {self.target!r} is no parameter; known: {known}")
         # Parameters are stored under their aliases.
         name = aliases.get(self.target, self.target)

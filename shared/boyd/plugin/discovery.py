@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from boyd.errors import ConfigError, PluginError
-from boyd.mistakes import nearest, saying
+from boyd.mistakes import nearest
 from boyd.plugin.base import Plugin
+from boyd.plugin.whereabouts import located
 
 GROUP = "boyd.plugins"
 
@@ -40,7 +41,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         try:
             found = found.load()
         except Exception as error:
-            raise PluginError(name, f"cannot be imported: {saying(error)}") from error
+            raise PluginError(name, f"cannot be imported: {located(error)}") from error
     return _checked(name, found)
 
 
@@ -54,7 +55,7 @@ def import_object(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        raise ConfigError(f"{path}: cannot import {module_name!r}: {error}") from error
+        raise ConfigError(f"{path}: cannot import {module_name!r}: {located(error)}") from error
     if not hasattr(module, attribute):
         raise ConfigError(f"{path}: {module_name!r} has no {attribute!r}")
     return getattr(module, attribute)
@@ -92,7 +93,7 @@ def _load(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise PluginError(path.stem, f"{path} cannot be imported: {saying(error)}") from error
+        raise PluginError(path.stem, f"{path} cannot be imported: {located(error)}") from error
     return module
 
 
