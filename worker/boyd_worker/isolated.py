@@ -1,24 +1,14 @@
 """Observers in a process of their own: killed when their time is up, whatever they do (L11).
 
-The parent sends what to run as JSON on standard input and reads the outcome from a pipe; what the
-observer prints goes to the log.
+The parent sends what to run as JSON; what the observer prints goes to the log.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from boyd.embedded.death import follow_parent
-from boyd.errors import Overrun
-from boyd.loop.bounded import overrun
+from boyd import apart
 from boyd.loop.observe import Isolate, dump, load, validated
 from boyd.settings import Settings
 
@@ -43,71 +33,15 @@ class Isolation:
                 "shard": shard,
                 "iteration": iteration,
             }
-            return _ask(json.dumps(request), timeout)
+            answer = apart.call("boyd_worker.isolated:observe", json.dumps(request), timeout)
+            return list(load(answer))
 
         return run
 
 
-def _ask(request: str, timeout: float) -> list[Any]:
-    """Run the request in a new process.
-
-    Raises:
-        Overrun: it took longer than *timeout* seconds; it was killed with all it started.
-        RuntimeError: the observer failed, or its process died.
-    """
-    reading, writing = os.pipe()
-    process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-m", "boyd_worker.isolated", str(writing), str(os.getpid())],
-        stdin=subprocess.PIPE,
-        pass_fds=[writing],
-        start_new_session=True,
-        text=True,
-    )
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        try:
-            answer = _converse(process, request, pipe.read, timeout)
-        finally:
-            _kill(process)
-    if not answer:
-        raise RuntimeError(f"its process ended with status {process.returncode}")
-    outcome = json.loads(answer)
-    if "error" in outcome:
-        raise RuntimeError(outcome["error"])
-    return list(load(outcome["observations"]))
-
-
-def _converse(
-    process: subprocess.Popen[str], request: str, read: Callable[[], str], timeout: float
-) -> str:
-    answer: list[str] = []
-    # The pipe is read while the process runs, or a large answer would block it.
-    reader = threading.Thread(target=lambda: answer.append(read()), daemon=True)
-    reader.start()
-    try:
-        process.communicate(request, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise overrun(timeout) from None
-    reader.join(timeout=1)
-    return answer[0] if answer else ""
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def main() -> None:
-    """Run one observer and write its outcome to a pipe; arguments: the pipe, the parent's pid."""
-    follow_parent(signal.SIGKILL, int(sys.argv[2]))
-    request = json.load(sys.stdin)
-    try:
-        outcome = {"observations": _observe(request)}
-    except (Exception, Overrun) as error:  # noqa: BLE001 - the parent reports it
-        outcome = {"error": f"{type(error).__name__}: {error}"}
-    with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as pipe:
-        json.dump(outcome, pipe)
+def observe(request: str) -> str:
+    """Run one observer, in the process that is for it; its observations."""
+    return _observe(json.loads(request))
 
 
 def _observe(request: dict[str, Any]) -> str:
@@ -132,7 +66,3 @@ def _observe(request: dict[str, Any]) -> str:
     )
     plugin.init(ctx)
     return dump(validated(observer.call("observe", ctx=ctx, shard=request["shard"])))
-
-
-if __name__ == "__main__":
-    main()

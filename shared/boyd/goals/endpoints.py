@@ -293,7 +293,7 @@ class Endpoints(Tools):
         """Add facts in Turtle."""
         wanted = body(bodies.Import, request)
         try:
-            found = turtle.read(wanted.turtle, source=wanted.source)
+            found = turtle.read_apart(wanted.turtle, source=wanted.source)
         except turtle.TurtleError as error:
             raise Refused(422, f"turtle: {error}") from None
         added = _added(self.graph(ctx), found.triples)

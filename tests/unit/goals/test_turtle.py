@@ -244,6 +244,31 @@ def test_P18_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[in
     assert growth(read, made, 200_000) < MOST
 
 
+def test_P18_what_is_read_in_a_process_of_its_own_is_the_same() -> None:
+    text = PREFIXES + "".join(f":a{n} :b :c . " for n in range(1200)) + ":a rdfs:label 'x' ."
+
+    assert turtle.read_apart(text, source="s") == read(text, source="s")
+    with pytest.raises(TurtleError, match="line 1 is not Turtle"):
+        turtle.read_apart("not turtle")
+
+
+@pytest.mark.parametrize(
+    "number", ["1E9999999999", "1E-9999999999", "1E999999999999999"], ids=["large", "small", "huge"]
+)
+def test_P18_a_number_of_a_billion_digits_is_refused(number: str) -> None:
+    text = f'<a> <b> "{number}"^^<http://www.w3.org/2001/XMLSchema#decimal> .'
+
+    with pytest.raises(TurtleError):
+        turtle.read_apart(text)
+
+
+def test_P18_reading_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turtle, "MAX_SECONDS", 0.01)
+
+    with pytest.raises(TurtleError, match=r"took longer than 0\.01 s"):
+        turtle.read_apart("<a> <b> <c> .")
+
+
 def test_M11_as_much_as_is_allowed_is_read() -> None:
     assert len(read("<a> <b> 1, 2, 3 .", max_triples=3).triples) == 3
     assert read("").triples == ()

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from pydantic import ValidationError
 
+from boyd import apart
+from boyd.errors import Overrun
 from boyd.goals.extra import extra
 from boyd.goals.knowledge.naming import (
     SYMBOLS,
@@ -50,6 +52,11 @@ HEADER = f"""\
 
 """
 PART = "# Another part.\n"
+
+#: The most seconds and bytes that reading a file of others may take.
+MAX_SECONDS, MAX_MEMORY = 60.0, 2_000_000_000
+#: Facts that come back from that process in one piece.
+_PART = 500
 
 _CONFIDENCE, _SOURCE = VOCABULARY + "confidence", VOCABULARY + "source"
 #: What relative IRIs are relative to; it is never opened.
@@ -126,6 +133,44 @@ def read(
             known = found.setdefault(_key(fact), fact)
             found[_key(fact)] = max(known, fact, key=_sureness)
     return Imported(tuple(found[key] for key in sorted(found)), dict(sorted(skipped.items())))
+
+
+def read_apart(text: str, *, source: str | None = None) -> Imported:
+    """What `read` finds, in a process of its own that has limits of time and memory.
+
+    A text of a few bytes may ask rdflib for a number of a billion digits.
+
+    Raises:
+        TurtleError: it is not Turtle, too large, or takes too long or too much memory to read.
+    """
+    request = json.dumps({"text": text, "source": source})
+    try:
+        answer = apart.call(f"{__name__}:_answer", request, MAX_SECONDS, MAX_MEMORY)
+    except Overrun as error:
+        raise TurtleError(f"reading it {error}") from None
+    except apart.Failed as error:
+        raise TurtleError(f"it cannot be read: {error}") from None
+    head, *parts = answer.splitlines()
+    told = json.loads(head)
+    if "refused" in told:
+        raise TurtleError(told["refused"])
+    # One part at a time: all at once would hold the interpreter too long.
+    facts = [Triple.model_validate(fact) for part in parts for fact in json.loads(part)]
+    return Imported(tuple(facts), told["skipped"])
+
+
+def _answer(request: str) -> str:
+    """What `read` makes of a request, in the process that is for it: one JSON document a line."""
+    asked = json.loads(request)
+    try:
+        found = read(asked["text"], source=asked["source"])
+    except TurtleError as error:
+        return json.dumps({"refused": str(error)})
+    except MemoryError:
+        return json.dumps({"refused": "it takes too much memory to read"})
+    facts = [fact.model_dump(mode="json") for fact in found.triples]
+    parts = (facts[at : at + _PART] for at in range(0, len(facts), _PART))
+    return "\n".join(map(json.dumps, ({"skipped": dict(found.skipped)}, *parts)))
 
 
 def write(triples: Iterable[Triple]) -> str:
