@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 
 _FIGURES = pytest.StashKey[list[tuple[int, str]]]()
+_MOST = pytest.StashKey[dict[tuple[int, str], tuple[float, str]]]()
 
 
 class Measure:
@@ -16,10 +17,16 @@ class Measure:
 
     def __init__(self, config: pytest.Config) -> None:
         self._figures = config.stash.setdefault(_FIGURES, [])
+        self._most = config.stash.setdefault(_MOST, {})
 
     def __call__(self, promise: int, figure: str) -> None:
         """Take down a figure of P1 to P18."""
         self._figures.append((promise, figure))
+
+    def most(self, promise: int, what: str, seconds: float, where: str) -> None:
+        """Take down the longest of what several tests measure, and which of them it was."""
+        known = self._most.get((promise, what), (0.0, ""))
+        self._most[promise, what] = max(known, (seconds, where))
 
     @contextmanager
     def seconds(self, promise: int, what: str) -> Iterator[None]:
@@ -31,4 +38,8 @@ class Measure:
     @property
     def lines(self) -> list[str]:
         """What was taken down, by promise."""
-        return [f"P{promise}  {figure}" for promise, figure in sorted(self._figures)]
+        most = [
+            (promise, f"{what}: {seconds:.1f} s ({where})")
+            for (promise, what), (seconds, where) in self._most.items()
+        ]
+        return [f"P{promise}  {figure}" for promise, figure in sorted([*self._figures, *most])]

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import redis
 
-from faults.rough import RoughWorld
-from faults.world import World
+from boyd.store.fleet import ALIVE
+from boyd.store.keys import Keys
+from faults.rough import NEVER_ACT, RoughWorld
+from faults.world import AGENTS, World
 
 #: Each fault and how often it comes, compared to the others.
 FAULTS = {
@@ -28,7 +30,22 @@ FAULTS = {
     "fill disk": 1,
     "shift clock": 2,
     "slow line": 2,
+    "lose actors": 1,
+    "lose key": 3,
+    "foreign key": 3,
+    "forbid command": 3,
 }
+#: Keys of an agent that it goes on without; the others hold what was acknowledged.
+REPLACEABLE = (
+    *("loop", "due", "orders", "iteration", "events"),
+    *("observers:ran", "observers:health"),
+)
+#: Commands that steps cannot do without.
+NEEDED = (
+    *("hset", "hget", "hmget", "hgetall", "hdel", "hincrby", "hexists", "zadd", "zrem", "zscore"),
+    *("zrange", "zrangebyscore", "zcard", "zcount", "xadd", "del", "exists", "pexpire", "rename"),
+    *("set", "get", "scard", "sadd", "srem", "smembers", "lrange", "llen", "ltrim", "lpush"),
+)
 #: Seconds that a clock is put ahead of the true time.
 SHIFTS = (-3600.0, -30.0, 5.0, 3600.0)
 
@@ -92,6 +109,12 @@ class Injector:
             target = self._shift_clock()
         elif kind == "slow line":
             target = self._slow_line(seconds)
+        elif kind == "lose actors":
+            self._lose_actors(seconds)
+        elif kind in ("lose key", "foreign key"):
+            target = self._hurt_key(kind, seconds)
+        elif kind == "forbid command":
+            target = self._forbid(seconds)
         else:
             self._hurt_broker(kind)
         self.faults.append(Fault(kind, target, began, time.time() - began))
@@ -136,6 +159,34 @@ class Injector:
         time.sleep(seconds)
         line.delay = 0.0
         return target
+
+    def _lose_actors(self, seconds: float) -> None:
+        """Stop every worker that acts, for long enough that it counts as dead."""
+        actors = [name for name in World.workers if name not in NEVER_ACT]
+        for name in actors:
+            self._world.signal(name, signal.SIGSTOP)
+        time.sleep(ALIVE + seconds)
+        for name in actors:
+            self._world.signal(name, signal.SIGCONT)
+
+    def _hurt_key(self, kind: str, seconds: float) -> str:
+        """Delete a key, or put another type in its place for a moment."""
+        key = Keys(self._dice.choice(AGENTS)).prefix + self._dice.choice(REPLACEABLE)
+        with redis.Redis(port=self._world.redis.port, socket_timeout=5) as client:
+            if kind == "foreign key":
+                client.set(key, "foreign")
+                time.sleep(seconds / 8)
+            client.delete(key)
+        return key
+
+    def _forbid(self, seconds: float) -> str:
+        """Forbid everybody a command for a moment."""
+        command = self._dice.choice(NEEDED)
+        with redis.Redis(port=self._world.redis.port, socket_timeout=5) as client:
+            client.execute_command("ACL", "SETUSER", "default", f"-{command}")
+            time.sleep(seconds / 8)
+            client.execute_command("ACL", "SETUSER", "default", f"+{command}")
+        return command
 
     def _hurt_broker(self, kind: str) -> None:
         with redis.Redis(port=self._world.redis.port, socket_timeout=5) as client:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from hosts.slow import SlowLine
 FAR = ("w2", "a1")
 #: Enough for what a storm leaves, and soon filled.
 MEGABYTES = 256
+#: The worker that consumes everything but the queue `act`.
+NEVER_ACT = ("w0",)
+REST = "loop,observe,host,callback,think"
 
 
 class RoughWorld(World):
@@ -33,6 +36,11 @@ class RoughWorld(World):
         self.shifts = clocks.missing() is None
         self.slow = {name: things.enter_context(SlowLine(server.port)) for name in FAR}
         self.lines = {name: line.port for name, line in self.slow.items()}
+
+    def _arguments(self, name: str) -> Sequence[str]:
+        """The first worker never acts, so that all that act can be lost."""
+        usual = super()._arguments(name)
+        return usual if name not in NEVER_ACT else (*usual, "--queues", REST)
 
 
 @contextmanager

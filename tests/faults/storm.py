@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from boyd.models import Actor
+from faults.blindness import longest
 from faults.injector import Fault, Injector
 from faults.invariants import Invariants
 from faults.load import Load
@@ -31,6 +32,7 @@ class Outcome:
     violations: list[str]
     counts: dict[str, int]
     recoveries: dict[str, list[float]] = field(default_factory=dict)
+    blind: float = 0.0
 
 
 def storm(seed: int, seconds: float, pause: float = 2.0) -> Outcome:
@@ -68,6 +70,7 @@ def _storm(world: RoughWorld, seed: int, seconds: float, pause: float) -> Outcom
             "effects": len(world.deployment.effects()),
         },
         recoveries=_recoveries(world, injector.faults),
+        blind=longest(world.deployment, AGENTS),
     )
 
 
@@ -134,5 +137,7 @@ def table(outcomes: list[Outcome]) -> str:
         for name, number in outcome.counts.items():
             totals[name] += number
     lines += ["", ", ".join(f"{number} {name}" for name, number in totals.items())]
+    blind = max((o.blind for o in outcomes), default=0.0)
+    lines.append(f"the longest time that an agent observed nothing: {blind:.1f} s")
     violations = [f"seed {o.seed}: {text}" for o in outcomes for text in o.violations]
     return "\n".join([*lines, "", f"{len(violations)} violations", *violations])

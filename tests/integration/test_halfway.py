@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from boyd.store.keys import Keys
+from faults.blindness import longest
 from harness import Deployment, wait_until
 from integration.test_acl import Guarded
 from measuring import Measure
@@ -94,6 +95,9 @@ def test_P17_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
     took, key = watch.worst
     measure(17, f"a foreign key for {LASTS} s: the next success after {took:.1f} s at most ({key})")
 
+    blind = longest(ticking, ["ticking"])
+    measure.most(15, "the longest time without an observation", blind, "foreign keys")
+
     assert watch.doubled() == []
 
 
@@ -113,5 +117,8 @@ def test_P17_each_command_that_is_forbidden_in_turn_stops_nothing(
     measure(
         17, f"a command forbidden for {LASTS} s: the next success after {took:.1f} s ({command})"
     )
+
+    blind = longest(ticking, ["ticking"])
+    measure.most(15, "the longest time without an observation", blind, "forbidden commands")
 
     assert watch.doubled() == []

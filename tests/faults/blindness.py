@@ -1,0 +1,20 @@
+"""How long agents went without beginning an iteration, and so without observing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from harness import Deployment
+
+ALL = 10**6
+
+
+def longest(deployment: Deployment, agents: Iterable[str]) -> float:
+    """The most seconds between the beginnings of two iterations that follow each other."""
+    found = 0.0
+    for agent in agents:
+        results = deployment.agent(agent).history.results(ALL)
+        began = sorted(result.started_at.timestamp() for result in results if result.observations)
+        found = max([found, *(later - earlier for earlier, later in pairwise(began))])
+    return found
