@@ -112,3 +112,14 @@ def test_who_died_while_abandoning_has_left_it_to_a_worker_to_end() -> None:
 
     assert (result.success, result.error, recorder.calls) == (False, "no use", [])
     assert [r.error for r in result.action_results] == ["Not executed: no use"]
+
+
+def test_what_a_worker_says_late_of_an_abandoned_complete_phase_is_refused() -> None:
+    lab = lab_in("complete", Recorder())
+    entry = lab.store.iterations.enter(1, 1, "complete", "alive/1", ("iteration",))
+    assert entry is not None
+    outcome, _, epoch = lab.store.iterations.abandon("no use", ANN)
+
+    assert (outcome, epoch) == ("abandoned", 2)
+    assert not lab.store.iterations.renew(1, 1, "alive/1")
+    assert lab.store.iterations.enter(1, 2, "complete", "other/1", ("iteration",))

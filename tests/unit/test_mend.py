@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from boyd.errors import StoreError
-from boyd.models import CallRequest, LoopResult
+from boyd.models import CallRequest, LoopResult, RunRequest
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, seen, sees
@@ -167,3 +167,42 @@ def test_an_event_that_cannot_be_written_stops_nothing_and_is_noted() -> None:
 
     assert lab.run().success
     assert "WRONGTYPE" in lab.client.hget(KEYS.loop, "eventsLostWhy")
+
+
+def test_an_iteration_whose_loop_hash_is_lost_goes_on_and_the_next_one_joins_it() -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder)
+    lab.launcher.trigger("test")
+    lab.step()
+    lab.client.delete(KEYS.loop)
+    joined = lab.launcher.trigger("again")
+    lab.deliver()
+
+    assert joined.iteration == 1
+    assert [(result.iteration, result.success) for result in ended(lab)] == [(1, True)]
+    assert lab.run().iteration == 2
+
+
+@pytest.mark.parametrize("key", [KEYS.runs, KEYS.runs_pending, KEYS.due, KEYS.audit_open])
+def test_what_a_client_was_told_has_failed_is_done_when_it_comes_again(key: str) -> None:
+    recorder = Recorder()
+    lab = lab_with(recorder)
+    call = CallRequest(kind="execute", action="p:do", actor=person("ann"))
+    question = RunRequest(title="a", description="question")
+    lab.client.set(key, "foreign")
+    attempt(lambda: lab.launcher.call(call, None, "0" * 32))
+    attempt(lambda: lab.launcher.submit_run(question, person("ann"), "run-1"))
+    lab.client.delete(key)
+    lab.launcher.call(call, None, "0" * 32)
+    lab.launcher.submit_run(question, person("ann"), "run-1")
+    rested(lab)
+    for _ in range(3):
+        lab.sweeper.sweep()
+        lab.deliver()
+    run, called = lab.store.runs.get("run-1"), lab.store.calls.get("0" * 32)
+
+    assert run is not None
+    assert run.status == "completed"
+    assert called is not None
+    assert called.execution is not None
+    assert called.execution.state == "succeeded"

@@ -24,7 +24,7 @@
 -- @include audit
 -- @include list_order
 -- @include place_order
-if redis.call('EXISTS', KEYS[1]) == 1 then
+if redis.call('HEXISTS', KEYS[1], 'executionState') == 1 then
   return 0
 end
 local now = now_ms()
@@ -46,18 +46,22 @@ if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[7]) then
 end
 local own = 11 + ARGV[9]
 local actor = own + ARGV[10]
+-- The order itself last: what fails halfway was not begun, and begins when it comes again.
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'running', 'createdAt', now, 'updatedAt', now, 'version', 1,
   unpack(ARGV, 11, own - 1))
+redis.call('DEL', KEYS[2])
 redis.call('XADD', KEYS[2], '*', 'entry', ARGV[8])
 redis.call('ZADD', KEYS[3], now, ARGV[1])
-place_order(KEYS[1], KEYS[4], 'investigation:' .. ARGV[1], ARGV[2], ARGV[3])
-emit(KEYS[5], 'investigation.started', 'investigation', ARGV[1])
 audit(KEYS[6], 'investigation.started', 'investigation', ARGV[1], unpack(ARGV, actor))
 if ARGV[10] ~= '0' then
+  audit(KEYS[6], 'run.pending', 'run', ARGV[1], 'after', 'investigating', unpack(ARGV, actor))
+  redis.call('ZADD', KEYS[8], now, ARGV[1])
   redis.call('HSET', KEYS[7], 'id', ARGV[1], 'status', 'investigating', 'createdAt', now, 'updatedAt', now,
     unpack(ARGV, own, actor - 1))
-  redis.call('ZADD', KEYS[8], now, ARGV[1])
+end
+place_order(KEYS[1], KEYS[4], 'investigation:' .. ARGV[1], ARGV[2], ARGV[3])
+emit(KEYS[5], 'investigation.started', 'investigation', ARGV[1])
+if ARGV[10] ~= '0' then
   emit(KEYS[5], 'run.investigating', 'run', ARGV[1])
-  audit(KEYS[6], 'run.pending', 'run', ARGV[1], 'after', 'investigating', unpack(ARGV, actor))
 end
 return 1

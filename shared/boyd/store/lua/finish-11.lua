@@ -61,7 +61,7 @@ for i = 19, #ARGV, 4 do
   end
 end
 local now = now_ms()
-redis.call('HSET', KEYS[1], 'phase', 'idle', 'success', ARGV[5], 'endedAt', now, 'problems', ARGV[15],
+redis.call('HSET', KEYS[1], 'success', ARGV[5], 'endedAt', now, 'problems', ARGV[15],
   'ms:complete', now - have[8], 'outline', ARGV[17])
 if ARGV[6] ~= '' then
   redis.call('HSET', KEYS[1], 'error', ARGV[6])
@@ -69,12 +69,12 @@ end
 if ARGV[18] ~= '' then
   redis.call('HSET', KEYS[1], 'results', ARGV[18])
 end
-redis.call('HDEL', KEYS[1], 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
-  'server', 'cancelled', 'unserved', 'abandoned')
 redis.call('ZADD', KEYS[5], now, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 -- From here on it has ended; if anything fails now, `mend` frees the agent.
 redis.call('RENAME', KEYS[1], KEYS[6])
+redis.call('HDEL', KEYS[6], 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
+  'server', 'cancelled', 'unserved', 'abandoned')
 redis.call('HDEL', KEYS[2], 'active')
 redis.call('ZREM', KEYS[3], 'phase')
 emit(KEYS[4], ARGV[5] == '1' and 'iteration.completed' or 'iteration.failed', 'iteration', ARGV[1],
@@ -91,7 +91,10 @@ end
 if ARGV[5] ~= '1' and have[6] == 'follow-up' and not have[7] then
   for _, id in ipairs(redis.call('ZRANGE', KEYS[7], 0, 99)) do
     -- Those that came since it began have not been failed twice.
-    if tonumber(redis.call('HGET', ARGV[10] .. 'run:' .. id, 'createdAt') or 0) < tonumber(have[5]) then
+    local created = tonumber(redis.call('HGET', ARGV[10] .. 'run:' .. id, 'createdAt') or '')
+    if not created then
+      redis.call('ZREM', KEYS[7], id)
+    elseif created < tonumber(have[5]) then
       redis.call('ZREM', KEYS[7], id)
       redis.call('HSET', ARGV[10] .. 'run:' .. id, 'status', 'investigating', 'iteration', ARGV[1])
       settle_run(runs, KEYS[4], id, 'failed', 'result', ARGV[16], 'iteration', ARGV[1])

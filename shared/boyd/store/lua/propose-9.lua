@@ -37,7 +37,7 @@
 -- @include wake
 -- @include settle_approval
 local same = redis.call('HGET', KEYS[1], 'sameAs')
-if same or redis.call('EXISTS', KEYS[1]) == 1 then
+if same or redis.call('HEXISTS', KEYS[1], 'status') == 1 then
   return same or ARGV[1]
 end
 local wanted = ARGV[10] == ''
@@ -66,7 +66,8 @@ local function wait_with(id)
 end
 local now = now_ms()
 local found = redis.call('HGET', KEYS[4], ARGV[2])
-local deadline = found and redis.call('ZSCORE', KEYS[2], found)
+-- What an attempt before this one has left halfway is no item yet.
+local deadline = found and found ~= ARGV[1] and redis.call('ZSCORE', KEYS[2], found)
 if deadline and now < tonumber(deadline) then
   local item = ARGV[4] .. 'approval:' .. found
   local have = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes', 'agentId')
@@ -100,7 +101,7 @@ if deadline then
     {ARGV[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[7], tonumber(ARGV[8])}, found, 'expired', 'who', 'clock')
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 18))
-redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'pending', 'fingerprint', ARGV[2], 'seen', 1, 'version', 1,
+redis.call('HSET', KEYS[1], 'id', ARGV[1], 'fingerprint', ARGV[2], 'seen', 1, 'version', 1,
   'createdAt', now, 'updatedAt', now, 'runIds', ARGV[10], 'requestedBy', ARGV[11], 'wakes', ARGV[14], 'title', ARGV[16])
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'situationSummary', ARGV[9])
@@ -120,7 +121,6 @@ end
 redis.call('ZADD', KEYS[2], deadline, ARGV[1])
 redis.call('HSET', KEYS[4], ARGV[2], ARGV[1])
 wait_with(ARGV[1])
-emit(KEYS[5], 'approval.pending', 'approval', ARGV[1], 'title', ARGV[16])
 audit(KEYS[9], 'approval.pending', 'approval', ARGV[1], 'action', redis.call('HGET', KEYS[1], 'actionId'), 'undoes', ARGV[17],
   'digest', ARGV[2], 'after', 'pending', 'who', ARGV[13])
 if ARGV[12] == '1' then
@@ -128,4 +128,7 @@ if ARGV[12] == '1' then
   redis.call('HSET', notice, 'id', ARGV[1], 'stage', 'created')
   place_order(notice, KEYS[8], 'notice:' .. ARGV[1], 'loop', 0)
 end
+-- The item itself last: what fails halfway is proposed again.
+redis.call('HSET', KEYS[1], 'status', 'pending')
+emit(KEYS[5], 'approval.pending', 'approval', ARGV[1], 'title', ARGV[16])
 return ARGV[1]

@@ -14,15 +14,16 @@
 -- @include audit
 -- @include list_order
 -- @include place_order
-if redis.call('EXISTS', KEYS[1]) == 1 then
+if redis.call('HEXISTS', KEYS[1], 'executionState') == 1 then
   return 0
 end
+-- The order itself last: what fails halfway was not taken, and is taken when it comes again.
 local actor = 7 + ARGV[6]
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'createdAt', now_ms(), unpack(ARGV, 7, actor - 1))
-place_order(KEYS[1], KEYS[2], 'call:' .. ARGV[1], ARGV[3], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 if ARGV[5] ~= '' then
   local have = redis.call('HMGET', KEYS[1], 'action', 'undoes', 'rationale')
   audit(KEYS[3], 'call.' .. ARGV[5], 'call', ARGV[1], 'action', have[1], 'undoes', have[2], 'note', have[3], unpack(ARGV, actor))
 end
+place_order(KEYS[1], KEYS[2], 'call:' .. ARGV[1], ARGV[3], ARGV[2])
 return 1

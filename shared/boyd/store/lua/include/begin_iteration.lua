@@ -1,14 +1,12 @@
--- last_iteration(loop): the number of the last iteration that began; where the loop hash has lost it, of the one in
--- flight or the last in history, which lie beside it.
+-- last_iteration(loop): the number of the last iteration that began; where the loop hash has lost it, of the last in
+-- history, which lies beside it.
 local function last_iteration(loop)
   local known = tonumber(redis.call('HGET', loop, 'iteration') or '')
   if known then
     return known
   end
-  local history, record = string.gsub(loop, 'loop$', 'history'), string.gsub(loop, 'loop$', 'iteration')
-  local kept = redis.call('ZRANGE', history, -1, -1)
-  local flight = redis.call('HGET', record, 'iteration')
-  return math.max(tonumber(kept[1] or 0) or 0, tonumber(flight or 0) or 0)
+  local kept = redis.call('ZRANGE', string.gsub(loop, 'loop$', 'history'), -1, -1)
+  return tonumber(kept[1] or 0) or 0
 end
 
 -- timeline(loop, server, now): names what has happened since Redis last lost data, or may have: it changes when the
@@ -27,6 +25,15 @@ end
 -- begin_iteration(loop, iteration, due, events, trigger, dispatch): start the next iteration of an idle agent.
 -- The start phase is due at once: its message has *dispatch* ms to reach a worker before it is sent again.
 local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
+  local flight = redis.pcall('HMGET', iteration, 'iteration', 'phase')
+  if flight.err or flight[1] then
+    if flight[1] and flight[2] then
+      -- The loop hash was lost while it is in flight: it goes on, and is joined.
+      redis.call('HSET', loop, 'iteration', flight[1], 'active', flight[1])
+      return tonumber(flight[1])
+    end
+    redis.call('DEL', iteration)
+  end
   local now = now_ms()
   local server = server_id()
   local line = timeline(loop, server, now)
@@ -34,7 +41,6 @@ local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
   -- In one step, so that no number is skipped; if anything fails after it, `mend` makes the iteration due, or ends it.
   redis.call('HSET', loop, 'iteration', n, 'active', n)
   redis.call('HDEL', loop, 'again')
-  redis.call('DEL', iteration)
   redis.call('HSET', iteration, 'iteration', n, 'timeline', line, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
     'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0, 'server', server)
   redis.call('ZADD', due, now + dispatch, 'phase')
