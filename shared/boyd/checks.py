@@ -10,6 +10,7 @@ from typing import Literal
 
 from boyd import queues
 from boyd.counting import counted
+from boyd.model_settings import PARSE_CALLS
 from boyd.models import Model
 from boyd.settings import Settings
 from boyd.store.client import Client, connect
@@ -36,6 +37,8 @@ UNPURGED = 60.0
 BLIND, BLIND_AT_LEAST = 5.0, 60.0
 #: Seconds for which it is told that events could not be written.
 LOST_EVENTS = 3600.0
+#: The same for tool calls that came as text.
+SPOKEN_CALLS = 86400.0
 #: From which part of Redis' memory on it is worth a word, and from which it is urgent.
 _FULL, _ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "not allowed to look"
@@ -267,6 +270,7 @@ def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding
         *_flight(roster, agent, bool(live)),
         *_blind(roster, agent),
         *_events(roster, agent),
+        *_spoken(roster, agent),
         *_approvals(roster, agent),
     ]
     yield from found
@@ -436,6 +440,14 @@ def _events(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
         age = span(max(0.0, roster.now - agent.events_lost))
         what = f"an event could not be written {age} ago: {agent.events_error}"
         yield warning(_subject(agent), what, "see that the user of Redis may do XADD")
+
+
+def _spoken(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+    """The model's server parses the model's tool calls."""
+    at = agent.model.spoken_at
+    if at is not None and roster.now - at < SPOKEN_CALLS:
+        what = f"its model's server passed a tool call on as text {span(max(0.0, roster.now - at))}"
+        yield warning(_subject(agent), f"{what} ago", PARSE_CALLS)
 
 
 def _step(agent: AgentVitals) -> str:

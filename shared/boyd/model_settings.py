@@ -23,6 +23,12 @@ from boyd.redaction import register
 
 Wire = Literal["openai", "anthropic"]
 
+#: What servers need that pass tool calls on as text.
+PARSE_CALLS = (
+    "let it parse them: llama.cpp needs --jinja, vLLM --enable-auto-tool-choice and the "
+    "--tool-call-parser of the model, Ollama a model whose template has tools"
+)
+
 
 class _Group(BaseModel):
     # Inputs may have passwords in them, as URLs do.

@@ -18,6 +18,7 @@ from boyd.store.vitals import (
     RETIRED,
     AgentVitals,
     Ended,
+    ModelTotals,
     Roster,
     Server,
     Vitals,
@@ -542,6 +543,15 @@ def test_P15_a_continuous_agent_that_observes_nothing_new_is_told_with_what_hold
 
     assert said == ["warning: it has observed nothing new for 10 min: iteration 7 in phase act"]
     assert fresh == []
+
+
+def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
+    spoke = AgentVitals(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
+    said = bad(vitals(spoke, processes=[process()]))
+    earlier = AgentVitals(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
+
+    assert said == ["warning: its model's server passed a tool call on as text 60 s ago"]
+    assert bad(vitals(earlier, processes=[process()])) == []
 
 
 def test_P17_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:

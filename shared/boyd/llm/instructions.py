@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from boyd.model_settings import PARSE_CALLS
+
 ROLE = """\
 You are {agent}, an agent that looks after systems. You are investigating a question.
 
@@ -36,11 +38,7 @@ _SPOKEN_CALL = (
     "tools. If you cannot, write nothing but this, with JSON between the tags: "
     '<tool_call>{{"name": "{example}", "arguments": {{}}}}</tool_call> The tools are: {known}.'
 )
-UNPARSED = (
-    "the model's server passed a tool call on as text; let it parse them: llama.cpp needs --jinja, "
-    "vLLM --enable-auto-tool-choice and the --tool-call-parser of the model, Ollama a model whose "
-    "template has tools"
-)
+UNPARSED = f"the model's server passed a tool call on as text; {PARSE_CALLS}"
 _CONCLUDE = (
     "This is your last step: {why}. You have no tools any more: a call would not be made. Write "
     "the complete final answer now, from what you have found. {instruction} If that does not "

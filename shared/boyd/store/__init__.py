@@ -68,7 +68,7 @@ class AgentStore:
         self.calls = Calls(client, scripts, keys, timing.dispatch)
         self.orders = Orders(client, scripts, keys, timing)
         self.investigations = Investigations(client, scripts, keys, timing.dispatch)
-        self.usage = ModelUsage(scripts, keys)
+        self.usage = ModelUsage(client, scripts, keys)
         self.events = AgentEvents(client, keys)
         self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
         self.audit = Audit(client, scripts, keys, sealing)

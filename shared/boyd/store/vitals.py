@@ -168,11 +168,13 @@ class ModelTotals:
         tokens: by model, and `input` or `output`.
         requests: by model and how they ended.
         ended: investigations by how they ended.
+        spoken_at: when its server last passed a tool call on as text; None: never.
     """
 
     tokens: dict[tuple[str, str], int] = field(default_factory=dict)
     requests: dict[tuple[str, str], int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
+    spoken_at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from boyd.llm.spoken_calls import spoken_calls
 from boyd.models.investigation import Ended, Said, Steered, Warned
+from boyd.store.usage import read_totals
 from boyd.testing.model_server import say
 from model_kit import scene
 
@@ -177,6 +178,8 @@ def test_those_who_watch_and_the_log_are_told_once_what_the_server_needs(
         [warned] = here.entries(Warned)
         assert "--jinja" in warned.text
         assert "--tool-call-parser" in warned.text
+        fields = here.lab.client.hgetall("boyd:{detective}:usage")
+        assert read_totals(fields).spoken_at is not None
         assert sum("--jinja" in one.getMessage() for one in caplog.records) == 1
 
 

@@ -23,7 +23,7 @@ from boyd.engine.investigation.tools import Tools, queue_of
 from boyd.engine.launch import Launcher
 from boyd.engine.ledger import persistently
 from boyd.engine.orders import Done, Fields, Later
-from boyd.errors import ConfigError, StoreUnavailable
+from boyd.errors import ConfigError, StoreError, StoreUnavailable
 from boyd.llm import budget, plan
 from boyd.llm.conversation import Called, Conversation
 from boyd.llm.ends import fields_of
@@ -295,10 +295,16 @@ class Move:
             self._check_cancelled(step)
             return None
         self._log, self._version = after, written.version
-        for entry in safe:
+        self._report(safe)
+        return written
+
+    def _report(self, entries: Sequence[Entry]) -> None:
+        """Tell those who run the model's server what it lacks: in the log, and to `boyd doctor`."""
+        for entry in entries:
             if isinstance(entry, Warned) and entry.what in (SPOKEN, UNREAD):
                 log.warning("investigation %s: %s", self._id, entry.text)
-        return written
+                with suppress(StoreError):
+                    self._engine.store.usage.spoken(to_ms(self._now()))
 
     def _check_cancelled(self, step: Step) -> None:
         """Check that what was not written is a start, not written because it was cancelled.
