@@ -4,9 +4,10 @@ These are the names that plugin and agent authors use; everything else is intern
 They are imported when they are first used, so that a command such as `boyd --version` is quick.
 """
 
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+import sys
+
+#: As in `typing`, which takes longer to import than all of this.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from boyd.agent import Agent
@@ -93,9 +94,11 @@ _HOMES = ("boyd.errors", "boyd.models", "boyd.plugin", "boyd.agent")
 def __getattr__(name: str) -> object:
     """Import a name when it is first used."""
     if name in __all__:
+        from importlib import import_module
+
         for home in _HOMES:
             found = getattr(import_module(home), name, None)
-            if found is not None and not isinstance(found, ModuleType):
+            if found is not None and not isinstance(found, type(sys)):
                 globals()[name] = found
                 return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -155,6 +156,15 @@ def test_a_worker_stops_when_told_and_says_goodbye(deployment: Deployment) -> No
 
     assert deployment.stop("a") == 0
     assert deployment.store.fleet.workers() == []
+
+
+def test_the_log_of_a_worker_has_nothing_but_lines_of_one_form(deployment: Deployment) -> None:
+    deployment.worker("a", TRACED)
+    deployment.stop("a")
+
+    lines = deployment.log("a").splitlines()
+    assert [line for line in lines if not re.match(r"\d\d:\d\d:\d\d\.\d{3} [a-z]+ +\S", line)] == []
+    assert re.search(r"worker \S+ stops$", lines[-1])
 
 
 def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> None:

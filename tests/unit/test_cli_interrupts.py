@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boyd.cli.interrupts import INTERRUPTED, importing, is_interrupt
+from boyd.cli.interrupts import INTERRUPTED, Importing, is_interrupt
 
 #: Starts a command, and sends SIGINT to itself when it begins to import a module.
 _PROGRAM = """
@@ -71,7 +71,7 @@ def test_a_program_that_handles_sigint_itself_keeps_its_handler() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
     try:
-        with importing():
+        with Importing():
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -9,6 +9,7 @@ import warnings
 from typing import Any
 
 from celery import signals
+from celery.apps import worker as celery_worker
 from celery.exceptions import SecurityWarning
 from kombu import Exchange, Queue
 
@@ -31,7 +32,7 @@ def run_worker(runtime: Runtime) -> int:
 
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
     """
-    _warn_of_root()
+    _hush()
     runtime.prepare()
     register(runtime.app, runtime.engines)
     runtime.app.conf.task_queues = _queues(runtime)
@@ -51,8 +52,9 @@ def run_worker(runtime: Runtime) -> int:
     return int(worker.exitcode or 0)
 
 
-def _warn_of_root() -> None:
-    """Say in our words what Celery says in many lines, with options that `boyd worker` has not."""
+def _hush() -> None:
+    """Say in our log what Celery prints beside it, or names options for that we have not."""
+    celery_worker.safe_say = lambda *_: None
     warnings.simplefilter("ignore", SecurityWarning)
     if os.geteuid() == 0:
         log.warning("this worker runs as root, and so do all plugins: give it a user of its own")
@@ -86,6 +88,7 @@ def _connect(runtime: Runtime, pulse: Pulse) -> None:
 
     def stopping(**_: Any) -> None:
         pulse.stop()
+        log.info("worker %s stops", runtime.name)
 
     def child(**_: Any) -> None:
         # A pool process must not outlive a worker that was killed.

@@ -6,7 +6,8 @@ Nothing is imported before Ctrl-C can end it calmly.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # `typing` takes long to import
 
 if TYPE_CHECKING:
     from boyd.cli.group import boyd
@@ -16,9 +17,9 @@ __all__ = ["boyd", "main"]
 
 def main() -> None:
     """Run the command that the arguments name; see `boyd.cli.running`."""
-    from boyd.cli.interrupts import importing
+    from boyd.cli.interrupts import Importing
 
-    with importing():
+    with Importing():
         from boyd.cli.running import run
     sys.exit(run())
 

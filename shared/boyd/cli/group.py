@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import click
 
-from boyd.cli.interrupts import importing
+from boyd.cli.interrupts import Importing
 from boyd.version import VERSION
 
 GROUP = "boyd.commands"
@@ -63,7 +63,7 @@ class Commands(click.Group):
         if path is None:
             return None
         module, _, name = path.partition(":")
-        with importing():
+        with Importing():
             command: click.Command = getattr(importlib.import_module(module), name)
         return command
 

@@ -7,31 +7,36 @@ into an error of its own and prints a screenful of it.
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NoReturn
+
+TYPE_CHECKING = False  # `typing` takes long to import
+
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+else:  # the same without its enumerations, which take long to import
+    import _signal as signal
 
 #: The exit status of what was interrupted.
 INTERRUPTED = 130
 
 
-@contextmanager
-def importing() -> Iterator[None]:
-    """Let SIGINT end the process with its exit status while the block runs.
+class Importing:
+    """Lets SIGINT end the process with its exit status while the block runs.
 
-    It changes nothing where somebody else handles SIGINT, or ignores it.
+    It changes nothing where somebody else handles SIGINT, or ignores it, and in other threads.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def __enter__(self) -> None:
+        self._ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            if self._ours:
+                signal.signal(signal.SIGINT, _leave)
+        except ValueError:  # another thread than the main one
+            self._ours = False
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _leave(*_: object) -> NoReturn:
