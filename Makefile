@@ -20,7 +20,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench chaos soak protections clean
+.PHONY: help up test check bench chaos soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -49,6 +49,13 @@ chaos: $(VENV)/.tests ## Kill, stop and cut off processes under load for half an
 
 protections: $(VENV)/.tests ## Take out one protection at a time: a test must fail; ARGS="--only P6".
 	@exec $(VENV)/bin/python tests/faults/protections.py $(ARGS)
+
+lock: ## Renew the hashes of what the image is made of, from constraints.txt (needs uv).
+	@set -e; compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt"; \
+	{ echo "# What the image is made of, with the hashes of all files; renewed by \`make lock\`."; \
+	  $$compile pyproject.toml --extra goals; } > deploy/requirements.txt; \
+	{ echo "# What builds the wheel of the image, with the hashes of all files; renewed by \`make lock\`."; \
+	  printf 'build\nhatchling\n' | $$compile -; } > deploy/build-requirements.txt
 
 clean: ## Remove .venv and everything else that was made here.
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -203,8 +203,34 @@ def test_the_image_is_made_in_stages_with_pinned_versions_and_without_a_cache() 
 
     assert [value.endswith(" AS build") for step, value in steps if step == "FROM"] == [True, False]
     assert installs
-    assert all("--constraint constraints.txt" in value for value in installs)
+    for value in installs:
+        for command in value.split("&&"):
+            if "pip install" in command:
+                assert "--require-hashes" in command or "--no-deps" in command
     assert any(step == "ENV" and "PIP_NO_CACHE_DIR=1" in value for step, value in steps)
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+def test_what_the_image_is_made_of_has_hashes_and_the_versions_of_the_tests(name: str) -> None:
+    text = (DEPLOY / name).read_text("utf-8").replace("\\\n", "")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    pinned = {line.split(" ")[0] for line in lines}
+    tested = (ROOT / "constraints.txt").read_text("utf-8").lower().replace("_", "-").splitlines()
+    # Only these are for systems that the tests do not run on.
+    elsewhere = re.compile(r"; (?:os_name|sys_platform) == '(?:nt|win32|emscripten)'")
+    others = {line.split(" ")[0] for line in lines if elsewhere.search(line)}
+
+    assert all("--hash=sha256:" in line for line in lines)
+    assert {one for one in pinned - others if one.replace("_", "-") not in tested} == set()
+
+
+def test_the_image_has_all_that_boyd_depends_on() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["goals"]]
+    pinned = (DEPLOY / "requirements.txt").read_text("utf-8")
+    names = {line.split("==")[0] for line in pinned.splitlines() if "==" in line}
+
+    assert {re.split(r"[\[<>=]", one)[0] for one in wanted} <= names
 
 
 def test_the_image_is_built_from_what_the_ignore_file_lets_through() -> None:
