@@ -58,9 +58,13 @@ def keywords(text: str) -> list[str]:
     Stop words, addresses and paths are none, nor are words of one or two letters, unless they are
     capitals (`IP`) or nothing else is left.
     """
-    parts = [part for token in tokens(text) if not is_place(token) for part in _parts(token)]
-    long = [part for part in parts if len(part) >= _SHORT or _is_acronym(part)]
-    return _stems(long) or _stems(parts)
+    long = [part for part in _told(text) if len(part) >= _SHORT or _is_acronym(part)]
+    return _stems(long) or terms(text)
+
+
+def terms(text: str) -> list[str]:
+    """The words to look for *text* with: its keywords, and words and numbers of any length."""
+    return _stems(_told(text))
 
 
 def stem(word: str) -> str:
@@ -75,6 +79,11 @@ def stem(word: str) -> str:
     if word.endswith(("ches", "shes", "sses", "xes", "zes")):
         return word[:-2]
     return word[:-1]
+
+
+def _told(text: str) -> list[str]:
+    """The words of a text as they are written, without those of addresses and paths."""
+    return [part for token in tokens(text) if not is_place(token) for part in _parts(token)]
 
 
 def _parts(text: str) -> list[str]:

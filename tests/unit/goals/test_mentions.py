@@ -23,6 +23,7 @@ def known(graph: Graph, *labels: str) -> Graph:
         ("Explore actions", ["action plan b", "Actions", "Action plan"], None),
         ("Find out what it is", ["CheckOutAction", "OutOfStock", "About", "Find"], ["Find"]),
         ("red planets", ["planet", "red", "Red planet"], ["Red planet", "red", "planet"]),
+        ("number 77", ["Number 7", "Number 77 of b"], ["Number 77 of b", "Number 7"]),
         ("Read /srv/a.txt about b.", ["/srv/a.txt", "txt", "srv"], ["/srv/a.txt"]),
     ],
 )
