@@ -11,6 +11,7 @@ import click
 from boyd.cli import output
 from boyd.cli.goal_options import data_lines_option, data_option, mind_options, session_argument
 from boyd.cli.values import Whole
+from boyd.counting import counted
 
 if TYPE_CHECKING:
     from boyd.cli.cycles import Course
@@ -187,7 +188,7 @@ def _ending(course: Course) -> str:
 
     if course.ending == "done" and not course.done:
         return _nothing_active(course.session)
-    after = f"after {output.count(course.done, 'cycle')}"
+    after = f"after {counted(course.done, 'cycle')}"
     left = f"goals: {counts(course.session)}"
     again = f"{to_type('agent resume')} goes on"
     if course.ending == "done":

@@ -13,6 +13,7 @@ from boyd.cli.connection import Api
 from boyd.cli.ids import short, the_one
 from boyd.cli.typed import boyd_here
 from boyd.cli.waiting import Waiting
+from boyd.counting import counted
 from boyd.errors import ApiProblem
 from boyd.models import ApprovalItem
 from boyd.models.answers import Resolved
@@ -179,7 +180,7 @@ def say_answer(api: Api, outcome: Outcome, several: bool) -> None:
     left = approval_view.time_left(item, api.agent.now())
     output.say(
         f"{which}{item.title} has {have} of {need} approvals, and waits for"
-        f" {output.count(need - have, 'more approval')}; time left: {left}"
+        f" {counted(need - have, 'more approval')}; time left: {left}"
     )
 
 

@@ -14,6 +14,7 @@ from boyd.cli.status import mode_text, waiting_text
 from boyd.cli.typed import boyd_here
 from boyd.cli.values import Number
 from boyd.cli.waiting import Waiting
+from boyd.counting import counted
 from boyd.errors import ApiProblem
 from boyd.models import LoopResult, LoopStatus
 from boyd.models.answers import Abandoned, AgentList, AgentState, Retired, Standing, Triggered
@@ -198,7 +199,7 @@ def retire(api: Api, reason: str | None, yes: bool) -> None:
         click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?", abort=True)
     done = api.agent.post("/retire", Retired, {"reason": reason})
     gone = [
-        f"{output.count(done.approvals, 'approval')} withdrawn" if done.approvals else "",
-        f"{output.count(done.runs, 'run')} cancelled" if done.runs else "",
+        f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",
+        f"{counted(done.runs, 'run')} cancelled" if done.runs else "",
     ]
     output.say("; ".join(filter(None, [f"{done.agent_id} is retired", *gone])) + ".")

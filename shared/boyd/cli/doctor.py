@@ -10,6 +10,7 @@ from boyd.checks import Finding
 from boyd.cli import output
 from boyd.cli.columns import folded
 from boyd.cli.options import agents_option, settings_options, with_agents
+from boyd.counting import counted
 from boyd.embedded.runtime import with_redis
 from boyd.errors import BoydError, StoreError
 from boyd.plugin import Action, Observer
@@ -48,7 +49,7 @@ def _show(findings: list[Finding]) -> None:
     output.print_table(["", "check", folded("found")], rows)
     bad = sum(finding.level != "ok" for finding in findings)
     output.say()
-    output.say(f"{output.count(bad, 'thing')} to look at." if bad else "All is well.")
+    output.say(f"{counted(bad, 'thing')} to look at." if bad else "All is well.")
 
 
 def _text(finding: Finding) -> str:

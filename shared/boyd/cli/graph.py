@@ -13,6 +13,7 @@ import click
 from boyd.cli import output
 from boyd.cli.goal_options import data_option, mind_options
 from boyd.cli.values import Whole
+from boyd.counting import counted
 from boyd.errors import ApiProblem
 
 if TYPE_CHECKING:
@@ -88,9 +89,9 @@ def _learned(mind: Mind, facts: Sequence[Triple]) -> int:
 
 def _tell(added: int, known: int, skipped: dict[str, int]) -> None:
     already = f", {known - added} known already" if known > added else ""
-    output.say(f"{output.count(added, 'fact')} added{already}")
+    output.say(f"{counted(added, 'fact')} added{already}")
     if skipped:
-        output.say(f"{output.count(sum(skipped.values()), 'statement')} left out:")
+        output.say(f"{counted(sum(skipped.values()), 'statement')} left out:")
         output.print_pairs([(str(count), _REASONS.get(why, why)) for why, count in skipped.items()])
 
 

@@ -8,6 +8,7 @@ from typing import get_args
 from boyd.cli import output
 from boyd.cli.columns import folded, label
 from boyd.cli.observation_view import observation_lines
+from boyd.counting import counted
 from boyd.models import DecisionTrace, LoopResult, Phase, Problem, Refusal, Situation
 
 
@@ -22,7 +23,7 @@ def show(result: LoopResult) -> None:
             ("ended", output.date(result.ended_at)),
             ("took", output.duration(result.duration)),
             ("phases", _phases(result)),
-            ("repeated", output.count(result.retries, "time") if result.retries else ""),
+            ("repeated", counted(result.retries, "time") if result.retries else ""),
             ("runs", ", ".join(result.runs)),
         ]
     )

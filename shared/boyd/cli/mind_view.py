@@ -10,6 +10,7 @@ from boyd.cli.columns import folded, label, sentence, whole
 from boyd.cli.cycles import Cycle
 from boyd.cli.ids import short
 from boyd.cli.mind import Mind, to_type
+from boyd.counting import counted
 from boyd.goals.psyche import ARCHETYPES
 from boyd.goals.replies import Consolidated, SessionState, Surroundings, Why
 from boyd.goals.scoring import leaning
@@ -99,7 +100,7 @@ def _seen(observation: Observation) -> str:
 def _several(number: int, noun: str) -> str:
     if number != 1 and noun.endswith("y"):
         return f"{number} {noun[:-1]}ies"
-    return output.count(number, noun)
+    return counted(number, noun)
 
 
 def show_step(cycle: Cycle) -> None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from boyd.cli import output
+from boyd.counting import counted
 from boyd.models import SEVERITIES, LoopResult, Observation, ObserverRun
 
 #: Observations of one observer that are shown with their data; of more, the worst ones.
@@ -64,7 +65,7 @@ def _counted(seen: Sequence[Observation]) -> str:
     """How many there are, and of which severity."""
     counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
     told = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
-    text = output.count(len(seen), "observation")
+    text = counted(len(seen), "observation")
     return f"{text} ({', '.join(told)})" if told else text
 
 

@@ -99,11 +99,11 @@ def painted(text: str, colour: str | None) -> str:
 
 
 def _seen(result: LoopResult) -> str:
-    text = count(len(result.observations), "observation")
+    text = counted(len(result.observations), "observation")
     lost = len({problem.id for problem in result.observer_errors})
-    left_out = [f"{count(lost, 'observer')} failed"] if lost else []
+    left_out = [f"{counted(lost, 'observer')} failed"] if lost else []
     if result.not_due:
-        left_out.append(f"{count(len(result.not_due), 'observer')} not due")
+        left_out.append(f"{counted(len(result.not_due), 'observer')} not due")
     return f"{text} ({', '.join(left_out)})" if left_out else text
 
 
@@ -232,11 +232,6 @@ def short_age(moment: datetime | None, now: datetime | None = None) -> str:
         return "never"
     elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
     return f"{short_seconds(elapsed)} ago" if elapsed >= 1 else "just now"
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun, as in `1 run` and `2 runs`."""
-    return counted(number, noun)
 
 
 def cut(text: str, width: int) -> str:

@@ -17,6 +17,7 @@ from boyd.cli.ids import id_argument, short, the_one
 from boyd.cli.options import api_options
 from boyd.cli.values import Whole, object_option
 from boyd.cli.waiting import Waiting
+from boyd.counting import counted
 from boyd.errors import ApiProblem
 from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
 from boyd.models.answers import Redelivering, RunCancelled, RunCreated
@@ -168,7 +169,7 @@ def _show(api: Api, run: Run, callback: Callback | None = None) -> None:
 
 
 def _callback_text(callback: Callback) -> str:
-    tries = output.count(callback.attempts, "attempt")
+    tries = counted(callback.attempts, "attempt")
     last = callback.deliveries[-1] if callback.deliveries else None
     how = f", the last: {last.error or last.status}" if last else ""
     return f"{callback.url}: {callback.state}, {tries}{how}"

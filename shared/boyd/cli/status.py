@@ -18,6 +18,7 @@ from boyd.cli.follow import Follower, event_line, is_repeated
 from boyd.cli.ids import not_empty
 from boyd.cli.options import deployment_api_options
 from boyd.cli.typed import boyd_here
+from boyd.counting import counted
 from boyd.errors import UnknownAgent
 from boyd.models import Event, LoopResult, LoopStatus
 from boyd.models.answers import (
@@ -184,8 +185,8 @@ def mode_text(entry: AgentState) -> str:
 def waiting_text(state: LoopStatus | AgentState) -> str:
     """What waits for the agent and for people; empty when nothing does."""
     parts = [
-        output.count(state.pending_runs, "run") if state.pending_runs else "",
-        output.count(state.pending_approvals, "approval") if state.pending_approvals else "",
+        counted(state.pending_runs, "run") if state.pending_runs else "",
+        counted(state.pending_approvals, "approval") if state.pending_approvals else "",
     ]
     return ", ".join(filter(None, parts))
 

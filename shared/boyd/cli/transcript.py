@@ -12,6 +12,7 @@ from typing import Literal, Self
 from boyd.cli import output
 from boyd.cli.ids import short
 from boyd.cli.typed import boyd_here
+from boyd.counting import counted
 from boyd.models.investigation import (
     Asked,
     Compacted,
@@ -283,7 +284,7 @@ def first_lines(text: str) -> Iterator[str]:
     for line in lines[:_FIRST]:
         yield output.cut(line, output.LINE)
     if len(lines) > _FIRST:
-        yield f"… {output.count(len(lines) - _FIRST, 'more line')}"
+        yield f"… {counted(len(lines) - _FIRST, 'more line')}"
 
 
 def end_text(ended: Ended) -> str:
@@ -300,8 +301,8 @@ def used(counters: Counters) -> str:
     tokens = usage.input_tokens + usage.output_tokens
     about = "about " if usage.estimated else ""
     parts = [
-        output.count(counters.steps, "step"),
-        output.count(counters.tool_calls, "tool call"),
+        counted(counters.steps, "step"),
+        counted(counters.tool_calls, "tool call"),
         f"{about}{tokens} tokens" if tokens else "",
         f"cost {dollars(counters.cost)}" if counters.cost else "",
         output.seconds(counters.seconds) if counters.seconds else "",
