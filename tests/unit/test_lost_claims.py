@@ -103,6 +103,7 @@ def test_an_unknown_outcome_is_in_the_audit_with_its_worker() -> None:
     assert entry.what == {
         "execution": f"approval:{approval_id}",
         "action": "p:do",
+        "host": "here",
         "worker": "lab",
     }
     assert (entry.who, entry.before, entry.after) == ("ann", "running", "unknown")
