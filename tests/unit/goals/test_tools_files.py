@@ -79,6 +79,13 @@ def test_links_are_not_followed_anywhere_on_the_way(root: Path, tmp_path: Path) 
     assert not (tmp_path / "new.txt").exists()
 
 
+def test_a_file_that_has_another_name_elsewhere_is_not_read(root: Path, tmp_path: Path) -> None:
+    (root / "file").hardlink_to(tmp_path / "secret.txt")
+
+    with pytest.raises(ValueError, match="hard links"):
+        Files([root]).read("file")
+
+
 def test_a_folder_that_turns_into_a_link_meanwhile_leads_nowhere(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

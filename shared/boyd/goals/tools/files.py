@@ -39,13 +39,16 @@ class Files:
         finally:
             os.close(folder)
         try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
                 raise ValueError(f"{path!r} is no file")
-            found = _bytes(handle, MOST + 1)
+            if found.st_nlink > 1:
+                raise ValueError(f"{path!r} has other names, which may lie elsewhere (hard links)")
+            data = _bytes(handle, MOST + 1)
         finally:
             os.close(handle)
-        text = found[:MOST].decode("utf-8", "replace")
-        return f"{text}\n[the rest is left out]" if len(found) > MOST else text
+        text = data[:MOST].decode("utf-8", "replace")
+        return f"{text}\n[the rest is left out]" if len(data) > MOST else text
 
     def write(self, path: str, content: str) -> int:
         """Write a file, whole or not at all; how many bytes.

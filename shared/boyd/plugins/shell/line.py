@@ -23,6 +23,8 @@ _DESCRIPTORS = frozenset("0123456789")
 _OPERATORS = ("&&", "||", "|&", ";", "|", "&")
 _PLAIN_OPERATORS = frozenset({"&&", "||", ";", "|"})
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)\\?([\w.-]+)\2")
+#: A text in which a backslash begins a code: the second word of `echo $'\\x6c'`.
+_ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class _Reader:
             if char == "\\":
                 self._escaped()
             elif char in "$`":
-                self._expansion(char)
+                self._expansion(char, within=True)
             else:
                 self._add(char)
                 self.at += 1
@@ -190,13 +192,18 @@ class _Reader:
 
     # Expansions
 
-    def _expansion(self, char: str) -> None:
+    def _expansion(self, char: str, within: bool = False) -> None:
+        """Whatever begins with a dollar or a backtick, *within* double quotes or not."""
         simple = _SAFE_VARIABLE.match(self.text, self.at)
         if simple:
             self._add(simple[0], literal=False)
             self.at = simple.end()
         elif char == "`":
             self._substitution(self.at + 1, self._closing_backtick())
+        elif not within and (quoted := _ANSI_C.match(self.text, self.at)):
+            self._note("an expansion that is more than a variable")
+            self._add(_decoded(quoted[1]), literal=False)
+            self.at = quoted.end()
         elif self.text.startswith("$(", self.at):
             self._substitution(self.at + 2, self._closing_parenthesis(self.at + 2))
         else:
@@ -358,3 +365,11 @@ def nothing(text: str) -> bool:
 def everything(text: str) -> Iterator[str]:
     """All words anywhere in *text*, whatever they are part of."""
     yield from re.findall(r"[^\s'\"`$(){};|&<>\\]+", text)
+
+
+def _decoded(text: str) -> str:
+    """What the shell makes of the codes in `$'…'`; the text itself where they are malformed."""
+    try:
+        return text.encode("ascii", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError:
+        return text

@@ -109,8 +109,10 @@ def _inside(wrapper: Wrapper, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def script(words: Sequence[str]) -> str | None:
-    """The command line that a shell or `eval` is given as an argument, if it is."""
+    """The command line that a shell, `eval` or `trap` is given as an argument, if it is."""
     program = name(words[0])
+    if program == "trap":
+        return next((line for line in words[1:] if not line.startswith("-")), None)
     if program == "eval":
         return " ".join(words[1:])
     if program not in {*SHELLS, "su"}:
