@@ -6,8 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from agents.lone import ALL, PHASES
+from boyd.cli import boyd
 from boyd.models import LoopResult
 from harness import Deployment, wait_until
 from measuring import Measure
@@ -93,6 +95,31 @@ def test_P15_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
     wait_until(lambda: serving("act", fresh=True))
     again = deployment.launcher("lone-act").trigger("test").iteration
 
+    assert result.action_results[0].unknown
+    assert deployment.ended("lone-act", again).action_results[0].success
+    assert deployment.agent("lone-act").history.get(begun) == result
+
+
+def test_P15_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
+    deployment: Deployment,
+) -> None:
+    deployment.start("all", "worker", *AGENTS)
+    url = deployment.api("api")
+    key = deployment.key("ann", "admin")["Authorization"].removeprefix("Bearer ")
+    hold = Path(f"{deployment.effects_file}.hold")
+    hold.touch()
+    begun = deployment.launcher("lone-act").trigger("test").iteration
+    wait_until(lambda: any(line.startswith("act:") for line in deployment.effects()))
+    known = {"BOYD_URL": url, "BOYD_API_KEY": key, "BOYD_STATE_DIR": str(deployment.folder)}
+    asked = ["abandon", "--agent", "lone-act", "--reason", "it hangs"]
+    said = CliRunner().invoke(boyd, asked, env=known)
+    result = deployment.ended("lone-act", begun)
+    hold.unlink()
+    again = deployment.launcher("lone-act").trigger("test").iteration
+
+    assert said.exit_code == 0, said.output
+    assert said.stdout == f"lone-act #1 has failed: {result.error}\n"
+    assert (result.success, result.error) == (False, "abandoned: it hangs (by ann)")
     assert result.action_results[0].unknown
     assert deployment.ended("lone-act", again).action_results[0].success
     assert deployment.agent("lone-act").history.get(begun) == result

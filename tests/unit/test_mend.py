@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from boyd.errors import StoreError
-from boyd.models import CallRequest, LoopResult, RunRequest
+from boyd.models import Autonomy, CallRequest, LoopResult, RunRequest
+from boyd.store import Verdict
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, seen, sees
@@ -206,3 +207,37 @@ def test_what_a_client_was_told_has_failed_is_done_when_it_comes_again(key: str)
     assert called is not None
     assert called.execution is not None
     assert called.execution.state == "succeeded"
+
+
+SETTLING = (KEYS.approvals_history, KEYS.approvals_fingerprints, KEYS.audit_open)
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict"),
+    [
+        *((key, verdict) for key in SETTLING for verdict in ("approved", "denied")),
+        (KEYS.due, "approved"),
+    ],
+)
+def test_an_answer_that_fails_halfway_leaves_the_item_pending_and_counts_when_it_comes_again(
+    key: str, verdict: Verdict
+) -> None:
+    recorder = Recorder()
+    asks = Autonomy(mode="approval-required")
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action(autonomy=asks)))
+    lab.run()
+    [item] = lab.store.approvals.page(5).pending
+    lab.client.rename(key, "aside") if lab.client.exists(key) else None
+    lab.client.set(key, "foreign")
+    attempt(lambda: lab.resolver.answer(item.id, verdict, person("ann"), "note"))
+    lab.client.delete(key)
+    lab.client.rename("aside", key) if lab.client.exists("aside") else None
+    again = lab.resolver.answer(item.id, verdict, person("ann"), "note")
+    lab.deliver()
+    found = lab.store.approvals.get(item.id)
+
+    assert again.outcome == verdict
+    assert found is not None
+    assert found.status == verdict
+    assert len(recorder.calls) == (1 if verdict == "approved" else 0)
+    assert lab.client.ttl(KEYS.approval(item.id)) > 0

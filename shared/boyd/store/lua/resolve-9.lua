@@ -41,59 +41,74 @@ if ARGV[14] ~= '' and redis.call('HGET', KEYS[1], request) == ARGV[14] then
   return {'again', redis.call('HGET', KEYS[1], 'status')}
 end
 local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])
-if not deadline then
-  return {'over', redis.call('HGET', KEYS[1], 'status') or 'unknown'}
+local status = redis.call('HGET', KEYS[1], 'status')
+if not deadline or status ~= 'pending' then
+  return {'over', status or 'unknown'}
 end
 local approvals = {KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[4], tonumber(ARGV[5])}
 local runs = {ARGV[3], KEYS[6], KEYS[7], KEYS[8], KEYS[9], ARGV[6], tonumber(ARGV[7])}
-if now_ms() >= tonumber(deadline) then
+local now = now_ms()
+if now >= tonumber(deadline) then
   settle_approval(approvals, runs, ARGV[1], 'expired', 'who', 'clock')
   return {'over', 'expired'}
 end
-local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint', 'title', 'undoes')
+local have = redis.call('HMGET', KEYS[1], 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint', 'title', 'undoes',
+  'executionState', 'votes')
 if ARGV[9] ~= '' and have[1] ~= ARGV[9] then
   return {'changed'}
 end
 local actor = 16 + ARGV[15]
+local fields = {request, ARGV[14]}
+local function store(...)
+  for _, each in ipairs({...}) do
+    fields[#fields + 1] = each
+  end
+end
 if ARGV[2] == 'approved' then
   if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then
     return {'requester'}
   end
-  if redis.call('HSETNX', KEYS[1], 'vote:' .. ARGV[10], ARGV[13]) == 0 then
+  if redis.call('HEXISTS', KEYS[1], 'vote:' .. ARGV[10]) == 1 then
     return {'voted'}
   end
-  redis.call('HSET', KEYS[1], 'votedAt:' .. ARGV[10], now_ms())
-  if redis.call('HINCRBY', KEYS[1], 'votes', 1) < tonumber(ARGV[11]) then
-    redis.call('HSET', KEYS[1], 'updatedAt', now_ms())
-    redis.call('HINCRBY', KEYS[1], 'version', 1)
-    emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'title', have[6] or have[4] or '', 'by', ARGV[10])
-    redis.call('HSET', KEYS[1], request, ARGV[14])
+  local votes = (have[9] or 0) + 1
+  store('vote:' .. ARGV[10], ARGV[13], 'votedAt:' .. ARGV[10], now, 'votes', votes)
+  if votes < tonumber(ARGV[11]) then
     local note
     for i = 16, actor - 1, 2 do
       note = ARGV[i] == 'note' and ARGV[i + 1] or note
     end
     audit(KEYS[9], 'approval.vote', 'approval', ARGV[1], 'action', have[4], 'undoes', have[7], 'digest', have[5], 'before',
       'pending', 'after', 'pending', 'note', note, unpack(ARGV, actor))
+    redis.call('HSET', KEYS[1], 'updatedAt', now, unpack(fields))
+    redis.call('HINCRBY', KEYS[1], 'version', 1)
+    emit(KEYS[5], 'approval.vote', 'approval', ARGV[1], 'title', have[6] or have[4] or '', 'by', ARGV[10])
     return {'counted'}
   end
 end
-redis.call('HSET', KEYS[1], request, ARGV[14], unpack(ARGV, 16, actor - 1))
-if ARGV[2] == 'approved' and redis.call('HEXISTS', KEYS[1], 'executionState') == 0 then
-  -- If nothing more comes of it, the sweeper finds no order of that name and drops it.
-  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now_ms() + ARGV[8])
+store(unpack(ARGV, 16, actor - 1))
+local done = have[8]
+for i = 16, actor - 1, 2 do
+  done = ARGV[i] == 'executionState' and ARGV[i + 1] or done
 end
+if ARGV[2] == 'approved' and not done then
+  -- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6). If nothing
+  -- comes of it, the sweeper finds no order of that name and drops it.
+  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])
+  store('executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0, 'queuedAt', now, 'server', server_id())
+  if (have[3] or '') ~= '' then
+    store('queue', have[3])
+  end
+end
+approvals[7] = fields
 settle_approval(approvals, runs, ARGV[1], ARGV[2], unpack(ARGV, actor))
--- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6).
--- Unless who approves has executed it and says how that ended.
-local done = redis.call('HGET', KEYS[1], 'executionState')
 if done then
+  -- Who approves has executed it and says how that ended.
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   wake(ARGV[3], KEYS[8], redis.call('HGET', KEYS[1], 'wakes'))
   for run in string.gmatch(redis.call('HGET', KEYS[1], 'runIds') or '', '%S+') do
     settle_run(runs, KEYS[5], run, done == 'succeeded' and 'completed' or 'failed', 'reason',
       'the action was executed by who approved it', 'approval', ARGV[1])
   end
-elseif ARGV[2] == 'approved' then
-  place_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], have[3] or '', ARGV[8])
 end
 return {'resolved'}
