@@ -8,6 +8,7 @@ summary is made here and not by the model: what is too long already cannot be se
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -27,6 +28,8 @@ PROGRESS = 0.9
 SUMMARY = 12_000
 _RESULT = 1200
 _QUOTED = 300
+#: Characters of a result that is not worth leaving out: what stands in its place is as long.
+_SMALL = 200
 #: To how many characters what remains is cut, gently and then hard.
 _CUTS = (2000, 500)
 _SUMMED_UP = (
@@ -91,14 +94,34 @@ class Compaction:
     def _states(self, target: Target) -> Iterator[Compacted]:
         """How it can be compacted, the gentlest way first."""
         start = self._newest()
-        old = self._results(self._messages[self._state.folded : start])
-        out = list(self._state.results)
-        for call_id in old:
-            out = [*out, call_id] if call_id not in out else out
-            yield self._state.patched({"results": out})
+        old = self._leavable(start)
+        if old:
+            # Found by halving: each size that is looked at costs a view of the whole conversation.
+            enough = bisect_left(old, True, key=lambda one: self._fits(old, one, target))
+            yield self._without(old[: enough + 1])
         room = int(max(_QUOTED, (target.size - target.fixed) / 2))
         for longest, limit in ((self._state.longest, SUMMARY), *zip(_CUTS, _CUTS, strict=True)):
             yield self._folded(start, longest, min(limit, room))
+
+    def _leavable(self, start: int) -> list[str]:
+        """The calls before *start* whose results can be left out, the oldest first."""
+        shown = self._results(self._messages[self._state.folded : start])
+        gone = set(self._state.results)
+        return [
+            one
+            for one in shown
+            if one not in gone
+            and one in self._observations
+            and len(self._observations[one].output) > _SMALL
+        ]
+
+    def _fits(self, old: list[str], last: str, target: Target) -> bool:
+        """Whether it is short enough without the results of *old* up to *last*."""
+        state = self._without(old[: old.index(last) + 1])
+        return target.fixed + _size(self._view(state)) <= target.size
+
+    def _without(self, results: list[str]) -> Compacted:
+        return self._state.patched({"results": [*self._state.results, *results]})
 
     def _folded(self, start: int, longest: int | None, limit: int) -> Compacted:
         folded = max(start, self._state.folded)

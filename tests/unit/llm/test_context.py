@@ -346,6 +346,25 @@ def test_no_more_results_are_left_out_than_have_to_be() -> None:
     assert shorter.results == ["call00001"]
 
 
+def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = conversation(told([1000] * 200)).compaction
+    views: list[None] = []
+    real = Compaction._view
+
+    def counted(self: Compaction, state: Compacted) -> list[Message]:
+        views.append(None)
+        return real(self, state)
+
+    monkeypatch.setattr(Compaction, "_view", counted)
+    shorter = found.shorter("full", Target(100_000, 0))
+
+    assert shorter is not None
+    assert shorter.after <= 100_000
+    assert len(views) < 20
+
+
 def test_two_calls_of_one_turn_are_left_out_one_by_one() -> None:
     with reading(lambda r: two_then_one(r, here)) as here:
         found = here.ask()
