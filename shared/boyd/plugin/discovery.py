@@ -32,8 +32,12 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
     """
     if ":" in name:
         return _checked(name, import_object(name))
-    known: dict[str, Any] = {**_installed(), **(_in_folder(folder) if folder else {})}
     wanted = name.replace("_", "-")
+    known: dict[str, Any] = dict(_installed())
+    if folder:
+        known |= _in_folder(folder, wanted)
+    if folder and wanted not in known:
+        known |= _in_folder(folder)  # an id may be put together, or misspelled
     if wanted not in known:
         raise PluginError(name, f"not found{nearest(wanted, known)}")
     found = known[wanted]
@@ -72,15 +76,27 @@ def _installed() -> dict[str, EntryPoint]:
     return {point.name.replace("_", "-"): point for point in entry_points(group=GROUP)}
 
 
-@cache
-def _in_folder(folder: Path) -> dict[str, type[Plugin]]:
+def _in_folder(folder: Path, wanted: str = "") -> dict[str, type[Plugin]]:
+    """The plugins of a folder by id; only files whose text names *wanted* are imported."""
     found: dict[str, type[Plugin]] = {}
     for path in sorted(folder.glob("*.py")):
-        module = _load(path)
-        for value in vars(module).values():
-            if _defined_in(value, module):
-                found[value.id.replace("_", "-")] = value
+        if _names(path, wanted):
+            found |= _in_file(path)
     return found
+
+
+def _names(path: Path, wanted: str) -> bool:
+    try:
+        return wanted in path.read_text("utf-8", "replace").replace("_", "-")
+    except OSError:  # loading it says why
+        return True
+
+
+@cache
+def _in_file(path: Path) -> dict[str, type[Plugin]]:
+    module = _load(path)
+    classes = [value for value in vars(module).values() if _defined_in(value, module)]
+    return {value.id.replace("_", "-"): value for value in classes}
 
 
 def _load(path: Path) -> ModuleType:
