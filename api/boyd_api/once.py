@@ -30,6 +30,8 @@ GRACE = 30.0
 #: Seconds until a request is free again whose process has died.
 LEASE = 5.0
 
+#: What it may hold: printable characters of ASCII.
+PATTERN = r"^[\x20-\x7e]+$"
 _FORM = re.compile(r"[\x20-\x7e]{1,255}")
 _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 

@@ -21,10 +21,52 @@ from boyd.models import Model
 from boyd.version import VERSION
 from boyd_api import once
 from boyd_api.problems import KINDS, MEDIA_TYPE, ProblemDocument
-from boyd_api.routing import Media, Route
+from boyd_api.routing import BASE, Media, Route
 
 _INT_PART = re.compile(r"<int:(\w+)>")
 _PARTS = re.compile(r"<(?:\w+:)?(\w+)>")
+
+#: What is sent to the `callbackUrl` of a run.
+_CALLBACKS = {
+    "ended": {
+        "{$request.body#/callbackUrl}": {
+            "post": {
+                "summary": "Tell that the run has ended.",
+                "parameters": [
+                    {"name": name, "in": "header", "schema": {"type": "string"}}
+                    for name in ("webhook-id", "webhook-timestamp", "webhook-signature")
+                ],
+                "requestBody": {
+                    "content": {
+                        "application/json": {
+                            "schema": {
+                                "type": "object",
+                                "required": ["runId", "status", "result", "completedAt"],
+                                "properties": {
+                                    "runId": {"type": "string"},
+                                    "status": {"enum": ["completed", "failed", "cancelled"]},
+                                    "result": {
+                                        "anyOf": [
+                                            {"$ref": "#/components/schemas/RunResult"},
+                                            {"type": "null"},
+                                        ]
+                                    },
+                                    "completedAt": {"type": "string", "format": "date-time"},
+                                    "reason": {"type": "string"},
+                                },
+                            }
+                        }
+                    }
+                },
+                "responses": {
+                    "2XX": {"description": "It was received."},
+                    "410": {"description": "It is not wanted any more, and not sent again."},
+                    "default": {"description": "It is sent again."},
+                },
+            }
+        }
+    }
+}
 
 _DESCRIPTION = (
     "Every path below `/api/v0` that concerns an agent is also there below "
@@ -52,7 +94,24 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         for operation_id, rule in route.rules.items():
             _add(api, route, operation_id, rule)
     made: dict[str, Any] = api.api_doc
+    _drop_empty_defaults(made)
+    made["servers"] = [{"url": "/", "description": "The API that this document came from."}]
+    for path in (f"{BASE}/runs", f"{BASE}/agents/{{agentId}}/runs"):
+        if path in made["paths"]:
+            made["paths"][path]["post"]["callbacks"] = _CALLBACKS
     return made
+
+
+def _drop_empty_defaults(value: Any) -> None:
+    """Take out each default of null where null is no value: that is how absent is written."""
+    if isinstance(value, list):
+        for each in value:
+            _drop_empty_defaults(each)
+    elif isinstance(value, dict):
+        if "default" in value and value["default"] is None and "type" in value:
+            del value["default"]
+        for each in value.values():
+            _drop_empty_defaults(each)
 
 
 def _add(api: OpenAPI, route: Route, operation_id: str, rule: str) -> None:
@@ -113,7 +172,14 @@ def _header_model(route: Route) -> type[BaseModel] | None:
     fields: dict[str, Any] = {}
     if route.idempotent:
         told = "Names the request: when it is repeated, it is answered as before, and not done."
-        name = Field(None, alias=once.HEADER, min_length=1, max_length=255, description=told)
+        name = Field(
+            None,
+            alias=once.HEADER,
+            min_length=1,
+            max_length=255,
+            pattern=once.PATTERN,
+            description=told,
+        )
         fields["idempotency_key"] = (str, name)
     for header, told in headers.items():
         field = header.lower().replace("-", "_")
@@ -142,7 +208,11 @@ def _named(model: type[Model]) -> type[Model]:
 
 def _media(media: Media) -> dict[str, Any]:
     schema = {} if media.type == "application/json" else {"type": "string"}
-    return {"description": media.description, "content": {media.type: {"schema": schema}}}
+    kinds = (media.type, *media.also)
+    return {
+        "description": media.description,
+        "content": {kind: {"schema": schema} for kind in kinds},
+    }
 
 
 def _problems(route: Route) -> dict[int, Sequence[str]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Response, g
+from flask import Response, current_app, g, request
 from pydantic import ConfigDict, ValidationError
 from werkzeug.exceptions import HTTPException
 
@@ -365,9 +365,22 @@ def _of_http(error: HTTPException) -> Problem:
     name = _OF_HTTP.get(error.code or 500, "bad-request" if (error.code or 500) < 500 else None)
     if name is None:
         return Problem("internal")
-    allowed: Sequence[str] = getattr(error, "valid_methods", None) or ()
+    allowed = _methods(getattr(error, "valid_methods", None) or ())
     headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
     return Problem(name, error.description if name == "bad-request" else None, headers=headers)
+
+
+def _methods(valid: Sequence[str]) -> list[str]:
+    """The methods of the path that was asked for.
+
+    A path such as `/approvals/approve` also fits `/approvals/{id}`, whose methods are not its own.
+    """
+    adapter = current_app.create_url_adapter(request)
+    if adapter is None:
+        return list(valid)
+    rules = {method: adapter.match(method=method, return_rule=True)[0] for method in valid}
+    least = min((len(rule.arguments) for rule in rules.values()), default=0)
+    return [method for method, rule in rules.items() if len(rule.arguments) == least]
 
 
 def answer_to(error: Exception) -> Response:

@@ -76,6 +76,7 @@ class Media:
 
     type: str
     description: str
+    also: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

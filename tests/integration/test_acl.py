@@ -207,6 +207,10 @@ BODIES: dict[str, Any] = {
 }
 
 
+#: What is asked once no worker runs the agent any more, in this order.
+LAST = ("loop.abandon", "control.retire")
+
+
 class Known:
     """Things of the agent `routed` that paths can name; each is made when it is asked for."""
 
@@ -266,7 +270,7 @@ def filled(value: Any, known: Known) -> Any:
 
 def asked_everything(base: str, headers: dict[str, str], known: Known) -> Iterator[str]:
     """Ask every route of the API; those that do not answer with success."""
-    for route in ALL:
+    for route in (one for one in ALL if one.name not in LAST):
         path = filled(PATHS.get(route.name, route.path), known)
         body = filled(BODIES[route.name], known) if route.name in BODIES else None
         url = base + list(route.rules.values())[-1].removesuffix(route.path) + path
@@ -303,6 +307,13 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
         url, old = f"{ask.base}{BASE}/agents/routed/events", {"Last-Event-ID": "1-0"}
         with requests.get(url, headers=ask.headers["ann"] | old, stream=True, timeout=20) as got:
             assert got.status_code == 200, got.text
+
+        assert running.stop("worker") == 0
+        base = f"{BASE}/agents/routed"
+        ask("POST", f"{base}/loop/trigger", {"async": True}, 202)
+        paths = {route.name: route.path for route in ALL}
+        for name in LAST:
+            ask("POST", f"{base}{paths[name]}", {})
     assert (failed, guarded.refused()) == ([], [])
 
 

@@ -204,6 +204,22 @@ def test_R5_a_refused_callback_is_tried_again_later_and_not_before() -> None:
     assert [body["status"] for body in receiver.bodies] == ["completed"] * 2
 
 
+def test_R5_a_receiver_that_says_gone_is_asked_no_more() -> None:
+    asked: list[str] = []
+
+    def gone(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
+        asked.append(url)
+        return Delivery(at=at, ok=False, status=410, duration=1.0)
+
+    lab = Lab(agent(reads("o", "the disk is full")), post=gone)
+    run_id = submit(lab)
+    found = told(lab, run_id)
+
+    assert (found.state, found.attempts, found.next_at) == ("failed", 1, None)
+    told(lab, run_id)
+    assert len(asked) == 1
+
+
 def test_R5_the_sweeper_takes_no_long_wait_for_a_clock_that_stepped_back() -> None:
     """Deadlines more than ten minutes ahead are: later ones are put off step by step."""
     receiver = Receiver(refuses=99)

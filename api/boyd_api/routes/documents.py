@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
-from flask import Response, render_template
+from flask import Response, render_template, request
 
 from boyd.models import Model
 from boyd.version import VERSION
@@ -28,6 +28,30 @@ class ProblemType(Model):
     status: int
     title: str
     explanation: str
+
+
+class Index(Model):
+    """Where things are."""
+
+    name: str = "Boyd"
+    version: str = VERSION
+    docs: str = "/docs"
+    openapi: str = "/openapi.json"
+    api: str = "/api/v0"
+    health: str = "/healthz"
+
+
+@routes.get(
+    "/",
+    scope=None,
+    answers={200: Index, 302: Media("text/html", "A browser is led to `/docs`.")},
+)
+def index(ask: Ask) -> Index | Response:
+    """Tell where things are; a browser is led to the documentation."""
+    wants = request.accept_mimetypes.best_match(["application/json", "text/html"])
+    if wants == "text/html" and request.headers.get("Accept"):
+        return Response(status=302, headers={"Location": "/docs"}, mimetype="text/html")
+    return Index()
 
 
 @routes.get(

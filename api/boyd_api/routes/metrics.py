@@ -9,12 +9,14 @@ from boyd_api.serving import Ask
 
 routes = Routes("metrics", base="")
 
+OPENMETRICS = "application/openmetrics-text"
+
 
 @routes.get(
     "/metrics",
     scope="read",
     reach="deployment",
-    answers={200: Media("text/plain", "Metrics as Prometheus reads them.")},
+    answers={200: Media("text/plain", "Metrics as Prometheus reads them.", (OPENMETRICS,))},
 )
 def show(ask: Ask) -> Response:
     """Show the metrics of the deployment, and of the requests to this process."""

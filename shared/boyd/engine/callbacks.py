@@ -17,6 +17,10 @@ KEEP = 2 * 86400.0
 KEPT = 20
 
 
+#: The status with which a receiver ends the attempts.
+GONE = 410
+
+
 class Callbacks:
     """The callbacks of one agent's runs: at least once each, over the hours of the plan."""
 
@@ -54,7 +58,8 @@ class Callbacks:
         stored = {"tries": str(tries), "deliveries": json.dumps(log)}
         if delivery.ok:
             return Done("succeeded", KEEP, stored)
-        delay = retry_delay(tries)
+        # 410 Gone says, as Standard Webhooks has it, that nobody wants to hear of it any more.
+        delay = None if delivery.status == GONE else retry_delay(tries)
         return Done("failed", KEEP, stored) if delay is None else Later(delay, stored)
 
 

@@ -11,6 +11,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -50,9 +51,15 @@ def _storable(value: Any) -> Any:
     return value
 
 
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 #: Anything JSON can hold, as deep as it can be stored.
 Json = Annotated[JsonValue, AfterValidator(_storable)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_storable)]
+#: A whole number, however JSON writes it: 370.0 is one.
+Whole = Annotated[int, BeforeValidator(_whole)]
 Timestamp = Annotated[AwareDatetime, Field(strict=False)]
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "critical")

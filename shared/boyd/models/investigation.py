@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from boyd.models.base import JsonObject, Model, Timestamp
+from boyd.models.base import JsonObject, Model, Timestamp, Whole
 from boyd.redaction import redactor
 
 Profile = Literal["research", "general", "execution", "off"]
@@ -114,9 +114,9 @@ class Limits(Model):
 class Wanted(Model):
     """What one investigation is to keep to; what is not said is as the agent allows."""
 
-    max_steps: int | None = Field(default=None, gt=0, le=1000)
-    max_tool_calls: int | None = Field(default=None, gt=0, le=10_000)
-    max_tokens: int | None = Field(default=None, gt=0)
+    max_steps: Whole | None = Field(default=None, gt=0, le=1000)
+    max_tool_calls: Whole | None = Field(default=None, gt=0, le=10_000)
+    max_tokens: Whole | None = Field(default=None, gt=0)
     max_cost: float | None = Field(default=None, gt=0)
     max_seconds: float | None = Field(default=None, gt=0)
 

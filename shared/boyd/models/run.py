@@ -34,7 +34,10 @@ def _visible(value: object) -> object:
 #: One line of text without what makes it look like another.
 TitleText = Annotated[str, Field(min_length=1, max_length=500), BeforeValidator(_visible)]
 
-HttpUrlText = Annotated[str, Field(max_length=2000), AfterValidator(_http_url)]
+_URL_FORM: JsonObject = {"pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#]"}
+HttpUrlText = Annotated[
+    str, Field(max_length=2000, json_schema_extra=_URL_FORM), AfterValidator(_http_url)
+]
 
 
 class ActionPerformed(Model):

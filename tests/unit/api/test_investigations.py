@@ -469,14 +469,22 @@ def test_the_stream_of_one_that_is_kept_no_longer_ends(
 
 def test_a_conversation_that_went_on_is_followed_to_its_last_end(case: Case) -> None:
     id = case.asked()
+    case.post(f"/investigations/{id}/messages", {"text": "And now?"})
     stream = case.stream(id)
     stream.next()
     assert stream.next()["event"] == "asked"
-    case.post(f"/investigations/{id}/messages", {"text": "And now?"})
     kinds = [block["event"] for block in stream.rest()]
 
     assert kinds.count("ended") == 2
     assert kinds[-1] == "ended"
+
+
+def test_a_limit_may_be_written_as_json_writes_whole_numbers(case: Case) -> None:
+    limits = {"maxSteps": 7.0, "maxTokens": 370.0}
+
+    assert case.post("/investigations", {**QUESTION, "limits": limits}).status_code == 201
+    refused = case.post("/investigations", {**QUESTION, "limits": {"maxSteps": 7.5}})
+    assert refused.status_code == 422
 
 
 def test_all_streams_share_their_places(case: Case) -> None:

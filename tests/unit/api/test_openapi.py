@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api_kit import Site
 from boyd_api.openapi import document
@@ -96,3 +97,34 @@ def test_a_request_that_acts_can_be_repeated_safely(
     [route] = [r for r in ALL if operation["operationId"] in r.rules]
 
     assert route.idempotent or method != "post", "H3: every POST that creates or acts"
+
+
+def test_a_validator_of_openapi_finds_nothing_wrong() -> None:
+    assert list(OpenAPIV31SpecValidator(SPEC).iter_errors()) == []
+
+
+def test_it_names_the_server_and_what_a_callback_brings() -> None:
+    submit = SPEC["paths"]["/api/v0/runs"]["post"]
+    [sent] = submit["callbacks"]["ended"].values()
+
+    assert SPEC["servers"][0]["url"] == "/"
+    content = sent["post"]["requestBody"]["content"]["application/json"]
+    assert set(content["schema"]["required"]) == {"runId", "status", "result", "completedAt"}
+
+
+def test_headers_and_urls_have_the_form_that_is_checked() -> None:
+    submit = SPEC["paths"]["/api/v0/runs"]["post"]
+    [key] = [one for one in submit["parameters"] if one["name"] == "Idempotency-Key"]
+    form = re.compile(key["schema"]["pattern"])
+    url = SPEC["components"]["schemas"]["SentRun"]["properties"]["callbackUrl"]["anyOf"][0]
+
+    assert form.search("once ~ 1")
+    assert not form.search("\u00e9")
+    assert re.search(url["pattern"], "HTTPS://example.com/x")
+    assert not re.search(url["pattern"], "https:///x")
+
+
+def test_metrics_are_told_in_both_forms() -> None:
+    content = SPEC["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
+
+    assert set(content) == {"text/plain", "application/openmetrics-text"}

@@ -482,3 +482,33 @@ def test_a_retired_agent_is_not_the_one_that_is_meant_and_is_back_when_it_is_sta
     site.store.fleet.register(entry)
     site.services.forget_agents()
     assert site.get("/state").status_code == 404
+
+
+def test_the_root_leads_browsers_to_the_documentation_and_tells_programs_where_things_are(
+    site: Site,
+) -> None:
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    led = site.client.get("/", headers={"Accept": browser})
+
+    assert (led.status_code, led.headers["Location"]) == (302, "/docs")
+    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+        told = site.client.get("/", headers=headers)
+        assert told.status_code == 200
+        assert (told.json["docs"], told.json["openapi"]) == ("/docs", "/openapi.json")
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/api/v0/approvals/approve", "POST"),
+        ("/api/v0/agents/test/approvals/deny", "POST"),
+        ("/api/v0/approvals/some-id", "GET, HEAD"),
+        ("/api/v0/runs", "GET, HEAD, POST"),
+    ],
+)
+def test_allow_names_the_methods_of_that_path_and_no_other(
+    site: Site, path: str, methods: str
+) -> None:
+    answer = site.client.open(path, method="PUT", headers=site.admin)
+
+    assert (answer.status_code, answer.headers["Allow"]) == (405, methods)
