@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import random
-import re
-import signal
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
 
 from boyd.models import Triple
 from boyd.store import Store, connect
-from faults.world import RedisProcess
-from goals_kit import Mind
 
 pytestmark = pytest.mark.real
 
@@ -51,36 +46,3 @@ def test_eight_processes_that_add_the_same_facts_make_each_once_with_its_best_co
     assert found == best
     assert graph.size() == 200
     assert sum(graph.degrees([f"s{n}" for n in range(50)]).values()) == 200
-
-
-def _course(url: str, seed: int) -> list[tuple[str, str, str]]:
-    """The tools of four cycles, what each was given, and what it has found."""
-    verbs, nouns = "BCDFGHKLMNPQRSTVWX", ("Action", "ZorbAction", "Stop")
-    labels = [f"{verb}{noun}" for verb in verbs for noun in nouns]
-    facts = [Triple(subject=one, predicate="subclass-of", object=f"Kind {one}") for one in labels]
-    random.Random(seed).shuffle(facts)
-    mind = Mind(client=connect(url), stall_threshold=4)
-    mind.facts.add(facts)
-    mind.goal("Explore actions, quonks and flurbs", criteria="quonk, flurb and unicorn")
-    done = []
-    for _ in range(4):
-        result = mind.cycle()
-        assert result.decision is not None
-        said = (str(result.decision.params), str(result.action_results[0].output))
-        params, output = (re.sub(r"\d-[0-9a-f]{8}", "ID", one) for one in said)
-        done.append((mind.session.decisions[-1].tool, params, output))
-    return done
-
-
-def test_the_same_facts_and_goals_lead_to_the_same_cycles_on_every_server(
-    redis_url: str, tmp_path: Path
-) -> None:
-    """What a set is cut to depends on its server: of many labels each had others."""
-    other = RedisProcess(tmp_path, fsync="no")
-    try:
-        first, second = _course(redis_url, 1), _course(other.url, 2)
-    finally:
-        other.signal(signal.SIGKILL)
-
-    assert "Action" in str(first)
-    assert first == second
