@@ -968,6 +968,25 @@ PROTECTIONS = (
         "unit/test_metrics.py",
         ("test_P17_a_deployment_whose_iteration_stands_still_is_not_ready",),
     ),
+    # P18: nothing holds the interpreter.
+    Protection(
+        "P18",
+        "secrets are looked for in slices of a text",
+        "shared/boyd/redaction.py",
+        "pattern.search(text, at, border + _OVERLAP)",
+        "pattern.search(text, at, len(text))",
+        "unit/test_redaction.py",
+        ("test_P18_no_step_of_redaction_looks_at_more_than_a_slice",),
+    ),
+    Protection(
+        "P18",
+        "an import of Turtle has a limit of time",
+        "shared/boyd/goals/knowledge/turtle.py",
+        "request, MAX_SECONDS, MAX_MEMORY)",
+        "request, 60.0, MAX_MEMORY)",
+        "unit/goals/test_turtle.py",
+        ("test_P18_reading_that_takes_too_long_is_ended",),
+    ),
 )
 
 
