@@ -20,7 +20,7 @@ from boyd.models import (
     RunRequest,
     utc_now,
 )
-from boyd.store import Slot, Store, connect
+from boyd.store import AgentEntry, Ledger, Slot, Store, connect
 from boyd.testing import Lab
 from kit import LAX, Recorder, agent, choice, chooses, overdue, person, plugin, seen, sees
 
@@ -98,8 +98,17 @@ def test_the_last_of_a_hundred_units_closes_the_phase_once(store: Store) -> None
     assert agent.loop.status().phase == "orient"
 
 
+def ledger_of(store: Store) -> Ledger:
+    """The ledger of a registered agent: others may not act."""
+    entry = AgentEntry(
+        id="a", name="a", mode="manual", loop_interval=60, plugins=[], fingerprint="x"
+    )
+    store.fleet.register(entry)
+    return store.agent("a").ledger
+
+
 def test_a_hundred_claims_give_one_right_to_execute(store: Store) -> None:
-    ledger = store.agent("a").ledger
+    ledger = ledger_of(store)
 
     def claim(number: int) -> str:
         try:
@@ -111,7 +120,7 @@ def test_a_hundred_claims_give_one_right_to_execute(store: Store) -> None:
 
 
 def test_a_budget_is_never_exceeded(store: Store) -> None:
-    ledger = store.agent("a").ledger
+    ledger = ledger_of(store)
     budget = Budget(limit=7, window=60)
 
     def claim(number: int) -> str:
@@ -121,7 +130,7 @@ def test_a_budget_is_never_exceeded(store: Store) -> None:
 
 
 def test_a_claim_repeated_with_its_token_stays_claimed(store: Store) -> None:
-    ledger = store.agent("a").ledger
+    ledger = ledger_of(store)
     outcomes = [ledger.claim("x", "t", "p:do", {}, "", False, None).outcome for _ in range(2)]
     result = ActionResult(action="p:do", success=True, duration=1)
 

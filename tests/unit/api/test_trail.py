@@ -13,7 +13,7 @@ from boyd_api.routes import ALL
 Request = tuple[str, Any]
 
 #: What is not there by itself is made first; a dry run changes nothing.
-HARMLESS = {"POST /actions/<id>/dry-run"}
+HARMLESS = {"POST /actions/<id>/dry-run", "POST /approvals/<id>/preview"}
 
 
 def _run(desk: Site, **more: Any) -> str:
@@ -52,8 +52,22 @@ def _answered(desk: Site) -> str:
     return _asked(desk, status="ended", executionState="succeeded")
 
 
+def _in_flight(desk: Site) -> bool:
+    """Begin an iteration that no worker takes."""
+    desk.courier.held = True
+    return bool(desk.post("/loop/trigger", {"async": True}).json)
+
+
+def _deserted(desk: Site) -> bool:
+    """Let the agent have no process."""
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    return True
+
+
 MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/trigger": lambda desk: ("/loop/trigger", None),
+    "POST /loop/abandon": lambda desk: (_in_flight(desk) and "/loop/abandon", None),
     "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
@@ -92,6 +106,7 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /unfreeze": lambda desk: (desk.post("/freeze") and "/unfreeze", None),
     "POST /freeze-all": lambda desk: ("/freeze-all", None),
     "POST /unfreeze-all": lambda desk: (desk.post("/freeze-all") and "/unfreeze-all", None),
+    "POST /retire": lambda desk: (_deserted(desk) and "/retire", None),
     "POST /keys": lambda desk: ("/keys", {"name": "k", "principal": "p", "scopes": ["read"]}),
     "DELETE /keys/<id>": lambda desk: (f"/keys/{_key(desk)}", None),
 }
