@@ -169,6 +169,7 @@ __all__ = [
     "History",
     "Investigations",
     "Iterations",
+    "Ledger",
     "Loop",
     "Lost",
     "ModelUsage",

@@ -52,22 +52,23 @@ def _answered(desk: Site) -> str:
     return _asked(desk, status="ended", executionState="succeeded")
 
 
-def _in_flight(desk: Site) -> bool:
+def _in_flight(desk: Site) -> str:
     """Begin an iteration that no worker takes."""
     desk.courier.held = True
-    return bool(desk.post("/loop/trigger", {"async": True}).json)
+    desk.post("/loop/trigger", {"async": True})
+    return "/loop/abandon"
 
 
-def _deserted(desk: Site) -> bool:
+def _deserted(desk: Site) -> str:
     """Let the agent have no process."""
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
-    return True
+    return "/retire"
 
 
 MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/trigger": lambda desk: ("/loop/trigger", None),
-    "POST /loop/abandon": lambda desk: (_in_flight(desk) and "/loop/abandon", None),
+    "POST /loop/abandon": lambda desk: (_in_flight(desk), None),
     "POST /actions/<id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
@@ -106,7 +107,7 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /unfreeze": lambda desk: (desk.post("/freeze") and "/unfreeze", None),
     "POST /freeze-all": lambda desk: ("/freeze-all", None),
     "POST /unfreeze-all": lambda desk: (desk.post("/freeze-all") and "/unfreeze-all", None),
-    "POST /retire": lambda desk: (_deserted(desk) and "/retire", None),
+    "POST /retire": lambda desk: (_deserted(desk), None),
     "POST /keys": lambda desk: ("/keys", {"name": "k", "principal": "p", "scopes": ["read"]}),
     "DELETE /keys/<id>": lambda desk: (f"/keys/{_key(desk)}", None),
 }
