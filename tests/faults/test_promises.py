@@ -12,7 +12,6 @@ import pytest
 import requests
 
 from boyd.models import Actor, RunRequest
-from faults.blindness import longest
 from faults.invariants import Invariants
 from faults.load import Acknowledged, Load
 from faults.storm import settle
@@ -26,13 +25,11 @@ SOMEBODY = Actor(principal="somebody", person=True)
 
 
 @pytest.fixture
-def world(tmp_path: Path, measure: Measure, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[World]:
     """Everything, started."""
     made = World(tmp_path)
     made.start()
     yield made
-    blind = longest(made.deployment, AGENTS)
-    measure.most(15, "the longest time without an observation", blind, request.node.name)
     made.end()
 
 

@@ -16,7 +16,6 @@ def test_P1_to_P6_nothing_is_lost_or_done_twice_in_a_storm(measure: Measure) -> 
     faults, counts = len(outcome.faults), outcome.counts
     measure(1, f"{faults} faults in 20 s: {counts['effects']} actions counted, none twice")
     measure(2, f"{faults} faults in 20 s: {counts['iterations']} iterations, all in history")
-    measure.most(15, "the longest time without an observation", outcome.blind, "a storm")
 
     assert outcome.violations == []
     assert len(outcome.faults) >= 5

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import redis
 import requests
 
+from boyd.errors import StoreError
+from faults.blindness import longest
 from faults.clocks import Clock, tidy
 from harness import Deployment, free_port, server_program, wait_until
 
@@ -34,6 +37,7 @@ class RedisProcess:
         self._folder = folder
         self._data = data or folder
         self._fsync = fsync
+        self.clock = clock
         self._prefix = clock.command if clock else []
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -77,6 +81,8 @@ class World:
     workers: tuple[str, ...] = ("w0", "w1", "w2")
     beats: tuple[str, ...] = ("b0", "b1")
     apis: tuple[str, ...] = ("a0", "a1")
+    #: Seconds that agents observed nothing, at most, in each world that has ended.
+    blind_times: ClassVar[list[float]] = []
 
     def __init__(self, folder: Path, server: Any = None) -> None:
         """On *server*, which has a `url` and passes a `signal` on; absent: a Redis of its own."""
@@ -140,6 +146,10 @@ class World:
     def end(self) -> None:
         """Kill everything."""
         self.redis.signal(signal.SIGCONT)
+        # Where the clock of Redis was set, times do not tell how long something took.
+        if not getattr(self.redis, "clock", None):
+            with suppress(StoreError):
+                self.blind_times.append(longest(self.deployment, AGENTS))
         self.deployment.__exit__()
         self.redis.signal(signal.SIGKILL)
         tidy()
