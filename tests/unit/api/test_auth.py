@@ -21,6 +21,7 @@ OPEN = {
     "/readyz",
     "/api/v0/health",
     "/openapi.json",
+    "/",
     "/docs",
     "/problems/<name>",
 }
