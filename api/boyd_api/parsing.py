@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from boyd import intake
 from boyd.models import Model
+from boyd.values import MAX_VALUES
 from boyd_api.problems import FieldError, Problem, invalid
 
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
@@ -43,7 +44,7 @@ def read_json(text: bytes) -> typing.Any:
         said = request.mimetype or "nothing"
         raise Problem("unsupported-media-type", f"Content-Type says {said}; application/json is it")
     try:
-        return intake.read_json(text)
+        return intake.read_json(text, MAX_VALUES)
     except intake.NotJson as error:
         raise Problem("malformed-json", f"the body is {error}") from None
     except intake.BadIntake as error:

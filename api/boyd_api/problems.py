@@ -22,8 +22,8 @@ from boyd.errors import (
     StoreUnavailable,
     UnknownAgent,
 )
-from boyd.models import Model
-from boyd.models.base import told
+from boyd.models import Model, explain
+from boyd.models.base import MAX_MISTAKES, told
 
 log = logging.getLogger("boyd.api")
 
@@ -317,6 +317,8 @@ def retry_after(seconds: float) -> dict[str, str]:
 
 def invalid(error: ValidationError, *, query: bool = False) -> Problem:
     """What a model has found wrong with a body or a query."""
+    if error.error_count() > MAX_MISTAKES:
+        return Problem("invalid-request", explain(error))
     found = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         steps = [str(step) for step in item["loc"]]

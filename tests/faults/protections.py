@@ -987,6 +987,15 @@ PROTECTIONS = (
         "unit/goals/test_turtle.py",
         ("test_P18_reading_that_takes_too_long_is_ended",),
     ),
+    Protection(
+        "P18",
+        "JSON with too many values is not read",
+        "shared/boyd/values.py",
+        "len(plain)) > most:\n        _check_outside",
+        "len(plain)) > 1_000 * most:\n        _check_outside",
+        "unit/test_values.py",
+        ("test_P18_a_body_with_too_many_values_is_not_parsed[lists]",),
+    ),
 )
 
 

@@ -140,7 +140,7 @@ def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
         (b'{"a": NaN}', "not JSON"),
         (b'{"a": 1, "a": 2}', "not JSON: Detected duplicate key"),
         (b'"\\ud800"', "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 40_000, "not JSON"),
         (b"[" * 150 + b"]" * 150, "deeper"),
     ],
 )

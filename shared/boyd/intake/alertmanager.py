@@ -20,9 +20,16 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from boyd.intake.request import BadIntake, IntakeRequest, check_count, plausible, read_json
+from boyd.intake.request import (
+    BadIntake,
+    IntakeRequest,
+    check_count,
+    check_one,
+    plausible,
+    read_json,
+)
 from boyd.intake.severity import severity_of
-from boyd.models import JsonObject, Observation, Severity, utc_now
+from boyd.models import JsonObject, Observation, Severity, explain, utc_now
 
 #: Who sends which version of the webhook.
 SENDERS = {"4": "alertmanager", "1": "grafana"}
@@ -77,7 +84,7 @@ class Notification(_Sent):
     external_url: StrictStr = Field(default="", alias="externalURL")
     group_labels: Labels = Field(default_factory=dict)
     truncated_alerts: int = 0
-    alerts: list[Alert]
+    alerts: list[Any]
 
     @property
     def sender(self) -> str:
@@ -104,21 +111,31 @@ def parse(request: IntakeRequest) -> list[Observation]:
     _check_head(body)
     try:
         sent = Notification.model_validate(body)
-        _check_repeated(sent)
-        return [_observation(alert, sent) for alert in sent.alerts]
     except ValidationError as error:
         raise BadIntake.of(error) from None
+    _check_repeated(sent)
+    return [_observation(_alert(given, index), sent) for index, given in enumerate(sent.alerts)]
 
 
 def _check_head(body: Any) -> None:
     if not isinstance(body, dict):
         raise BadIntake("an object is expected, as Alertmanager's webhook sends it")
+    check_one({name: value for name, value in body.items() if name != "alerts"})
     if "version" not in body:
         raise BadIntake("version: is missing; Alertmanager's webhook sends '4', Grafana's '1'")
     if body["version"] not in ("4", "1"):
         raise BadIntake(f"version: is {body['version']!r}; '4' or '1' is expected")
     if isinstance(body.get("alerts"), list):
         check_count(body["alerts"])
+
+
+def _alert(given: Any, index: int) -> Alert:
+    """One alert; each for itself, because reading all at once would hold the interpreter."""
+    check_one(given, f"alerts.{index}")
+    try:
+        return Alert.model_validate(given)
+    except ValidationError as error:
+        raise BadIntake(explain(error, "alerts", index)) from None
 
 
 def _check_repeated(sent: Notification) -> None:

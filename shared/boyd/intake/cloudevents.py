@@ -26,6 +26,7 @@ from boyd.intake.request import (
     BadIntake,
     IntakeRequest,
     check_count,
+    check_one,
     media_type,
     plausible,
     read_json,
@@ -166,6 +167,7 @@ def _observation(given: Mapping[str, Any], data: JsonObject, where: str = "") ->
     present: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     at = f"{where}: " if where else ""
     _check_version(present, at)
+    check_one({**present, **data}, where)
     try:
         event = Attributes.model_validate(present)
         _check_extensions(event.model_extra or {}, at)

@@ -6,7 +6,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boyd.intake.request import BadIntake, IntakeRequest, check_count, plausible, read_json
+from boyd.intake.request import (
+    BadIntake,
+    IntakeRequest,
+    check_count,
+    check_one,
+    plausible,
+    read_json,
+)
 from boyd.models import Observation, ObservationType
 
 EXPECTED = (
@@ -39,9 +46,9 @@ def parse(request: IntakeRequest) -> list[Observation]:
 def _listed(body: Any) -> list[Any]:
     given = body
     if isinstance(body, dict):
-        others = sorted(body.keys() - {"observations"})
+        others = body.keys() - {"observations"}
         if others:
-            raise BadIntake(f"{others[0]}: is not known beside observations")
+            raise BadIntake(f"{min(others)}: is not known beside observations")
         given = body["observations"]
     if not isinstance(given, list):
         raise BadIntake(EXPECTED)
@@ -52,6 +59,7 @@ def _observation(value: Any, where: str = "") -> Observation:
     at = f"{where}: " if where else ""
     if not isinstance(value, dict) or "source" not in value:
         raise BadIntake(f"{at}{EXPECTED}")
+    check_one(value, where)
     try:
         posted = _Posted.model_validate(value)
     except ValidationError as error:

@@ -11,10 +11,13 @@ import jiter
 from pydantic import ValidationError
 
 from boyd.models import explain, unstorable, utc_now
+from boyd.values import TooManyValues, check_read, check_values
 
 #: The most observations that one request may bring, and the most bytes of JSON they may have.
 MAX_OBSERVATIONS = 10_000
 MAX_BYTES = 33_554_432
+#: The most values of JSON that one request may bring; an object or a list counts as two.
+MAX_VALUES = 500_000
 #: Further than clocks differ, a time in the future is a mistake.
 MAX_AHEAD = timedelta(hours=1)
 MAX_MESSAGE = 1000
@@ -63,13 +66,17 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def read_json(body: bytes | str) -> Any:
-    """The value of a JSON text.
+def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
+    """The value of a JSON text with at most *most* values.
 
     Raises:
         NotJson: it is not JSON in UTF-8, or an object names a field twice.
-        BadIntake: it could not be read back once it is stored.
+        BadIntake: it has too many values, or could not be read back once it is stored.
     """
+    try:
+        check_values(body, most)
+    except TooManyValues as error:
+        raise BadIntake(f"JSON that is too large: {error}") from None
     try:
         value = jiter.from_json(_bytes(body), allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
@@ -82,6 +89,18 @@ def read_json(body: bytes | str) -> Any:
 
 def _bytes(body: bytes | str) -> bytes:
     return body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+
+
+def check_one(value: Any, where: str = "") -> None:
+    """Refuse one observation, below *where*, that would take too long to look at.
+
+    Raises:
+        BadIntake: it has too many values.
+    """
+    try:
+        check_read(value)
+    except TooManyValues as error:
+        raise BadIntake(f"{where}: {error}" if where else str(error)) from None
 
 
 def check_count(items: list[Any]) -> None:

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 from boyd.models import unstorable
+from boyd.values import check_values
 
 
 def parsed(arguments: str) -> dict[str, Any] | None:
     """The object that *arguments* spell; None when they spell none, or one that cannot be kept."""
     try:
+        check_values(arguments)
         value = json.loads(arguments)
     except (ValueError, RecursionError):
         return None

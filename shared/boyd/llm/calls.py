@@ -11,6 +11,7 @@ from boyd.llm.toolbox import READ_OUTPUT, Toolbox
 from boyd.llm.tooling import ToolOutcome, ToolUse, is_error
 from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.redaction import MARK
+from boyd.values import check_values
 
 
 class Calls:
@@ -90,6 +91,7 @@ def result_of(called: Called) -> ToolObservation:
 
 def _is_json(text: str) -> bool:
     try:
+        check_values(text)
         json.loads(text)
     except (ValueError, RecursionError):
         return False

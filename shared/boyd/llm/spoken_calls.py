@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from boyd.models import JsonObject
+from boyd.values import TooManyValues, check_values
 
 #: What begins a call in a text; the calls behind the second three are not read.
 _MARKERS = (
@@ -110,6 +111,10 @@ def _sequence(text: str, start: int, known: Collection[str]) -> list[tuple[str, 
     """The calls from *start* to the end; empty when anything there is none."""
     found: list[tuple[str, JsonObject]] = []
     at = start
+    try:
+        check_values(text[start:])
+    except TooManyValues:
+        return []
     while not _AFTER.match(text, at):
         between = _BETWEEN.match(text, at)
         at = between.end() if between else at
@@ -148,6 +153,7 @@ def _call(value: Any) -> tuple[str, JsonObject] | None:
 
 def _object(text: str) -> Any:
     try:
+        check_values(text)
         return json.loads(text)
     except (ValueError, RecursionError):
         return None

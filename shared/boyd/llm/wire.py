@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from boyd.llm.faults import Fault
 from boyd.llm.messages import ModelRequest, StreamEvent
 from boyd.model_settings import ModelSettings
+from boyd.values import check_values
 
 
 class Decoder(Protocol):
@@ -56,6 +57,7 @@ def document(data: str) -> dict[str, Any]:
         Fault: it carries none.
     """
     try:
+        check_values(data)
         value = json.loads(data)
     except (ValueError, RecursionError):
         value = None

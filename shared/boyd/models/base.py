@@ -24,6 +24,8 @@ Level = Literal["low", "medium", "high", "critical"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 #: How deep JSON may nest: it is stored inside of other things and read back with a limit of 200.
 MAX_DEPTH = 100
+#: As many fields that do not fit are named; telling more would take long.
+MAX_MISTAKES = 1000
 
 
 def unstorable(value: Any) -> str | None:
@@ -123,11 +125,16 @@ class Model(BaseModel):
         return type(self).model_validate({**current, **named})
 
 
-def explain(error: ValidationError) -> str:
-    """A validation error as one line that names each field and what was wrong with it."""
+def explain(error: ValidationError, *above: str | int) -> str:
+    """A validation error as one line that names each field and what was wrong with it.
+
+    *above* is where the value stands that was validated.
+    """
+    if error.error_count() > MAX_MISTAKES:
+        return f"{error.error_count()} fields do not fit"
     parts = []
     for item in error.errors(include_url=False, include_context=False):
-        where = ".".join(str(step) for step in item["loc"])
+        where = ".".join(str(step) for step in (*above, *item["loc"]))
         is_json = item["type"] != "invalid-json-value"
         said = told(item["msg"]) if is_json else _no_json(item["input"])
         parts.append(f"{where}: {said}" if where else said)

@@ -1,0 +1,39 @@
+"""Measures how long one step of a function holds the interpreter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from time import thread_time
+from types import FrameType
+
+
+def longest_step(function: Callable[[], object]) -> float:
+    """The processor time, in seconds, of the longest step of *function*.
+
+    A step lies between two events of the profiler: nothing but calls into C take long there, and
+    other threads have to wait for their end. It is the time of this thread, whatever else the
+    machine does.
+    """
+    longest = 0.0
+    last = thread_time()
+
+    def watch(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal longest, last
+        now = thread_time()
+        longest, last = max(longest, now - last), thread_time()
+
+    sys.setprofile(watch)
+    try:
+        last = thread_time()
+        function()
+    finally:
+        sys.setprofile(None)
+    return longest
+
+
+def unit() -> float:
+    """The longest step of something that takes a few hundredths of a second, in this run."""
+    text = json.dumps([{"a": number} for number in range(100_000)])
+    return min(longest_step(lambda: json.loads(text)) for _ in range(3))
