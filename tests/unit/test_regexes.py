@@ -54,8 +54,9 @@ class Use:
 
     def run(self, text: str) -> None:
         """Use it on *text*."""
-        given = ("", text) if self.method == "sub" else (text,)
-        found = getattr(self.pattern, self.method)(*given)
+        given = ["", text] if self.method == "sub" else [text]
+        is_text = isinstance(self.pattern.pattern, str)
+        found = getattr(self.pattern, self.method)(*(given if is_text else map(str.encode, given)))
         if self.method == "finditer":
             list(found)
 
@@ -98,11 +99,11 @@ def calls(module: ModuleType) -> Iterator[tuple[ast.Call, Any, str]]:
                 yield node, owner, node.func.attr
 
 
-def compiled(node: ast.Call, module: ModuleType) -> re.Pattern[str] | None:
+def compiled(node: ast.Call, module: ModuleType) -> re.Pattern[Any] | None:
     """The expression that a call of `re` is given; None when it is made of data."""
-    text = value_of(node.args[0], module)
+    text: Any = value_of(node.args[0], module)
     flags = [value_of(one, module) for one in node.args[1:] if "re." in ast.unparse(one)]
-    return re.compile(text, *flags) if isinstance(text, str) else None
+    return re.compile(text, *flags) if isinstance(text, str | bytes) else None
 
 
 @cache

@@ -31,6 +31,8 @@ from boyd.models import SEVERITIES, Model, Observation, Severity, explain
 
 #: Bytes that a file may have.
 MAX_BYTES = 256 * 1024
+#: Characters that its settings may have.
+MAX_SETTINGS = 32 * 1024
 
 PlaybookPhase = Literal["observe", "orient", "decide", "act"]
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -93,7 +95,17 @@ class Playbook(Model):
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads every plain word as text: `404`, `yes` and `2026-01-01` are names and keywords."""
+    """Reads every plain word as text: `404`, `yes` and `2026-01-01` are names and keywords.
+
+    Aliases are refused: a few lines of them stand for a billion values.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next value."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "an alias (*) cannot be used here", mark)
+        return super().compose_node(parent, index)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -185,6 +197,8 @@ def _parts(text: str, name: str) -> tuple[dict[str, Any], str]:
     end = _FENCE.search(plain, begin.end()) if begin else None
     if begin is None or end is None:
         raise ConfigError(f"{name}: does not begin with settings between two lines of ---")
+    if end.start() - begin.end() > MAX_SETTINGS:
+        raise ConfigError(f"{name}: the settings have more than {MAX_SETTINGS} characters")
     try:
         # A loader of our own, and a safe one.
         settings = yaml.load(plain[begin.end() : end.start()], Loader=_Loader)  # noqa: S506

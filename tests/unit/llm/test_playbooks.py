@@ -223,3 +223,22 @@ def test_what_is_written_is_read_again(
         source="x.md",
     )
     assert parse(to_markdown(written), "x.md") == written
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 99)),
+        "m0: &m0 {k: v}\n"
+        + "".join(f"m{n}:\n  <<: [*m{n - 1}, *m{n - 1}]\n" for n in range(1, 99)),
+        "a: &a [*a]\ntrigger: *a\n",
+    ],
+)
+def test_P18_aliases_are_refused(head: str) -> None:
+    with pytest.raises(ConfigError, match=r"a\.md: line \d+: an alias \(\*\) cannot be used"):
+        parse(written(HEAD + head), "a.md")
+
+
+def test_P18_long_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="the settings have more than 32768 characters"):
+        parse(written(HEAD + "a: " + "[" * 40_000 + "\n"), "a.md")

@@ -242,6 +242,14 @@ def test_what_only_looks_like_a_denied_command_is_not_refused(text: str) -> None
         "time",
         "bash",
         "sudo -n bash",
+        "bash -x",
+        "bash -s deploy",
+        "bash -o errexit",
+        "sh -",
+        "sh -c",
+        "sh /dev/stdin",
+        "timeout 5 bash --",
+        "su app",
         "if",
         "!",
     ],
@@ -278,3 +286,19 @@ def test_any_text_can_be_read_and_judged(text: str) -> None:
     assert verdict == policy.judge(text)
     if read(text).strange:
         assert verdict.refused or verdict.uncovered
+
+
+@pytest.mark.parametrize(
+    "shell",
+    ["sh", "bash -x", "bash -s a", "sh -", "/bin/sh", "env A=1 sh", "sudo -n sh", "nice sh"],
+)
+def test_a_shell_that_reads_its_commands_from_a_pipe_always_takes_an_approval(shell: str) -> None:
+    verdict = Policy(["echo", "cat", "bash deploy.sh"], ["canary"]).judge(f"echo canary | {shell}")
+
+    assert verdict.refused is None
+    assert verdict.uncovered is not None
+
+
+@pytest.mark.parametrize("text", ["bash deploy.sh", "bash -x deploy.sh", "sh -o posix a.sh"])
+def test_a_shell_that_is_given_a_file_can_be_allowed(text: str) -> None:
+    assert Policy([text]).judge(f"{text} now").uncovered is None

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from boyd.plugins.shell.interactive import interactive
 from boyd.plugins.shell.line import MAX_DEPTH, Command, Line, everything, nothing, read
-from boyd.plugins.shell.programs import ASSIGNMENT, KEYWORDS, SHELLS, name, named, script, stages
+from boyd.plugins.shell.programs import (
+    ASSIGNMENT,
+    KEYWORDS,
+    name,
+    named,
+    reads_input,
+    script,
+    stages,
+)
 
 Prefix = tuple[str, ...]
 
@@ -110,7 +118,7 @@ def _allowable(text: str) -> Prefix:
     *_, innermost = stages(words)
     if len(list(stages((*words, "1", "program")))) > len(list(stages(words))):
         raise ValueError(f"{text!r} cannot be allowed: it runs any program")
-    if innermost[0] in EVALUATORS or (name(innermost[0]) in SHELLS and len(innermost) == 1):
+    if innermost[0] in EVALUATORS or reads_input(innermost):
         raise ValueError(f"{text!r} cannot be allowed: it runs any command")
     return words
 

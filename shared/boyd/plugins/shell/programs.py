@@ -14,6 +14,11 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "coproc"})
 
 
+#: Options with which a shell runs nothing.
+_TELLS = frozenset({"--version", "--help"})
+#: Options of shells with a value in the next word.
+_VALUED = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+
 #: How many programs that run another one are looked behind.
 MAX_STAGES = 32
 
@@ -123,3 +128,21 @@ def script(words: Sequence[str]) -> str | None:
             # Options may stand between -c and the line.
             return next((line for line in words[at + 1 :] if not line.startswith("-")), None)
     return None
+
+
+def reads_input(words: Sequence[str]) -> bool:
+    """Whether a shell with those words reads the commands that it runs from its input."""
+    program = name(words[0])
+    if script(words) is not None or program not in {*SHELLS, "su"}:
+        return False
+    if program == "su":
+        return not _TELLS.intersection(words)
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _TELLS or re.fullmatch(r"[-+][A-Za-z]*s[A-Za-z]*", word):
+            return word not in _TELLS
+        if word in _VALUED:
+            next(rest, None)
+        elif word[:1] not in ("-", "+"):
+            return word.startswith(("/dev/", "/proc/"))
+    return True
