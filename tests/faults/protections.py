@@ -670,8 +670,8 @@ PROTECTIONS = (
         "P12",
         "the ledger forgets after its time",
         f"{LUA}/claim-7.lua",
-        "redis.call('PEXPIRE', KEYS[1], ARGV[7])\nlist(now)\nlocal entry",
-        "list(now)\nlocal entry",
+        "redis.call('PEXPIRE', KEYS[1], ARGV[7])\naudit(",
+        "audit(",
         "integration/test_store.py",
         ("test_nothing_stays_without_a_bound",),
     ),
@@ -679,7 +679,7 @@ PROTECTIONS = (
         "P12",
         "the list of executions forgets what the ledger forgets",
         f"{LUA}/claim-7.lua",
-        "redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', now - ARGV[7])",
+        "redis.pcall('ZREMRANGEBYSCORE', KEYS[7], '-inf', now - ARGV[7])",
         "",
         "unit/api/test_executions.py",
         ("test_the_list_forgets_what_the_ledger_forgets",),
@@ -890,7 +890,7 @@ PROTECTIONS = (
         "P16",
         "an agent whose registration was lost does not act",
         f"{LUA}/claim-7.lua",
-        "if not freeze and redis.call('HEXISTS', KEYS[6], ARGV[11]) == 0 then",
+        "if not known then",
         "if false then",
         "unit/test_act.py",
         ("test_P16_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again",),
@@ -932,6 +932,28 @@ PROTECTIONS = (
         ("test_P16_an_iteration_goes_on_counting_where_only_the_counter_was_lost",),
     ),
     # P17: what was left halfway is finished or ended.
+    Protection(
+        "P17",
+        "an outcome that cannot be audited is not taken for recorded",
+        f"{LUA}/finish_claim-2.lua",
+        "audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3], 'action', have[4], 'host', "
+        "have[6], 'worker', have[7],\n  'before', 'running', 'after', ARGV[2], 'who', have[5])\n"
+        "redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())\n",
+        "redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())\n"
+        "audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3])\n",
+        "unit/test_halfway.py",
+        ("test_P17_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither",),
+    ),
+    Protection(
+        "P17",
+        "half an approval is joined by nobody",
+        f"{LUA}/propose-9.lua",
+        "if found and redis.call('HGET', ARGV[4] .. 'approval:' .. found, 'status') "
+        "~= 'pending' then",
+        "if false then",
+        "unit/test_halfway.py",
+        ("test_P17_what_was_proposed_halfway_is_proposed_anew",),
+    ),
     Protection(
         "P17",
         "each sweep compares what is in flight with what is due",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from boyd.loop import act
 from boyd.loop.context import PhaseContext
 from boyd.models import Autonomy
 from boyd.plugin import Action
-from boyd.store import Stale, reason_text
-from boyd.store.keys import AGENTS, REGISTERED
+from boyd.store import Stale, StillRunning, reason_text
+from boyd.store.keys import AGENTS, FREEZES, REGISTERED
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, plugin
 
@@ -545,11 +544,13 @@ def test_P16_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered() -> 
 
 def test_P16_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again() -> None:
     lab = lab_for(Recorder().action())
-    claim = partial(lab.store.ledger.claim, "loop:1", "t", "p:do", {}, "", False, None)
-    lab.client.delete(REGISTERED)
-    lost = claim()
-    lab.whole.fleet.register(lab.engine.entry())
 
-    assert lost.outcome == "frozen"
-    assert "Redis has lost data" in lost.detail
-    assert claim().outcome == "claimed"
+    def claim(token: str) -> str:
+        return lab.store.ledger.claim("loop:1", token, "p:do", {}, "", True, None).outcome
+
+    for lost in (REGISTERED, FREEZES):
+        lab.client.delete(lost)
+        with pytest.raises(StillRunning, match="Redis has lost data"):
+            claim("t")
+        lab.whole.fleet.register(lab.engine.entry())
+    assert claim("t") == "claimed"

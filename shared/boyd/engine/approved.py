@@ -30,8 +30,10 @@ class Approved:
         return self._done(id, self._act(read_item(fields), fence, retry))
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
-        """End with a failed result."""
-        return self._done(id, act.failed(fields["actionId"], why))
+        """End with what the ledger knows of it, or as failed."""
+        execution = _execution(read_item(fields), id)
+        known = self._engine.store.ledger.settle(execution)
+        return self._done(id, known or act.failed(fields["actionId"], why))
 
     def lost(self, id: str, stuck: StuckOrder) -> Done | None:
         """End with what the ledger knows of it, unless it may be executed now."""

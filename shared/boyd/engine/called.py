@@ -73,8 +73,9 @@ class Called:
         return found
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
-        """End with a failed result."""
-        return _done(act.failed(fields["action"], why))
+        """End with what the ledger knows of it, or as failed."""
+        known = self._engine.store.ledger.settle(_execution(id, fields.get("undoes")))
+        return _done(known or act.failed(fields["action"], why))
 
     def lost(self, id: str, stuck: StuckOrder) -> Done | None:
         """End with what the ledger knows of it, unless it may be done now."""

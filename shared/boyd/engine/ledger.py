@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from boyd.engine.leases import Leases
-from boyd.errors import StoreUnavailable
+from boyd.errors import StoreError, StoreUnavailable
 from boyd.loop.ledger import CANCELLED, Claim, Execution
 from boyd.models import ActionResult, ExecutionEntry
 from boyd.store import AgentStore, Fence, Reply
@@ -70,7 +70,9 @@ class LeasedLedger:
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome and let the claim go."""
         try:
-            return persistently(lambda: self._ledger.finish(execution_id, token, result))
+            return persistently(
+                lambda: self._ledger.finish(execution_id, token, result), StoreError
+            )
         finally:
             self._holding.close()
 
@@ -89,12 +91,12 @@ class LeasedLedger:
         )
 
 
-def persistently(ask: Callable[[], _T]) -> _T:
-    """Ask until Redis answers, for about ten seconds."""
+def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:
+    """Ask until Redis answers, for about ten seconds; *passing* errors are asked about again."""
     for pause in PAUSES:
         try:
             return ask()
-        except StoreUnavailable:
+        except passing:
             time.sleep(pause)
     return ask()
 

@@ -256,7 +256,13 @@ class Steps:
             why = entry.record.error or why
             result = ending.ruined(self._agent.id, entry.record, entry.now, why)
             ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
-        elif self._iterations.leave(entry, "complete", {"error": why, **_problems(ctx)}):
+            return
+        fields = {"error": why, **_problems(ctx)}
+        # An action that has begun did what it did, whatever failed after it.
+        done = entry.phase == "act" and self._store.ledger.settle(naming.loop(entry.record.id))
+        if done:
+            fields["results"] = dump_results([done])
+        if self._iterations.leave(entry, "complete", fields):
             self._send(entry, "complete")
 
     def _send(self, entry: Entry, phase: Phase, queue: str | None = None) -> None:

@@ -116,7 +116,9 @@ class Fleet:
 
     def register(self, entry: AgentEntry) -> None:
         """Register an agent, in place of what was registered of it before."""
-        at = self._scripts.run("register", [AGENTS, REGISTERED], [entry.id, entry.to_json()])
+        at = self._scripts.run(
+            "register", [AGENTS, REGISTERED, FREEZES], [entry.id, entry.to_json()]
+        )
         self._entries[entry.id] = (entry, int(at))
 
     def agents(self) -> dict[str, AgentEntry]:

@@ -38,6 +38,10 @@ _LISTED = (
 _BEHIND = "\uffff"
 
 
+#: Seconds until a heartbeat has registered an agent again.
+HEARTBEAT = 2.0
+
+
 class StillRunning(StoreError):
     """The execution is still claimed by a worker that lives, for `seconds` unless renewed."""
 
@@ -202,7 +206,8 @@ class Ledger:
             JSON, `unknown` and why.
 
         Raises:
-            StillRunning: another worker executes it and lives.
+            StillRunning: another worker executes it and lives; or Redis has lost data, and the
+                agent has to be registered again first.
             Stale: the phase that it comes from was taken away.
         """
         keys = self._keys
@@ -241,6 +246,9 @@ class Ledger:
             raise Stale(f"execution {execution_id} belongs to another worker now")
         if outcome == "running":
             raise _still_running(execution_id, *rest)
+        if outcome == "unregistered":
+            message = f"execution {execution_id} waits: Redis has lost data of its agent"
+            raise StillRunning(message, HEARTBEAT)
         return Reply(outcome, str(rest[0]) if rest else "")
 
     def _origin(self, fence: Fence | None) -> str:

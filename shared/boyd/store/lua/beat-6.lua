@@ -4,7 +4,8 @@
 -- KEYS[2] info       hash: name to what it is, as JSON
 -- KEYS[3] agents     hash: agent id to its entry, as JSON
 -- KEYS[4] registered hash: agent id to when it was registered, ms
--- KEYS[5] freezes    hash: agent id, or * for all, to its mark: `<ms> <reason>`, or `<ms>` once it is lifted
+-- KEYS[5] freezes    hash: agent id, or * for all, to its mark: `<ms> <reason>`, or `<ms>` once it is lifted; + while
+--                    nothing of it was lost
 -- KEYS[6] audit      stream: open audit entries of the deployment
 -- ARGV[1] name
 -- ARGV[2] info       JSON
@@ -38,11 +39,12 @@ for i = first, #ARGV, 2 do
     end
   end
 end
+redis.call('HSETNX', KEYS[5], '+', '0')
 local marks = redis.call('HGETALL', KEYS[5])
 local kept = {}
 for i = 1, #marks, 2 do
   -- A lifted mark is kept for a day, so that no process that was away restores the freeze before it.
-  if not reason_of(marks[i + 1]) and changed_at(marks[i + 1]) < now - 86400000 then
+  if marks[i] ~= '+' and not reason_of(marks[i + 1]) and changed_at(marks[i + 1]) < now - 86400000 then
     redis.call('HDEL', KEYS[5], marks[i])
   else
     kept[#kept + 1] = marks[i]

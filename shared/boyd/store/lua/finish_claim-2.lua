@@ -17,7 +17,8 @@ if have[1] ~= 'running' or have[2] ~= ARGV[1] then
   end
   return 0
 end
-redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())
+-- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
 audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
   'before', 'running', 'after', ARGV[2], 'who', have[5])
+redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())
 return 1

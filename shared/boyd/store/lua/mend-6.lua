@@ -31,7 +31,18 @@ end
 if have[3] and not whole(have[3]) then
   redis.call('HDEL', KEYS[1], 'slot')
 end
-for _, name in ipairs(redis.call('SMEMBERS', KEYS[5])) do
+local orders = redis.pcall('SMEMBERS', KEYS[5])
+if orders.err then
+  -- A key of another type: the orders that are due are those that there are.
+  redis.call('DEL', KEYS[5])
+  orders = {}
+  for _, name in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    if name ~= 'phase' and not string.match(name, '^unit:') then
+      redis.call('SADD', KEYS[5], name)
+    end
+  end
+end
+for _, name in ipairs(orders) do
   if not redis.call('ZSCORE', KEYS[3], name) then
     redis.call('ZADD', KEYS[3], now, name)
   end

@@ -66,8 +66,15 @@ local function wait_with(id)
 end
 local now = now_ms()
 local found = redis.call('HGET', KEYS[4], ARGV[2])
--- What an attempt before this one has left halfway is no item yet.
-local deadline = found and found ~= ARGV[1] and redis.call('ZSCORE', KEYS[2], found)
+-- What an attempt has left halfway is no item: nobody could see or answer it.
+if found and redis.call('HGET', ARGV[4] .. 'approval:' .. found, 'status') ~= 'pending' then
+  redis.call('ZREM', KEYS[2], found)
+  if found ~= ARGV[1] and redis.call('HEXISTS', ARGV[4] .. 'approval:' .. found, 'status') == 0 then
+    redis.call('DEL', ARGV[4] .. 'approval:' .. found)
+  end
+  found = nil
+end
+local deadline = found and redis.call('ZSCORE', KEYS[2], found)
 if deadline and now < tonumber(deadline) then
   local item = ARGV[4] .. 'approval:' .. found
   local have = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes', 'agentId')

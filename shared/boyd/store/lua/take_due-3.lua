@@ -12,7 +12,6 @@
 local now = now_ms()
 local have = redis.call('HMGET', KEYS[2], 'sweptAt', 'active', 'iteration', 'slot')
 local swept = tonumber(have[1]) or now
-redis.call('HSET', KEYS[2], 'sweptAt', now)
 local members = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
 -- No deadline is ten minutes ahead, unless the clock has stepped back.
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf', 'LIMIT', 0, ARGV[2])) do
@@ -20,7 +19,8 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf
 end
 local flight = redis.call('ZSCORE', KEYS[1], 'phase')
 local orders = redis.call('ZCARD', KEYS[1]) - (flight and 1 or 0)
-local fits = (have[2] and true) == (flight and true) and orders >= redis.call('SCARD', KEYS[3])
+local listed = redis.pcall('SCARD', KEYS[3])
+local fits = (have[2] and true) == (flight and true) and type(listed) == 'number' and orders >= listed
 for i = 2, 4 do
   fits = fits and (not have[i] or tonumber(have[i]))
 end
@@ -35,6 +35,7 @@ for _, member in ipairs(members) do
   taken[#taken + 1] = member
   taken[#taken + 1] = score
 end
+redis.call('HSET', KEYS[2], 'sweptAt', now)
 if math.abs(now - swept) > tonumber(ARGV[1]) then
   return {}
 end

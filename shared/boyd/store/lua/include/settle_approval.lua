@@ -14,6 +14,16 @@ local function settle_approval(approvals, runs, id, status, ...)
   if have[8] ~= 'pending' then
     -- It was settled before, or never proposed whole.
     redis.call('ZREM', pending, id)
+    if not have[8] then
+      if have[1] and redis.call('HGET', fingerprints, have[1]) == id then
+        redis.call('HDEL', fingerprints, have[1])
+      end
+      wake(runs[1], runs[4], have[5])
+      for run in string.gmatch(have[4] or '', '%S+') do
+        settle_run(runs, events, run, 'failed', 'reason', 'the approval could not be asked for', 'approval', id)
+      end
+      redis.call('DEL', key)
+    end
     return
   end
   local note = have[3]

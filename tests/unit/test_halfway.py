@@ -1,0 +1,143 @@
+"""P17: a command inside a script is refused for a moment, in the middle of acting."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from boyd.engine import ledger
+from boyd.errors import StoreError
+from boyd.models import ActionResult, Autonomy, Phase, RunRequest
+from boyd.plugin import Action
+from boyd.store import Entry, Ledger
+from boyd.store.keys import Keys
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, person
+
+KEYS = Keys("test")
+GATED = Autonomy(mode="approval-required")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "PAUSES", (0.0, 0.0))
+
+
+def foreign(lab: Lab, key: str) -> None:
+    """Put a key of another type in the place of *key*."""
+    lab.client.delete(key)
+    lab.client.set(key, "foreign")
+
+
+def kinds(lab: Lab) -> list[str]:
+    """What the audit trail tells, in order."""
+    audit = lab.store.audit
+    audit.seal()
+    return [entry.kind for entry in audit.entries()]
+
+
+def claimed(lab: Lab, token: str = "t") -> Ledger:
+    """The ledger with one execution that is claimed."""
+    own = lab.store.ledger
+    assert own.claim("loop:1", token, "p:do", {}, "", False, None).outcome == "claimed"
+    return own
+
+
+def test_P17_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
+    lab = Lab(agent(Recorder().action()))
+    own = claimed(lab)
+    result = ActionResult(action="p:do", success=True, duration=1)
+    lab.store.audit.seal()
+    foreign(lab, KEYS.audit_open)
+    with pytest.raises(StoreError):
+        own.finish("loop:1", "t", result)
+    entry = own.get("loop:1")
+    assert entry is not None
+    assert entry.state == "running"
+    lab.client.delete(KEYS.audit_open)
+
+    assert own.finish("loop:1", "t", result)
+    assert kinds(lab) == ["action.started", "action.succeeded"]
+
+
+def test_P17_a_claim_that_fails_halfway_has_not_begun() -> None:
+    lab = Lab(agent(Recorder().action()))
+    foreign(lab, KEYS.audit_open)
+    own = lab.store.ledger
+    with pytest.raises(StoreError):
+        own.claim("loop:1", "t", "p:do", {}, "", False, None)
+
+    assert own.get("loop:1") is None
+    lab.client.delete(KEYS.audit_open)
+    foreign(lab, KEYS.executions)
+    claimed(lab)  # a list to look things up in holds up no action
+
+
+def test_P17_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def execute() -> str:
+        foreign(lab, KEYS.audit_open)
+        return "done"
+
+    lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
+    pause = SimpleNamespace(sleep=lambda _: lab.client.delete(KEYS.audit_open))
+    monkeypatch.setattr(ledger, "time", pause)
+    result = lab.run()
+
+    assert [told.success for told in result.action_results] == [True]
+    assert "action.succeeded" in kinds(lab)
+
+
+def test_P17_what_fails_after_an_action_hides_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab(agent(chooses(choice()), Recorder().action()))
+    leave = lab.store.iterations.leave
+    failed: list[Entry] = []
+
+    def refuse(entry: Entry, following: Phase, fields: Any, queue: str = "") -> bool:
+        if entry.phase == "act" and not failed:
+            failed.append(entry)
+            raise StoreError("refused")
+        return leave(entry, following, fields, queue)
+
+    monkeypatch.setattr(type(lab.store.iterations), "leave", lambda _, *args: refuse(*args))
+    result = lab.run()
+
+    assert not result.success
+    assert [told.success for told in result.action_results] == [True]
+
+
+def test_P17_what_was_proposed_halfway_is_proposed_anew() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
+    client = lab.client
+    foreign(lab, KEYS.audit_open)
+    first = lab.run()
+    client.delete(KEYS.audit_open)
+    run = lab.launcher.submit_run(RunRequest(title="t", description="d"), person("ann")).run
+    lab.deliver()
+    lab.run()
+    [item] = lab.store.approvals.page(50).pending
+
+    assert not first.success
+    assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "approved"
+    lab.deliver()
+    assert len(recorder.calls) == 1
+    found = lab.store.runs.get(run.id)
+    assert found is not None
+    assert found.status == "completed"
+
+
+def test_P17_a_foreign_list_of_orders_stops_no_sweep() -> None:
+    lab = Lab(agent(chooses(choice()), Recorder().action()))
+    foreign(lab, KEYS.orders)
+    taken = lab.store.due.take()
+    assert "mend" in taken
+    lab.sweeper.look_after(taken)
+
+    assert lab.client.smembers(KEYS.orders) == set()
+    assert "mend" not in lab.store.due.take()
