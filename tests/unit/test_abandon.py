@@ -99,6 +99,28 @@ def test_with_nothing_in_flight_or_another_one_meant_nothing_happens() -> None:
     assert lab.store.history.results()[0].success
 
 
+def test_the_last_iteration_of_an_agent_has_no_follow_up_and_what_waits_is_taken_later() -> None:
+    recorder = Recorder()
+    lab = lab_in("act", recorder)
+    lab.store.loop.intake([seen("alert")], start=False)
+    abandoner(lab).abandon("retired", ANN, last=True)
+
+    assert (lab.store.loop.status().phase, lab.store.loop.iteration()) == ("idle", 1)
+    assert lab.client.llen("boyd:{test}:intake") == 1
+    result = lab.run()
+    assert (result.iteration, result.success) == (2, True)
+    assert lab.client.llen("boyd:{test}:intake") == 0
+
+
+def test_an_iteration_that_was_abandoned_before_can_still_become_the_last_one() -> None:
+    lab = lab_in("act", Recorder())
+    lab.store.loop.intake([seen("alert")], start=False)
+    lab.store.iterations.abandon("no use", ANN)
+    abandoner(lab).abandon("retired", ANN, last=True)
+
+    assert (lab.store.loop.status().phase, lab.store.loop.iteration()) == ("idle", 1)
+
+
 def test_who_died_while_abandoning_has_left_it_to_a_worker_to_end() -> None:
     recorder = Recorder()
     lab = lab_in("act", recorder)

@@ -84,6 +84,22 @@ def test_who_is_silent_or_says_goodbye_is_gone_and_who_comes_back_is_read_again(
     assert deployment.read.count("one") == 2
 
 
+def test_a_killed_process_does_not_outlive_the_others_after_the_clock_has_stepped_back(
+    deployment: Counting,
+) -> None:
+    announce(deployment.fleet, "killed")
+    deployment.client.zincrby(WORKERS, 60_000, "killed")
+    announce(deployment.fleet, "alive")
+
+    assert "alive" in deployment.names()
+    assert deployment.fleet.of("a").serving("observe", fresh=True) == 2  # it died just now
+    beats = dict(deployment.client.zrange(WORKERS, 0, -1, withscores=True))
+    assert beats["killed"] <= beats["alive"]
+    deployment.client.zincrby(WORKERS, -(ALIVE + 1) * 1000, "killed")
+    announce(deployment.fleet, "alive")
+    assert deployment.names() == {"alive"}
+
+
 def test_what_ails_a_process_is_told_to_whoever_lists_them(deployment: Counting) -> None:
     announce(deployment.fleet, "one")
     assert deployment.names() == {"one"}
@@ -115,6 +131,29 @@ def test_P16_a_heartbeat_registers_agents_again_that_redis_has_lost(
     store.client.delete(lost)
 
     assert announce(store.fleet, "one") == ["a"]
+    assert store.fleet.agents() == {"a": ENTRY}
+    assert announce(store.fleet, "one") == []
+
+
+def test_P16_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again(
+    store: Store,
+) -> None:
+    other = Store(store.client, "other").fleet
+    store.fleet.register(ENTRY)
+    other.retire(ENTRY, utc_now())
+    assert store.fleet.agents()["a"].retired_at is not None
+
+    assert announce(other, "starts no agent") == []
+    assert announce(store.fleet, "one") == ["a"]
+    assert store.fleet.agents() == {"a": ENTRY}
+    assert announce(store.fleet, "one") == []
+
+
+def test_an_agent_that_is_retired_twice_is_back_when_a_process_starts_it(store: Store) -> None:
+    store.fleet.retire(ENTRY, utc_now())
+    store.fleet.retire(ENTRY, utc_now())
+    store.fleet.register(ENTRY)
+
     assert store.fleet.agents() == {"a": ENTRY}
     assert announce(store.fleet, "one") == []
 
@@ -155,6 +194,28 @@ def test_P16_a_freeze_that_was_lifted_is_not_restored_by_who_was_away(store: Sto
     announce(away, "away")
     announce(store.fleet, "one")
 
+    assert store.freezes.everywhere() is None
+
+
+def test_P16_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted(store: Store) -> None:
+    slow = Store(store.client, "slow").fleet
+    store.freezes.freeze("the first")
+    store.freezes.lift()
+    lifted = int(store.client.hget(FREEZES, "*") or 0) + 3_600_000
+    store.client.hset(FREEZES, "*", lifted)
+    announce(store.fleet, "one")
+    announce(slow, "slow")
+    store.client.flushall()
+    store.freezes.freeze("the second")
+    announce(store.fleet, "one")
+
+    assert store.freezes.everywhere() == "the second"
+    # The other process remembers the same, and speaks after the time at which it was lifted.
+    assert int((store.client.hget(FREEZES, "*") or "0").split()[0]) > lifted
+    announce(slow, "slow")
+    assert store.freezes.everywhere() == "the second"
+    store.freezes.lift()
+    announce(slow, "slow")
     assert store.freezes.everywhere() is None
 
 

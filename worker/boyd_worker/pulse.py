@@ -60,7 +60,7 @@ class Pulse:
     def _beat(self) -> None:
         self._recycle()
         for name in self._runtime.store.fleet.beat(self._runtime.info(self._problem)):
-            log.warning("Redis had lost agent %s; it is registered again", name)
+            log.warning("agent %s was retired or lost by Redis; it is registered again", name)
         if self._plans:  # so that no iteration has to wait for it
             self._runtime.store.fleet.recent(fresh=True)
 

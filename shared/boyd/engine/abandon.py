@@ -31,14 +31,17 @@ class Abandoner:
         self.courier = courier
         self.retention = retention
 
-    def abandon(self, why: str, actor: Actor, iteration: int | None = None) -> Abandonment:
+    def abandon(
+        self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
+    ) -> Abandonment:
         """End the iteration in flight as failed, or only if it is that one.
 
         Whoever works on it is shut out by a new epoch. An action that has begun is not begun
-        again: unless the ledger knows how it ended, its outcome is unknown.
+        again: unless the ledger knows how it ended, its outcome is unknown. With *last* no other
+        iteration follows, even if work waits.
         """
         iterations = self.store.iterations
-        outcome, number, epoch = iterations.abandon(why, actor, iteration)
+        outcome, number, epoch = iterations.abandon(why, actor, iteration, last)
         if outcome == "abandoned":
             record = iterations.current()
             if record is not None and record.iteration == number:

@@ -23,8 +23,9 @@ def retire(
     """Take an agent out of service.
 
     Its pending approvals are withdrawn, its runs that have not ended are cancelled, and its
-    iteration in flight is abandoned. Its history and its audit trail stay. A process that starts
-    the agent again puts it back into service.
+    iteration in flight is abandoned; none follows it. Observations that wait are kept for the
+    time when the agent is started again. Its history and its audit trail stay. A process that
+    starts the agent, or turns out to run it, puts it back into service.
 
     Raises:
         AgentRuns: a live process runs the agent.
@@ -34,7 +35,7 @@ def retire(
         names = ", ".join(running)
         raise AgentRuns(f"agent {entry.id!r} is run by {names}: stop these processes first")
     agent = store.agent(entry.id)
-    store.fleet.register(entry.patched({"retired_at": store.clock.now()}))
+    store.fleet.retire(entry, store.clock.now())
     agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
     resolver = Resolver(agent, courier, entry.retention)
     withdrawn = [
@@ -44,7 +45,7 @@ def retire(
         agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
         for run in _open_runs(agent)
     ]
-    Abandoner(agent, courier, entry.retention).abandon(_NOTE, actor)
+    Abandoner(agent, courier, entry.retention).abandon(_NOTE, actor, last=True)
     return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal
 
 from boyd import queues
@@ -37,7 +38,7 @@ class AgentEntry(Model):
     """An agent as the workers that run it announce it.
 
     `model` names its model, if it has one. `retired_at` is when somebody took it out of service;
-    a process that registers it puts it back.
+    a process that registers it puts it back, as does the heartbeat of one that runs it.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Fleet:
 
         Redis may lose any of its keys while processes run: what this process has registered, and
         the freezes that it has seen, are written back when they are gone or older (P16).
+        An agent that was retired although this process runs it is registered again, too.
         """
         registered = [part for name in info.agents for part in self._registered(name)]
         marks = [part for pair in self._freezes.items() for part in pair]
@@ -116,10 +118,16 @@ class Fleet:
 
     def register(self, entry: AgentEntry) -> None:
         """Register an agent, in place of what was registered of it before."""
-        at = self._scripts.run(
-            "register", [AGENTS, REGISTERED, FREEZES], [entry.id, entry.to_json()]
-        )
-        self._entries[entry.id] = (entry, int(at))
+        self._entries[entry.id] = (entry, self._announce(entry))
+
+    def retire(self, entry: AgentEntry, at: datetime) -> None:
+        """Take an agent out of service, until a process that runs it registers it again."""
+        self._announce(entry.patched({"retired_at": at}))
+
+    def _announce(self, entry: AgentEntry) -> int:
+        """Store an entry in place of the one before it; when, in ms."""
+        args = [entry.id, entry.to_json(), int(entry.retired_at is not None)]
+        return int(self._scripts.run("register", [AGENTS, REGISTERED, FREEZES], args))
 
     def agents(self) -> dict[str, AgentEntry]:
         """All agents that are registered, by id."""

@@ -277,9 +277,11 @@ class Iterations:
         return int(self._scripts.run("settle_act", names, args))
 
     def abandon(
-        self, why: str, actor: Actor, iteration: int | None = None
+        self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
     ) -> tuple[Literal["abandoned", "over", "idle"], int, int]:
         """Shut out whoever works on the iteration in flight, and leave it nothing but its end.
+
+        With *last* no other iteration follows it; the work that waits goes on waiting.
 
         Returns:
             `abandoned` with its number and new epoch; `over` with the number of the one in flight,
@@ -287,7 +289,7 @@ class Iterations:
         """
         keys = self._keys
         names = [keys.iteration, keys.due, keys.events, keys.audit_open]
-        args = [iteration or "", why, self._dispatch, *actor_fields(actor)]
+        args = [iteration or "", why, self._dispatch, int(last), *actor_fields(actor)]
         outcome, *rest = self._scripts.run("abandon", names, args)
         number, epoch, *_ = [*map(int, rest), 0, 0]
         return outcome, number, epoch

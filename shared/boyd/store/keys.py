@@ -8,7 +8,7 @@ from __future__ import annotations
 #: What all workers of a deployment share; `*` can be no agent's id.
 DEPLOYMENT = "*"
 AGENTS = "boyd:{*}:agents"
-#: When each agent was registered.
+#: When each agent was registered, or that it is retired.
 REGISTERED = "boyd:{*}:agents:registered"
 #: The freeze marks: of each agent by its id, and of all by `DEPLOYMENT`.
 FREEZES = "boyd:{*}:frozen"

@@ -459,6 +459,19 @@ def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Sit
     assert "agent.retired" in [entry.kind for entry in audit.entries()]
 
 
+def test_a_retired_agent_is_idle_although_observations_wait(desk: Site) -> None:
+    desk.courier.held = True
+    desk.post("/loop/trigger", {"async": True})
+    alert = {"source": "backup", "severity": "error", "data": {}}
+    assert desk.post("/intake/json", alert).status_code == 202
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    desk.post("/retire", {})
+
+    assert desk.lab.client.llen("boyd:{desk}:intake") == 1
+    assert desk.get("/loop/status").json["phase"] == "idle"
+
+
 def test_an_agent_that_runs_is_not_retired(desk: Site) -> None:
     approval = desk.waiting()
     refused = desk.post("/retire", {})
@@ -475,7 +488,7 @@ def test_a_retired_agent_is_not_the_one_that_is_meant_and_is_back_when_it_is_sta
     assert site.get("/state").status_code == 404
     [name] = [a for a in site.store.fleet.agents() if a != "other"]
     entry = site.store.fleet.agents()["other"]
-    site.store.fleet.register(entry.patched({"retired_at": utc_now()}))
+    site.store.fleet.retire(entry, utc_now())
     site.services.forget_agents()
 
     assert site.get("/state").json["agent"]["id"] == name

@@ -6,7 +6,8 @@
 -- ARGV[1] n          the iteration that is meant, or empty: whichever is in flight
 -- ARGV[2] why        for its record
 -- ARGV[3] dispatch   ms until a worker is asked to end it, unless the caller has
--- ARGV[4...] field, value, ... of the actor for the audit
+-- ARGV[4] last       1: no other iteration follows it, even if work waits
+-- ARGV[5...] field, value, ... of the actor for the audit
 -- Returns {'abandoned', n, epoch}, also when it was abandoned before, {'over', n of the one in flight} when that is
 --         another one, or {'idle'}
 -- Events  iteration.abandoned, phase
@@ -22,10 +23,13 @@ end
 if ARGV[1] ~= '' and ARGV[1] ~= n then
   return {'over', tonumber(n)}
 end
+if ARGV[4] == '1' then
+  redis.call('HSET', KEYS[1], 'last', 1)
+end
 if have[5] then
   return {'abandoned', tonumber(n), tonumber(have[3])}
 end
-audit(KEYS[4], 'loop.abandoned', 'iteration', n, 'before', phase, 'after', 'failed', 'note', ARGV[2], unpack(ARGV, 4))
+audit(KEYS[4], 'loop.abandoned', 'iteration', n, 'before', phase, 'after', 'failed', 'note', ARGV[2], unpack(ARGV, 5))
 local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 for k = 1, tonumber(have[4]) or 0 do
   forget_unit(KEYS[1], KEYS[2], k)

@@ -1,5 +1,5 @@
 -- End the iteration: its record becomes history, its runs end, the agent is free; if work waits, the follow-up
--- starts in the same step (L3, L35, L37).
+-- starts in the same step (L3, L35, L37), unless this one was to be the last.
 -- KEYS[1] iteration  hash: the iteration in flight
 -- KEYS[2] loop       hash: counter, iteration in flight, last slot, paused
 -- KEYS[3] due        zset: what must move on, by deadline
@@ -40,7 +40,7 @@
 -- @include work_waits
 -- @include settle_run
 local have = redis.call('HMGET', KEYS[1], 'iteration', 'epoch', 'phase', 'entered', 'startedAt', 'trigger', 'runs',
-  'phaseAt')
+  'phaseAt', 'last')
 if have[1] ~= ARGV[1] or have[2] ~= ARGV[2] or have[3] ~= 'complete' or (ARGV[3] ~= '' and have[4] ~= ARGV[3]) then
   return {'stale'}
 end
@@ -74,7 +74,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[7])
 -- From here on it has ended; if anything fails now, `mend` frees the agent.
 redis.call('RENAME', KEYS[1], KEYS[6])
 redis.call('HDEL', KEYS[6], 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
-  'server', 'cancelled', 'unserved', 'abandoned')
+  'server', 'cancelled', 'unserved', 'abandoned', 'last')
 redis.call('HDEL', KEYS[2], 'active')
 redis.call('ZREM', KEYS[3], 'phase')
 emit(KEYS[4], ARGV[5] == '1' and 'iteration.completed' or 'iteration.failed', 'iteration', ARGV[1],
@@ -104,7 +104,7 @@ if ARGV[5] ~= '1' and have[6] == 'follow-up' and not have[7] then
     return {'ok', 0}
   end
 end
-if not redis.call('HGET', KEYS[2], 'paused') and work_waits(KEYS[2], KEYS[7], KEYS[8]) then
+if not have[9] and not redis.call('HGET', KEYS[2], 'paused') and work_waits(KEYS[2], KEYS[7], KEYS[8]) then
   return {'ok', begin_iteration(KEYS[2], KEYS[1], KEYS[3], KEYS[4], 'follow-up', ARGV[4])}
 end
 return {'ok', 0}
