@@ -149,6 +149,15 @@ def test_P16_an_agent_that_was_retired_while_a_process_runs_it_is_registered_aga
     assert announce(store.fleet, "one") == []
 
 
+def test_P16_retiring_an_agent_does_not_say_that_no_freeze_was_lost(store: Store) -> None:
+    store.fleet.register(ENTRY)
+    assert store.client.hexists(FREEZES, "+")
+    store.client.flushall()
+    store.fleet.retire(ENTRY, utc_now())
+
+    assert not store.client.hexists(FREEZES, "+")
+
+
 def test_an_agent_that_is_retired_twice_is_back_when_a_process_starts_it(store: Store) -> None:
     store.fleet.retire(ENTRY, utc_now())
     store.fleet.retire(ENTRY, utc_now())
