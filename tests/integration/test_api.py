@@ -143,7 +143,10 @@ def _opens(site: Site) -> bool:
         return stream.status == 200
 
 
-def test_streams_that_stay_leave_room_for_others(site: Site) -> None:
+def test_streams_that_stay_leave_room_for_others(deployment: Deployment) -> None:
+    deployment.environment["BOYD_API__STREAMS"] = "8"
+    deployment.worker("w", "agents.traced:traced")
+    site = Site(deployment)
     streams = [site.stream() for _ in range(9)]
     opened = [one.__enter__() for one in streams]
     try:
