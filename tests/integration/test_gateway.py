@@ -587,11 +587,11 @@ def test_an_event_of_more_than_a_mebibyte_is_a_gateway_error(world: Any) -> None
 def test_an_answer_that_is_too_large_is_a_gateway_error(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "MAX_ANSWER", 2 << 20)
-    large = say("x" * (3 << 20), chunk=500_000)
+    monkeypatch.setattr(exchange, "MAX_ANSWER", 1 << 19)
+    large = say("x" * (3 << 18), chunk=100_000)
     with world(large, say("Yes.")) as w:
         assert w.turn().requests == 2
-    assert "larger than 2 MiB" in w.watcher.discards[0]
+    assert "the answer is larger than" in w.watcher.discards[0]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal, Protocol
 
+from boyd.llm.faults import Fault
 from boyd.llm.fragments import Fragments
 from boyd.llm.messages import (
     CallFragment,
@@ -21,6 +22,8 @@ from boyd.models.investigation import Finish, ToolCall, Usage
 
 #: How many characters a token has, about, where the server does not count them.
 _PER_TOKEN = 4
+#: How many characters an answer may have, thoughts included: what reads it holds up others (P18).
+MAX_TEXT = 1_000_000
 
 
 class Watch(Protocol):
@@ -47,6 +50,7 @@ class Answer:
         self._thinking = Thinking()
         self._fragments = Fragments()
         self._finish: Finish | None = None
+        self._said = 0
         self.used: Usage | None = None
         self.has_ended = False
 
@@ -56,7 +60,15 @@ class Answer:
         return self.has_ended or self._finish is not None
 
     def take(self, event: StreamEvent) -> None:
-        """Take the next event."""
+        """Take the next event.
+
+        Raises:
+            Fault: the answer is longer than any that is of use; reading it would hold up others.
+        """
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self._said += len(event.text)
+            if self._said > MAX_TEXT:
+                raise Fault(f"its text is longer than {MAX_TEXT} characters")
         if isinstance(event, TextDelta):
             self._show(self._thinking.feed(event.text))
         elif isinstance(event, ReasoningDelta):

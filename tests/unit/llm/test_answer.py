@@ -1,0 +1,35 @@
+"""What one attempt at a turn takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd.llm.answer import MAX_TEXT, Answer
+from boyd.llm.faults import Fault
+from boyd.llm.messages import ReasoningDelta, TextDelta
+
+
+class Nobody:
+    """Looks on and does nothing."""
+
+    def delta(self, kind: Any, text: str) -> None:
+        """A piece has come."""
+
+    def discarded(self, why: str) -> None:
+        """The attempt has failed."""
+
+    def stopped(self) -> bool:
+        """Never."""
+        return False
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
+def test_P18_an_answer_that_is_longer_than_any_of_use_is_not_read(kind: Any) -> None:
+    answer = Answer(Nobody())
+    for _ in range(4):
+        answer.take(kind("x" * (MAX_TEXT // 4)))
+
+    with pytest.raises(Fault, match="longer than"):
+        answer.take(kind("x"))
