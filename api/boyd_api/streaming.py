@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -179,8 +179,24 @@ class Streams:
             if one.due(now) and one.line is not None and not one.line.lags:
                 due.setdefault((one.feed.topic, one.last), []).append(one)
         for group in due.values():
-            self._send(group, now)
-        self._end([one for one in self._open if not self._beaten(one, now)])
+            with self._ending_on_error(group):
+                self._send(group, now)
+        silent = []
+        for one in self._open:
+            with self._ending_on_error([one]):
+                if not self._beaten(one, now):
+                    silent.append(one)
+        self._end(silent)
+
+    @contextmanager
+    def _ending_on_error(self, group: list[Stream]) -> Iterator[None]:
+        """Log an unexpected error and end the streams that it concerns; all others go on."""
+        try:
+            yield
+        except Exception:
+            agent_id, _ = group[0].feed.topic
+            log.exception("event streams of agent %s end: they cannot be sent on", agent_id)
+            self._end(group)
 
     def _send(self, group: list[Stream], now: float) -> None:
         """Send what is new to streams that have come equally far."""

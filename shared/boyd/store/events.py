@@ -51,7 +51,8 @@ class Events:
             agent_id = self._streams[stream][0]
             for entry_id, fields in entries:
                 self._streams[stream] = (agent_id, entry_id)
-                events.append((agent_id, _event(entry_id, fields)))
+                if (event := _event(entry_id, fields)) is not None:
+                    events.append((agent_id, event))
         return events
 
 
@@ -87,10 +88,14 @@ class AgentEvents:
         return bool(kept["length"] < KEPT if added is None else added == kept["length"])
 
     def after(self, event_id: str, count: int = PAGE) -> list[Event]:
-        """The events after that one, oldest first."""
-        with translated():
-            found = self._client.xrange(self._stream, min=f"({event_id}", count=count)
-        return [_event(entry_id, fields) for entry_id, fields in found]
+        """The events after that one, oldest first; none: there are no more."""
+        while True:
+            with translated():
+                rows = self._client.xrange(self._stream, min=f"({event_id}", count=count)
+            found = [event for row in rows if (event := _event(*row)) is not None]
+            if found or len(rows) < count:
+                return found
+            event_id = rows[-1][0]  # a whole page of entries that cannot be read
 
 
 def is_later(event_id: str, other: str) -> bool:
@@ -103,7 +108,10 @@ def _position(event_id: str) -> tuple[int, int]:
     return int(milliseconds), int(number)
 
 
-def _event(entry_id: str, fields: dict[str, str]) -> Event:
+def _event(entry_id: str, fields: dict[str, str]) -> Event | None:
+    """An entry of the stream; None: it has no kind, so it is no event."""
+    if "kind" not in fields:
+        return None
     data: JsonObject = {key: value for key, value in fields.items() if key != "kind"}
     at = from_ms(float(entry_id.partition("-")[0]))
     return Event(id=entry_id, kind=fields["kind"], at=at, data=data)

@@ -207,7 +207,7 @@ class Investigations:
         with translated():
             rows = self._client.xrange(self._keys.log(id), min=f"({after}", count=count)
         # Those of a later release have a place and nothing that this one could say of them.
-        return [Logged(id=row, entry=read_entry(fields["entry"])) for row, fields in rows]
+        return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
 
     def forget(self, id: str, places: Sequence[str]) -> None:
         """Remove entries of its log that others say in full."""

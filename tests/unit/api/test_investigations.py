@@ -424,6 +424,13 @@ def test_what_this_release_does_not_know_only_keeps_its_place(case: Case) -> Non
     assert (blocks[3]["id"], blocks[3]["event"]) == (places[2], "asked")
 
 
+def test_an_entry_without_content_only_keeps_its_place(case: Case) -> None:
+    id = case.pending()
+    case.site.lab.client.xadd(f"boyd:{{disks}}:log:{id}", {"foo": "bar"})
+
+    assert [one.entry is None for one in case.store.log(id)] == [False, True]
+
+
 def test_a_long_log_is_sent_in_parts(case: Case) -> None:
     id = case.asked()
     last = case.entries(id)[-1]

@@ -11,6 +11,7 @@ import pytest
 from api_kit import MAKER, Site, make_lab
 from boyd.models import utc_now
 from boyd.store import AgentEntry
+from boyd.store.events import PAGE
 from harness import wait_until
 
 
@@ -348,6 +349,21 @@ def test_events_go_on_after_the_last_one_that_was_received(site: Site) -> None:
     assert found[0] == "retry: 2000"
     assert [block.splitlines()[0] for block in found[1:]] == [f"id: {one.id}" for one in rest]
     assert found[1].splitlines()[1] == f"event: {rest[0].kind}"
+
+
+def test_an_entry_that_is_no_event_is_passed_over(site: Site) -> None:
+    stream = f"boyd:{{{site.lab.store.agent_id}}}:events"
+    follower = site.store.events([site.lab.store.agent_id])
+    follower.wait(0.01)
+    for _ in range(PAGE + 1):
+        site.lab.client.xadd(stream, {"foo": "bar"})
+    site.lab.run()
+    found = site.lab.store.events.after("0-0")
+    told = [event for _ in range(2) for _, event in follower.wait(0.01)]
+
+    assert "iteration.started" in [event.kind for event in found]
+    assert told == found
+    assert f"id: {found[0].id}\n" in lines(site, 2, **{"Last-Event-ID": "0-0"})[1] + "\n"
 
 
 def test_a_client_that_was_away_too_long_is_told(site: Site) -> None:
