@@ -68,6 +68,16 @@ def test_the_title_of_a_roll_back_names_what_it_undoes() -> None:
     assert item.to_wire()["title"] == item.title
 
 
+def test_a_call_that_names_no_execution_fails_however_long_the_name_is() -> None:
+    made = Undoing()
+    made.lab.run()
+
+    result = made.back("rollback:" * 1200 + "loop:1").result
+    assert result is not None
+    assert result.error is not None
+    assert "is known" in result.error
+
+
 def test_the_title_of_what_executes_an_action_is_the_action() -> None:
     made = Undoing(autonomy=GATED)
     made.lab.run()

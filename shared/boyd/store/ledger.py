@@ -142,10 +142,13 @@ class Ledger:
 
     def whole(self, execution_id: str) -> str:
         """The execution's whole name, where it may be short: `loop:12` is that of iteration 12."""
-        if naming.is_rollback(execution_id):
-            return naming.rollback(self.whole(naming.parts(execution_id)[1]))
-        number = naming.loop_number(execution_id)
-        return execution_id if number is None else self.of_iteration(number)
+        undoes = naming.is_rollback(execution_id)
+        done = naming.parts(execution_id)[1] if undoes else execution_id
+        number = naming.loop_number(done)
+        if number is None:  # that of a roll-back too, which nothing undoes
+            return execution_id
+        found = self.of_iteration(number)
+        return naming.rollback(found) if undoes else found
 
     def of_iteration(self, number: int) -> str:
         """The execution of an iteration that is in flight or in history."""

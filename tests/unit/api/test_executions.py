@@ -62,6 +62,17 @@ def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:
     assert desk.get(f"/executions/{tried}").json["result"]["output"] == "would write x"
 
 
+def test_a_roll_back_of_a_roll_back_is_unknown_however_long_its_name_is(desk: Site) -> None:
+    id = written(desk)
+    desk.post(f"/executions/{id}/rollback")
+
+    for depth in (2, 1200):
+        for name in (id, "loop:1"):
+            path = f"/executions/{'rollback:' * depth}{name}"
+            assert desk.get(path).status_code == 404
+            assert desk.post(f"{path}/rollback").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("answer", "state"), [(None, "waiting"), ("approve", "succeeded"), ("deny", "failed")]
 )
