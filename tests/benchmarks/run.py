@@ -380,6 +380,8 @@ def main() -> None:
         "s8": lambda _, folder: s8(report, folder),
         "cost": lambda url, folder: cost.measure(url, folder, monitored, report.tell),
     }
+    if unknown := set(arguments.only) - measures.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(measures)}")
     with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:
         folder = Path(made)
         # One server for all: the bare app is bound to its address for good.
