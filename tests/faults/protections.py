@@ -219,7 +219,7 @@ PROTECTIONS = (
         "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
         "",
         "unit/test_sweeper.py",
-        ("test_whatever_message_is_lost_the_sweeper_sends_it_again",),
+        ("test_the_next_phase_is_due_in_the_step_that_leaves_the_last",),
     ),
     Protection(
         "P3",
@@ -393,8 +393,11 @@ PROTECTIONS = (
         "P6",
         "only what is pending can be resolved",
         f"{LUA}/resolve-9.lua",
-        "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])\n",
-        "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1]) or '9e15'\n",
+        "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])\n"
+        "local status = redis.call('HGET', KEYS[1], 'status')\n"
+        "if not deadline or status ~= 'pending' then\n",
+        "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1]) or '9e15'\nlocal status\n"
+        "if false then\n",
         "integration/test_store.py",
         ("test_a_hundred_resolvers_have_one_winner",),
     ),

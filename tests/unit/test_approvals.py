@@ -186,6 +186,7 @@ def test_A6_a_message_that_was_lost_is_sent_again() -> None:
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.courier.hints.clear()
+    assert lab.client.zscore("boyd:{test}:due", f"approval:{item.id}")
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
     lab.deliver()

@@ -293,6 +293,19 @@ def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
     assert len(recorder.calls) == 1
 
 
+def test_the_next_phase_is_due_in_the_step_that_leaves_the_last() -> None:
+    """A sweep would find it, but only after a while."""
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
+    lab.launcher.trigger("test")
+    due = {}
+    while (phase := lab.store.loop.status().phase) != "idle":
+        due[phase] = phase == "observe" or lab.client.zscore(DUE, "phase") is not None
+        lab.client.zrem(DUE, "phase")
+        lab.step()
+
+    assert due == dict.fromkeys(("start", "observe", "orient", "decide", "act", "complete"), True)
+
+
 def test_P9_a_phase_is_left_only_by_who_has_entered_it() -> None:
     """Also under the same epoch, which two workers have when it was put back in between."""
     lab = Lab(agent())

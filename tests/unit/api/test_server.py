@@ -105,7 +105,7 @@ def test_P10_a_request_in_flight_is_answered_after_the_server_was_told_to_stop()
         try:
             assert begun.wait(10)
             served.stop()
-            thread.join(0.5)
+            thread.join(3)
             assert thread.is_alive(), "it waits for the request"
         finally:
             go_on.set()
