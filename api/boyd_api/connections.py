@@ -138,11 +138,11 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
     @property
     def busy(self) -> bool:
-        """Whether a request of it is being worked on, or its answer goes on."""
+        """True while a request is being served or its answer still streams."""
         return bool(self.requests) or self.streaming
 
     def expired(self, now: float, wall: float) -> bool:
-        """Whether it has had its time."""
+        """True once the connection has used up its time limit."""
         if self.busy:
             return bool(self.total_outbufs_len) and self.last_activity < wall - IDLE
         half = self.request is not None and not self.request.headers_finished
@@ -179,12 +179,12 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
     @property
     def gone(self) -> bool:
-        """Whether nobody listens any more."""
+        """True once the client has disconnected or the connection is closing."""
         return not self.connected or self.will_close
 
     @property
     def lags(self) -> bool:
-        """Whether the client has not taken yet what was sent before."""
+        """True while too much of what was sent waits for the client to read it."""
         return bool(self.total_outbufs_len > _AHEAD)
 
     def send_piece(self, text: str) -> None:
@@ -316,7 +316,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
             self._scan()
 
     def readable(self) -> bool:
-        """Whether it accepts connections."""
+        """True while the server accepts connections."""
         return bool(self.accepting)
 
     def handle_accept(self) -> None:

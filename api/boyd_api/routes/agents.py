@@ -12,7 +12,7 @@ routes = Routes("agents")
 
 
 class AgentsQuery(Model):
-    """Which agents; `retired` ones are left out unless they are asked for."""
+    """Filters the agents: `retired` ones are left out unless they are asked for."""
 
     retired: bool = False
 

@@ -1,6 +1,6 @@
 -- Make what does not fit together fit, as after a script that failed halfway, or keys that were lost or written by hand:
 -- an iteration in flight is due, and so is every open order; one whose record is gone ends.
--- KEYS[1] loop       hash: counter, iteration in flight, last slot, last sweep, paused, frozen
+-- KEYS[1] loop       hash: counter, iteration in flight, last slot, last sweep, paused
 -- KEYS[2] iteration  hash: the iteration in flight
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] history    zset: kept iterations by end
