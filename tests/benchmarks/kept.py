@@ -1,4 +1,4 @@
-"""S4: what an iteration, a list and an answer cost with 10 and with 100 000 kept items."""
+"""What an iteration, a list and an answer cost with 10 and with 100 000 kept items."""
 
 from __future__ import annotations
 

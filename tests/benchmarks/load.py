@@ -1,6 +1,6 @@
-"""S5: the API under a steady load, and 1 000 approvals resolved by 50 callers.
+"""The API under a steady load, and 1 000 approvals resolved by 50 callers.
 
-S11: the same load beside 500 open event streams, and what a stream takes of memory.
+Also the same load beside 500 open event streams, and what a stream takes of memory.
 """
 
 from __future__ import annotations

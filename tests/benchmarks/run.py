@@ -1,4 +1,4 @@
-"""`make bench`: prints S1 to S8 of the reliability page, S1 beside a bare Celery canvas, and costs.
+"""`make bench`: measures latency and throughput beside a bare Celery canvas, and costs.
 
 Everything runs in one go on this machine, so that the ratios mean something; absolute times do not
 travel. Prints a table, and JSON with `--json FILE`.
@@ -32,7 +32,7 @@ from benchmarks import cost, kept, load, scaling, wake
 from harness import Deployment, free_port, server_program, wait_until
 
 HERE = Path(__file__).resolve().parent
-#: Pairs of iterations for S1, and iterations whose commands are counted for S3.
+#: Pairs of timed iterations, and iterations whose commands are counted.
 RUNS = 60
 ROUNDS = 20
 
@@ -149,14 +149,14 @@ def s1(report: Report, url: str, folder: Path) -> None:
             boyd = Boyd(deployment, f"trivial{count}")
             ours, theirs = paired(boyd.once, functools.partial(plain_once, plain, count), RUNS)
             ratio = statistics.median(ours) / statistics.median(theirs)
-            report.add(f"S1 {count} observers, p50", statistics.median(ours), "ms", "", None)
-            name = f"S1 {count} observers, bare chain with chord, p50"
+            report.add(f"{count} observers, p50", statistics.median(ours), "ms", "", None)
+            name = f"{count} observers, bare chain with chord, p50"
             report.add(name, statistics.median(theirs), "ms", "", None)
-            report.add(f"S1 {count} observers, ratio", ratio, "x", f"<= {target}", ratio <= target)
+            report.add(f"{count} observers, ratio", ratio, "x", f"<= {target}", ratio <= target)
         boyd = Boyd(deployment, "trivial10")
         busy = statistics.median(boyd.once() for _ in range(40))
         idle = statistics.median(after_idling(boyd) for _ in range(10))
-        report.add("S1 after 2 idle seconds, ratio", idle / busy, "x", "<= 1.3", idle <= 1.3 * busy)
+        report.add("after 2 idle seconds, ratio", idle / busy, "x", "<= 1.3", idle <= 1.3 * busy)
 
 
 def after_idling(boyd: Boyd) -> float:
@@ -175,9 +175,9 @@ def s1_crowd(report: Report, url: str, folder: Path) -> None:
         deployment.start("w", "worker", *repeated("--agent", agents))
         each = [Boyd(deployment, f"crowd{i}").once for i in range(20)]
         ours = throughput(each, seconds)
-    report.add("S1 20 agents, iterations per second", ours, "1/s", "", None)
-    report.add("S1 20 bare canvases, iterations per second", theirs, "1/s", "", None)
-    report.add("S1 20 agents, ratio", ours / theirs, "x", ">= 2", ours >= 2 * theirs)
+    report.add("20 agents, iterations per second", ours, "1/s", "", None)
+    report.add("20 bare canvases, iterations per second", theirs, "1/s", "", None)
+    report.add("20 agents, ratio", ours / theirs, "x", ">= 2", ours >= 2 * theirs)
 
 
 def throughput(callers: Sequence[Callable[[], float]], seconds: float) -> float:
@@ -208,12 +208,12 @@ def s2(report: Report, url: str, folder: Path) -> None:
         hundred = Boyd(deployment, "waiting100")
         hundred.once()
         took = statistics.median(hundred.once() for _ in range(10))
-        report.add("S2 100 x 50 ms, one worker", took, "ms", "<= 150", took <= 150)
+        report.add("100 x 50 ms, one worker", took, "ms", "<= 150", took <= 150)
         deployment.start("b", *arguments)
         thousand = Boyd(deployment, "waiting1000")
         thousand.once()
         took = statistics.median(thousand.once() for _ in range(5))
-        report.add("S2 1000 x 50 ms, two workers", took, "ms", "<= 1000", took <= 1000)
+        report.add("1000 x 50 ms, two workers", took, "ms", "<= 1000", took <= 1000)
 
 
 def s3(report: Report, url: str, folder: Path) -> None:
@@ -229,8 +229,8 @@ def s3(report: Report, url: str, folder: Path) -> None:
                 boyd.once()
     commands = len(seen) / ROUNDS
     messages = sum(command.startswith("LPUSH boyd.") for command in seen) / ROUNDS
-    report.add("S3 commands per iteration, 1 bundle", commands, "", "<= 92", commands <= 92)
-    report.add("S3 messages per iteration, 1 bundle", messages, "", "<= 6", messages <= 6)
+    report.add("commands per iteration, 1 bundle", commands, "", "<= 92", commands <= 92)
+    report.add("messages per iteration, 1 bundle", messages, "", "<= 6", messages <= 6)
 
 
 @contextlib.contextmanager
@@ -262,7 +262,7 @@ def s4(report: Report, url: str, folder: Path) -> None:
         deployment.start("w", "worker", *repeated("--agent", agents))
         for name, ratio in kept.measure(deployment).items():
             met = ratio <= 1.2
-            report.add(f"S4 {name}, 100 000 kept to 10", ratio, "x", "<= 1.2", met)
+            report.add(f"{name}, 100 000 kept to 10", ratio, "x", "<= 1.2", met)
 
 
 def s5(report: Report, url: str, folder: Path) -> None:
@@ -273,14 +273,14 @@ def s5(report: Report, url: str, folder: Path) -> None:
         found = load.measure(deployment, "kept_few")
         streaming, size = load.beside_streams(deployment, "kept_few")
     rate = f"p99 at {load.RATE}/s"
-    report.add(f"S5 read, {rate}", found["read"], "ms", "< 10", found["read"] < 10)
-    report.add(f"S5 approve, {rate}", found["approve"], "ms", "< 20", found["approve"] < 20)
-    name = f"S11 read beside {load.STREAMS} streams, {rate}"
+    report.add(f"read, {rate}", found["read"], "ms", "< 10", found["read"] < 10)
+    report.add(f"approve, {rate}", found["approve"], "ms", "< 20", found["approve"] < 20)
+    name = f"read beside {load.STREAMS} streams, {rate}"
     report.add(name, streaming, "ms", "< 10", streaming < 10)
-    report.add("S11 memory of a stream", size / 1000, "kB", "< 50", size < 50_000)
-    name = f"S5 {load.ITEMS} approved by {load.CALLERS}, failed"
+    report.add("memory of a stream", size / 1000, "kB", "< 50", size < 50_000)
+    name = f"{load.ITEMS} approved by {load.CALLERS}, failed"
     report.add(name, found["failed"], "", "0", found["failed"] == 0)
-    report.add(f"S5 {load.ITEMS} approved by {load.CALLERS}", found["crowd"], "s", "", None)
+    report.add(f"{load.ITEMS} approved by {load.CALLERS}", found["crowd"], "s", "", None)
 
 
 def s6(report: Report, url: str, folder: Path) -> None:
@@ -289,11 +289,11 @@ def s6(report: Report, url: str, folder: Path) -> None:
         agents = ["benchmarks.agents:woken", "benchmarks.agents:acting"]
         deployment.start("w", "worker", *repeated("--agent", agents))
         took = wake.proposals(deployment, "woken")
-        report.add("S6 webhook to proposed action, p50", took, "ms", "< 50", took < 50)
+        report.add("webhook to proposed action, p50", took, "ms", "< 50", took < 50)
         rate = wake.taken(deployment, "woken")
-        report.add("S10 observations taken", rate, "/s", ">= 1000", rate >= 1000)
+        report.add("observations taken", rate, "/s", ">= 1000", rate >= 1000)
         took = wake.freezing(deployment, "acting")
-        report.add("S6 freeze to the last action", took, "s", "< 1", took < 1)
+        report.add("freeze to the last action", took, "s", "< 1", took < 1)
 
 
 def s7(report: Report, url: str, folder: Path) -> None:
@@ -301,7 +301,7 @@ def s7(report: Report, url: str, folder: Path) -> None:
     with Deployment(url, folder) as deployment:
         found = scaling.measure(deployment, "benchmarks.agents:waiting320", "waiting320")
     for workers, rate in found.items():
-        name = f"S7 waiting observers, {workers} workers"
+        name = f"waiting observers, {workers} workers"
         report.add(name, rate, "1/s", "", None)
         if workers > 1:
             gain = rate / found[1] / workers
@@ -315,7 +315,7 @@ def s8(report: Report, folder: Path) -> None:
     bare = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], check=True)
     took = (bare - began) - (time.perf_counter() - bare)
-    report.add("S8 import boyd", took, "s", "< 0.3", took < 0.3)
+    report.add("import boyd", took, "s", "< 0.3", took < 0.3)
     agent = folder / "agent.toml"
     agent.write_text(
         'id = "bench"\nmode = "continuous"\nloop_interval = 60\n[[plugins]]\nuse = "example"\n'
@@ -336,12 +336,12 @@ def s8(report: Report, folder: Path) -> None:
         try:
             wait_until(lambda: "bench #1" in Path(log.name).read_text(), 60)
             took = time.perf_counter() - began
-            report.add("S8 boyd up to the first iteration", took, "s", "< 5", took < 5)
+            report.add("boyd up to the first iteration", took, "s", "< 5", took < 5)
             time.sleep(5)
             before = cpu(process.pid)
             time.sleep(20)
             share = (cpu(process.pid) - before) / 20 * 100
-            report.add("S8 idle CPU of the embedded tree", share, "% of core", "< 3", share < 3)
+            report.add("idle CPU of the embedded tree", share, "% of core", "< 3", share < 3)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)

@@ -1,4 +1,4 @@
-"""S7: what more workers add, when observers wait."""
+"""What more workers add, when observers wait."""
 
 from __future__ import annotations
 

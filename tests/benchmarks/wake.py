@@ -1,6 +1,6 @@
-"""S6: from a webhook to a proposed action, and from a freeze to the last action anywhere.
+"""From a webhook to a proposed action, and from a freeze to the last action anywhere.
 
-S10: how much of what others send is taken.
+Also how much of what others send is taken.
 """
 
 from __future__ import annotations

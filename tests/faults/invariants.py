@@ -73,13 +73,13 @@ class Invariants:
             yield f"P1: {line} is said not to have been done ({why}), and was"
 
     def _runs(self) -> Iterator[str]:
-        """P5, R2: every acknowledged run has ended."""
+        """P5: every acknowledged run has ended."""
         for agent, run_id in self._said.runs:
             run = self._store.agent(agent).runs.get(run_id)
             if run is None:
                 yield f"P5: run {run_id} of {agent} was acknowledged and is gone"
             elif run.status not in ("completed", "failed"):
-                yield f"R2: run {run_id} of {agent} is {run.status}"
+                yield f"P2: run {run_id} of {agent} is {run.status}"
 
     def _calls(self) -> Iterator[str]:
         for agent, execution, number in self._said.calls:
@@ -92,7 +92,7 @@ class Invariants:
                 yield from self._agrees(f"call:{agent}:{number}", call.result)
 
     def _items(self) -> Iterator[str]:
-        """P6, A6: every approval has one outcome, which is what its answerer was told."""
+        """P6: every approval has one outcome, which is what its answerer was told."""
         ends = {"approve": "approved", "deny": "denied", "withdraw": "withdrawn"}
         for (agent, approval), number in self._said.items.items():
             item = self._store.agent(agent).approvals.get(approval)
@@ -103,15 +103,15 @@ class Invariants:
             if answer and item.status != ends[answer]:
                 yield f"P6: {approval} is {item.status}, and {answer} was acknowledged"
             if item.status == "approved" and item.result is None:
-                yield f"A6: {approval} of {agent} is approved and has no result"
+                yield f"P2: {approval} of {agent} is approved and has no result"
             yield from self._agrees(f"item:{agent}:{number}", item.result)
 
     def _audit(self, store: AgentStore) -> Iterator[str]:
-        """A15: the chain fits."""
+        """The chain of audit entries fits."""
         store.audit.seal()
         verified = store.audit.verify()
         if not verified.ok and verified.misfit:
-            yield f"A15: {verified.misfit.detail}"
+            yield f"audit: {verified.misfit.detail}"
 
     def _unbounded(self, agent: str) -> Iterator[str]:
         """P12: what lies in Redis has a time to live, or is one of few."""

@@ -81,7 +81,7 @@ PROTECTIONS = (
         "elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then",
         "elseif false then",
         "unit/test_act.py",
-        ("test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more",),
+        ("test_a_worker_that_lost_its_phase_cannot_claim_any_more",),
     ),
     Protection(
         "P1",
@@ -90,7 +90,7 @@ PROTECTIONS = (
         "if not executes(KEYS[4], ARGV[9], ARGV[10]) then",
         "if false then",
         "unit/test_approvals.py",
-        ("test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more",),
+        ("test_a_worker_that_lost_the_execution_cannot_claim_it_any_more",),
     ),
     Protection(
         "P1",
@@ -108,7 +108,7 @@ PROTECTIONS = (
         "if state == 'succeeded' or state == 'failed' then",
         "if false then",
         "unit/test_act.py",
-        ("test_L32_an_execution_happens_once_however_often_it_is_asked_for",),
+        ("test_an_execution_happens_once_however_often_it_is_asked_for",),
     ),
     Protection(
         "P1",
@@ -117,7 +117,7 @@ PROTECTIONS = (
         "if state and (ARGV[4] ~= '1' or cancelled",
         "if state and (cancelled",
         "unit/test_act.py",
-        ("test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated",),
+        ("test_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated",),
     ),
     Protection(
         "P1",
@@ -126,7 +126,7 @@ PROTECTIONS = (
         "and redis.call('HGET', KEYS[4], 'server') ~= server_id() then",
         "and false then",
         "unit/test_act.py",
-        ("test_L32_a_restart_of_redis_leaves_no_doubt_unsaid",),
+        ("test_a_restart_of_redis_leaves_no_doubt_unsaid",),
     ),
     # What is executed has the ledger, too; what an endpoint does has only this.
     Protection(
@@ -145,7 +145,7 @@ PROTECTIONS = (
         "restarted and 1 or 0",
         "0",
         "unit/llm/test_setbacks.py",
-        ("test_T2_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be",),
+        ("test_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be",),
     ),
     # P2: what began ends.
     Protection(
@@ -155,7 +155,7 @@ PROTECTIONS = (
         "                self._fail(entry, ctx, error)\n",
         "",
         "unit/test_complete.py",
-        ("test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there",),
+        ("test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there",),
     ),
     Protection(
         "P2",
@@ -237,7 +237,7 @@ PROTECTIONS = (
         "        elif self._engine.fleet.serving(stuck.queue or queues.ACT):\n",
         "        elif False:\n",
         "unit/test_approvals.py",
-        ("test_A6_a_message_that_was_lost_is_sent_again",),
+        ("test_a_message_that_was_lost_is_sent_again",),
     ),
     Protection(
         "P3",
@@ -319,7 +319,7 @@ PROTECTIONS = (
         "    except BaseException as error:  # noqa",
         "    except Exception as error:  # noqa",
         "unit/test_observe.py",
-        ("test_L11_an_observer_that_calls_exit_costs_only_itself",),
+        ("test_an_observer_that_calls_exit_costs_only_itself",),
     ),
     Protection(
         "P4",
@@ -350,7 +350,7 @@ PROTECTIONS = (
         "  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])\n",
         "",
         "unit/test_approvals.py",
-        ("test_A6_a_message_that_was_lost_is_sent_again",),
+        ("test_a_message_that_was_lost_is_sent_again",),
     ),
     Protection(
         "P5",
@@ -369,7 +369,7 @@ PROTECTIONS = (
         "redis.call('HINCRBY', KEYS[1], 'version', 1)\n",
         "",
         "unit/api/test_previews.py",
-        ("test_A12_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else",),
+        ("test_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else",),
     ),
     Protection(
         "P6",
@@ -378,7 +378,7 @@ PROTECTIONS = (
         "if ARGV[10] == '' and ARGV[11] ~= '' then\n",
         "if ARGV[11] ~= '' then\n",
         "unit/test_policies.py",
-        ("test_K16_who_asks_a_question_is_not_who_asked_for_what_waited_before",),
+        ("test_who_asks_a_question_is_not_who_asked_for_what_waited_before",),
     ),
     Protection(
         "P6",
@@ -408,7 +408,7 @@ PROTECTIONS = (
         "if now >= tonumber(deadline) then",
         "if false then",
         "unit/test_approvals.py",
-        ("test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged",),
+        ("test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged",),
     ),
     Protection(
         "P6",
@@ -417,7 +417,7 @@ PROTECTIONS = (
         "if now_ms() >= tonumber(deadline) then",
         "if false then",
         "unit/test_runs.py",
-        ("test_R4_an_item_past_its_deadline_has_expired_and_is_not_withdrawn",),
+        ("test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn",),
     ),
     Protection(
         "P6",
@@ -426,7 +426,7 @@ PROTECTIONS = (
         "if redis.call('HEXISTS', KEYS[1], 'vote:' .. ARGV[10]) == 1 then",
         "if false then",
         "unit/test_policies.py",
-        ("test_A11_two_approvals_by_one_principal_count_once",),
+        ("test_two_approvals_by_one_principal_count_once",),
     ),
     # P7: one iteration for each slot.
     Protection(
@@ -436,7 +436,7 @@ PROTECTIONS = (
         "if last == ARGV[2] or passed then",
         "if false then",
         "unit/test_iterations.py",
-        ("test_L4_a_slot_starts_at_most_one_iteration",),
+        ("test_a_slot_starts_at_most_one_iteration",),
     ),
     Protection(
         "P7",
@@ -445,7 +445,7 @@ PROTECTIONS = (
         "if now_ms() >= ARGV[2] + ARGV[4]",
         "if false",
         "unit/test_iterations.py",
-        ("test_L4_a_slot_that_is_over_is_skipped",),
+        ("test_a_slot_that_is_over_is_skipped",),
     ),
     Protection(
         "P7",
@@ -454,7 +454,7 @@ PROTECTIONS = (
         " and tonumber(last) <= now_ms() + 10000",
         "",
         "unit/test_iterations.py",
-        ("test_L4_a_clock_that_stepped_back_does_not_stop_the_ticks",),
+        ("test_a_clock_that_stepped_back_does_not_stop_the_ticks",),
     ),
     # P8: Redis may be away.
     Protection(
@@ -473,7 +473,7 @@ PROTECTIONS = (
         '"retry": Retry(NoBackoff(), 0),',
         '"retry": Retry(NoBackoff(), 3),',
         "unit/test_redis_url.py",
-        ("test_P8_a_server_that_says_nothing_is_asked_once",),
+        ("test_a_server_that_says_nothing_is_asked_once",),
     ),
     Protection(
         "P8",
@@ -482,7 +482,7 @@ PROTECTIONS = (
         "                if not _refuses(error):\n",
         "                if True:\n",
         "faults/test_failover.py",
-        ("test_P8_a_server_that_is_no_master_any_more_is_left",),
+        ("test_a_server_that_is_no_master_any_more_is_left",),
     ),
     Protection(
         "P8",
@@ -491,7 +491,7 @@ PROTECTIONS = (
         '    "socket_timeout": 15,\n',
         "",
         "faults/test_failover.py",
-        ("test_P8_a_worker_that_hears_nothing_from_its_broker_consumes_again",),
+        ("test_a_worker_that_hears_nothing_from_its_broker_consumes_again",),
     ),
     Protection(
         "P8",
@@ -500,7 +500,7 @@ PROTECTIONS = (
         "            return True\n",
         "            return False\n",
         "unit/test_leases.py",
-        ("test_P8_a_lease_is_renewed_again_after_redis_was_away",),
+        ("test_a_lease_is_renewed_again_after_redis_was_away",),
     ),
     Protection(
         "P8",
@@ -510,7 +510,7 @@ PROTECTIONS = (
         "            except Exception:\n",
         "            except ZeroDivisionError:\n",
         "unit/test_pulse.py",
-        ("test_P8_what_a_worker_does_again_and_again_outlives_an_error",),
+        ("test_what_a_worker_does_again_and_again_outlives_an_error",),
     ),
     # P9: fencing.
     Protection(
@@ -520,7 +520,7 @@ PROTECTIONS = (
         " and have[2] == epoch",
         "",
         "unit/test_act.py",
-        ("test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more",),
+        ("test_a_worker_that_lost_its_phase_cannot_claim_any_more",),
     ),
     Protection(
         "P9",
@@ -529,7 +529,7 @@ PROTECTIONS = (
         " and have[4] == worker",
         "",
         "unit/test_sweeper.py",
-        ("test_P9_a_phase_is_left_only_by_who_has_entered_it",),
+        ("test_a_phase_is_left_only_by_who_has_entered_it",),
     ),
     Protection(
         "P9",
@@ -556,7 +556,7 @@ PROTECTIONS = (
         "if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then",
         "if false then",
         "unit/test_approvals.py",
-        ("test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused",),
+        ("test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused",),
     ),
     Protection(
         "P9",
@@ -565,7 +565,7 @@ PROTECTIONS = (
         "if have[1] ~= 'running' or have[2] ~= ARGV[1] then",
         "if false then",
         "unit/test_act.py",
-        ("test_P9_a_result_that_comes_late_does_not_change_what_was_said",),
+        ("test_a_result_that_comes_late_does_not_change_what_was_said",),
     ),
     # P10: SIGTERM drains.
     Protection(
@@ -575,7 +575,7 @@ PROTECTIONS = (
         "    def ready(**_: Any) -> None:\n",
         "    def ready(**_: Any) -> None:\n        signal.signal(signal.SIGTERM, signal.SIG_DFL)\n",
         "faults/test_promises.py",
-        ("test_P10_a_worker_that_is_told_to_stop_ends_what_it_has_begun",),
+        ("test_a_worker_that_is_told_to_stop_ends_what_it_has_begun",),
     ),
     Protection(
         "P10",
@@ -593,7 +593,7 @@ PROTECTIONS = (
         "while self._busy() and time.monotonic() < deadline:",
         "while False:",
         "unit/api/test_server.py",
-        ("test_P10_a_request_in_flight_is_answered_after_the_server_was_told_to_stop",),
+        ("test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop",),
     ),
     Protection(
         "P10",
@@ -602,7 +602,7 @@ PROTECTIONS = (
         "                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)\n",
         "",
         "unit/test_act.py",
-        ("test_L32_while_the_first_worker_still_executes_its_phase_is_put_back",),
+        ("test_while_the_first_worker_still_executes_its_phase_is_put_back",),
     ),
     # P11: bad input.
     Protection(
@@ -612,7 +612,7 @@ PROTECTIONS = (
         "        return [Observation.model_validate(_fields(item)) for item in items]\n",
         "        return items\n",
         "unit/test_observe.py",
-        ("test_L11_an_observation_made_without_validation_is_validated",),
+        ("test_an_observation_made_without_validation_is_validated",),
     ),
     Protection(
         "P11",
@@ -621,7 +621,7 @@ PROTECTIONS = (
         "    if len(text) > max_bytes:\n",
         "    if False:\n",
         "unit/test_observe.py",
-        ("test_L11_an_observer_that_returns_too_much_is_left_out",),
+        ("test_an_observer_that_returns_too_much_is_left_out",),
     ),
     Protection(
         "P11",
@@ -630,7 +630,7 @@ PROTECTIONS = (
         "    if size <= MAX_RESULT:\n",
         "    if True:\n",
         "unit/test_act.py",
-        ("test_P11_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded",),
+        ("test_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded",),
     ),
     Protection(
         "P11",
@@ -639,7 +639,7 @@ PROTECTIONS = (
         '    return f"it nests deeper than {MAX_DEPTH} levels"\n',
         "    return None\n",
         "unit/test_act.py",
-        ("test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored",),
+        ("test_an_output_that_could_not_be_read_back_is_told_and_not_stored",),
     ),
     # P12: bounded.
     Protection(
@@ -649,7 +649,7 @@ PROTECTIONS = (
         "if over > 0 then",
         "if false then",
         "unit/test_complete.py",
-        ("test_L37_history_is_capped_by_count",),
+        ("test_history_is_capped_by_count",),
     ),
     Protection(
         "P12",
@@ -658,7 +658,7 @@ PROTECTIONS = (
         "  if over > 0 then",
         "  if false then",
         "unit/test_paging.py",
-        ("test_A14_history_is_capped_by_count_and_age",),
+        ("test_history_is_capped_by_count_and_age",),
     ),
     Protection(
         "P12",
@@ -667,7 +667,7 @@ PROTECTIONS = (
         "  if over > 0 then",
         "  if false then",
         "unit/test_runs.py",
-        ("test_R6_finished_runs_are_pruned_by_count_and_live_ones_never",),
+        ("test_finished_runs_are_pruned_by_count_and_live_ones_never",),
     ),
     Protection(
         "P12",
@@ -694,7 +694,7 @@ PROTECTIONS = (
         "'MAXLEN', '~', 1000, ",
         "",
         "integration/test_store.py",
-        ("test_P12_the_stream_of_events_is_trimmed",),
+        ("test_the_stream_of_events_is_trimmed",),
     ),
     Protection(
         "P12",
@@ -713,7 +713,7 @@ PROTECTIONS = (
         'return cls.model_validate_json(text, extra="ignore")',
         "return cls.model_validate_json(text)",
         "unit/test_observe.py",
-        ("test_P13_fields_of_another_release_are_passed_over",),
+        ("test_fields_of_another_release_are_passed_over",),
     ),
     Protection(
         "P13",
@@ -722,7 +722,7 @@ PROTECTIONS = (
         'return kind.model_validate(values, extra="ignore")',
         "return kind.model_validate(values)",
         "unit/test_runs.py",
-        ("test_P13_what_a_later_release_has_put_inside_of_a_run_is_passed_over",),
+        ("test_what_a_later_release_has_put_inside_of_a_run_is_passed_over",),
     ),
     Protection(
         "P13",
@@ -731,7 +731,7 @@ PROTECTIONS = (
         'return _observations.validate_json(text, extra="ignore")',
         "return _observations.validate_json(text)",
         "unit/test_observe.py",
-        ("test_P13_what_a_later_release_has_observed_is_read",),
+        ("test_what_a_later_release_has_observed_is_read",),
     ),
     Protection(
         "P13",
@@ -740,7 +740,7 @@ PROTECTIONS = (
         "            return  # of a later release: a worker of that one looks after it\n",
         "            raise LookupError(kind)\n",
         "unit/test_sweeper.py",
-        ("test_P13_an_order_of_a_later_release_is_left_to_its_own_workers",),
+        ("test_an_order_of_a_later_release_is_left_to_its_own_workers",),
     ),
     # P14: nobody acts without authority.
     Protection(
@@ -786,7 +786,7 @@ PROTECTIONS = (
         "        if fingerprint(item) != item.fingerprint:\n",
         "        if False:\n",
         "unit/test_approvals.py",
-        ("test_A12_what_is_executed_is_what_was_approved",),
+        ("test_what_is_executed_is_what_was_approved",),
     ),
     Protection(
         "P14",
@@ -795,7 +795,7 @@ PROTECTIONS = (
         "if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then",
         "if false then",
         "unit/test_policies.py",
-        ("test_A11_who_calls_for_an_action_may_not_approve_it",),
+        ("test_who_calls_for_an_action_may_not_approve_it",),
     ),
     Protection(
         "P14",
@@ -804,7 +804,7 @@ PROTECTIONS = (
         'if verdict == "approved" and not item.required.admits(by):',
         "if False:",
         "unit/test_policies.py",
-        ("test_A11_the_policy_says_who_may_approve",),
+        ("test_the_policy_says_who_may_approve",),
     ),
     Protection(
         "P14",
@@ -813,7 +813,7 @@ PROTECTIONS = (
         '    if autonomy.mode != "auto":\n',
         "    if False:\n",
         "unit/test_act.py",
-        ("test_L29_the_gate",),
+        ("test_the_gate",),
     ),
     Protection(
         "P14",
@@ -822,7 +822,7 @@ PROTECTIONS = (
         '    if not allow_private and _is_private(parts.hostname.rstrip(".")):\n',
         "    if False:\n",
         "unit/test_outbound.py",
-        ("test_R5_an_address_that_is_not_public_is_refused_however_it_is_written",),
+        ("test_an_address_that_is_not_public_is_refused_however_it_is_written",),
     ),
     Protection(
         "P14",
@@ -831,7 +831,7 @@ PROTECTIONS = (
         "if allow_private else _Guarded(",
         "if True else _Guarded(",
         "integration/test_outbound.py",
-        ("test_R5_a_name_that_means_an_address_that_is_not_public_is_refused",),
+        ("test_a_name_that_means_an_address_that_is_not_public_is_refused",),
     ),
     Protection(
         "P14",
@@ -840,7 +840,7 @@ PROTECTIONS = (
         'accept_content=["json"],',
         'accept_content=["json", "pickle"],',
         "integration/test_workers.py",
-        ("test_P14_a_message_that_would_run_when_it_is_read_is_not_read",),
+        ("test_a_message_that_would_run_when_it_is_read_is_not_read",),
     ),
     # P15: the loop waits for no act worker.
     Protection(
@@ -850,7 +850,7 @@ PROTECTIONS = (
         '        elif not served and retry.phase == "act" and queue != queues.LOOP:\n',
         "        elif False:\n",
         "unit/test_sweeper.py",
-        ("test_P15_an_action_that_no_worker_can_execute_fails_within_one_sweep",),
+        ("test_an_action_that_no_worker_can_execute_fails_within_one_sweep",),
     ),
     Protection(
         "P15",
@@ -859,7 +859,7 @@ PROTECTIONS = (
         "        if act.gate(action, decision):\n",
         "        if False:\n",
         "unit/test_sweeper.py",
-        ("test_P15_asking_for_an_approval_needs_no_worker_that_acts",),
+        ("test_asking_for_an_approval_needs_no_worker_that_acts",),
     ),
     Protection(
         "P15",
@@ -868,7 +868,7 @@ PROTECTIONS = (
         "    'queue', queue or '', 'ms:'",
         "    'ms:'",
         "unit/test_sweeper.py",
-        ("test_P15_complete_goes_to_the_loop_after_its_act_phase_was_given_up",),
+        ("test_complete_goes_to_the_loop_after_its_act_phase_was_given_up",),
     ),
     Protection(
         "P15",
@@ -887,7 +887,7 @@ PROTECTIONS = (
         "return reason_of(marks[1]) or reason_of(marks[2])",
         "return reason_of(marks[1])",
         "unit/test_act.py",
-        ("test_P16_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered",),
+        ("test_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered",),
     ),
     Protection(
         "P16",
@@ -896,7 +896,7 @@ PROTECTIONS = (
         "if not known then",
         "if false then",
         "unit/test_act.py",
-        ("test_P16_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again",),
+        ("test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again",),
     ),
     Protection(
         "P16",
@@ -905,7 +905,7 @@ PROTECTIONS = (
         "    lost[#lost + 1] = ARGV[i]\n",
         "",
         "unit/test_fleet.py",
-        ("test_P16_a_heartbeat_registers_agents_again_that_redis_has_lost",),
+        ("test_a_heartbeat_registers_agents_again_that_redis_has_lost",),
     ),
     Protection(
         "P16",
@@ -914,7 +914,7 @@ PROTECTIONS = (
         "ARGV[3] == '1' and 'retired ' or ''",
         "''",
         "unit/test_fleet.py",
-        ("test_P16_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again",),
+        ("test_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again",),
     ),
     Protection(
         "P16",
@@ -923,7 +923,7 @@ PROTECTIONS = (
         " and at > math.max(now, changed_at(mark)) then",
         " and false then",
         "unit/test_fleet.py",
-        ("test_P16_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted",),
+        ("test_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted",),
     ),
     Protection(
         "P16",
@@ -932,7 +932,7 @@ PROTECTIONS = (
         "    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])\n",
         "",
         "unit/test_fleet.py",
-        ("test_P16_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it",),
+        ("test_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it",),
     ),
     Protection(
         "P16",
@@ -941,7 +941,7 @@ PROTECTIONS = (
         "if known[1] and known[2] == server then",
         "if known[1] then",
         "unit/test_iterations.py",
-        ("test_P16_ids_change_with_the_server_that_may_have_lost_what_came_last",),
+        ("test_ids_change_with_the_server_that_may_have_lost_what_came_last",),
     ),
     Protection(
         "P16",
@@ -950,7 +950,7 @@ PROTECTIONS = (
         "return tonumber(kept[1] or 0) or 0",
         "return 0",
         "unit/test_iterations.py",
-        ("test_P16_an_iteration_goes_on_counting_where_only_the_counter_was_lost",),
+        ("test_an_iteration_goes_on_counting_where_only_the_counter_was_lost",),
     ),
     # P17: what was left halfway is finished or ended.
     Protection(
@@ -963,7 +963,7 @@ PROTECTIONS = (
         "redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())\n"
         "audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3])\n",
         "unit/test_halfway.py",
-        ("test_P17_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither",),
+        ("test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither",),
     ),
     Protection(
         "P17",
@@ -973,7 +973,7 @@ PROTECTIONS = (
         "~= 'pending' then",
         "if false then",
         "unit/test_halfway.py",
-        ("test_P17_what_was_proposed_halfway_is_proposed_anew",),
+        ("test_what_was_proposed_halfway_is_proposed_anew",),
     ),
     Protection(
         "P17",
@@ -1009,7 +1009,7 @@ PROTECTIONS = (
         "            return now - self.since > STUCK\n",
         "            return False\n",
         "unit/test_metrics.py",
-        ("test_P17_a_deployment_whose_iteration_stands_still_is_not_ready",),
+        ("test_a_deployment_whose_iteration_stands_still_is_not_ready",),
     ),
     # P18: nothing holds the interpreter.
     Protection(
@@ -1019,7 +1019,7 @@ PROTECTIONS = (
         "pattern.search(text, at, border + _OVERLAP)",
         "pattern.search(text, at, len(text))",
         "unit/test_redaction.py",
-        ("test_P18_no_step_of_redaction_looks_at_more_than_a_slice",),
+        ("test_no_step_of_redaction_looks_at_more_than_a_slice",),
     ),
     Protection(
         "P18",
@@ -1028,7 +1028,7 @@ PROTECTIONS = (
         "request, MAX_SECONDS, MAX_MEMORY)",
         "request, 60.0, MAX_MEMORY)",
         "unit/goals/test_turtle.py",
-        ("test_P18_reading_that_takes_too_long_is_ended",),
+        ("test_reading_that_takes_too_long_is_ended",),
     ),
     Protection(
         "P18",
@@ -1037,7 +1037,7 @@ PROTECTIONS = (
         "len(plain)) > most:\n        _check_outside",
         "len(plain)) > 1_000 * most:\n        _check_outside",
         "unit/test_values.py",
-        ("test_P18_a_body_with_too_many_values_is_not_parsed",),
+        ("test_a_body_with_too_many_values_is_not_parsed",),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""P7: wall clocks are wrong, by seconds or hours; only that of Redis counts, and it may be set."""
+"""Wall clocks are wrong, by seconds or hours; only that of Redis counts, and it may be set."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _shifting() -> Iterator[None]:
     tidy()
 
 
-def test_P7_clocks_that_are_hours_apart_and_step_double_and_lose_nothing(tmp_path: Path) -> None:
+def test_clocks_that_are_hours_apart_and_step_double_and_lose_nothing(tmp_path: Path) -> None:
     ahead = {"w0": 30.0, "w1": -30.0, "b0": -HOUR, "a0": HOUR}
     world = World(tmp_path)
     world.clocks = clocks_in(tmp_path, ahead)
@@ -62,7 +62,7 @@ def test_P7_clocks_that_are_hours_apart_and_step_double_and_lose_nothing(tmp_pat
         world.end()
 
 
-def test_P7_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_path: Path) -> None:
     clock = Clock(tmp_path / "clock")
     agents = ("--agent", "agents.storm:storm0", "--agent", "agents.storm:storm1")
     deployment.start("w0", "worker", *agents)
@@ -77,7 +77,7 @@ def test_P7_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_p
 
 
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
-def test_P7_the_clock_of_redis_itself_is_set(tmp_path: Path, step: float) -> None:
+def test_the_clock_of_redis_itself_is_set(tmp_path: Path, step: float) -> None:
     """What waits may expire with a step ahead; what goes on goes on, within seconds."""
     clock = Clock(tmp_path / "clock")
     world = World(tmp_path, RedisProcess(tmp_path, clock=clock))
@@ -139,7 +139,7 @@ def _at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def test_P7_what_is_told_is_on_the_clock_of_redis(shifted: tuple[Deployment, str, str]) -> None:
+def test_what_is_told_is_on_the_clock_of_redis(shifted: tuple[Deployment, str, str]) -> None:
     deployment, *bases = shifted
     headers = deployment.key("client", "admin")
     seen = deployment.ended("clocked", deployment.launcher("clocked").trigger("test").iteration)
@@ -162,7 +162,7 @@ def _date(answer: requests.Response) -> float:
     return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
 
-def test_A2_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str, str]) -> None:
+def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str, str]) -> None:
     deployment, ahead, behind = shifted
     asks, answers = deployment.key("client", "admin"), deployment.key("bob", "approvals", "read")
     ids = []
@@ -196,7 +196,7 @@ def _item(base: str, approval: str, headers: dict[str, str]) -> dict[str, Any]:
     return dict(found.json())
 
 
-def test_H3_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
+def test_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
     shifted: tuple[Deployment, str, str],
 ) -> None:
     deployment, ahead, behind = shifted
@@ -219,7 +219,7 @@ def _state(base: str, headers: dict[str, str]) -> int:
     return requests.get(f"{base}/state", headers=headers, timeout=10).status_code
 
 
-def test_R5_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
+def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
     shifted: tuple[Deployment, str, str],
 ) -> None:
     deployment, ahead, _ = shifted

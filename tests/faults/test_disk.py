@@ -1,4 +1,4 @@
-"""The disk or the memory of Redis is full for a while: nobody is told what is not so (P5, P8)."""
+"""The disk or the memory of Redis is full for a while: nobody is told what is not so."""
 
 from __future__ import annotations
 
@@ -80,9 +80,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_P8_a_full_disk_of_redis_costs_time_only(
-    disk: SmallDisk, tmp_path: Path, fsync: str
-) -> None:
+def test_a_full_disk_of_redis_costs_time_only(disk: SmallDisk, tmp_path: Path, fsync: str) -> None:
     """With `always` Redis ends itself and is started again, with `everysec` it refuses writes."""
     with SupervisedRedis(tmp_path, disk, fsync) as server, _world(tmp_path, server) as world:
         _stands(world, disk.fill, disk.free)
@@ -90,7 +88,7 @@ def test_P8_a_full_disk_of_redis_costs_time_only(
         assert bool(server.ended) == (fsync == "always")
 
 
-def test_P8_full_memory_of_redis_costs_time_only(tmp_path: Path) -> None:
+def test_full_memory_of_redis_costs_time_only(tmp_path: Path) -> None:
     server = RedisProcess(tmp_path)
     with _world(tmp_path, server) as world, redis.Redis.from_url(server.url) as operator:
         full = partial(operator.config_set, "maxmemory", "1mb")

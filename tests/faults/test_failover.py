@@ -1,4 +1,4 @@
-"""P8: another Redis becomes the master, or the broker is another; all goes on by itself."""
+"""Another Redis becomes the master, or the broker is another; all goes on by itself."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def world(watched: Watched, tmp_path: Path) -> Iterator[Pair]:
     made.end()
 
 
-def test_P8_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world: Pair) -> None:
+def test_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world: Pair) -> None:
     load = Load(world, seed=1)
     load.start()
     wait_until(_more_answers(load, 2), 30)
@@ -114,7 +114,7 @@ def _consumers(watched: Watched) -> int:
         return sum(one["cmd"] == "brpop" for one in server.client_list())
 
 
-def test_P8_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
+def test_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
     server = RedisProcess(tmp_path)
     with connect(server.url) as client, redis.Redis.from_url(server.url) as operator:
         before = client.client_id()
@@ -126,7 +126,7 @@ def test_P8_a_server_that_is_no_master_any_more_is_left(tmp_path: Path) -> None:
     server.signal(signal.SIGKILL)
 
 
-def test_P3_what_a_broker_of_its_own_forgets_is_sent_again(tmp_path: Path) -> None:
+def test_what_a_broker_of_its_own_forgets_is_sent_again(tmp_path: Path) -> None:
     broker = ForgetfulBroker(tmp_path / "broker")
     world = Pair(tmp_path)
     world.deployment.environment["BOYD_BROKER_URL"] = broker.url
@@ -220,7 +220,7 @@ def _pass(source: socket.socket, sink: socket.socket, silent: threading.Event) -
             sink.shutdown(socket.SHUT_WR)
 
 
-def test_P8_a_worker_that_hears_nothing_from_its_broker_consumes_again(
+def test_a_worker_that_hears_nothing_from_its_broker_consumes_again(
     deployment: Deployment,
 ) -> None:
     port = int(deployment.redis_url.rpartition(":")[2].partition("/")[0])

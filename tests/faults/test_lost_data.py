@@ -1,4 +1,4 @@
-"""P16: Redis loses keys while processes run; all is known again, and a freeze never lies."""
+"""Redis loses keys while processes run; all is known again, and a freeze never lies."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def freeze_holds(deployment: Deployment) -> None:
     acts_again(deployment)
 
 
-def test_P16_whichever_keys_are_lost_the_agent_is_known_again_and_a_freeze_holds(
+def test_whichever_keys_are_lost_the_agent_is_known_again_and_a_freeze_holds(
     acting: Deployment, measure: Measure
 ) -> None:
     for family, keys in families(acting).items():
@@ -98,14 +98,14 @@ def test_P16_whichever_keys_are_lost_the_agent_is_known_again_and_a_freeze_holds
     freeze_holds(acting)
 
 
-def test_P16_freeze_all_holds_at_once_when_the_registry_of_agents_is_lost(
+def test_freeze_all_holds_at_once_when_the_registry_of_agents_is_lost(
     acting: Deployment,
 ) -> None:
     acting.store.client.delete(AGENTS, REGISTERED)
     freeze_holds(acting)
 
 
-def test_P16_a_freeze_outlives_the_loss_of_all_data(acting: Deployment) -> None:
+def test_a_freeze_outlives_the_loss_of_all_data(acting: Deployment) -> None:
     acting.store.freezes.freeze("the database moves")
     observes_again(acting)  # a heartbeat has seen it
     wait_until(lambda: acting.store.freezes.everywhere(), 10)
@@ -124,7 +124,7 @@ def test_P16_a_freeze_outlives_the_loss_of_all_data(acting: Deployment) -> None:
     acts_again(acting)
 
 
-def test_P16_the_api_knows_an_agent_again_whose_registration_was_lost(acting: Deployment) -> None:
+def test_the_api_knows_an_agent_again_whose_registration_was_lost(acting: Deployment) -> None:
     url = f"{acting.api('api')}/api/v0/agents/ticking"
     acting.store.client.flushall()
     wait_until(lambda: is_known(acting), KNOWN_AGAIN)
@@ -140,7 +140,7 @@ def test_P16_the_api_knows_an_agent_again_whose_registration_was_lost(acting: De
     assert acts(acting) == before
 
 
-def test_P16_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_holds(
+def test_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_holds(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """As when a replica is promoted in the middle of a full resync: it is empty then."""

@@ -1,4 +1,4 @@
-"""Promises of the reliability page that a storm does not single out: P5, P8, P10, P12."""
+"""Promises of the reliability page that a storm does not single out."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def goes_on(world: World, timeout: float = 30.0) -> None:
     wait_until(further, timeout)
 
 
-def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(
+def test_what_was_acknowledged_survives_that_everything_is_killed_at_once(
     world: World, measure: Measure
 ) -> None:
     headers = world.deployment.key("client", "admin")
@@ -80,7 +80,7 @@ def test_P5_what_was_acknowledged_survives_that_everything_is_killed_at_once(
     assert item.status == "pending"
 
 
-def test_P8_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -> None:
+def test_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -> None:
     made = World(tmp_path)
     made.redis.signal(signal.SIGKILL)
     made.launch("w0")
@@ -94,9 +94,7 @@ def test_P8_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -
     assert result.success
 
 
-def test_P8_everything_goes_on_after_redis_was_frozen_for_long(
-    world: World, measure: Measure
-) -> None:
+def test_everything_goes_on_after_redis_was_frozen_for_long(world: World, measure: Measure) -> None:
     """Longer than every time limit of a connection, and without a restart of anything."""
     goes_on(world)
     pids = {name: process.pid for name, process in world.deployment.processes.items()}
@@ -109,7 +107,7 @@ def test_P8_everything_goes_on_after_redis_was_frozen_for_long(
     assert pids == {name: p.pid for name, p in world.deployment.processes.items() if not p.poll()}
 
 
-def test_P10_a_rolling_restart_under_load_loses_and_doubles_nothing(
+def test_a_rolling_restart_under_load_loses_and_doubles_nothing(
     world: World, measure: Measure
 ) -> None:
     load = Load(world, 5)
@@ -128,7 +126,7 @@ def test_P10_a_rolling_restart_under_load_loses_and_doubles_nothing(
     assert Invariants(world, load.acknowledged).check() == []
 
 
-def test_P10_a_worker_that_is_told_to_stop_ends_what_it_has_begun(world: World) -> None:
+def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun(world: World) -> None:
     headers = world.deployment.key("client", "admin")
     others = [name for name in World.workers if name != "w0"]
     for name in others:
@@ -149,7 +147,7 @@ def test_P10_a_worker_that_is_told_to_stop_ends_what_it_has_begun(world: World) 
     assert said[0].json()["result"]["output"] == "done slowly"
 
 
-def test_P12_memory_and_keys_stay_flat(world: World) -> None:
+def test_memory_and_keys_stay_flat(world: World) -> None:
     """What an agent keeps is capped; here each iteration is kept, so runs tell."""
     store = world.deployment.agent("storm0")
     launcher = world.deployment.launcher("storm0", "continuous")

@@ -1,4 +1,4 @@
-"""P13: during an upgrade two releases run side by side, on one Redis."""
+"""During an upgrade two releases run side by side, on one Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 SOMEBODY = Actor(principal="somebody", person=True)
 
 
-def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
+def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     deployment: Deployment, measure: Measure
 ) -> None:
     """Whoever reads what the other has written takes what it knows, and leaves the rest alone."""
@@ -63,7 +63,7 @@ def test_P13_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     assert "Traceback" not in logs
 
 
-def test_P13_a_message_and_an_order_of_a_later_release_are_left_alone(
+def test_a_message_and_an_order_of_a_later_release_are_left_alone(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.worker("now", "agents.storm:storm0")

@@ -1,4 +1,4 @@
-"""P12: a short soak; `make soak` takes ten thousand iterations."""
+"""A short soak; `make soak` takes ten thousand iterations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 ROUND = 25
 
 
-def test_P12_what_lies_in_redis_is_no_more_after_more_iterations(
+def test_what_lies_in_redis_is_no_more_after_more_iterations(
     tmp_path: Path, measure: Measure
 ) -> None:
     why = missing()

@@ -1,4 +1,4 @@
-"""Workers on several hosts: what runs where, slow lines, and hosts that are cut off (P8, P9)."""
+"""Workers on several hosts: what runs where, slow lines, and hosts that are cut off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def outcome(hosts: Hosts, agent: str, iteration: int, timeout: float = 30.0) -> 
     return result
 
 
-def test_L12_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
+def test_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
     for name in ("vienna", "graz", "linz"):
         hosts.worker_on(hosts.host(name), "agents.spread:spread")
 
@@ -51,7 +51,7 @@ def test_L12_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
     }
 
 
-def test_L33_an_action_runs_on_the_host_that_its_queue_names(hosts: Hosts) -> None:
+def test_an_action_runs_on_the_host_that_its_queue_names(hosts: Hosts) -> None:
     for name in ("vienna", "graz"):
         queues = "loop,observe,host" + (",act.graz" if name == "graz" else ",act")
         hosts.worker_on(hosts.host(name), "agents.spread:spread", "-Q", queues)
@@ -78,7 +78,7 @@ def test_a_host_on_a_slow_line_takes_part(hosts: Hosts) -> None:
     assert result.observer_errors == []
 
 
-def test_P9_a_host_that_is_cut_off_while_acting_does_not_act_again(
+def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
     hosts: Hosts, measure: Measure
 ) -> None:
     cut = hosts.host("cut")
@@ -107,9 +107,7 @@ def test_P9_a_host_that_is_cut_off_while_acting_does_not_act_again(
 
 
 @pytest.mark.parametrize("phase", ["one", "orient", "decide", "complete"])
-def test_P9_a_host_that_is_cut_off_in_another_phase_costs_only_time(
-    hosts: Hosts, phase: str
-) -> None:
+def test_a_host_that_is_cut_off_in_another_phase_costs_only_time(hosts: Hosts, phase: str) -> None:
     cut = hosts.host("cut")
     hosts.worker_on(cut, "agents.traced:traced")
     held = hold(hosts, phase)
@@ -129,7 +127,7 @@ def test_P9_a_host_that_is_cut_off_in_another_phase_costs_only_time(
     assert result == hosts.ended("traced", begun.iteration)
 
 
-def test_P8_a_worker_whose_host_was_away_takes_part_again_without_a_restart(hosts: Hosts) -> None:
+def test_a_worker_whose_host_was_away_takes_part_again_without_a_restart(hosts: Hosts) -> None:
     only = hosts.host("only")
     hosts.worker_on(only, "agents.traced:traced")
     pid = hosts.processes["only"].pid

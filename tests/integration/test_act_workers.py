@@ -1,4 +1,4 @@
-"""An agent whose act workers are gone goes on observing (P15)."""
+"""An agent whose act workers are gone goes on observing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def errors(results: dict[str, LoopResult]) -> dict[str, list[str | None]]:
     return {name: [r.error for r in result.action_results] for name, result in results.items()}
 
 
-def test_P15_without_an_act_worker_every_iteration_ends_at_once_and_says_which_to_start(
+def test_without_an_act_worker_every_iteration_ends_at_once_and_says_which_to_start(
     deployment: Deployment,
 ) -> None:
     deployment.start("rest", "worker", *AGENTS, "-Q", REST)
@@ -49,7 +49,7 @@ def test_P15_without_an_act_worker_every_iteration_ends_at_once_and_says_which_t
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_P15_whatever_phase_loses_the_last_act_worker_the_iteration_ends_and_the_next_observes(
+def test_whatever_phase_loses_the_last_act_worker_the_iteration_ends_and_the_next_observes(
     deployment: Deployment, number: signal.Signals, measure: Measure
 ) -> None:
     deployment.start("rest", "worker", *AGENTS, "-Q", REST)
@@ -78,7 +78,7 @@ def test_P15_whatever_phase_loses_the_last_act_worker_the_iteration_ends_and_the
     assert sorted(line.split(":")[1] for line in acted) == ["lone-act", "lone-complete"]
 
 
-def test_P15_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
+def test_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
     deployment: Deployment,
 ) -> None:
     deployment.start("rest", "worker", *AGENTS, "-Q", REST)
@@ -100,7 +100,7 @@ def test_P15_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
     assert deployment.agent("lone-act").history.get(begun) == result
 
 
-def test_P15_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
+def test_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
     deployment: Deployment,
 ) -> None:
     deployment.start("all", "worker", *AGENTS)

@@ -1,4 +1,4 @@
-"""Parts that hang, die or take too long, in real workers (P4, L11, L33)."""
+"""Parts that hang, die or take too long, in real workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several beats on a real Redis (L4, P7)."""
+"""Several beats on a real Redis."""
 
 from __future__ import annotations
 

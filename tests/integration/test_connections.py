@@ -1,4 +1,4 @@
-"""Many connections to a real API process: they cost it little, and keep nobody out (S11)."""
+"""Many connections to a real API process: they cost it little, and keep nobody out."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def crowd(url: str) -> Iterator[Crowd]:
     made.leave()
 
 
-def test_S11_health_and_freeze_answer_beside_1100_half_open_connections(
+def test_health_and_freeze_answer_beside_1100_half_open_connections(
     deployment: Deployment, url: str, crowd: Crowd
 ) -> None:
     headers = deployment.key("ann", "admin")
@@ -88,7 +88,7 @@ def test_half_a_head_is_not_waited_for_long(crowd: Crowd) -> None:
     wait_until(lambda: b"HTTP/1.1 200" in used.recv(4096))
 
 
-def test_S11_500_streams_get_every_event_and_cost_little(
+def test_500_streams_get_every_event_and_cost_little(
     deployment: Deployment, url: str, crowd: Crowd
 ) -> None:
     headers = deployment.key("ann", "admin")
@@ -118,7 +118,7 @@ def test_S11_500_streams_get_every_event_and_cost_little(
     again.leave()
 
 
-def test_P10_open_streams_do_not_keep_a_process_from_ending(
+def test_open_streams_do_not_keep_a_process_from_ending(
     deployment: Deployment, url: str, crowd: Crowd
 ) -> None:
     headers = deployment.key("ann", "admin")

@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises is kept, whatever is sent to a running API (H5).
+"""What the OpenAPI document promises is kept, whatever is sent to a running API.
 
 Schemathesis finds no 500, no status and no shape that is not documented, and no way past the keys.
 """

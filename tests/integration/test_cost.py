@@ -1,4 +1,4 @@
-"""What an iteration costs, in numbers that do not depend on the machine (S3)."""
+"""What an iteration costs, in numbers that do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.real
 ROUNDS = 5
 
 
-def test_S3_an_iteration_costs_no_more_commands_and_messages_than_promised(
+def test_an_iteration_costs_no_more_commands_and_messages_than_promised(
     deployment: Deployment,
 ) -> None:
     deployment.environment["BOYD_TIMING__SWEEP"] = "3600"

@@ -1,4 +1,4 @@
-"""Turns of a model over real HTTP, on both wires: G1 to G5, G7, Z-03 to Z-12."""
+"""Turns of a model over real HTTP, on both wires."""
 
 from __future__ import annotations
 

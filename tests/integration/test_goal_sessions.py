@@ -1,4 +1,4 @@
-"""M15: many processes change one session at once, and nothing is lost and nothing doubled."""
+"""Many processes change one session at once, and nothing is lost and nothing doubled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hammered(url: str, *goals: str) -> list[Account]:
         return list(pool.map(hammer, repeat(url), range(PROCESSES), *arguments))
 
 
-def test_M15_many_processes_lose_and_double_nothing(redis_url: str, store: Store) -> None:
+def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) -> None:
     session, [worked, split, *_] = having("alpha beta", "red, green and blue", "more", "and more")
     session = set_status(session, worked, "Suspended", NOW, CONFIG)
     state = store.agent(AGENT).state(PLUGIN)

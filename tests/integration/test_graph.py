@@ -1,4 +1,4 @@
-"""Many processes on one graph lose nothing and double nothing (M15)."""
+"""Many processes on one graph lose nothing and double nothing."""
 
 from __future__ import annotations
 

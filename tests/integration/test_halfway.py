@@ -1,4 +1,4 @@
-"""Steps of which Redis refuses a part: the agent goes on, and nothing is done twice (P17)."""
+"""Steps of which Redis refuses a part: the agent goes on, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def ticking(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
         yield made
 
 
-def test_P17_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
+def test_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
     ticking: Deployment, guarded: Guarded, measure: Measure
 ) -> None:
     watch = Watch(ticking)
@@ -101,7 +101,7 @@ def test_P17_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
     assert watch.doubled() == []
 
 
-def test_P17_each_command_that_is_forbidden_in_turn_stops_nothing(
+def test_each_command_that_is_forbidden_in_turn_stops_nothing(
     ticking: Deployment, guarded: Guarded, measure: Measure
 ) -> None:
     watch = Watch(ticking)

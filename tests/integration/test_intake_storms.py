@@ -1,4 +1,4 @@
-"""Storms of alerts against real processes: what a sender may send again is not lost (X6)."""
+"""Storms of alerts against real processes: what a sender may send again is not lost."""
 
 from __future__ import annotations
 

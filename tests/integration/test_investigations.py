@@ -1,4 +1,4 @@
-"""Investigations on real workers that are killed wherever it hurts (T2, T7)."""
+"""Investigations on real workers that are killed wherever it hurts."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ MOVE = [call("move", {"word": "a"}), say("It was a.")]
 
 
 @pytest.mark.parametrize("case", [[call("look", {"word": "a"}), say("It was a.")]], indirect=True)
-def test_T2_each_move_is_a_task_and_workers_may_share_them(case: Case) -> None:
+def test_each_move_is_a_task_and_workers_may_share_them(case: Case) -> None:
     case.worker("thinker", "-Q", "think")
     case.worker("doer", "-Q", "act,loop")
     case.ask()
@@ -105,7 +105,7 @@ def test_T2_each_move_is_a_task_and_workers_may_share_them(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [MOVE], indirect=True)
-def test_T2_an_action_whose_worker_is_killed_is_not_executed_again(case: Case) -> None:
+def test_an_action_whose_worker_is_killed_is_not_executed_again(case: Case) -> None:
     case.worker("first")
     held = case.hold("move")
     case.ask()
@@ -122,7 +122,7 @@ def test_T2_an_action_whose_worker_is_killed_is_not_executed_again(case: Case) -
 
 
 @pytest.mark.parametrize("case", [[call("look", {"word": "a"}), say("So.")]], indirect=True)
-def test_T2_a_tool_whose_worker_is_killed_is_not_called_again(case: Case) -> None:
+def test_a_tool_whose_worker_is_killed_is_not_called_again(case: Case) -> None:
     case.worker("first")
     held = case.hold("look")
     case.ask()
@@ -137,7 +137,7 @@ def test_T2_a_tool_whose_worker_is_killed_is_not_called_again(case: Case) -> Non
 
 
 @pytest.mark.parametrize("case", [[call("peek", {"word": "a"}), say("So.")]], indirect=True)
-def test_T2_a_tool_that_may_be_called_again_is(case: Case) -> None:
+def test_a_tool_that_may_be_called_again_is(case: Case) -> None:
     case.worker("first")
     held = case.hold("peek")
     case.ask()
@@ -152,7 +152,7 @@ def test_T2_a_tool_that_may_be_called_again_is(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [[hang(60, say("Too late.")), say("It was a.")]], indirect=True)
-def test_T2_a_turn_whose_worker_is_killed_is_asked_for_again(case: Case) -> None:
+def test_a_turn_whose_worker_is_killed_is_asked_for_again(case: Case) -> None:
     case.worker("first")
     case.ask()
     wait_until(lambda: case.model.requests)
@@ -165,7 +165,7 @@ def test_T2_a_turn_whose_worker_is_killed_is_asked_for_again(case: Case) -> None
 
 
 @pytest.mark.parametrize("case", [MOVE], indirect=True)
-def test_T2_a_reply_that_was_stored_is_not_asked_for_again(case: Case) -> None:
+def test_a_reply_that_was_stored_is_not_asked_for_again(case: Case) -> None:
     case.worker("thinker", "-Q", "think,loop")
     case.worker("doer", "-Q", "act")
     case.deployment.kill("doer", signal.SIGSTOP)
@@ -202,7 +202,7 @@ SMALL = _Small()
 
 
 @pytest.mark.parametrize("case", [[SMALL]], indirect=True)
-def test_T2_a_worker_that_is_killed_after_a_compaction_is_followed_by_one_that_sends_the_same(
+def test_a_worker_that_is_killed_after_a_compaction_is_followed_by_one_that_sends_the_same(
     case: Case,
 ) -> None:
     case.worker("first")
@@ -233,7 +233,7 @@ def _has_moved(case: Case, had: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [[_many]], indirect=True)
-def test_T2_workers_killed_at_random_cost_time_and_nothing_else(case: Case) -> None:
+def test_workers_killed_at_random_cost_time_and_nothing_else(case: Case) -> None:
     chance = random.Random(7)
     names = (f"w{n}" for n in itertools.count())
     alive = [next(names) for _ in range(2)]
@@ -262,7 +262,7 @@ def test_T2_workers_killed_at_random_cost_time_and_nothing_else(case: Case) -> N
 @pytest.mark.parametrize(
     "case", [[call("restart", {"word": "web"}), say("It runs.")]], indirect=True
 )
-def test_T7_it_waits_without_a_worker_and_goes_on_when_somebody_answers(case: Case) -> None:
+def test_it_waits_without_a_worker_and_goes_on_when_somebody_answers(case: Case) -> None:
     case.worker("first")
     case.ask()
     wait_until(lambda: case.found.status == "waiting")

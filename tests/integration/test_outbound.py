@@ -1,4 +1,4 @@
-"""Callbacks to real servers, well-behaved and otherwise: R5."""
+"""Callbacks to real servers, well-behaved and otherwise."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def post(url: str, **more: Any) -> Delivery:
 
 
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "299 Odd"])
-def test_R5_the_body_arrives_and_2xx_is_success(status: str) -> None:
+def test_the_body_arrives_and_2xx_is_success(status: str) -> None:
     with Receiver(says(status)).serving() as receiver:
         delivery = post(receiver.url)
 
@@ -124,7 +124,7 @@ def test_R5_the_body_arrives_and_2xx_is_success(status: str) -> None:
     assert delivery.duration > 0
 
 
-def test_R5_the_signature_verifies_with_each_secret_and_no_other() -> None:
+def test_the_signature_verifies_with_each_secret_and_no_other() -> None:
     with Receiver(says("200 OK")).serving() as receiver:
         assert post(receiver.url, secrets=(OLD, NEW)).ok
         headers = receiver.headers()
@@ -138,7 +138,7 @@ def test_R5_the_signature_verifies_with_each_secret_and_no_other() -> None:
             other.verify(receiver.body(), headers)
 
 
-def test_R5_without_a_secret_it_is_not_signed() -> None:
+def test_without_a_secret_it_is_not_signed() -> None:
     with Receiver(says("200 OK")).serving() as receiver:
         assert post(receiver.url).ok
 
@@ -147,7 +147,7 @@ def test_R5_without_a_secret_it_is_not_signed() -> None:
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "410 Gone", "500 Oops", "503 Later"])
-def test_R5_another_status_is_a_failure(status: str) -> None:
+def test_another_status_is_a_failure(status: str) -> None:
     with Receiver(says(status, body=b"secret inside")).serving() as receiver:
         delivery = post(receiver.url)
 
@@ -156,7 +156,7 @@ def test_R5_another_status_is_a_failure(status: str) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_R5_a_redirect_is_a_failure_and_not_followed(status: int) -> None:
+def test_a_redirect_is_a_failure_and_not_followed(status: int) -> None:
     with (
         Receiver(says("200 OK")).serving() as target,
         Receiver(says(f"{status} Moved", f"Location: {target.url}")).serving() as receiver,
@@ -168,14 +168,14 @@ def test_R5_a_redirect_is_a_failure_and_not_followed(status: int) -> None:
     assert delivery.error == f"the answer was {status}, and redirects are not followed"
 
 
-def test_R5_of_a_redirect_with_a_huge_body_only_the_beginning_is_read() -> None:
+def test_of_a_redirect_with_a_huge_body_only_the_beginning_is_read() -> None:
     endless = drips(b"HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:1/\r\n\r\n", b"x" * 65536)
     with Receiver(endless).serving() as receiver:
         assert post(receiver.url).status == 307
         assert receiver.ended.wait(10)
 
 
-def test_R5_of_a_huge_answer_only_the_beginning_is_read() -> None:
+def test_of_a_huge_answer_only_the_beginning_is_read() -> None:
     sent = 0
 
     def answer(connection: socket.socket) -> None:
@@ -192,7 +192,7 @@ def test_R5_of_a_huge_answer_only_the_beginning_is_read() -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nX-A: "])
-def test_R5_a_server_that_drips_its_answer_for_ever_does_not_hold_us(first: bytes) -> None:
+def test_a_server_that_drips_its_answer_for_ever_does_not_hold_us(first: bytes) -> None:
     with Receiver(drips(first, b"1")).serving() as receiver:
         delivery = post(receiver.url, timeout=0.5)
 
@@ -202,7 +202,7 @@ def test_R5_a_server_that_drips_its_answer_for_ever_does_not_hold_us(first: byte
     assert delivery.error is not None
 
 
-def test_R5_a_server_that_drips_only_the_body_has_answered() -> None:
+def test_a_server_that_drips_only_the_body_has_answered() -> None:
     with Receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n", b"1")).serving() as receiver:
         delivery = post(receiver.url, timeout=0.5)
 
@@ -211,7 +211,7 @@ def test_R5_a_server_that_drips_only_the_body_has_answered() -> None:
     assert delivery.duration < 3000
 
 
-def test_R5_a_server_that_says_nothing_is_waited_for_until_the_time_limit() -> None:
+def test_a_server_that_says_nothing_is_waited_for_until_the_time_limit() -> None:
     silent = threading.Event()
 
     def answer(_: socket.socket) -> None:
@@ -225,7 +225,7 @@ def test_R5_a_server_that_says_nothing_is_waited_for_until_the_time_limit() -> N
     assert delivery.duration < 3000
 
 
-def test_R5_a_resolver_that_hangs_does_not_hold_us(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_hangs_does_not_hold_us(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
 
     def hang(*_: Any, **__: Any) -> Any:
@@ -242,7 +242,7 @@ def test_R5_a_resolver_that_hangs_does_not_hold_us(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "answer", [b"", b"\x00\x01\x02", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2000 OK\r\n\r\n"]
 )
-def test_R5_what_is_no_answer_is_a_failure(answer: bytes) -> None:
+def test_what_is_no_answer_is_a_failure(answer: bytes) -> None:
     with Receiver(lambda connection: connection.sendall(answer)).serving() as receiver:
         delivery = post(receiver.url)
 
@@ -251,7 +251,7 @@ def test_R5_what_is_no_answer_is_a_failure(answer: bytes) -> None:
     assert "\n" not in delivery.error
 
 
-def test_R5_a_refused_connection_is_a_failure() -> None:
+def test_a_refused_connection_is_a_failure() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         delivery = post(f"http://127.0.0.1:{free.getsockname()[1]}/")
@@ -260,7 +260,7 @@ def test_R5_a_refused_connection_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("allow_private", [False, True])
-def test_R5_a_name_that_does_not_resolve_is_a_failure(
+def test_a_name_that_does_not_resolve_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, allow_private: bool
 ) -> None:
     resolves(monkeypatch, [])
@@ -329,7 +329,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         "64:ff9b::7f00:1",
     ],
 )
-def test_R5_a_name_that_means_an_address_that_is_not_public_is_refused(
+def test_a_name_that_means_an_address_that_is_not_public_is_refused(
     monkeypatch: pytest.MonkeyPatch, connected: list[Any], address: str
 ) -> None:
     resolves(monkeypatch, [address])
@@ -339,7 +339,7 @@ def test_R5_a_name_that_means_an_address_that_is_not_public_is_refused(
     assert connected == []
 
 
-def test_R5_a_server_on_loopback_is_not_reached_by_any_name_for_it() -> None:
+def test_a_server_on_loopback_is_not_reached_by_any_name_for_it() -> None:
     with Receiver(says("200 OK")).serving() as receiver:
         for host in ("127.0.0.1", "localhost", "0x7f.1", "2130706433", "①②⑦.⓪.⓪.①"):
             delivery = post(f"http://{host}:{receiver.port}/", allow_private=False)
@@ -348,7 +348,7 @@ def test_R5_a_server_on_loopback_is_not_reached_by_any_name_for_it() -> None:
         assert receiver.requests == []
 
 
-def test_R5_the_connection_goes_to_the_address_that_was_checked(
+def test_the_connection_goes_to_the_address_that_was_checked(
     monkeypatch: pytest.MonkeyPatch, connected: list[Any]
 ) -> None:
     asked = resolves(monkeypatch, [PUBLIC], ["127.0.0.1"])
@@ -359,12 +359,12 @@ def test_R5_the_connection_goes_to_the_address_that_was_checked(
     assert delivery.error == "no connection: Connection refused"
 
 
-def test_R5_private_addresses_are_reached_when_they_are_allowed() -> None:
+def test_private_addresses_are_reached_when_they_are_allowed() -> None:
     with Receiver(says("200 OK")).serving() as receiver:
         assert post(f"http://localhost:{receiver.port}/", allow_private=True).ok
 
 
-def test_R5_proxies_and_passwords_of_the_environment_are_not_used(
+def test_proxies_and_passwords_of_the_environment_are_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
@@ -419,7 +419,7 @@ class SecureReceiver(Receiver):
 
 
 @pytest.mark.parametrize("allow_private", [False, True])
-def test_R5_tls_is_checked_against_the_name_and_not_the_address(
+def test_tls_is_checked_against_the_name_and_not_the_address(
     monkeypatch: pytest.MonkeyPatch, certificate: Path, allow_private: bool
 ) -> None:
     resolves(monkeypatch, [PUBLIC])
@@ -441,7 +441,7 @@ def test_R5_tls_is_checked_against_the_name_and_not_the_address(
     assert (unknown.error or "").startswith("TLS: ")
 
 
-def test_R5_a_server_without_tls_is_a_failure() -> None:
+def test_a_server_without_tls_is_a_failure() -> None:
     with SecureReceiver(lambda connection: connection.sendall(b"hello\r\n")).serving() as receiver:
         delivery = post(f"https://127.0.0.1:{receiver.port}/")
 

@@ -1,4 +1,4 @@
-"""P6: whoever races, an approval has one outcome, and everybody is told the same."""
+"""Whoever races, an approval has one outcome, and everybody is told the same."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
                 assert one.body["approval"].get("actedBy") == item.acted_by
 
 
-def test_P6_an_item_has_one_outcome_and_every_caller_hears_it(
+def test_an_item_has_one_outcome_and_every_caller_hears_it(
     deployment: Deployment, measure: Measure
 ) -> None:
     urls = deploy(deployment)
@@ -145,7 +145,7 @@ def test_P6_an_item_has_one_outcome_and_every_caller_hears_it(
 
 
 @pytest.mark.parametrize("victims", [("api0", "w1"), ("api0", "api1"), ("w1",)])
-def test_A6_a_kill_in_the_middle_leaves_a_state_that_says_what_happened(
+def test_a_kill_in_the_middle_leaves_a_state_that_says_what_happened(
     deployment: Deployment, victims: tuple[str, ...]
 ) -> None:
     urls = deploy(deployment)
@@ -190,7 +190,7 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(begin, range(count)))
 
 
-def test_A11_a_quorum_counts_everybody_once_across_processes(deployment: Deployment) -> None:
+def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment) -> None:
     urls = deploy(deployment)
     store = deployment.agent("queue")
     wanted = proposal(1).patched({"required": {"minApprovals": 3}})

@@ -1,4 +1,4 @@
-"""Everybody answers at once, on a real Redis: A3, A9, A11 and P6."""
+"""Everybody answers at once, on a real Redis."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def kinds(lab: Lab, item_id: str) -> list[str]:
     return [kind for kind in ours if kind not in ("approval.pending", "approval.vote")]
 
 
-def test_P6_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_truth(
+def test_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_truth(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
     """Eight threads to a principal, so that votes of one principal race, too."""
@@ -148,7 +148,7 @@ def check_votes(item: ApprovalItem, said: list[Resolution]) -> None:
     assert counted <= 3
 
 
-def test_A11_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
+def test_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
     [item_id, *_] = enqueued(lab)
@@ -169,9 +169,7 @@ def test_A11_a_quorum_of_three_is_three_principals_however_many_threads_each_has
     assert courier.orders == {f"approval:{item_id}": 1}
 
 
-def test_A9_two_hundred_proposals_of_the_same_make_one_item(
-    lab: Lab, doors: list[AgentStore]
-) -> None:
+def test_two_hundred_proposals_of_the_same_make_one_item(lab: Lab, doors: list[AgentStore]) -> None:
     retention = lab.engine.retention
     ids = at_once(lambda n: doors[n % DOORS].approvals.enqueue(proposal(1), retention, f"call:{n}"))
     [item] = lab.store.approvals.page(50).pending
@@ -180,7 +178,7 @@ def test_A9_two_hundred_proposals_of_the_same_make_one_item(
     assert item.seen == THREADS
 
 
-def test_A9_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_url: str) -> None:
+def test_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_url: str) -> None:
     client = connect(redis_url)
     lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)), client=client)
     for _ in range(1000):
@@ -191,7 +189,7 @@ def test_A9_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_ur
     client.close()
 
 
-def test_R4_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
+def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
     redis_url: str, doors: list[AgentStore]
 ) -> None:
     client = connect(redis_url)
@@ -225,7 +223,7 @@ def test_R4_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
     client.close()
 
 
-def test_A14_pages_hold_everything_once_while_others_resolve(store: Store) -> None:
+def test_pages_hold_everything_once_while_others_resolve(store: Store) -> None:
     """Whatever waits all the time is on exactly one page."""
     approvals = store.agent("test").approvals
     retention = Retention(ttl=None)

@@ -1,4 +1,4 @@
-"""Command lines in a real bash: what they may do, and how they end (T3)."""
+"""Command lines in a real bash: what they may do, and how they end."""
 
 from __future__ import annotations
 

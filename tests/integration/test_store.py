@@ -189,7 +189,7 @@ def test_runs_submitted_by_many_are_all_looked_into_once(redis_url: str) -> None
 
 
 def test_nothing_stays_without_a_bound(redis_url: str) -> None:
-    """P12: every key has a time to live, or is one of those whose size is bounded."""
+    """Every key has a time to live, or is one of those whose size is bounded."""
     client = connect(redis_url)
     action = Recorder().action(budget=Budget(limit=1, window=60))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), action), client=client)
@@ -210,7 +210,7 @@ def test_nothing_stays_without_a_bound(redis_url: str) -> None:
 
 
 def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url: str) -> None:
-    """P12: notices, callbacks, joined proposals, watched items and calls."""
+    """Notices, callbacks, joined proposals, watched items and calls."""
     client = connect(redis_url)
     full = {"now": True}
     strategy = chooses(choice(), applicable_when=lambda: full["now"], withdraw_when_clear=True)
@@ -248,7 +248,7 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
 
 
 def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
-    """L37: what is kept is capped, in keys too."""
+    """What is kept is capped, in keys too."""
     client = connect(redis_url)
     lab = Lab(agent(sees("o", seen()), history={"max_count": 5}), client=client)
     for _ in range(10):
@@ -262,11 +262,11 @@ def test_history_costs_the_same_however_long_it_is(redis_url: str) -> None:
 
 
 def _waits(client: Any, key: str) -> bool:
-    """Whether a run waits for something: it is live, and never pruned (R6)."""
+    """Whether a run waits for something: it is live, and never pruned."""
     return ":run:" in key and client.hget(key, "status") in ("pending", "investigating")
 
 
-def test_P12_the_stream_of_events_is_trimmed(store: Store) -> None:
+def test_the_stream_of_events_is_trimmed(store: Store) -> None:
     loop = store.agent("a").loop
     for _ in range(1500):
         loop.pause("why")

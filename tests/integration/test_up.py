@@ -340,7 +340,7 @@ def _healthy(port: str) -> bool:
         return False
 
 
-def test_P16_a_key_that_redis_loses_while_it_runs_is_made_anew(up: Up) -> None:
+def test_a_key_that_redis_loses_while_it_runs_is_made_anew(up: Up) -> None:
     running = read_runtime(up.state)
     assert running is not None
     with redis.Redis.from_url(running.redis_url) as client:

@@ -1,4 +1,4 @@
-"""Real workers on a real Redis: sharing, dying, losing messages (P1 to P4)."""
+"""Real workers on a real Redis: sharing, dying, losing messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_three_workers_share_the_observers_of_one_agent(deployment: Deployment) 
 def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
     deployment: Deployment, phase: str, measure: Measure
 ) -> None:
-    """P1 to P3: nothing lost, nothing doubled, no hang."""
+    """Nothing lost, nothing doubled, no hang."""
     for name in ("a", "b", "c"):
         deployment.worker(name, TRACED)
     held = hold(deployment, phase)
@@ -184,7 +184,7 @@ def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> Non
 def test_an_approved_action_survives_the_death_of_its_worker(
     deployment: Deployment, killed: str
 ) -> None:
-    """A6: at most once, and the item says how it ended."""
+    """At most once, and the item says how it ended."""
     for name in ("a", "b"):
         deployment.worker(name, "agents.traced:careful")
     store = deployment.agent("careful")
@@ -216,7 +216,7 @@ class Trap:
         return os.system, ('echo trapped >> "$EFFECTS"',)
 
 
-def test_P14_a_message_that_would_run_when_it_is_read_is_not_read(deployment: Deployment) -> None:
+def test_a_message_that_would_run_when_it_is_read_is_not_read(deployment: Deployment) -> None:
     deployment.worker("a", TRACED)
     app = deployment._app
     app.send_task("boyd.start", [Trap()], queue="boyd.loop.traced", serializer="pickle")

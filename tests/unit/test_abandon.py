@@ -1,4 +1,4 @@
-"""An iteration that somebody abandons has one end, and nothing of it is done afterwards (P15)."""
+"""An iteration that somebody abandons has one end, and nothing of it is done afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the HTTP API: made once, kept hashed, checked and counted in one step (H2, H4)."""
+"""Keys of the HTTP API: made once, kept hashed, checked and counted in one step."""
 
 from __future__ import annotations
 

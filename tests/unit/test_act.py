@@ -1,4 +1,4 @@
-"""Act: L28 to L34."""
+"""The act phase: executing decisions, gating them, and recording what came of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lab_for(action: Action, **decision: Any) -> Lab:
     return Lab(agent(chooses(choice(**decision)), action))
 
 
-def test_L28_a_no_op_runs_no_hooks_and_gives_no_results() -> None:
+def test_a_no_op_runs_no_hooks_and_gives_no_results() -> None:
     called: list[str] = []
     hooks = plugin(
         chooses(choice("no-op")),
@@ -50,7 +50,7 @@ def test_L28_a_no_op_runs_no_hooks_and_gives_no_results() -> None:
     assert (result.action_results, called) == ([], [])
 
 
-def test_L28_an_unknown_action_is_a_failed_result_and_the_iteration_succeeds() -> None:
+def test_an_unknown_action_is_a_failed_result_and_the_iteration_succeeds() -> None:
     result = Lab(agent(chooses(choice("p:missing")))).run()
 
     assert result_of(result).error == "Unknown action 'p:missing'"
@@ -69,7 +69,7 @@ def test_L28_an_unknown_action_is_a_failed_result_and_the_iteration_succeeds() -
         (Autonomy(), {"risk": "critical"}, False),
     ],
 )
-def test_L29_the_gate(autonomy: Autonomy, decision: Any, waits: bool) -> None:
+def test_the_gate(autonomy: Autonomy, decision: Any, waits: bool) -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(autonomy=autonomy, risk="critical"), **decision)
     result = result_of(lab.run())
@@ -78,7 +78,7 @@ def test_L29_the_gate(autonomy: Autonomy, decision: Any, waits: bool) -> None:
     assert waits == (recorder.calls == [])
 
 
-def test_L29_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
+def test_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")), params={"size": 3})
     result = result_of(lab.run())
@@ -96,7 +96,7 @@ def test_L29_a_gated_action_is_queued_with_all_that_a_person_needs() -> None:
     assert (item.expires_at - item.created_at).total_seconds() == 3600
 
 
-def test_A9_the_same_proposal_finds_the_pending_item_and_counts() -> None:
+def test_the_same_proposal_finds_the_pending_item_and_counts() -> None:
     lab = lab_for(Recorder().action(autonomy=Autonomy(mode="human-only")))
     for _ in range(5):
         lab.run()
@@ -105,7 +105,7 @@ def test_A9_the_same_proposal_finds_the_pending_item_and_counts() -> None:
     assert [item.seen for item in pending] == [5]
 
 
-def test_L30_hooks_params_and_execution_come_in_order() -> None:
+def test_hooks_params_and_execution_come_in_order() -> None:
     order: list[Any] = []
 
     def execute(params: Params) -> str:
@@ -128,7 +128,7 @@ def test_L30_hooks_params_and_execution_come_in_order() -> None:
 
 
 @pytest.mark.parametrize("params", [{"size": "x"}, {"colour": "red"}])
-def test_L30_invalid_params_are_not_executed(params: Any) -> None:
+def test_invalid_params_are_not_executed(params: Any) -> None:
     recorder = Recorder()
     result = result_of(lab_for(recorder.action(params=Params), params=params).run())
 
@@ -136,7 +136,7 @@ def test_L30_invalid_params_are_not_executed(params: Any) -> None:
     assert (result.error or "").startswith(f"Invalid params: {next(iter(params))}")
 
 
-def test_L30_after_act_runs_also_when_the_action_raised() -> None:
+def test_after_act_runs_also_when_the_action_raised() -> None:
     after: list[ActionResult] = []
     recorder = Recorder(error=RuntimeError("broken"))
     own = plugin(
@@ -147,7 +147,7 @@ def test_L30_after_act_runs_also_when_the_action_raised() -> None:
     assert [result.error for result in after] == ["RuntimeError: broken"]
 
 
-def test_L30_after_act_hears_of_params_that_do_not_fit() -> None:
+def test_after_act_hears_of_params_that_do_not_fit() -> None:
     after: list[ActionResult] = []
     own = plugin(
         chooses(choice(params={"size": "x"})),
@@ -160,7 +160,7 @@ def test_L30_after_act_hears_of_params_that_do_not_fit() -> None:
     assert (result.error or "").startswith("Invalid params: size")
 
 
-def test_L30_after_act_hears_that_acting_is_frozen_and_not_of_what_waits() -> None:
+def test_after_act_hears_that_acting_is_frozen_and_not_of_what_waits() -> None:
     after: list[str | None] = []
     own = plugin(
         chooses(choice()),
@@ -178,7 +178,7 @@ def test_L30_after_act_hears_that_acting_is_frozen_and_not_of_what_waits() -> No
     assert after == ["Acting is frozen: incident (by ann)", None]
 
 
-def test_L30_an_action_may_say_itself_how_it_went() -> None:
+def test_an_action_may_say_itself_how_it_went() -> None:
     own = ActionResult(action="x", success=False, error="half done", duration=0, side_effects=["a"])
     result = result_of(lab_for(Recorder(output=own).action()).run())
 
@@ -190,13 +190,13 @@ def test_L30_an_action_may_say_itself_how_it_went() -> None:
     ) == ("p:do", False, "half done", ["a"])
 
 
-def test_L30_output_that_is_no_json_is_said_not_stored() -> None:
+def test_output_that_is_no_json_is_said_not_stored() -> None:
     result = result_of(lab_for(Recorder(output=object()).action()).run())
 
     assert "it ran, but its output is not JSON" in (result.error or "")
 
 
-def test_L31_a_veto_before_acting_stops_the_action_wherever_it_comes_from() -> None:
+def test_a_veto_before_acting_stops_the_action_wherever_it_comes_from() -> None:
     def veto() -> None:
         raise Veto("frozen zone")
 
@@ -210,7 +210,7 @@ def test_L31_a_veto_before_acting_stops_the_action_wherever_it_comes_from() -> N
     assert recorder.calls == []
 
 
-def test_L32_an_execution_happens_once_however_often_it_is_asked_for() -> None:
+def test_an_execution_happens_once_however_often_it_is_asked_for() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action())
     results = [perform(lab, "same"), perform(lab, "same", retry=True), perform(lab, "same")]
@@ -219,7 +219,7 @@ def test_L32_an_execution_happens_once_however_often_it_is_asked_for() -> None:
     assert [result.output for result in results] == ["done"] * 3
 
 
-def test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated() -> None:
+def test_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action())
     lose(lab, "lost", idempotent=False)
@@ -230,7 +230,7 @@ def test_L32_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated() ->
     assert recorder.calls == []
 
 
-def test_L32_an_idempotent_action_runs_again_when_its_outcome_was_lost() -> None:
+def test_an_idempotent_action_runs_again_when_its_outcome_was_lost() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(idempotent=True))
     lose(lab, "lost", idempotent=True)
@@ -240,7 +240,7 @@ def test_L32_an_idempotent_action_runs_again_when_its_outcome_was_lost() -> None
     assert len(recorder.calls) == 1
 
 
-def test_L33_an_action_that_overruns_is_reported_as_unknown() -> None:
+def test_an_action_that_overruns_is_reported_as_unknown() -> None:
     slow = Action(name="do", execute=lambda: time.sleep(5), timeout=0.05)
     result = result_of(lab_for(slow).run())
 
@@ -248,7 +248,7 @@ def test_L33_an_action_that_overruns_is_reported_as_unknown() -> None:
     assert result.unknown
 
 
-def test_L33_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
+def test_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(dry_run=lambda params: f"would do {params.size}", params=Params))
     result = act.dry_run(context(lab), "p:do", {"size": 2})
@@ -256,13 +256,13 @@ def test_L33_a_dry_run_tells_what_would_be_done_and_does_nothing() -> None:
     assert (result.success, result.output, recorder.calls) == (True, "would do 2", [])
 
 
-def test_L33_an_action_without_a_dry_run_says_so() -> None:
+def test_an_action_without_a_dry_run_says_so() -> None:
     lab = lab_for(Recorder().action())
 
     assert act.dry_run(context(lab), "p:do", {}).error == "The action has no dry run"
 
 
-def test_L33_a_success_can_be_rolled_back_once() -> None:
+def test_a_success_can_be_rolled_back_once() -> None:
     undone: list[Any] = []
     action = Recorder().action(rollback=lambda result: undone.append(result.output))
     lab = lab_for(action)
@@ -274,13 +274,13 @@ def test_L33_a_success_can_be_rolled_back_once() -> None:
     assert undone == ["done"]
 
 
-def test_L33_an_action_whose_queue_has_no_worker_fails_at_once() -> None:
+def test_an_action_whose_queue_has_no_worker_fails_at_once() -> None:
     lab = lab_for(Recorder().action(queue="eu1"))
 
     assert "No live worker consumes queue 'eu1'" in (result_of(lab.run()).error or "")
 
 
-def test_L34_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
+def test_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action())
     lab.whole.freezes.freeze(reason_text("ann", "incident"))
@@ -294,7 +294,7 @@ def test_L34_a_freeze_stops_acting_while_the_loop_goes_on() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_L34_one_agent_can_be_frozen_alone() -> None:
+def test_one_agent_can_be_frozen_alone() -> None:
     lab = lab_for(Recorder().action())
     lab.whole.freezes.freeze("incident", "other")
     assert result_of(lab.run()).success
@@ -303,7 +303,7 @@ def test_L34_one_agent_can_be_frozen_alone() -> None:
     assert result_of(lab.run()).error == "Acting is frozen: incident"
 
 
-def test_L34_over_its_budget_an_action_waits_for_approval() -> None:
+def test_over_its_budget_an_action_waits_for_approval() -> None:
     recorder = Recorder()
     budget = Budget(limit=2, window=3600)
     lab = lab_for(recorder.action(budget=budget, target="size"), params={"size": 1})
@@ -314,7 +314,7 @@ def test_L34_over_its_budget_an_action_waits_for_approval() -> None:
     assert lab.store.approvals.page(50).pending[0].reason == "budget for 1 is used up"
 
 
-def test_L34_each_target_has_a_budget_of_its_own() -> None:
+def test_each_target_has_a_budget_of_its_own() -> None:
     recorder = Recorder()
     size = {"now": 0}
 
@@ -331,7 +331,7 @@ def test_L34_each_target_has_a_budget_of_its_own() -> None:
     assert all(result.success for result in results)
 
 
-def test_L34_the_agents_budget_replaces_the_actions_own() -> None:
+def test_the_agents_budget_replaces_the_actions_own() -> None:
     recorder = Recorder()
     budgets = {"p:do": Budget(limit=1, window=3600)}
     lab = Lab(agent(chooses(choice()), recorder.action(), budgets=budgets))
@@ -340,14 +340,14 @@ def test_L34_the_agents_budget_replaces_the_actions_own() -> None:
     assert [result.error for result in results] == [None, "Approval required"]
 
 
-def test_L34_a_freeze_needs_no_reason() -> None:
+def test_a_freeze_needs_no_reason() -> None:
     lab = lab_for(Recorder().action())
     lab.whole.freezes.freeze("")
 
     assert result_of(lab.run()).error == "Acting is frozen: "
 
 
-def test_L34_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
+def test_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
     one = lab_for(Recorder().action())
     one.whole.freezes.freeze("incident")
     recorder = Recorder()
@@ -357,7 +357,7 @@ def test_L34_an_agent_that_starts_during_a_freeze_is_frozen_too() -> None:
     assert result_of(two.run()).error == "Acting is frozen: incident"
 
 
-def test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more() -> None:
+def test_a_worker_that_lost_its_phase_cannot_claim_any_more() -> None:
     """It was frozen between entering act and claiming; meanwhile another epoch began."""
     recorder = Recorder()
     lab: Lab
@@ -373,7 +373,7 @@ def test_L32_a_worker_that_lost_its_phase_cannot_claim_any_more() -> None:
     assert recorder.calls == []
 
 
-def test_L32_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
+def test_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
     """No attempt is lost, and the result is that of the one that executes."""
     lab: Lab
     seen: list[Any] = []
@@ -400,7 +400,7 @@ def test_L32_while_the_first_worker_still_executes_its_phase_is_put_back() -> No
     assert [r.output for r in lab.store.history.results()[0].action_results] == ["done"]
 
 
-def test_L32_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
+def test_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
     """The claim may be among the writes that a restart loses."""
     recorder = Recorder()
     lab = lab_for(recorder.action())
@@ -415,7 +415,7 @@ def test_L32_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
     assert "Redis restarted and may have forgotten" in (result.error or "")
 
 
-def test_L32_one_decision_is_proposed_once_whatever_became_of_the_approval() -> None:
+def test_one_decision_is_proposed_once_whatever_became_of_the_approval() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")))
     first = perform(lab, "loop:1")
@@ -428,13 +428,13 @@ def test_L32_one_decision_is_proposed_once_whatever_became_of_the_approval() -> 
     assert lab.store.approvals.page(50).pending == []
 
 
-def test_L29_a_gated_action_is_queued_although_its_own_queue_has_no_worker() -> None:
+def test_a_gated_action_is_queued_although_its_own_queue_has_no_worker() -> None:
     action = Recorder().action(queue="eu1", autonomy=Autonomy(mode="approval-required"))
 
     assert result_of(lab_for(action).run()).error == "Approval required"
 
 
-def test_L30_a_hook_that_changes_params_in_place_changes_nothing() -> None:
+def test_a_hook_that_changes_params_in_place_changes_nothing() -> None:
     recorder = Recorder()
     own = plugin(
         chooses(choice(params={"size": [1]})),
@@ -447,7 +447,7 @@ def test_L30_a_hook_that_changes_params_in_place_changes_nothing() -> None:
     assert recorder.calls == [{"size": [1]}]
 
 
-def test_L30_an_error_that_utf8_cannot_hold_is_said_all_the_same() -> None:
+def test_an_error_that_utf8_cannot_hold_is_said_all_the_same() -> None:
     lab = lab_for(Recorder(error=OSError("no file \udcff" + "x" * 9000)).action())
     error = result_of(lab.run()).error or ""
 
@@ -455,7 +455,7 @@ def test_L30_an_error_that_utf8_cannot_hold_is_said_all_the_same() -> None:
     assert len(error) < 2100
 
 
-def test_L34_a_target_that_is_no_parameter_is_refused() -> None:
+def test_a_target_that_is_no_parameter_is_refused() -> None:
     with pytest.raises(PluginError, match=r"target 'colour' is no parameter; known: size"):
         agent(Recorder().action(params=Params, target="colour"))
 
@@ -478,7 +478,7 @@ def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:
     lab.client.hset(f"boyd:{{test}}:execution:{execution_id}", "leaseUntil", 1)
 
 
-def test_P11_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded() -> None:
+def test_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded() -> None:
     result = result_of(lab_for(Recorder(output="x" * 2_000_000).action()).run())
 
     assert result.success
@@ -486,7 +486,7 @@ def test_P11_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeede
 
 
 @pytest.mark.parametrize("levels", [150, 250, 3000])
-def test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels: int) -> None:
+def test_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels: int) -> None:
     def nest() -> Any:
         value: Any = 1
         for _ in range(levels):
@@ -500,7 +500,7 @@ def test_P11_an_output_that_could_not_be_read_back_is_told_and_not_stored(levels
     assert len(lab.store.history.results(10)) == 1
 
 
-def test_P9_a_result_that_comes_late_does_not_change_what_was_said() -> None:
+def test_a_result_that_comes_late_does_not_change_what_was_said() -> None:
     lab = lab_for(Recorder().action())
     ledger = lab.store.ledger
 
@@ -531,7 +531,7 @@ def test_an_action_knows_the_name_of_its_execution() -> None:
     assert names == [f"loop:{result.id.removeprefix('test:')}"]
 
 
-def test_P16_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered() -> None:
+def test_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action())
     lab.client.delete(AGENTS, REGISTERED)
@@ -542,7 +542,7 @@ def test_P16_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered() -> 
     assert recorder.calls == []
 
 
-def test_P16_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again() -> None:
+def test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again() -> None:
     lab = lab_for(Recorder().action())
 
     def claim(token: str) -> str:

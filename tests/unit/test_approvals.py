@@ -1,4 +1,4 @@
-"""Approvals, from the proposal to the executed action: A1 to A7, A10, A12."""
+"""Approvals, from the proposal to the executed action."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def name(item: ApprovalItem) -> str:
     return f"approval:{item.id}"
 
 
-def test_A4_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
+def test_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -66,7 +66,7 @@ def test_A4_an_approved_action_is_executed_and_the_result_is_on_the_item() -> No
     assert [done] == lab.store.approvals.page(50).history
 
 
-def test_A4_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
+def test_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
     lab = gated(Recorder(error=OSError("no route")))
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -82,7 +82,7 @@ def test_A4_a_failing_action_leaves_the_item_approved_with_the_failed_result() -
     ) == ("approved", "failed", "OSError: no route")
 
 
-def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
+def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
     seen: list[str] = []
 
     def veto() -> None:
@@ -108,7 +108,7 @@ def test_A4_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> No
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
-def test_A7_A10_what_is_denied_or_withdrawn_never_runs(verdict: Verdict) -> None:
+def test_what_is_denied_or_withdrawn_never_runs(verdict: Verdict) -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -121,7 +121,7 @@ def test_A7_A10_what_is_denied_or_withdrawn_never_runs(verdict: Verdict) -> None
     assert recorder.calls == []
 
 
-def test_A3_only_the_first_to_resolve_an_item_does() -> None:
+def test_only_the_first_to_resolve_an_item_does() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -140,7 +140,7 @@ def test_A3_only_the_first_to_resolve_an_item_does() -> None:
     assert recorder.calls == []
 
 
-def test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -> None:
+def test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -152,7 +152,7 @@ def test_A2_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged(
     assert recorder.calls == []
 
 
-def test_A12_what_is_executed_is_what_was_approved() -> None:
+def test_what_is_executed_is_what_was_approved() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -166,7 +166,7 @@ def test_A12_what_is_executed_is_what_was_approved() -> None:
     assert recorder.calls == []
 
 
-def test_A12_a_freeze_refuses_what_was_approved_before() -> None:
+def test_a_freeze_refuses_what_was_approved_before() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -180,7 +180,7 @@ def test_A12_a_freeze_refuses_what_was_approved_before() -> None:
     assert recorder.calls == []
 
 
-def test_A6_a_message_that_was_lost_is_sent_again() -> None:
+def test_a_message_that_was_lost_is_sent_again() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -194,7 +194,7 @@ def test_A6_a_message_that_was_lost_is_sent_again() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_A6_a_message_that_comes_twice_executes_once() -> None:
+def test_a_message_that_comes_twice_executes_once() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -205,7 +205,7 @@ def test_A6_a_message_that_comes_twice_executes_once() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_A6_a_worker_lost_before_executing_costs_only_time() -> None:
+def test_a_worker_lost_before_executing_costs_only_time() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -220,7 +220,7 @@ def test_A6_a_worker_lost_before_executing_costs_only_time() -> None:
     assert not lab.store.orders.renew(name(item), 1, "lost/1")
 
 
-def test_A6_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
+def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -239,7 +239,7 @@ def test_A6_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     assert (done.status, done.execution.state, recorder.calls) == ("approved", "unknown", [])
 
 
-def test_A6_an_execution_that_loses_every_worker_ends() -> None:
+def test_an_execution_that_loses_every_worker_ends() -> None:
     recorder = Recorder()
     lab = gated(recorder)
     item = pending(lab)
@@ -258,7 +258,7 @@ def test_A6_an_execution_that_loses_every_worker_ends() -> None:
     assert lab.client.zcard("boyd:{test}:due") == 0
 
 
-def test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
+def test_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
     recorder = Recorder()
     lab: Lab
     item: ApprovalItem
@@ -279,7 +279,7 @@ def test_A6_a_worker_that_lost_the_execution_cannot_claim_it_any_more() -> None:
     assert recorder.calls == []
 
 
-def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
+def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     lab: Lab
     item: ApprovalItem
     seen: list[Any] = []
@@ -305,7 +305,7 @@ def test_A6_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     assert done.result.output == "done"
 
 
-def test_L35_the_runs_that_waited_end_with_the_execution() -> None:
+def test_the_runs_that_waited_end_with_the_execution() -> None:
     recorder = Recorder("freed 3 GB")
     lab = gated(recorder)
     runs = []
@@ -325,7 +325,7 @@ def test_L35_the_runs_that_waited_end_with_the_execution() -> None:
         assert [a.description for a in run.result.actions_performed] == ["freed 3 GB"]
 
 
-def test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None:
+def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None:
     """Its outcome was told; a second truth about the same item would be one too many."""
     lab = gated(Recorder())
     item = pending(lab)
@@ -344,7 +344,7 @@ def test_A6_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> N
     assert lab.store.orders.leave(name(item), stuck.attempt, "", "failed", {}, 60.0)
 
 
-def test_A6_what_no_worker_takes_ends_as_not_executed() -> None:
+def test_what_no_worker_takes_ends_as_not_executed() -> None:
     lab = gated(Recorder())
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -443,7 +443,7 @@ def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> 
     assert lab.store.approvals.page(50).pending == []
 
 
-def test_L35_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
+def test_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
     action = Recorder("freed 3 GB").action(autonomy=GATED)
     lab = Lab(agent(reads("o", "the disk is full"), chooses(choice()), action))
     run_id = lab.submit("look").run.id

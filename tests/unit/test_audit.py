@@ -1,4 +1,4 @@
-"""The audit trail: what an entry holds, how it is read, and what steering an agent leaves (A15)."""
+"""The audit trail: what an entry holds, how it is read, and what steering an agent leaves."""
 
 from __future__ import annotations
 

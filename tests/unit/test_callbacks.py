@@ -1,4 +1,4 @@
-"""Whoever asked for it is told how a run ended: R5."""
+"""Whoever asked for it is told how a run ended."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def now(lab: Lab, run_id: str) -> Run:
     return found
 
 
-def test_R5_a_completed_run_is_told_once_with_its_result() -> None:
+def test_a_completed_run_is_told_once_with_its_result() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -95,7 +95,7 @@ def test_R5_a_completed_run_is_told_once_with_its_result() -> None:
     assert [d.status for d in callback.deliveries] == [200]
 
 
-def test_R5_a_run_without_a_callback_url_orders_none() -> None:
+def test_a_run_without_a_callback_url_orders_none() -> None:
     lab = lab_for(Receiver())
     run_id = lab.submit("look").run.id
     lab.deliver()
@@ -105,7 +105,7 @@ def test_R5_a_run_without_a_callback_url_orders_none() -> None:
     assert lab.client.zcard("boyd:{test}:due") == 0
 
 
-def test_R5_before_a_run_has_ended_there_is_no_callback() -> None:
+def test_before_a_run_has_ended_there_is_no_callback() -> None:
     lab = lab_for(Receiver(), Recorder().action(autonomy=GATED))
     run_id = submit(lab)
 
@@ -113,7 +113,7 @@ def test_R5_before_a_run_has_ended_there_is_no_callback() -> None:
     assert lab.store.runs.callback(run_id) is None
 
 
-def test_R5_a_failed_run_is_told_with_what_failed() -> None:
+def test_a_failed_run_is_told_with_what_failed() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, Recorder(error=OSError("no route")).action())
     told(lab, submit(lab))
@@ -125,7 +125,7 @@ def test_R5_a_failed_run_is_told_with_what_failed() -> None:
     ]
 
 
-def test_R5_a_run_whose_iteration_broke_is_told() -> None:
+def test_a_run_whose_iteration_broke_is_told() -> None:
     receiver = Receiver()
     orienter = Orienter(name="o", orient=lambda: assessed("x"))
     lab = Lab(agent(orienter), post=receiver.post)
@@ -148,7 +148,7 @@ def test_R5_a_run_whose_iteration_broke_is_told() -> None:
         ("cancelled", "cancelled", "never mind"),
     ],
 )
-def test_R5_a_run_that_ends_with_its_approval_is_told(
+def test_a_run_that_ends_with_its_approval_is_told(
     end: Any, status: str, reason: str | None
 ) -> None:
     receiver = Receiver()
@@ -173,7 +173,7 @@ def test_R5_a_run_that_ends_with_its_approval_is_told(
         assert body["result"]["findings"] == ["the disk is full"]
 
 
-def test_R5_a_pending_run_that_is_cancelled_is_told() -> None:
+def test_a_pending_run_that_is_cancelled_is_told() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, mode="continuous")
     run_id = lab.submit("look", callback_url=URL).run.id
@@ -183,7 +183,7 @@ def test_R5_a_pending_run_that_is_cancelled_is_told() -> None:
     assert [body["status"] for body in receiver.bodies] == ["cancelled"]
 
 
-def test_R5_a_refused_callback_is_tried_again_later_and_not_before() -> None:
+def test_a_refused_callback_is_tried_again_later_and_not_before() -> None:
     receiver = Receiver(refuses=1)
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -204,7 +204,7 @@ def test_R5_a_refused_callback_is_tried_again_later_and_not_before() -> None:
     assert [body["status"] for body in receiver.bodies] == ["completed"] * 2
 
 
-def test_R5_a_receiver_that_says_gone_is_asked_no_more() -> None:
+def test_a_receiver_that_says_gone_is_asked_no_more() -> None:
     asked: list[str] = []
 
     def gone(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
@@ -220,7 +220,7 @@ def test_R5_a_receiver_that_says_gone_is_asked_no_more() -> None:
     assert len(asked) == 1
 
 
-def test_R5_the_sweeper_takes_no_long_wait_for_a_clock_that_stepped_back() -> None:
+def test_the_sweeper_takes_no_long_wait_for_a_clock_that_stepped_back() -> None:
     """Deadlines more than ten minutes ahead are: later ones are put off step by step."""
     receiver = Receiver(refuses=99)
     lab = lab_for(receiver)
@@ -242,7 +242,7 @@ def test_R5_the_sweeper_takes_no_long_wait_for_a_clock_that_stepped_back() -> No
     assert (callback.attempts, len(receiver.calls)) == (5, 5)
 
 
-def test_R5_after_the_last_attempt_of_the_plan_it_has_failed() -> None:
+def test_after_the_last_attempt_of_the_plan_it_has_failed() -> None:
     receiver = Receiver(refuses=99)
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -256,7 +256,7 @@ def test_R5_after_the_last_attempt_of_the_plan_it_has_failed() -> None:
     assert lab.client.ttl(f"boyd:{{test}}:callback:{run_id}") > 86400
 
 
-def test_R5_one_that_has_failed_can_be_sent_again_from_the_beginning_of_its_plan() -> None:
+def test_one_that_has_failed_can_be_sent_again_from_the_beginning_of_its_plan() -> None:
     receiver = Receiver(refuses=len(DELAYS) + 2)
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -271,7 +271,7 @@ def test_R5_one_that_has_failed_can_be_sent_again_from_the_beginning_of_its_plan
     assert len(done.deliveries) == len(receiver.calls) == len(DELAYS) + 3
 
 
-def test_R5_one_that_waits_can_be_sent_again_at_once() -> None:
+def test_one_that_waits_can_be_sent_again_at_once() -> None:
     receiver = Receiver(refuses=1)
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -283,7 +283,7 @@ def test_R5_one_that_waits_can_be_sent_again_at_once() -> None:
     assert len(receiver.calls) == 2
 
 
-def test_R5_what_was_told_can_be_told_again_as_often_as_one_likes() -> None:
+def test_what_was_told_can_be_told_again_as_often_as_one_likes() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -299,7 +299,7 @@ def test_R5_what_was_told_can_be_told_again_as_often_as_one_likes() -> None:
     assert len(receiver.calls) == 6
 
 
-def test_R5_the_log_of_deliveries_is_bounded() -> None:
+def test_the_log_of_deliveries_is_bounded() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -310,7 +310,7 @@ def test_R5_the_log_of_deliveries_is_bounded() -> None:
     assert len(told(lab, run_id).deliveries) == 20
 
 
-def test_R5_one_that_is_being_delivered_is_not_sent_twice() -> None:
+def test_one_that_is_being_delivered_is_not_sent_twice() -> None:
     lab: Lab
     said: list[bool] = []
 
@@ -338,7 +338,7 @@ def lose(lab: Lab, run_id: str) -> None:
     lab.client.zadd("boyd:{test}:due", {name: 1})
 
 
-def test_R5_a_worker_that_is_lost_while_delivering_costs_only_time() -> None:
+def test_a_worker_that_is_lost_while_delivering_costs_only_time() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -348,7 +348,7 @@ def test_R5_a_worker_that_is_lost_while_delivering_costs_only_time() -> None:
     assert len(receiver.calls) == 1
 
 
-def test_R5_one_that_takes_down_its_workers_ends() -> None:
+def test_one_that_takes_down_its_workers_ends() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -366,7 +366,7 @@ def test_R5_one_that_takes_down_its_workers_ends() -> None:
     assert lab.client.zcard("boyd:{test}:due") == 0
 
 
-def test_R5_after_many_redeliveries_a_lost_worker_costs_as_little_as_before() -> None:
+def test_after_many_redeliveries_a_lost_worker_costs_as_little_as_before() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -379,7 +379,7 @@ def test_R5_after_many_redeliveries_a_lost_worker_costs_as_little_as_before() ->
     assert len(receiver.calls) == 5
 
 
-def test_R5_a_run_that_is_forgotten_before_the_delivery_is_told_all_the_same() -> None:
+def test_a_run_that_is_forgotten_before_the_delivery_is_told_all_the_same() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, runs={"max_finished": 1})
     first = submit(lab)
@@ -393,7 +393,7 @@ def test_R5_a_run_that_is_forgotten_before_the_delivery_is_told_all_the_same() -
     assert all(body["result"]["findings"] == ["the disk is full"] for body in receiver.bodies)
 
 
-def test_R5_a_sender_that_raises_counts_as_a_failed_attempt() -> None:
+def test_a_sender_that_raises_counts_as_a_failed_attempt() -> None:
     def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         raise RuntimeError("a bug")
 
@@ -405,7 +405,7 @@ def test_R5_a_sender_that_raises_counts_as_a_failed_attempt() -> None:
     assert [(d.ok, d.error) for d in callback.deliveries] == [(False, "RuntimeError: a bug")]
 
 
-def test_R5_without_a_worker_a_callback_waits() -> None:
+def test_without_a_worker_a_callback_waits() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
@@ -416,7 +416,7 @@ def test_R5_without_a_worker_a_callback_waits() -> None:
     assert len(receiver.calls) == 1
 
 
-def test_P12_every_callback_has_a_bound() -> None:
+def test_every_callback_has_a_bound() -> None:
     lab = lab_for(Receiver(refuses=99))
     check: Callable[[], bool] = lambda: all(  # noqa: E731
         lab.client.ttl(key) > 0 for key in lab.client.scan_iter("boyd:{test}:callback:*")

@@ -1,4 +1,4 @@
-"""What a client asks a worker to do now goes the one path, too: L31 to L34."""
+"""What a client asks a worker to do now goes the one path, too."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def pending(lab: Lab) -> list[ApprovalItem]:
     return lab.store.approvals.page(50).pending
 
 
-def test_L31_an_action_that_is_called_for_is_executed_and_the_call_has_the_result() -> None:
+def test_an_action_that_is_called_for_is_executed_and_the_call_has_the_result() -> None:
     recorder = Recorder("freed 3 GB")
     lab = lab_of(recorder.action())
     found = call(lab, params={"size": 1}, rationale="disk full")
@@ -85,7 +85,7 @@ def test_L31_an_action_that_is_called_for_is_executed_and_the_call_has_the_resul
     assert recorder.calls == [{"size": 1}]
 
 
-def test_L32_a_call_is_in_the_ledger_with_who_asked_for_it() -> None:
+def test_a_call_is_in_the_ledger_with_who_asked_for_it() -> None:
     lab = lab_of(Recorder().action())
     found = call(lab, params={"size": 1})
     entry = lab.store.ledger.get(f"call:{found.id}")
@@ -99,7 +99,7 @@ def test_L32_a_call_is_in_the_ledger_with_who_asked_for_it() -> None:
     )
 
 
-def test_L31_a_hook_of_decide_may_veto_a_call() -> None:
+def test_a_hook_of_decide_may_veto_a_call() -> None:
     recorder = Recorder()
 
     def veto() -> None:
@@ -111,7 +111,7 @@ def test_L31_a_hook_of_decide_may_veto_a_call() -> None:
     assert (state(found), recorder.calls) == ("failed", [])
 
 
-def test_L31_a_hook_of_decide_sees_what_is_asked_for_and_may_change_it() -> None:
+def test_a_hook_of_decide_sees_what_is_asked_for_and_may_change_it() -> None:
     seen: list[Any] = []
 
     def on_decide(decision: Any, situation: Any, action: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_L31_a_hook_of_decide_sees_what_is_asked_for_and_may_change_it() -> None
     assert recorder.calls == [{"size": 2}]
 
 
-def test_L31_a_hook_that_makes_the_decision_invalid_stops_the_call() -> None:
+def test_a_hook_that_makes_the_decision_invalid_stops_the_call() -> None:
     recorder = Recorder()
     found = call(lab_of(recorder.action(), on_decide=lambda: {"confidence": 7}))
 
@@ -134,7 +134,7 @@ def test_L31_a_hook_that_makes_the_decision_invalid_stops_the_call() -> None:
 
 
 @pytest.mark.parametrize("name", ["on_decide", "on_before_act"])
-def test_L31_a_guard_that_fails_stops_the_call(name: str) -> None:
+def test_a_guard_that_fails_stops_the_call(name: str) -> None:
     class Guard(Plugin):
         id = "guard"
 
@@ -154,7 +154,7 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return function
 
 
-def test_L31_a_policy_plugin_may_require_an_approval() -> None:
+def test_a_policy_plugin_may_require_an_approval() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(risk="critical"), others=(ApprovalPolicy(),))
     found = call(lab)
@@ -167,7 +167,7 @@ def test_L31_a_policy_plugin_may_require_an_approval() -> None:
     assert recorder.calls == []
 
 
-def test_L29_a_call_for_a_gated_action_waits_for_somebody_else() -> None:
+def test_a_call_for_a_gated_action_waits_for_somebody_else() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(autonomy=GATED))
     found = call(lab, rationale="disk full")
@@ -185,7 +185,7 @@ def test_L29_a_call_for_a_gated_action_waits_for_somebody_else() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_L29_the_caller_may_ask_for_an_approval() -> None:
+def test_the_caller_may_ask_for_an_approval() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
     call(lab, requires_approval=True)
@@ -194,7 +194,7 @@ def test_L29_the_caller_may_ask_for_an_approval() -> None:
     assert (item.reason, recorder.calls) == ("ann requires approval", [])
 
 
-def test_L30_on_before_act_may_veto_a_call_and_on_after_act_hears_of_it() -> None:
+def test_on_before_act_may_veto_a_call_and_on_after_act_hears_of_it() -> None:
     after: list[ActionResult] = []
     stops = {"now": True}
 
@@ -215,7 +215,7 @@ def test_L30_on_before_act_may_veto_a_call_and_on_after_act_hears_of_it() -> Non
     assert after[0].error == "Vetoed by p: p:do {'size': 1}"
 
 
-def test_L30_params_that_do_not_fit_are_refused() -> None:
+def test_params_that_do_not_fit_are_refused() -> None:
     class Params(BaseModel):
         size: int
 
@@ -226,14 +226,14 @@ def test_L30_params_that_do_not_fit_are_refused() -> None:
     assert recorder.calls == []
 
 
-def test_L28_an_unknown_action_is_a_failed_result() -> None:
+def test_an_unknown_action_is_a_failed_result() -> None:
     lab = lab_of(Recorder().action())
 
     assert error(call(lab, action="p:missing")) == "Unknown action 'p:missing'"
     assert error(call(lab, "dry-run", action="p:missing")) == "Unknown action 'p:missing'"
 
 
-def test_L34_a_freeze_and_a_budget_hold_for_calls_too() -> None:
+def test_a_freeze_and_a_budget_hold_for_calls_too() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(budget=Budget(limit=1, window=60)))
     lab.whole.freezes.freeze("incident")
@@ -247,7 +247,7 @@ def test_L34_a_freeze_and_a_budget_hold_for_calls_too() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_L33_a_dry_run_does_nothing_and_leaves_no_trace_in_the_ledger() -> None:
+def test_a_dry_run_does_nothing_and_leaves_no_trace_in_the_ledger() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(dry_run=lambda params: f"would do {params['size']}"))
     found = call(lab, "dry-run", params={"size": 2})
@@ -258,7 +258,7 @@ def test_L33_a_dry_run_does_nothing_and_leaves_no_trace_in_the_ledger() -> None:
     assert list(lab.client.scan_iter("boyd:{test}:execution:*")) == []
 
 
-def test_L33_a_dry_run_that_is_missing_or_raises_says_so() -> None:
+def test_a_dry_run_that_is_missing_or_raises_says_so() -> None:
     def broken() -> None:
         raise OSError("no route")
 
@@ -287,7 +287,7 @@ class Undoing:
         return call(self.lab, "rollback", undoes=execution)
 
 
-def test_L33_what_the_loop_has_done_can_be_rolled_back_once() -> None:
+def test_what_the_loop_has_done_can_be_rolled_back_once() -> None:
     made = Undoing()
     made.lab.run()
     results = [made.back("loop:1").result for _ in range(3)]
@@ -296,7 +296,7 @@ def test_L33_what_the_loop_has_done_can_be_rolled_back_once() -> None:
     assert made.undone == [({"size": 1}, "freed 3 GB")]
 
 
-def test_L33_what_was_called_for_can_be_rolled_back_once() -> None:
+def test_what_was_called_for_can_be_rolled_back_once() -> None:
     made = Undoing()
     done = call(made.lab, params={"size": 2})
     made.back(f"call:{done.id}")
@@ -305,7 +305,7 @@ def test_L33_what_was_called_for_can_be_rolled_back_once() -> None:
     assert made.undone == [({"size": 2}, "freed 3 GB")]
 
 
-def test_L33_a_roll_back_cannot_be_rolled_back() -> None:
+def test_a_roll_back_cannot_be_rolled_back() -> None:
     """Or rolling back the roll-back would run the same rollback a second time."""
     made = Undoing()
     made.lab.run()
@@ -316,7 +316,7 @@ def test_L33_a_roll_back_cannot_be_rolled_back() -> None:
     assert len(made.undone) == 1
 
 
-def test_L33_what_is_not_known_or_did_not_succeed_cannot_be_rolled_back() -> None:
+def test_what_is_not_known_or_did_not_succeed_cannot_be_rolled_back() -> None:
     made = Undoing()
     made.recorder._error = OSError("no route")
     made.lab.run()
@@ -327,14 +327,14 @@ def test_L33_what_is_not_known_or_did_not_succeed_cannot_be_rolled_back() -> Non
     assert made.undone == []
 
 
-def test_L33_an_action_without_a_rollback_says_so() -> None:
+def test_an_action_without_a_rollback_says_so() -> None:
     lab = lab_of(chooses(choice()), Recorder().action())
     lab.run()
 
     assert error(call(lab, "rollback", undoes="loop:1")) == "The action has no rollback"
 
 
-def test_L33_a_hook_cannot_turn_a_roll_back_on_another_action() -> None:
+def test_a_hook_cannot_turn_a_roll_back_on_another_action() -> None:
     undone: list[Any] = []
     other = Recorder().action("other", rollback=lambda result: undone.append(result))
     action = Recorder().action(rollback=lambda result: undone.append(result))
@@ -347,7 +347,7 @@ def test_L33_a_hook_cannot_turn_a_roll_back_on_another_action() -> None:
     assert undone == []
 
 
-def test_L33_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> None:
+def test_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> None:
     made = Undoing(autonomy=GATED)
     lab = made.lab
     lab.run()
@@ -371,7 +371,7 @@ def test_L33_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> No
     assert done.result.output == "undone"
 
 
-def test_L33_a_roll_back_that_was_denied_can_be_asked_for_again() -> None:
+def test_a_roll_back_that_was_denied_can_be_asked_for_again() -> None:
     made = Undoing()
     lab = made.lab
     lab.run()
@@ -385,7 +385,7 @@ def test_L33_a_roll_back_that_was_denied_can_be_asked_for_again() -> None:
     assert len(made.undone) == 1
 
 
-def test_A11_whoever_else_asks_for_the_same_roll_back_may_not_approve_it() -> None:
+def test_whoever_else_asks_for_the_same_roll_back_may_not_approve_it() -> None:
     made = Undoing()
     lab = made.lab
     lab.run()
@@ -397,7 +397,7 @@ def test_A11_whoever_else_asks_for_the_same_roll_back_may_not_approve_it() -> No
     assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "requester"
 
 
-def test_L33_a_roll_back_is_another_item_than_the_action_itself() -> None:
+def test_a_roll_back_is_another_item_than_the_action_itself() -> None:
     made = Undoing(autonomy=GATED)
     lab = made.lab
     lab.run()
@@ -518,7 +518,7 @@ def test_an_endpoint_that_is_gone_is_a_404() -> None:
     assert ask(lab_of(Recorder().action())).status == 404
 
 
-def test_L31_an_endpoint_may_have_an_action_taken_on_behalf_of_who_asked() -> None:
+def test_an_endpoint_may_have_an_action_taken_on_behalf_of_who_asked() -> None:
     recorder = Recorder("freed 3 GB")
     handle = lambda request: Perform("p:do", {"size": request.body["size"]}, "by web")  # noqa: E731
     lab = lab_of(endpoint(handle, "POST"), recorder.action())
@@ -534,7 +534,7 @@ def test_L31_an_endpoint_may_have_an_action_taken_on_behalf_of_who_asked() -> No
     assert (entry.by, entry.action) == ("ann", "p:do")
 
 
-def test_L31_an_action_that_an_endpoint_asks_for_is_gated_like_any_other() -> None:
+def test_an_action_that_an_endpoint_asks_for_is_gated_like_any_other() -> None:
     recorder = Recorder()
     lab = lab_of(endpoint(lambda: Perform("p:do"), "POST"), recorder.action(autonomy=GATED))
     reply = ask(lab, "POST")
@@ -549,7 +549,7 @@ def test_L31_an_action_that_an_endpoint_asks_for_is_gated_like_any_other() -> No
     assert (item.requested_by, recorder.calls) == (["ann"], [])
 
 
-def test_P14_who_may_only_read_has_no_action_taken_by_an_endpoint() -> None:
+def test_who_may_only_read_has_no_action_taken_by_an_endpoint() -> None:
     recorder = Recorder()
     reply = ask(lab_of(endpoint(lambda: Perform("p:do")), recorder.action()))
 
@@ -575,7 +575,7 @@ def test_an_endpoint_that_asks_for_nonsense_is_a_502(wanted: Perform) -> None:
     assert (reply.status, recorder.calls) == (502, [])
 
 
-def test_L28_an_endpoint_that_asks_for_an_unknown_action_says_so() -> None:
+def test_an_endpoint_that_asks_for_an_unknown_action_says_so() -> None:
     reply = ask(lab_of(endpoint(lambda: Perform("p:missing"), "POST")), "POST")
 
     assert isinstance(reply.body, dict)
@@ -588,7 +588,7 @@ def lose(lab: Lab, call_id: str, worker: str = "lost/1") -> None:
     assert lab.store.orders.enter(f"call:{call_id}", 1, worker)
 
 
-def test_L32_a_worker_lost_before_it_claimed_costs_only_time() -> None:
+def test_a_worker_lost_before_it_claimed_costs_only_time() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
     call_id = order(lab)
@@ -598,7 +598,7 @@ def test_L32_a_worker_lost_before_it_claimed_costs_only_time() -> None:
     assert (state(answer(lab, call_id)), len(recorder.calls)) == ("succeeded", 1)
 
 
-def test_L32_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
+def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
     call_id = order(lab)
@@ -612,7 +612,7 @@ def test_L32_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     assert "Outcome unknown" in error(found)
 
 
-def test_L32_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown() -> None:
+def test_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown() -> None:
     """It was started: that it is frozen now does not make it one that never ran."""
     recorder = Recorder()
     lab = lab_of(recorder.action(idempotent=True))
@@ -626,7 +626,7 @@ def test_L32_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unkn
     assert (state(answer(lab, call_id)), recorder.calls) == ("unknown", [])
 
 
-def test_L32_a_worker_lost_after_it_executed_is_not_repeated() -> None:
+def test_a_worker_lost_after_it_executed_is_not_repeated() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
     call_id = order(lab)
@@ -641,7 +641,7 @@ def test_L32_a_worker_lost_after_it_executed_is_not_repeated() -> None:
     assert recorder.calls == []
 
 
-def test_L32_a_worker_lost_after_it_proposed_finds_its_proposal_again() -> None:
+def test_a_worker_lost_after_it_proposed_finds_its_proposal_again() -> None:
     lab = lab_of(Recorder().action(autonomy=GATED))
     call_id = order(lab)
     lab.deliver()
@@ -671,7 +671,7 @@ def test_a_request_whose_worker_was_lost_is_asked_again_if_that_is_safe(
     assert (replied(lab, call_id).status, len(times)) == (status, asked)
 
 
-def test_L32_the_same_id_is_the_same_call() -> None:
+def test_the_same_id_is_the_same_call() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
     first = call(lab, call_id="one", params={"size": 1})
@@ -730,7 +730,7 @@ def test_a_call_that_loses_every_worker_ends() -> None:
     assert "it lost its workers before it started, last lost" in error(answer(lab, call_id))
 
 
-def test_P12_a_call_is_kept_for_a_day() -> None:
+def test_a_call_is_kept_for_a_day() -> None:
     lab = lab_of(Recorder().action())
     call_id = order(lab)
     key = f"boyd:{{test}}:call:{call_id}"
@@ -740,7 +740,7 @@ def test_P12_a_call_is_kept_for_a_day() -> None:
     assert 0 < lab.client.ttl(key) <= 86400
 
 
-def test_A15_who_called_for_what_is_in_the_audit() -> None:
+def test_who_called_for_what_is_in_the_audit() -> None:
     lab = lab_of(Recorder().action(dry_run=lambda: "x"), endpoint(lambda: None))
     call(lab)
     call(lab, "dry-run")

@@ -508,7 +508,7 @@ def test_the_cost_does_not_grow_with_history(monkeypatch: pytest.MonkeyPatch) ->
     assert (len(before), cost()) == (4, before)
 
 
-def test_P17_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> None:
+def test_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.client.hset("boyd:{test}:iteration", "phaseAt", 1)
@@ -524,7 +524,7 @@ def test_P17_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -
     assert "error: iteration 1 in phase start stands still: no process will look after it" in said
 
 
-def test_P17_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
+def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     lab.client.delete("boyd:{test}:due")
@@ -534,7 +534,7 @@ def test_P17_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
     assert not found.flight.stands_still(everything.roster.now)
 
 
-def test_P15_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it_up() -> None:
+def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it_up() -> None:
     held = AgentVitals(
         CONTINUOUS, iterations=7, phase="act", observed=NOW - 600, slot=NOW - 1, deadline=NOW + 1
     )
@@ -554,7 +554,7 @@ def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
     assert bad(vitals(earlier, processes=[process()])) == []
 
 
-def test_P17_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
+def test_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
     lost = AgentVitals(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
     said = bad(vitals(lost, processes=[process()]))
     later = bad(vitals(replace(lost, events_lost=NOW - 7200), processes=[process()]))

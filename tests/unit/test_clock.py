@@ -1,4 +1,4 @@
-"""The clock of the Redis server, as processes carry it on: L4, P7."""
+"""The clock of the Redis server, as processes carry it on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_before_it_has_answered_our_own_clock_has_to_do() -> None:
 
 
 @pytest.mark.parametrize("step", [-3600, 3600, 1])
-def test_L4_a_tick_is_due_after_the_clock_was_set(step: float) -> None:
+def test_a_tick_is_due_after_the_clock_was_set(step: float) -> None:
     server = Server(10_000)
     app: Any = None
     schedule = SlotSchedule(1.0, ServerClock(server), False, app)
@@ -71,7 +71,7 @@ def test_L4_a_tick_is_due_after_the_clock_was_set(step: float) -> None:
     assert 0 <= wait <= 1
 
 
-def test_L4_a_slot_that_lies_far_ahead_starts_nothing() -> None:
+def test_a_slot_that_lies_far_ahead_starts_nothing() -> None:
     lab = Lab(agent())
     now = utc_now().timestamp()
     ahead = lab.launcher.tick(Slot.at(now + 3600, 1.0))

@@ -1,4 +1,4 @@
-"""What happens after the phases: L35 to L38."""
+"""What happens after the phases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def broken(*_: Any) -> Any:
     raise RuntimeError("a bug")
 
 
-def test_L35_a_run_is_completed_with_what_its_iteration_found_and_did() -> None:
+def test_a_run_is_completed_with_what_its_iteration_found_and_did() -> None:
     orienter = reads("o", "the disk is full", contributing_factor="logs")
     run = looked_into(Lab(agent(orienter, chooses(choice()), Recorder("freed").action())))
 
@@ -45,14 +45,14 @@ def test_L35_a_run_is_completed_with_what_its_iteration_found_and_did() -> None:
     assert run.completed_at is not None
 
 
-def test_L35_a_run_fails_with_its_action() -> None:
+def test_a_run_fails_with_its_action() -> None:
     recorder = Recorder(error=OSError("no route"))
     run = looked_into(Lab(agent(chooses(choice()), recorder.action())))
 
     assert run.status == "failed"
 
 
-def test_L35_a_run_fails_when_its_action_is_vetoed() -> None:
+def test_a_run_fails_when_its_action_is_vetoed() -> None:
     def veto() -> None:
         raise Veto("no")
 
@@ -61,13 +61,13 @@ def test_L35_a_run_fails_when_its_action_is_vetoed() -> None:
     assert looked_into(Lab(Agent("test", plugins=[own]))).status == "failed"
 
 
-def test_L35_a_run_fails_with_its_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_fails_with_its_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "decide", broken)
 
     assert looked_into(Lab(agent())).status == "failed"
 
 
-def test_L35_a_run_waits_with_its_approval_and_ends_with_it() -> None:
+def test_a_run_waits_with_its_approval_and_ends_with_it() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action, approvals={"ttl": 60}))
     run = looked_into(lab)
@@ -84,7 +84,7 @@ def test_L35_a_run_waits_with_its_approval_and_ends_with_it() -> None:
     assert lab.store.approvals.page(50).history[0].status == "expired"
 
 
-def test_L35_every_run_that_waits_for_one_approval_ends_with_it() -> None:
+def test_every_run_that_waits_for_one_approval_ends_with_it() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action))
     runs = [looked_into(lab) for _ in range(2)]
@@ -98,7 +98,7 @@ def test_L35_every_run_that_waits_for_one_approval_ends_with_it() -> None:
     assert [run.reason for run in ended if run] == ["the approval was denied"] * 2
 
 
-def test_L36_loop_complete_gets_the_complete_result() -> None:
+def test_loop_complete_gets_the_complete_result() -> None:
     results: list[LoopResult] = []
     own = plugin(sees("o", seen()), on_loop_complete=lambda result: results.append(result))
     returned = Lab(Agent("test", plugins=[own])).run()
@@ -107,7 +107,7 @@ def test_L36_loop_complete_gets_the_complete_result() -> None:
     assert len(results[0].observations) == 1
 
 
-def test_L36_loop_complete_runs_also_for_a_failed_iteration(
+def test_loop_complete_runs_also_for_a_failed_iteration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(decide, "decide", broken)
@@ -118,7 +118,7 @@ def test_L36_loop_complete_runs_also_for_a_failed_iteration(
     assert [result.success for result in results] == [False]
 
 
-def test_L37_history_holds_every_iteration_also_failed_ones(
+def test_history_holds_every_iteration_also_failed_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent(sees("o", seen())))
@@ -133,7 +133,7 @@ def test_L37_history_holds_every_iteration_also_failed_ones(
     assert {"start", "observe", "orient", "decide", "complete"} <= set(results[1].phases)
 
 
-def test_L37_history_is_capped_by_count() -> None:
+def test_history_is_capped_by_count() -> None:
     lab = Lab(agent(history={"max_count": 3}))
     for _ in range(6):
         lab.run()
@@ -142,14 +142,14 @@ def test_L37_history_is_capped_by_count() -> None:
     assert len(lab.client.keys("boyd:{test}:iteration:*")) == 3
 
 
-def test_L37_history_is_capped_by_age() -> None:
+def test_history_is_capped_by_age() -> None:
     lab = Lab(agent(history={"max_age": 3600}))
     lab.run()
 
     assert 3590 < lab.client.ttl("boyd:{test}:iteration:1") <= 3600
 
 
-def test_L37_history_is_read_page_by_page() -> None:
+def test_history_is_read_page_by_page() -> None:
     lab = Lab(agent())
     for _ in range(5):
         lab.run()
@@ -168,7 +168,7 @@ def test_L37_history_is_read_page_by_page() -> None:
         (complete, "run_outcome", "complete"),
     ],
 )
-def test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
+def test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, phase: str
 ) -> None:
     lab = Lab(agent(sees("o", seen()), fails(), chooses(choice()), Recorder().action()))
@@ -191,7 +191,7 @@ def test_L38_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there(
     assert lab.store.loop.status().phase == "idle"
 
 
-def test_L38_a_failed_iteration_holds_nothing_of_an_earlier_one(
+def test_a_failed_iteration_holds_nothing_of_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))

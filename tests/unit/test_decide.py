@@ -1,4 +1,4 @@
-"""Decide: L22 to L27."""
+"""The decide phase: strategies, their order, and which decision wins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hooked(*hooks: Plugin, decision: Any = None) -> tuple[LoopResult, Recorder]:
     return Lab(Agent("test", plugins=[own, *hooks])).run(), recorder
 
 
-def test_L22_the_first_applicable_strategy_in_registration_order_decides() -> None:
+def test_the_first_applicable_strategy_in_registration_order_decides() -> None:
     result = Lab(
         agent(
             chooses(choice("p:a"), "never", applicable_when=lambda: False),
@@ -38,7 +38,7 @@ def test_L22_the_first_applicable_strategy_in_registration_order_decides() -> No
     assert result.decision.action == "p:b"
 
 
-def test_L22_a_predicate_sees_the_situation() -> None:
+def test_a_predicate_sees_the_situation() -> None:
     strategy = chooses(choice(), applicable_when=lambda situation: situation.summary == "x")
 
     result = Lab(agent(reads("o", "x"), strategy)).run()
@@ -47,7 +47,7 @@ def test_L22_a_predicate_sees_the_situation() -> None:
     assert result.trace.applicable == ["p:chooses"]
 
 
-def test_L22_a_predicate_that_raises_excludes_only_its_strategy() -> None:
+def test_a_predicate_that_raises_excludes_only_its_strategy() -> None:
     result = Lab(
         agent(chooses(choice("p:a"), "bad", applicable_when=broken), chooses(choice("p:b"), "good"))
     ).run()
@@ -57,7 +57,7 @@ def test_L22_a_predicate_that_raises_excludes_only_its_strategy() -> None:
     assert [problem.id for problem in result.problems] == ["p:bad"]
 
 
-def test_L23_without_an_applicable_strategy_nothing_is_done() -> None:
+def test_without_an_applicable_strategy_nothing_is_done() -> None:
     result = Lab(agent(chooses(choice(), applicable_when=lambda: False))).run()
 
     assert result.decision is not None
@@ -70,7 +70,7 @@ def test_L23_without_an_applicable_strategy_nothing_is_done() -> None:
     assert result.success
 
 
-def test_L23_a_strategy_that_raises_makes_a_no_op_that_says_why() -> None:
+def test_a_strategy_that_raises_makes_a_no_op_that_says_why() -> None:
     asked: list[int] = []
     plugins = [plugin(Strategy(name="bad", decide=broken), on_decide=lambda: asked.append(1))]
     result = Lab(Agent("test", plugins=plugins)).run()
@@ -82,7 +82,7 @@ def test_L23_a_strategy_that_raises_makes_a_no_op_that_says_why() -> None:
     assert asked == [], "on_decide must not run"
 
 
-def test_L24_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
+def test_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
     def veto() -> None:
         raise Veto("not on a Friday")
 
@@ -101,7 +101,7 @@ def test_L24_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
     assert recorder.calls == []
 
 
-def test_L24_partial_decisions_are_laid_over_in_order() -> None:
+def test_partial_decisions_are_laid_over_in_order() -> None:
     second_saw: list[Decision] = []
 
     def second(decision: Decision) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_L24_partial_decisions_are_laid_over_in_order() -> None:
     assert second_saw[0].params == {"from": "first"}
 
 
-def test_L25_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
+def test_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
     hooks = {
         name: (lambda: broken())
         for name in (
@@ -135,7 +135,7 @@ def test_L25_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
 @pytest.mark.parametrize(
     "name", ["on_loop_start", "on_observe", "on_orient", "on_decide", "on_before_act"]
 )
-def test_L25_a_guard_that_raises_blocks_the_action(name: str) -> None:
+def test_a_guard_that_raises_blocks_the_action(name: str) -> None:
     guard = plugin(id="guard", **{name: hook(fail_closed=True)(lambda: broken())})
     result, recorder = hooked(guard)
 
@@ -163,7 +163,7 @@ def test_L25_a_guard_that_raises_blocks_the_action(name: str) -> None:
         (None, "decision"),
     ],
 )
-def test_L26_an_invalid_decision_is_not_executed_and_the_result_says_why(
+def test_an_invalid_decision_is_not_executed_and_the_result_says_why(
     decision: Any, said: str
 ) -> None:
     recorder = Recorder()
@@ -175,14 +175,14 @@ def test_L26_an_invalid_decision_is_not_executed_and_the_result_says_why(
     assert result.success
 
 
-def test_L26_a_hook_that_makes_the_decision_invalid_stops_the_action() -> None:
+def test_a_hook_that_makes_the_decision_invalid_stops_the_action() -> None:
     result, recorder = hooked(plugin(id="bad", on_decide=lambda: {"confidence": "high"}))
 
     assert recorder.calls == []
     assert "confidence" in (result.action_results[0].error or "")
 
 
-def test_L27_the_trace_tells_how_the_decision_came_about() -> None:
+def test_the_trace_tells_how_the_decision_came_about() -> None:
     other = choice("p:other")
     result, _ = hooked(
         plugin(chooses(choice(), "unused", applicable_when=lambda: False), id="second"),

@@ -1,4 +1,4 @@
-"""One item for one fault, for as long as it lasts: A9, A10 and the preview of A12."""
+"""One item for one fault, for as long as it lasts, and what its preview says."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def resolved(lab: Lab) -> list[tuple[str, str | None]]:
     return [(item.status, item.note) for item in lab.store.approvals.page(50).history]
 
 
-def test_A9_a_lasting_fault_makes_one_item() -> None:
+def test_a_lasting_fault_makes_one_item() -> None:
     world = World()
     lab = lab_for(world)
     for _ in range(99):
@@ -94,7 +94,7 @@ def test_A9_a_lasting_fault_makes_one_item() -> None:
     assert resolved(lab) == []
 
 
-def test_A9_the_item_carries_the_last_summary_of_the_situation() -> None:
+def test_the_item_carries_the_last_summary_of_the_situation() -> None:
     words = {"now": "90 % full"}
     orienter = Orienter(name="o", orient=lambda: assessed(words["now"]))
     lab = Lab(agent(orienter, chooses(choice()), gated()))
@@ -106,7 +106,7 @@ def test_A9_the_item_carries_the_last_summary_of_the_situation() -> None:
     assert item.situation_summary == "95 % full"
 
 
-def test_A9_other_params_are_another_item_in_whatever_order_they_come() -> None:
+def test_other_params_are_another_item_in_whatever_order_they_come() -> None:
     params: dict[str, Any] = {}
     strategy = Strategy(name="s", decide=lambda: choice(params=dict(params)))
     lab = Lab(agent(strategy, gated()))
@@ -118,7 +118,7 @@ def test_A9_other_params_are_another_item_in_whatever_order_they_come() -> None:
     assert sorted(item.seen for item in pending(lab)) == [1, 1, 2]
 
 
-def test_A9_a_call_for_what_waits_already_joins_it() -> None:
+def test_a_call_for_what_waits_already_joins_it() -> None:
     lab = lab_for(World())
     call_id = lab.launcher.call(
         CallRequest(kind="execute", action="p:do", actor=person("ann")), None
@@ -133,7 +133,7 @@ def test_A9_a_call_for_what_waits_already_joins_it() -> None:
     assert (item.seen, item.requested_by) == (2, ["agent:test", "ann"])
 
 
-def test_A9_after_the_item_has_expired_there_is_a_new_one_even_before_anybody_purged() -> None:
+def test_after_the_item_has_expired_there_is_a_new_one_even_before_anybody_purged() -> None:
     lab = lab_for(World())
     [first] = pending(lab)
     lab.client.zadd("boyd:{test}:approvals:pending", {first.id: 1})
@@ -143,7 +143,7 @@ def test_A9_after_the_item_has_expired_there_is_a_new_one_even_before_anybody_pu
     assert resolved(lab) == [("expired", None)]
 
 
-def test_A10_when_the_fault_clears_the_item_is_withdrawn_with_the_reason() -> None:
+def test_when_the_fault_clears_the_item_is_withdrawn_with_the_reason() -> None:
     world = World()
     lab = lab_for(world)
     world.fault = False
@@ -159,7 +159,7 @@ def test_A10_when_the_fault_clears_the_item_is_withdrawn_with_the_reason() -> No
     assert lab.store.approvals.watched() == {}
 
 
-def test_A10_a_strategy_that_now_says_there_is_nothing_to_do_has_cleared_too() -> None:
+def test_a_strategy_that_now_says_there_is_nothing_to_do_has_cleared_too() -> None:
     decision = {"now": choice()}
     strategy = Strategy(name="s", decide=lambda: decision["now"], withdraw_when_clear=True)
     lab = Lab(agent(strategy, gated()))
@@ -170,7 +170,7 @@ def test_A10_a_strategy_that_now_says_there_is_nothing_to_do_has_cleared_too() -
     assert [status for status, _ in resolved(lab)] == ["withdrawn"]
 
 
-def test_A10_without_the_flag_an_item_waits_although_the_fault_has_cleared() -> None:
+def test_without_the_flag_an_item_waits_although_the_fault_has_cleared() -> None:
     world = World()
     strategy = world.strategy(withdraw_when_clear=False)
     lab = Lab(agent(world.observer(), world.orienter(), strategy, gated()))
@@ -182,7 +182,7 @@ def test_A10_without_the_flag_an_item_waits_although_the_fault_has_cleared() -> 
 
 
 @pytest.mark.parametrize("part", ["disk", "orienter", "strategy"])
-def test_A10_an_iteration_in_which_something_failed_withdraws_nothing(part: str) -> None:
+def test_an_iteration_in_which_something_failed_withdraws_nothing(part: str) -> None:
     world = World()
     lab = lab_for(world)
     world.fault = False
@@ -195,8 +195,8 @@ def test_A10_an_iteration_in_which_something_failed_withdraws_nothing(part: str)
     assert pending(lab) == []
 
 
-def test_A10_without_the_observer_that_saw_the_fault_nothing_is_withdrawn() -> None:
-    """In continuous mode an observer with an interval sits iterations out (L10)."""
+def test_without_the_observer_that_saw_the_fault_nothing_is_withdrawn() -> None:
+    """In continuous mode an observer with an interval sits iterations out."""
     world = World()
     observers = [world.observer(interval=3600), world.observer("other")]
 
@@ -218,7 +218,7 @@ def test_A10_without_the_observer_that_saw_the_fault_nothing_is_withdrawn() -> N
     assert pending(lab) == []
 
 
-def test_A10_while_another_strategy_comes_first_nothing_is_withdrawn() -> None:
+def test_while_another_strategy_comes_first_nothing_is_withdrawn() -> None:
     world = World()
     urgent = {"now": False}
     first = Strategy(
@@ -234,7 +234,7 @@ def test_A10_while_another_strategy_comes_first_nothing_is_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("how", ["veto", "failed"])
-def test_A10_a_veto_or_a_failed_iteration_withdraws_nothing(how: str) -> None:
+def test_a_veto_or_a_failed_iteration_withdraws_nothing(how: str) -> None:
     stops = {"now": False}
 
     def on_decide() -> None:
@@ -256,7 +256,7 @@ def test_A10_a_veto_or_a_failed_iteration_withdraws_nothing(how: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["run", "intake"])
-def test_A10_what_was_said_once_from_outside_has_not_cleared_because_nobody_repeats_it(
+def test_what_was_said_once_from_outside_has_not_cleared_because_nobody_repeats_it(
     source: str,
 ) -> None:
     def applicable(situation: Any) -> bool:
@@ -282,7 +282,7 @@ def test_A10_what_was_said_once_from_outside_has_not_cleared_because_nobody_repe
     assert len(pending(lab)) == 1
 
 
-def test_A10_what_a_client_has_called_for_too_is_not_withdrawn_by_the_loop() -> None:
+def test_what_a_client_has_called_for_too_is_not_withdrawn_by_the_loop() -> None:
     world = World()
     lab = lab_for(world)
     request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
@@ -294,7 +294,7 @@ def test_A10_what_a_client_has_called_for_too_is_not_withdrawn_by_the_loop() -> 
     assert [item.requested_by for item in pending(lab)] == [["agent:test", "ann"]]
 
 
-def test_A10_the_runs_that_wait_for_a_withdrawn_item_fail_with_it() -> None:
+def test_the_runs_that_wait_for_a_withdrawn_item_fail_with_it() -> None:
     world = World()
     lab = lab_for(world)
     run_id = lab.submit("look").run.id
@@ -308,7 +308,7 @@ def test_A10_the_runs_that_wait_for_a_withdrawn_item_fail_with_it() -> None:
     assert (run.status, run.reason) == ("failed", "the approval was withdrawn")
 
 
-def test_A10_what_was_approved_meanwhile_is_not_withdrawn() -> None:
+def test_what_was_approved_meanwhile_is_not_withdrawn() -> None:
     world = World()
     lab = lab_for(world)
     [item] = pending(lab)
@@ -321,7 +321,7 @@ def test_A10_what_was_approved_meanwhile_is_not_withdrawn() -> None:
     assert lab.store.approvals.watched() == {}
 
 
-def test_A10_a_withdrawn_item_that_is_asked_for_again_is_a_new_one() -> None:
+def test_a_withdrawn_item_that_is_asked_for_again_is_a_new_one() -> None:
     world = World()
     lab = lab_for(world)
     [first] = pending(lab)
@@ -334,7 +334,7 @@ def test_A10_a_withdrawn_item_that_is_asked_for_again_is_a_new_one() -> None:
     assert (first.id != second.id, second.seen) == (True, 1)
 
 
-def test_A12_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> None:
+def test_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> None:
     asked: list[Any] = []
 
     def dry_run(params: Any) -> str:
@@ -351,7 +351,7 @@ def test_A12_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> 
     assert asked == [{"size": 1}]
 
 
-def test_A12_an_item_that_follows_an_expired_one_has_a_preview_too() -> None:
+def test_an_item_that_follows_an_expired_one_has_a_preview_too() -> None:
     lab = Lab(agent(gated(dry_run=lambda: "would do it")))
     request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
     for _ in range(2):
@@ -364,7 +364,7 @@ def test_A12_an_item_that_follows_an_expired_one_has_a_preview_too() -> None:
     assert item.preview is not None
 
 
-def test_A12_a_dry_run_that_fails_is_told_and_the_item_waits_all_the_same() -> None:
+def test_a_dry_run_that_fails_is_told_and_the_item_waits_all_the_same() -> None:
     def dry_run() -> str:
         raise OSError("no route")
 
@@ -376,7 +376,7 @@ def test_A12_a_dry_run_that_fails_is_told_and_the_item_waits_all_the_same() -> N
     assert (item.preview.success, item.preview.error) == (False, "OSError: no route")
 
 
-def test_A9_what_can_never_run_is_not_proposed() -> None:
+def test_what_can_never_run_is_not_proposed() -> None:
     class Params(BaseModel):
         size: int
 
@@ -387,7 +387,7 @@ def test_A9_what_can_never_run_is_not_proposed() -> None:
     assert pending(lab) == []
 
 
-def test_A9_a_crash_between_proposing_and_leaving_counts_once() -> None:
+def test_a_crash_between_proposing_and_leaving_counts_once() -> None:
     lab = Lab(agent(chooses(choice()), gated()))
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")

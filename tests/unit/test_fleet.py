@@ -121,9 +121,7 @@ def store() -> Store:
 
 
 @pytest.mark.parametrize("lost", ["boyd:{*}:agents", REGISTERED, "everything"])
-def test_P16_a_heartbeat_registers_agents_again_that_redis_has_lost(
-    store: Store, lost: str
-) -> None:
+def test_a_heartbeat_registers_agents_again_that_redis_has_lost(store: Store, lost: str) -> None:
     store.fleet.register(ENTRY)
     assert announce(store.fleet, "one") == []
     if lost == "everything":
@@ -135,7 +133,7 @@ def test_P16_a_heartbeat_registers_agents_again_that_redis_has_lost(
     assert announce(store.fleet, "one") == []
 
 
-def test_P16_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again(
+def test_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again(
     store: Store,
 ) -> None:
     other = Store(store.client, "other").fleet
@@ -149,7 +147,7 @@ def test_P16_an_agent_that_was_retired_while_a_process_runs_it_is_registered_aga
     assert announce(store.fleet, "one") == []
 
 
-def test_P16_retiring_an_agent_does_not_say_that_no_freeze_was_lost(store: Store) -> None:
+def test_retiring_an_agent_does_not_say_that_no_freeze_was_lost(store: Store) -> None:
     store.fleet.register(ENTRY)
     assert store.client.hexists(FREEZES, "+")
     store.client.flushall()
@@ -167,7 +165,7 @@ def test_an_agent_that_is_retired_twice_is_back_when_a_process_starts_it(store: 
     assert announce(store.fleet, "one") == []
 
 
-def test_P16_a_heartbeat_leaves_alone_what_another_process_has_registered_later(
+def test_a_heartbeat_leaves_alone_what_another_process_has_registered_later(
     store: Store,
 ) -> None:
     other = Store(store.client, "other").fleet
@@ -180,7 +178,7 @@ def test_P16_a_heartbeat_leaves_alone_what_another_process_has_registered_later(
 
 
 @pytest.mark.parametrize("agent_id", ["a", None])
-def test_P16_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it(
+def test_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it(
     store: Store, agent_id: str | None
 ) -> None:
     store.freezes.freeze("incident", agent_id)
@@ -195,7 +193,7 @@ def test_P16_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it(
     assert (entry.kind, entry.note) == ("freeze.restored", "incident")
 
 
-def test_P16_a_freeze_that_was_lifted_is_not_restored_by_who_was_away(store: Store) -> None:
+def test_a_freeze_that_was_lifted_is_not_restored_by_who_was_away(store: Store) -> None:
     away = Store(store.client, "away").fleet
     store.freezes.freeze("incident")
     announce(away, "away")
@@ -206,7 +204,7 @@ def test_P16_a_freeze_that_was_lifted_is_not_restored_by_who_was_away(store: Sto
     assert store.freezes.everywhere() is None
 
 
-def test_P16_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted(store: Store) -> None:
+def test_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted(store: Store) -> None:
     slow = Store(store.client, "slow").fleet
     store.freezes.freeze("the first")
     store.freezes.lift()

@@ -1,4 +1,4 @@
-"""P17: a command inside a script is refused for a moment, in the middle of acting."""
+"""A command inside a script is refused for a moment, in the middle of acting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def claimed(lab: Lab, token: str = "t") -> Ledger:
     return own
 
 
-def test_P17_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
+def test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
     lab = Lab(agent(Recorder().action()))
     own = claimed(lab)
     result = ActionResult(action="p:do", success=True, duration=1)
@@ -62,7 +62,7 @@ def test_P17_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
     assert kinds(lab) == ["action.started", "action.succeeded"]
 
 
-def test_P17_a_claim_that_fails_halfway_has_not_begun() -> None:
+def test_a_claim_that_fails_halfway_has_not_begun() -> None:
     lab = Lab(agent(Recorder().action()))
     foreign(lab, KEYS.audit_open)
     own = lab.store.ledger
@@ -75,7 +75,7 @@ def test_P17_a_claim_that_fails_halfway_has_not_begun() -> None:
     claimed(lab)  # a list to look things up in holds up no action
 
 
-def test_P17_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
+def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def execute() -> str:
@@ -91,7 +91,7 @@ def test_P17_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
     assert "action.succeeded" in kinds(lab)
 
 
-def test_P17_what_fails_after_an_action_hides_nothing_of_it(
+def test_what_fails_after_an_action_hides_nothing_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
@@ -111,7 +111,7 @@ def test_P17_what_fails_after_an_action_hides_nothing_of_it(
     assert [told.success for told in result.action_results] == [True]
 
 
-def test_P17_what_was_proposed_halfway_is_proposed_anew() -> None:
+def test_what_was_proposed_halfway_is_proposed_anew() -> None:
     recorder = Recorder()
     lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
     client = lab.client
@@ -132,7 +132,7 @@ def test_P17_what_was_proposed_halfway_is_proposed_anew() -> None:
     assert found.status == "completed"
 
 
-def test_P17_a_foreign_list_of_orders_stops_no_sweep() -> None:
+def test_a_foreign_list_of_orders_stops_no_sweep() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
     foreign(lab, KEYS.orders)
     taken = lab.store.due.take()

@@ -1,4 +1,4 @@
-"""Starting iterations: L1 to L8."""
+"""Starting iterations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness import wait_until
 from kit import Recorder, agent, choice, chooses, plugin, seen, sees
 
 
-def test_L1_an_agent_has_these_defaults() -> None:
+def test_an_agent_has_these_defaults() -> None:
     settings = Agent("a").settings
 
     assert (
@@ -29,7 +29,7 @@ def test_L1_an_agent_has_these_defaults() -> None:
     ) == ("manual", 60.0, 3600.0, True, 500)
 
 
-def test_L1_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
+def test_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
     path = tmp_path / "a.toml"
     path.write_text('id = "a"\nmode = "continuous"\n[[plugins]]\nuse = "example"\n')
     from boyd.plugins.example import Example
@@ -57,7 +57,7 @@ def test_L1_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
         ("", "id: Field required"),
     ],
 )
-def test_L1_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said: str) -> None:
+def test_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said: str) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(text)
     with pytest.raises(BoydError) as caught:
@@ -66,12 +66,12 @@ def test_L1_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said
     assert said in str(caught.value)
 
 
-def test_L1_a_missing_agent_file_is_one_clear_line(tmp_path: Any) -> None:
+def test_a_missing_agent_file_is_one_clear_line(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         agent_from_file(tmp_path / "none.toml")
 
 
-def test_L1_agents_of_one_deployment_do_not_notice_each_other() -> None:
+def test_agents_of_one_deployment_do_not_notice_each_other() -> None:
     one = Lab(agent(sees("o", seen("one"))))
     two = Lab(Agent("other", plugins=[plugin(sees("o", seen("two")))]), client=one.client)
     one.run()
@@ -85,7 +85,7 @@ def test_L1_agents_of_one_deployment_do_not_notice_each_other() -> None:
 @pytest.mark.parametrize(
     ("mode", "begins"), [("manual", 0), ("event-driven", 1), ("continuous", 0)]
 )
-def test_L2_an_intake_event_wakes_only_an_event_driven_agent(mode: Any, begins: int) -> None:
+def test_an_intake_event_wakes_only_an_event_driven_agent(mode: Any, begins: int) -> None:
     lab = Lab(agent(mode=mode))
 
     assert begins == lab.intake(seen("outside"))
@@ -94,16 +94,16 @@ def test_L2_an_intake_event_wakes_only_an_event_driven_agent(mode: Any, begins: 
 @pytest.mark.parametrize(
     ("mode", "begins"), [("manual", 1), ("event-driven", 1), ("continuous", 0)]
 )
-def test_L2_a_run_starts_an_iteration_unless_the_agent_ticks(mode: Any, begins: int) -> None:
+def test_a_run_starts_an_iteration_unless_the_agent_ticks(mode: Any, begins: int) -> None:
     assert begins == Lab(agent(mode=mode)).submit("look").iteration
 
 
 @pytest.mark.parametrize("mode", ["manual", "event-driven", "continuous"])
-def test_L2_a_trigger_is_accepted_in_every_mode(mode: Any) -> None:
+def test_a_trigger_is_accepted_in_every_mode(mode: Any) -> None:
     assert Lab(agent(mode=mode)).run().success
 
 
-def test_L2_intake_events_are_observed_once() -> None:
+def test_intake_events_are_observed_once() -> None:
     lab = Lab(agent())
     lab.intake(seen("a"), seen("b"))
     first, second = lab.run(), lab.run()
@@ -114,7 +114,7 @@ def test_L2_intake_events_are_observed_once() -> None:
     ) == (["a", "b"], [])
 
 
-def test_L3_a_trigger_during_an_iteration_joins_it() -> None:
+def test_a_trigger_during_an_iteration_joins_it() -> None:
     lab = Lab(agent())
     first = lab.launcher.trigger("one")
     second = lab.launcher.trigger("two")
@@ -126,7 +126,7 @@ def test_L3_a_trigger_during_an_iteration_joins_it() -> None:
 
 
 @pytest.mark.parametrize("step", range(5))
-def test_L3_a_run_at_any_moment_is_looked_into_without_further_input(step: int) -> None:
+def test_a_run_at_any_moment_is_looked_into_without_further_input(step: int) -> None:
     """Before the observe phase has closed it joins; after, exactly one follow-up starts."""
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
@@ -142,7 +142,7 @@ def test_L3_a_run_at_any_moment_is_looked_into_without_further_input(step: int) 
     assert lab.store.loop.status().phase == "idle"
 
 
-def test_L3_many_runs_during_an_iteration_make_one_follow_up() -> None:
+def test_many_runs_during_an_iteration_make_one_follow_up() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     for _ in range(4):
@@ -163,7 +163,7 @@ def slot(lab: Lab, ahead: int = 0, length: float = 60.0) -> Slot:
     return Slot(now.begins + ahead * now.length, now.length)
 
 
-def test_L4_a_slot_starts_at_most_one_iteration() -> None:
+def test_a_slot_starts_at_most_one_iteration() -> None:
     lab = Lab(agent(mode="continuous"))
     first = lab.launcher.tick(slot(lab))
     lab.deliver()
@@ -173,14 +173,14 @@ def test_L4_a_slot_starts_at_most_one_iteration() -> None:
     assert [begun.outcome for begun in (first, again, following)] == ["begun", "duplicate", "begun"]
 
 
-def test_L4_a_slot_that_is_over_is_skipped() -> None:
+def test_a_slot_that_is_over_is_skipped() -> None:
     lab = Lab(agent(mode="continuous"))
 
     assert lab.launcher.tick(slot(lab, -1)).outcome == "late"
     assert lab.launcher.tick(slot(lab)).outcome == "begun"
 
 
-def test_L4_a_clock_that_stepped_back_does_not_stop_the_ticks() -> None:
+def test_a_clock_that_stepped_back_does_not_stop_the_ticks() -> None:
     lab = Lab(agent(mode="continuous"))
     lab.client.hset("boyd:{test}:loop", "slot", slot(lab, 60).begins)
 
@@ -188,7 +188,7 @@ def test_L4_a_clock_that_stepped_back_does_not_stop_the_ticks() -> None:
 
 
 @pytest.mark.parametrize("interval", [0.2, 2.9999, 5.0, 60.0])
-def test_L4_slots_follow_each_other_without_a_gap(interval: float) -> None:
+def test_slots_follow_each_other_without_a_gap(interval: float) -> None:
     first = Slot.at(1_795_000_000.123, interval)
     after = Slot.at((first.begins + first.length) / 1000 + 0.0001, interval)
 
@@ -196,7 +196,7 @@ def test_L4_slots_follow_each_other_without_a_gap(interval: float) -> None:
     assert after.begins == first.begins + first.length
 
 
-def test_L5_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
+def test_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
     lab = Lab(agent(mode="continuous"))
     lab.store.loop.pause("maintenance (by ann)")
 
@@ -205,7 +205,7 @@ def test_L5_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
         lab.launcher.trigger("test")
 
 
-def test_L5_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
+def test_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
     lab = Lab(agent())
     lab.store.loop.pause("maintenance")
     run_id = lab.submit("look").run.id
@@ -220,7 +220,7 @@ def test_L5_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> Non
     assert run.status == "completed"
 
 
-def test_L6_iterations_are_numbered_and_the_phase_is_visible() -> None:
+def test_iterations_are_numbered_and_the_phase_is_visible() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
     phases = [lab.store.loop.status().phase]
@@ -232,7 +232,7 @@ def test_L6_iterations_are_numbered_and_the_phase_is_visible() -> None:
     assert [lab.store.loop.status().iteration, lab.run().iteration] == [1, 2]
 
 
-def test_L7_expired_approvals_are_history_before_the_phases() -> None:
+def test_expired_approvals_are_history_before_the_phases() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action))
     lab.run()
@@ -246,7 +246,7 @@ def test_L7_expired_approvals_are_history_before_the_phases() -> None:
 
 
 @pytest.mark.parametrize("approvals", [{"auto_expire": False}, {"ttl": 0}])
-def test_L7_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
+def test_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action, approvals=approvals))
     lab.run()
@@ -257,7 +257,7 @@ def test_L7_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
     )
 
 
-def test_L8_loop_start_hooks_run_first_in_plugin_order() -> None:
+def test_loop_start_hooks_run_first_in_plugin_order() -> None:
     order: list[str] = []
 
     def observe() -> list[Observation]:
@@ -284,7 +284,7 @@ def test_a_run_request_that_is_wrong_names_the_field() -> None:
         RunRequest(title="x", description="x", priority="urgent")  # type: ignore[arg-type]
 
 
-def test_P16_ids_are_never_used_twice_though_numbers_begin_again() -> None:
+def test_ids_are_never_used_twice_though_numbers_begin_again() -> None:
     recorder = Recorder()
     lab = Lab(agent(chooses(choice()), recorder.action()))
     first = lab.run()
@@ -298,7 +298,7 @@ def test_P16_ids_are_never_used_twice_though_numbers_begin_again() -> None:
     assert len(recorder.calls) == 2
 
 
-def test_P16_an_iteration_goes_on_counting_where_only_the_counter_was_lost() -> None:
+def test_an_iteration_goes_on_counting_where_only_the_counter_was_lost() -> None:
     recorder = Recorder()
     lab = Lab(agent(chooses(choice()), recorder.action()))
     results = [lab.run() for _ in range(3)]
@@ -311,7 +311,7 @@ def test_P16_an_iteration_goes_on_counting_where_only_the_counter_was_lost() -> 
     assert len(recorder.calls) == 4
 
 
-def test_P16_ids_change_with_the_server_that_may_have_lost_what_came_last() -> None:
+def test_ids_change_with_the_server_that_may_have_lost_what_came_last() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
     first = lab.run()
     lab.client.hset(Keys("test").loop, "server", "another")

@@ -1,4 +1,4 @@
-"""Leases: renewed while the work goes on, and no longer (P3, P8)."""
+"""Leases: renewed while the work goes on, and no longer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_was_given_to_somebody_else_is_not_renewed_again() -> None:
     assert lost.count == 1
 
 
-def test_P8_a_lease_is_renewed_again_after_redis_was_away() -> None:
+def test_a_lease_is_renewed_again_after_redis_was_away() -> None:
     renewals = Renewals(StoreUnavailable("away"))
     with Leases(0.005).hold(renewals, 60):
         assert renewals.come(3)

@@ -1,4 +1,4 @@
-"""An execution whose worker is gone is settled without a worker that could execute it: A6, L32."""
+"""An execution whose worker is gone is settled without a worker that could execute it."""
 
 from __future__ import annotations
 

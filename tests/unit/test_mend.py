@@ -1,4 +1,4 @@
-"""A step of which only a part was done is finished or ended, and nothing is done twice (P17)."""
+"""A step of which only a part was done is finished or ended, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_key_of_another_type_for_a_moment_stops_no_loop(key: str, step: int) -
 
 
 @pytest.mark.parametrize("field", ["slot", "iteration", "active", "sweptAt"])
-def test_F6_a_value_that_is_no_number_is_put_right(field: str) -> None:
+def test_a_value_that_is_no_number_is_put_right(field: str) -> None:
     lab = lab_with(Recorder())
     lab.run()
     lab.client.hset(KEYS.loop, field, "garbage")

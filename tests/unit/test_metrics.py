@@ -145,7 +145,7 @@ def test_pausing_and_freezing_are_told() -> None:
     assert (only(found, "boyd_agent_frozen"), only(found, "boyd_agent_paused")) == (1, 1)
 
 
-def test_L15_the_health_of_observers_is_told() -> None:
+def test_the_health_of_observers_is_told() -> None:
     lab = Lab(agent(sees("good", seen()), fails("bad")))
     lab.run()
     found = samples(lab.whole)
@@ -154,7 +154,7 @@ def test_L15_the_health_of_observers_is_told() -> None:
     assert set(found["boyd_observer_last_success_timestamp_seconds"]) == {("test", "p:good")}
 
 
-def test_G7_tokens_and_requests_are_counted_by_model_and_investigations_by_their_end(
+def test_tokens_and_requests_are_counted_by_model_and_investigations_by_their_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("boyd.llm.gateway.WAITS", (0.0, 0.0, 0.0))
@@ -176,7 +176,7 @@ def test_G7_tokens_and_requests_are_counted_by_model_and_investigations_by_their
     assert found["boyd_investigations_ended_total"] == {("test", "final_answer"): 1}
 
 
-def test_G7_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of() -> None:
+def test_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of() -> None:
     with ScriptedModel([say("never")]) as model:
         lab = Lab(Agent("test", llm={"base_url": f"{model.url}/v1", "model": "small"}))
         lab.launcher.ask(InvestigationRequest(question="Why?"), TESTER, lab.engine.retention)
@@ -190,7 +190,7 @@ def test_G7_an_investigation_that_ends_with_its_agents_model_is_counted_and_told
     assert kinds.count("investigation.ended") == 1
 
 
-def test_G7_what_a_broken_server_claims_does_not_end_the_counting() -> None:
+def test_what_a_broken_server_claims_does_not_end_the_counting() -> None:
     lab = Lab(agent())
     for tokens in (2**63 - 1, 5, 5):
         lab.store.usage.count("small", "answered", Usage(input_tokens=tokens))
@@ -200,7 +200,7 @@ def test_G7_what_a_broken_server_claims_does_not_end_the_counting() -> None:
     assert found["boyd_model_tokens_total"][("test", "input", "small")] == MOST + 10
 
 
-def test_G7_what_a_plugin_asks_the_model_is_counted_too() -> None:
+def test_what_a_plugin_asks_the_model_is_counted_too() -> None:
     class Curious(Plugin):
         id = "curious"
 
@@ -345,7 +345,7 @@ def test_a_continuous_agent_needs_a_beat() -> None:
     assert readiness(lab.whole, Settings()).ready
 
 
-def test_P17_a_deployment_whose_iteration_stands_still_is_not_ready() -> None:
+def test_a_deployment_whose_iteration_stands_still_is_not_ready() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     before = readiness(lab.whole, Settings())
@@ -358,7 +358,7 @@ def test_P17_a_deployment_whose_iteration_stands_still_is_not_ready() -> None:
     ]
 
 
-def test_P15_when_the_last_iteration_began_is_told_while_it_is_in_flight_and_after() -> None:
+def test_when_the_last_iteration_began_is_told_while_it_is_in_flight_and_after() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     began = float(lab.client.hget("boyd:{test}:iteration", "startedAt")) / 1000

@@ -1,4 +1,4 @@
-"""Notifiers are told of approvals: created, half-time, expired: A13."""
+"""Notifiers are told of approvals: created, half-time, expired."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def wait_of(lab: Lab, item: ApprovalItem) -> float:
     return float(at) / 1000 - item.created_at.timestamp()
 
 
-def test_A13_created_half_time_and_expired_are_told_once_each() -> None:
+def test_created_half_time_and_expired_are_told_once_each() -> None:
     notifier = Notifier()
     lab = notifier.lab(ttl=3600)
     item = pending(lab)
@@ -87,7 +87,7 @@ def test_A13_created_half_time_and_expired_are_told_once_each() -> None:
     assert not lab.client.exists(f"boyd:{{test}}:{name(item)}")
 
 
-def test_A13_the_half_time_of_a_long_wait_is_not_told_before_it_comes() -> None:
+def test_the_half_time_of_a_long_wait_is_not_told_before_it_comes() -> None:
     """What waits for more than ten minutes is not taken for a sign of a clock gone wrong."""
     notifier = Notifier()
     lab = notifier.lab(ttl=86400)
@@ -105,7 +105,7 @@ def test_A13_the_half_time_of_a_long_wait_is_not_told_before_it_comes() -> None:
     assert wait_of(lab, item) == pytest.approx(43200, abs=2)
 
 
-def test_A13_a_message_that_comes_twice_tells_once() -> None:
+def test_a_message_that_comes_twice_tells_once() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -115,7 +115,7 @@ def test_A13_a_message_that_comes_twice_tells_once() -> None:
     assert notifier.stages == ["created"]
 
 
-def test_A13_the_same_proposal_again_is_not_told_again() -> None:
+def test_the_same_proposal_again_is_not_told_again() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     overdue(lab, name(pending(lab)))
@@ -129,7 +129,7 @@ def test_A13_the_same_proposal_again_is_not_told_again() -> None:
 
 @pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
 @pytest.mark.parametrize("stages", [0, 1, 2])
-def test_A13_after_it_was_resolved_nothing_more_is_told(verdict: Verdict, stages: int) -> None:
+def test_after_it_was_resolved_nothing_more_is_told(verdict: Verdict, stages: int) -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -144,7 +144,7 @@ def test_A13_after_it_was_resolved_nothing_more_is_told(verdict: Verdict, stages
     assert lab.client.zcard(DUE) == 0
 
 
-def test_A13_an_item_that_a_purge_has_moved_is_told_as_expired_too() -> None:
+def test_an_item_that_a_purge_has_moved_is_told_as_expired_too() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -157,7 +157,7 @@ def test_A13_an_item_that_a_purge_has_moved_is_told_as_expired_too() -> None:
     assert notifier.stages == ["created", "half-time", "expired"]
 
 
-def test_A13_a_notice_whose_worker_was_lost_is_given_again() -> None:
+def test_a_notice_whose_worker_was_lost_is_given_again() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -169,7 +169,7 @@ def test_A13_a_notice_whose_worker_was_lost_is_given_again() -> None:
     assert notifier.stages == ["created", "half-time"]
 
 
-def test_A13_a_notice_that_takes_down_its_workers_ends() -> None:
+def test_a_notice_that_takes_down_its_workers_ends() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -184,7 +184,7 @@ def test_A13_a_notice_that_takes_down_its_workers_ends() -> None:
     assert not lab.client.exists(f"boyd:{{test}}:{name(item)}")
 
 
-def test_A13_without_a_worker_a_notice_waits() -> None:
+def test_without_a_worker_a_notice_waits() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
@@ -194,7 +194,7 @@ def test_A13_without_a_worker_a_notice_waits() -> None:
     assert notifier.stages == ["created"]
 
 
-def test_A13_without_notifiers_nothing_is_ordered() -> None:
+def test_without_notifiers_nothing_is_ordered() -> None:
     own = plugin(chooses(choice()), Recorder().action(autonomy=GATED))
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
@@ -204,7 +204,7 @@ def test_A13_without_notifiers_nothing_is_ordered() -> None:
 
 
 @pytest.mark.parametrize("approvals", [{"auto_expire": False}, {"ttl": 0}])
-def test_A13_what_never_expires_has_no_half_time(approvals: dict[str, Any]) -> None:
+def test_what_never_expires_has_no_half_time(approvals: dict[str, Any]) -> None:
     notifier = Notifier()
     lab = notifier.lab(**approvals)
     item = pending(lab)
@@ -216,7 +216,7 @@ def test_A13_what_never_expires_has_no_half_time(approvals: dict[str, Any]) -> N
     assert pending(lab).id == item.id
 
 
-def test_A13_a_notifier_that_fails_hinders_neither_the_others_nor_the_next_stage() -> None:
+def test_a_notifier_that_fails_hinders_neither_the_others_nor_the_next_stage() -> None:
     told: list[str] = []
 
     def broken() -> None:
@@ -235,7 +235,7 @@ def test_A13_a_notifier_that_fails_hinders_neither_the_others_nor_the_next_stage
     assert told == ["created", "half-time"]
 
 
-def test_A13_the_item_is_told_as_expired_when_the_redis_clock_says_so() -> None:
+def test_the_item_is_told_as_expired_when_the_redis_clock_says_so() -> None:
     notifier = Notifier()
     lab = notifier.lab(ttl=3600)
     item = pending(lab)

@@ -1,4 +1,4 @@
-"""Observe: L9 to L15."""
+"""The observe phase: observers, their intervals, limits and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_L9_observations_stand_in_registration_order_whoever_was_first() -> None:
+def test_observations_stand_in_registration_order_whoever_was_first() -> None:
     first_may_end = threading.Event()
 
     def slow() -> list[Observation]:
@@ -37,7 +37,7 @@ def test_L9_observations_stand_in_registration_order_whoever_was_first() -> None
     assert [o.source for o in result.observations] == ["slow", "quick"]
 
 
-def test_L9_observers_of_one_bundle_run_side_by_side() -> None:
+def test_observers_of_one_bundle_run_side_by_side() -> None:
     together = threading.Barrier(3, timeout=5)
 
     def observe() -> list[Observation]:
@@ -49,7 +49,7 @@ def test_L9_observers_of_one_bundle_run_side_by_side() -> None:
     assert Lab(agent(*observers)).run().observer_errors == []
 
 
-def test_L9_bundles_are_shared_among_the_workers_that_live() -> None:
+def test_bundles_are_shared_among_the_workers_that_live() -> None:
     lab = Lab(agent(*[sees(f"o{i}") for i in range(9)]), hosts=("a", "b", "c"))
     lab.launcher.trigger("test")
     lab.step()
@@ -58,7 +58,7 @@ def test_L9_bundles_are_shared_among_the_workers_that_live() -> None:
 
 
 @pytest.mark.parametrize(("mode", "runs"), [("continuous", 1), ("manual", 2), ("event-driven", 2)])
-def test_L10_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: int) -> None:
+def test_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: int) -> None:
     lab = Lab(agent(sees("slow", seen(), interval=3600), mode=mode))
     results = [lab.run(), lab.run()]
 
@@ -68,7 +68,7 @@ def test_L10_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: in
 @pytest.mark.parametrize(
     ("since", "due"), [(59.0, True), (58.0, False), (60.0, True), (0.0, False)]
 )
-def test_L10_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> None:
+def test_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> None:
     """Ticks every 10 s may come a little early; a tenth of that is forgiven."""
     made = agent(sees("o", interval=60), mode="continuous", loop_interval=10)
     ctx = PhaseContext(made, "start", Lab(made).engine.context)
@@ -98,7 +98,7 @@ class Ticks:
         return names
 
 
-def test_L10_an_interval_equal_to_the_loops_is_every_tick_the_second_one_too() -> None:
+def test_an_interval_equal_to_the_loops_is_every_tick_the_second_one_too() -> None:
     """The first iteration begins when beat does, in the middle of a slot."""
     ticks = Ticks(10, every=10, less=3, some=15)
 
@@ -108,7 +108,7 @@ def test_L10_an_interval_equal_to_the_loops_is_every_tick_the_second_one_too() -
     assert ticks.at(30.0) == ["every", "less", "some"]
 
 
-def test_L10_a_tick_that_was_slow_to_begin_does_not_cost_the_next_one() -> None:
+def test_a_tick_that_was_slow_to_begin_does_not_cost_the_next_one() -> None:
     """Hooks and waiting for a worker take time, and may take longer than the slot."""
     ticks = Ticks(10, every=10)
 
@@ -117,14 +117,14 @@ def test_L10_a_tick_that_was_slow_to_begin_does_not_cost_the_next_one() -> None:
     assert ticks.at(50.0) == ["every"]
 
 
-def test_L10_a_longer_interval_keeps_to_its_own_number_of_ticks() -> None:
+def test_a_longer_interval_keeps_to_its_own_number_of_ticks() -> None:
     ticks = Ticks(10, minute=60)
     seen_at = [at for at in range(20, 200, 10) if ticks.at(at + 0.02, late=0.3)]
 
     assert seen_at == [20, 80, 140]
 
 
-def test_L10_an_iteration_between_ticks_counts_seconds_and_takes_no_tick_away() -> None:
+def test_an_iteration_between_ticks_counts_seconds_and_takes_no_tick_away() -> None:
     ticks = Ticks(10, every=10)
 
     assert ticks.at(20.0) == ["every"]
@@ -134,7 +134,7 @@ def test_L10_an_iteration_between_ticks_counts_seconds_and_takes_no_tick_away() 
     assert ticks.at(30.0) == ["every"]
 
 
-def test_L10_an_iteration_tells_which_observers_were_not_due() -> None:
+def test_an_iteration_tells_which_observers_were_not_due() -> None:
     told: list[Any] = []
 
     def orient(observations: list[Observation], ctx: Context) -> Any:
@@ -152,7 +152,7 @@ def test_L10_an_iteration_tells_which_observers_were_not_due() -> None:
     assert 3000 < (left_out.due_at - second.started_at).total_seconds() <= 3600
 
 
-def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
+def test_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
     lab = Lab(agent(fails(interval=3600), mode="continuous"))
     first, second = lab.run(), lab.run()
 
@@ -174,7 +174,7 @@ def test_L10_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
         ([42], "should be a valid dictionary"),
     ],
 )
-def test_L11_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why(
+def test_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why(
     returned: Any, said: str
 ) -> None:
     wrong = Observer(name="wrong", observe=lambda: returned)
@@ -186,7 +186,7 @@ def test_L11_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why
     assert result.success
 
 
-def test_L11_an_observation_that_cannot_be_made_is_told_in_one_plain_line() -> None:
+def test_an_observation_that_cannot_be_made_is_told_in_one_plain_line() -> None:
     def observe() -> list[Observation]:
         return [Observation(source="x", type="metric", data={"tags": {"a", "b"}})]  # type: ignore[dict-item]
 
@@ -198,14 +198,14 @@ def test_L11_an_observation_that_cannot_be_made_is_told_in_one_plain_line() -> N
     )
 
 
-def test_L11_an_observer_that_raises_is_recorded_and_the_others_count() -> None:
+def test_an_observer_that_raises_is_recorded_and_the_others_count() -> None:
     result = Lab(agent(fails(), sees("good", seen("good")))).run()
 
     assert [(e.id, e.error) for e in result.observer_errors] == [("p:fails", "RuntimeError: boom")]
     assert len(result.observations) == 1
 
 
-def test_L11_an_observer_that_overruns_its_time_limit_costs_only_itself() -> None:
+def test_an_observer_that_overruns_its_time_limit_costs_only_itself() -> None:
     end = threading.Event()
     hangs = Observer(name="hangs", observe=lambda: end.wait(30), timeout=0.05)
     try:
@@ -218,7 +218,7 @@ def test_L11_an_observer_that_overruns_its_time_limit_costs_only_itself() -> Non
         end.set()
 
 
-def test_L11_an_observer_that_returns_too_much_is_left_out() -> None:
+def test_an_observer_that_returns_too_much_is_left_out() -> None:
     much = sees("much", seen(data={"text": "x" * 1_100_000}))
     result = Lab(agent(much, sees("good", seen()))).run()
 
@@ -226,7 +226,7 @@ def test_L11_an_observer_that_returns_too_much_is_left_out() -> None:
     assert len(result.observations) == 1
 
 
-def test_L11_an_observer_that_calls_exit_costs_only_itself() -> None:
+def test_an_observer_that_calls_exit_costs_only_itself() -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -235,7 +235,7 @@ def test_L11_an_observer_that_calls_exit_costs_only_itself() -> None:
     assert [error.id for error in result.observer_errors] == ["p:leaves"]
 
 
-def test_L12_an_observer_splits_its_work_into_shards() -> None:
+def test_an_observer_splits_its_work_into_shards() -> None:
     def observe(shard: Any) -> list[Observation]:
         return [seen(f"url{n}") for n in shard]
 
@@ -246,7 +246,7 @@ def test_L12_an_observer_splits_its_work_into_shards() -> None:
 
 
 @pytest.mark.parametrize("shards", ["text", [object()], [float("nan")]])
-def test_L12_a_partition_that_is_no_list_of_json_is_an_error(shards: Any) -> None:
+def test_a_partition_that_is_no_list_of_json_is_an_error(shards: Any) -> None:
     split = Observer(name="split", observe=lambda: [seen()], partition=lambda: shards)
     result = Lab(agent(split)).run()
 
@@ -254,7 +254,7 @@ def test_L12_a_partition_that_is_no_list_of_json_is_an_error(shards: Any) -> Non
     assert result.observations == []
 
 
-def test_L12_every_host_runs_once_on_each_live_host() -> None:
+def test_every_host_runs_once_on_each_live_host() -> None:
     lab = Lab(agent(sees("all", seen(), scope="every_host")), hosts=("a", "b", "c"))
     lab.launcher.trigger("test")
     lab.step()
@@ -267,7 +267,7 @@ def test_L12_every_host_runs_once_on_each_live_host() -> None:
     assert len(result.observations) == 3
 
 
-def test_L12_an_observer_knows_the_host_that_it_runs_on() -> None:
+def test_an_observer_knows_the_host_that_it_runs_on() -> None:
     def tell(ctx: Context) -> list[Observation]:
         return [seen(ctx.host)]
 
@@ -293,7 +293,7 @@ def test_history_tells_where_each_observer_ran_and_where_the_action_was_executed
     assert outline.results[0].host == "a"
 
 
-def test_L12_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:
+def test_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:
     result = Lab(agent(sees("far", seen(), queue="eu1"), sees("near", seen("near")))).run()
 
     assert (
@@ -302,7 +302,7 @@ def test_L12_a_queue_that_nobody_serves_is_reported_not_waited_for() -> None:
     assert [o.source for o in result.observations] == ["near"]
 
 
-def test_L12_a_queue_that_a_worker_serves_is_used() -> None:
+def test_a_queue_that_a_worker_serves_is_used() -> None:
     result = Lab(agent(sees("far", seen(), queue="eu1")), queues=["eu1"]).run()
 
     assert len(result.observations) == 1
@@ -312,7 +312,7 @@ def test_L12_a_queue_that_a_worker_serves_is_used() -> None:
     ("priority", "severity"),
     [("low", "info"), ("medium", "warning"), ("high", "error"), ("critical", "critical")],
 )
-def test_L13_a_run_becomes_an_alert_of_its_priority(priority: Any, severity: str) -> None:
+def test_a_run_becomes_an_alert_of_its_priority(priority: Any, severity: str) -> None:
     lab = Lab(agent())
     lab.submit("Slow site", "since noon", priority=priority, source="pager", context={"a": 1})
     lab.deliver()
@@ -327,7 +327,7 @@ def test_L13_a_run_becomes_an_alert_of_its_priority(priority: Any, severity: str
     assert {"isRun": True, "runId": result.runs[0]} == seen_run.metadata
 
 
-def test_L13_a_runs_context_never_replaces_what_says_which_run_it_is() -> None:
+def test_a_runs_context_never_replaces_what_says_which_run_it_is() -> None:
     lab = Lab(agent())
     forged = {"runId": "other", "title": "x", "description": "x", "priority": "x", "source": "x"}
     run = lab.submit("Mine", context=forged).run
@@ -341,7 +341,7 @@ def test_L13_a_runs_context_never_replaces_what_says_which_run_it_is() -> None:
     )
 
 
-def test_L13_runs_are_claimed_most_urgent_first_then_oldest() -> None:
+def test_runs_are_claimed_most_urgent_first_then_oldest() -> None:
     lab = Lab(agent(mode="continuous"))
     titles = [("a", "low"), ("b", "critical"), ("c", "high"), ("d", "critical")]
     for title, priority in titles:
@@ -351,7 +351,7 @@ def test_L13_runs_are_claimed_most_urgent_first_then_oldest() -> None:
     assert [o.data["title"] for o in result.observations] == ["b", "d", "c", "a"]
 
 
-def test_L13_a_claimed_run_is_investigating_and_names_its_iteration() -> None:
+def test_a_claimed_run_is_investigating_and_names_its_iteration() -> None:
     states: list[Any] = []
     lab = Lab(Agent("test", plugins=[plugin(on_observe=lambda: states.append(current()))]))
 
@@ -366,7 +366,7 @@ def test_L13_a_claimed_run_is_investigating_and_names_its_iteration() -> None:
     assert states == [("investigating", 1)]
 
 
-def test_L14_on_observe_sees_all_observations_and_may_add_some() -> None:
+def test_on_observe_sees_all_observations_and_may_add_some() -> None:
     counts: list[int] = []
 
     def first(observations: list[Observation]) -> list[Observation]:
@@ -380,7 +380,7 @@ def test_L14_on_observe_sees_all_observations_and_may_add_some() -> None:
     assert [o.source for o in result.observations] == ["a", "added"]
 
 
-def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -> None:
+def test_health_counts_failures_and_remembers_the_last_error_and_success() -> None:
     broken = {"now": True}
 
     def observe() -> list[Observation]:
@@ -404,7 +404,7 @@ def test_L15_health_counts_failures_and_remembers_the_last_error_and_success() -
     assert health.last_success_at is not None
 
 
-def test_L15_an_observer_that_fails_repeatedly_backs_off() -> None:
+def test_an_observer_that_fails_repeatedly_backs_off() -> None:
     lab = Lab(agent(fails(), mode="continuous", loop_interval=3600))
     errors = [len(lab.run().observer_errors) for _ in range(5)]
     health = lab.store.observers.health(["p:fails"])["p:fails"]
@@ -413,7 +413,7 @@ def test_L15_an_observer_that_fails_repeatedly_backs_off() -> None:
     assert health.backoff_until is not None
 
 
-def test_L15_a_manual_trigger_runs_an_observer_that_failed_before() -> None:
+def test_a_manual_trigger_runs_an_observer_that_failed_before() -> None:
     lab = Lab(agent(fails()))
 
     assert [len(lab.run().observer_errors) for _ in range(5)] == [1] * 5
@@ -469,7 +469,7 @@ def test_a_crew_never_has_more_threads_than_its_width() -> None:
     assert len(names) <= 5
 
 
-def test_L11_an_observation_made_without_validation_is_validated() -> None:
+def test_an_observation_made_without_validation_is_validated() -> None:
     wrong = Observation.model_construct(source="x", type="bogus", data={})  # type: ignore[arg-type]
     spoilt = seen()
     spoilt.data["n"] = float("nan")
@@ -479,7 +479,7 @@ def test_L11_an_observation_made_without_validation_is_validated() -> None:
     assert [error.id for error in result.observer_errors] == ["p:wrong", "p:spoilt"]
 
 
-def test_L11_an_error_that_utf8_cannot_hold_costs_only_its_observer() -> None:
+def test_an_error_that_utf8_cannot_hold_costs_only_its_observer() -> None:
     def observe() -> None:
         raise OSError("no file \udcff")
 
@@ -489,13 +489,13 @@ def test_L11_an_error_that_utf8_cannot_hold_costs_only_its_observer() -> None:
     assert len(result.observations) == 1
 
 
-def test_L12_every_host_without_a_host_is_reported() -> None:
+def test_every_host_without_a_host_is_reported() -> None:
     result = Lab(agent(sees("all", seen(), scope="every_host")), hosts=()).run()
 
     assert [error.id for error in result.observer_errors] == ["p:all"]
 
 
-def test_L12_late_beats_of_all_workers_are_no_reason_to_leave_their_work_out() -> None:
+def test_late_beats_of_all_workers_are_no_reason_to_leave_their_work_out() -> None:
     """After Redis was away, everybody is late."""
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
@@ -507,7 +507,7 @@ def test_L12_late_beats_of_all_workers_are_no_reason_to_leave_their_work_out() -
     assert len(lab.store.history.results()[0].observations) == 1
 
 
-def test_L15_one_shard_that_fails_does_not_make_the_observer_fail() -> None:
+def test_one_shard_that_fails_does_not_make_the_observer_fail() -> None:
     def observe(shard: int) -> list[Observation]:
         if shard == 2:
             raise OSError("no route")
@@ -521,7 +521,7 @@ def test_L15_one_shard_that_fails_does_not_make_the_observer_fail() -> None:
     assert lab.store.observers.health(["p:o"])["p:o"].failures == 0
 
 
-def test_L15_an_observer_that_is_left_out_is_named_in_the_iteration() -> None:
+def test_an_observer_that_is_left_out_is_named_in_the_iteration() -> None:
     lab = Lab(agent(fails(), mode="continuous", loop_interval=3600))
     problems = [lab.run().problems for _ in range(4)][3]
 
@@ -529,7 +529,7 @@ def test_L15_an_observer_that_is_left_out_is_named_in_the_iteration() -> None:
     assert "because it keeps failing" in problems[0].error
 
 
-def test_P13_fields_of_another_release_are_passed_over() -> None:
+def test_fields_of_another_release_are_passed_over() -> None:
     lab = Lab(agent(sees("o", seen())))
     name = lab.client.hkeys("boyd:{*}:workers:info")[0]
     info = json.loads(lab.client.hget("boyd:{*}:workers:info", name))
@@ -546,7 +546,7 @@ def test_a_thousand_events_and_more_are_taken_in_at_once() -> None:
     assert len(lab.run().observations) == 1000
 
 
-def test_P13_what_a_later_release_has_observed_is_read() -> None:
+def test_what_a_later_release_has_observed_is_read() -> None:
     lab = Lab(agent(sees("o", seen("disk"))))
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")

@@ -1,4 +1,4 @@
-"""Orient: L16 to L21."""
+"""The orient phase: orienters and how their assessments are combined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def situation(result: Any) -> Situation:
     return found
 
 
-def test_L16_every_orienter_sees_every_observation() -> None:
+def test_every_orienter_sees_every_observation() -> None:
     counts: list[int] = []
 
     def look(observations: list[Observation]) -> SituationAssessment:
@@ -34,7 +34,7 @@ def test_L16_every_orienter_sees_every_observation() -> None:
     assert counts == [2, 2]
 
 
-def test_L16_orienters_run_side_by_side_and_merge_in_registration_order() -> None:
+def test_orienters_run_side_by_side_and_merge_in_registration_order() -> None:
     second_ran = threading.Event()
 
     def first() -> SituationAssessment:
@@ -51,7 +51,7 @@ def test_L16_orienters_run_side_by_side_and_merge_in_registration_order() -> Non
     assert situation(result).summary == "first | second"
 
 
-def test_L17_findings_are_joined_and_confidence_is_the_mean() -> None:
+def test_findings_are_joined_and_confidence_is_the_mean() -> None:
     orienters = [reads("a", "one", "two", confidence=1.0), reads("b", "three", confidence=0.5)]
     found = situation(Lab(agent(*orienters)).run())
 
@@ -60,7 +60,7 @@ def test_L17_findings_are_joined_and_confidence_is_the_mean() -> None:
     assert found.priority == "low"
 
 
-def test_L17_anomalies_and_correlations_are_those_that_orienters_report() -> None:
+def test_anomalies_and_correlations_are_those_that_orienters_report() -> None:
     anomaly = Anomaly(type="spike", description="high", severity="high")
     correlation = Correlation(observations=["a", "b"], description="together", confidence=0.5)
     orienters = [reads("a", anomalies=[anomaly]), reads("b", correlations=[correlation])]
@@ -69,7 +69,7 @@ def test_L17_anomalies_and_correlations_are_those_that_orienters_report() -> Non
     assert ([anomaly], [correlation]) == (found.anomalies, found.correlations)
 
 
-def test_L17_an_assessment_without_a_confidence_does_not_lower_that_of_the_others() -> None:
+def test_an_assessment_without_a_confidence_does_not_lower_that_of_the_others() -> None:
     silent = {"source": "p:silent", "findings": ["nothing is known"]}
     quiet = Orienter(name="quiet", orient=lambda: silent)
 
@@ -77,7 +77,7 @@ def test_L17_an_assessment_without_a_confidence_does_not_lower_that_of_the_other
     assert situation(Lab(agent(quiet)).run()).confidence == 0.0
 
 
-def test_L18_without_orienters_nothing_is_significant() -> None:
+def test_without_orienters_nothing_is_significant() -> None:
     found = situation(Lab(agent(sees("o", seen()))).run())
 
     assert (found.summary, found.confidence) == ("No significant observations", 0.0)
@@ -93,7 +93,7 @@ def test_L18_without_orienters_nothing_is_significant() -> None:
         ("text", "invalid assessment"),
     ],
 )
-def test_L19_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: str) -> None:
+def test_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: str) -> None:
     def orient() -> Any:
         if isinstance(answer, Exception):
             raise answer
@@ -107,7 +107,7 @@ def test_L19_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: 
     assert result.success
 
 
-def test_L20_hooks_lay_named_fields_over_what_earlier_hooks_made() -> None:
+def test_hooks_lay_named_fields_over_what_earlier_hooks_made() -> None:
     seen_by_second: list[Situation] = []
 
     def first() -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_L20_hooks_lay_named_fields_over_what_earlier_hooks_made() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"priority": "urgent"}, {"colour": "red"}, "text", [1]])
-def test_L20_a_hook_that_returns_rubbish_changes_nothing(answer: Any) -> None:
+def test_a_hook_that_returns_rubbish_changes_nothing(answer: Any) -> None:
     result = Lab(Agent("test", plugins=[plugin(reads("o", "x"), on_orient=lambda: answer)])).run()
 
     assert situation(result).priority == "low"
@@ -136,13 +136,13 @@ def test_L20_a_hook_that_returns_rubbish_changes_nothing(answer: Any) -> None:
     ("severity", "priority"),
     [("info", "low"), ("warning", "medium"), ("error", "high"), ("critical", "critical")],
 )
-def test_L21_the_priority_rises_to_the_worst_severity(severity: Any, priority: str) -> None:
+def test_the_priority_rises_to_the_worst_severity(severity: Any, priority: str) -> None:
     observers = sees("o", seen(severity="info"), seen(severity=severity), seen())
 
     assert priority == situation(Lab(agent(observers)).run()).priority
 
 
-def test_L21_the_bundled_plugin_can_be_left_out() -> None:
+def test_the_bundled_plugin_can_be_left_out() -> None:
     observers = sees("o", seen(severity="critical"))
 
     assert situation(Lab(agent(observers, default_plugins=[])).run()).priority == "low"

@@ -1,4 +1,4 @@
-"""Where callbacks may go, how they are signed, and when they are sent again: R5."""
+"""Where callbacks may go, how they are signed, and when they are sent again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OTHER = "whsec_" + base64.b64encode(b"o" * 24).decode().rstrip("=")
         "http://1.2.3.example/",
     ],
 )
-def test_R5_a_url_of_a_public_host_is_fine(url: str) -> None:
+def test_a_url_of_a_public_host_is_fine(url: str) -> None:
     assert check_url(url) is None
 
 
@@ -59,7 +59,7 @@ def test_R5_a_url_of_a_public_host_is_fine(url: str) -> None:
         ("http://example.com/" + "x" * 3000, "longer"),
     ],
 )
-def test_R5_what_is_no_proper_url_is_refused_with_the_reason(url: str, reason: str) -> None:
+def test_what_is_no_proper_url_is_refused_with_the_reason(url: str, reason: str) -> None:
     for allow_private in (False, True):
         assert reason in (check_url(url, allow_private=allow_private) or "")
 
@@ -110,19 +110,19 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("host", PRIVATE)
-def test_R5_an_address_that_is_not_public_is_refused_however_it_is_written(host: str) -> None:
+def test_an_address_that_is_not_public_is_refused_however_it_is_written(host: str) -> None:
     assert "not a public address" in (check_url(f"http://{host}/") or "")
     assert check_url(f"http://{host}/", allow_private=True) is None
 
 
 @given(st.text())
-def test_R5_any_text_is_fine_or_has_a_reason(text: str) -> None:
+def test_any_text_is_fine_or_has_a_reason(text: str) -> None:
     for url in (text, f"http://{text}", f"https://{text}/x"):
         assert check_url(url) is None or check_url(url)
 
 
 @given(st.ip_addresses())
-def test_R5_no_address_is_both_public_and_of_a_network_of_ones_own(
+def test_no_address_is_both_public_and_of_a_network_of_ones_own(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     if is_public(address):
@@ -139,20 +139,20 @@ def refused(url: str, **more: object) -> Delivery:
     return delivery
 
 
-def test_R5_a_refused_url_is_a_failed_delivery() -> None:
+def test_a_refused_url_is_a_failed_delivery() -> None:
     delivery = refused("gopher://example.com")
 
     assert delivery.error == "the URL is refused: it does not begin with http:// or https://"
     assert Delivery.from_json(delivery.to_json()) == delivery
 
 
-def test_R5_a_secret_that_cannot_sign_is_a_failed_delivery_that_does_not_tell_it() -> None:
+def test_a_secret_that_cannot_sign_is_a_failed_delivery_that_does_not_tell_it() -> None:
     delivery = refused("http://example.com", secrets=["whsec_"])
 
     assert delivery.error == "it cannot be signed: EmptyWebhookSecretError"
 
 
-def test_R5_it_is_sent_again_for_about_eight_hours_and_then_no_more() -> None:
+def test_it_is_sent_again_for_about_eight_hours_and_then_no_more() -> None:
     assert DELAYS == (5, 30, 120, 600, 1800, 3600, 7200, 14400)
     for failures, delay in enumerate(DELAYS, 1):
         found = retry_delay(failures)

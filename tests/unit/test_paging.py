@@ -1,4 +1,4 @@
-"""Pages hold everything once, whatever the scores and whatever goes meanwhile: A14, R6."""
+"""Pages hold everything once, whatever the scores and whatever goes meanwhile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def in_order(index: dict[str, float], newest_first: bool) -> list[str]:
 
 @quickly
 @given(index=indexes, limit=st.integers(1, 12), newest_first=st.booleans())
-def test_A14_pages_hold_every_entry_once_and_in_order(
+def test_pages_hold_every_entry_once_and_in_order(
     index: dict[str, float], limit: int, newest_first: bool
 ) -> None:
     stored(index)
@@ -68,7 +68,7 @@ def test_A14_pages_hold_every_entry_once_and_in_order(
     leave=st.lists(st.sets(st.integers(0, 29))),
     last=st.booleans(),
 )
-def test_A14_what_leaves_between_two_pages_neither_hides_nor_repeats_anything(
+def test_what_leaves_between_two_pages_neither_hides_nor_repeats_anything(
     index: dict[str, float],
     limit: int,
     newest_first: bool,
@@ -94,7 +94,7 @@ def test_A14_what_leaves_between_two_pages_neither_hides_nor_repeats_anything(
 
 @quickly
 @given(index=indexes, more=indexes, limit=st.integers(1, 12))
-def test_A14_what_comes_between_two_pages_repeats_nothing(
+def test_what_comes_between_two_pages_repeats_nothing(
     index: dict[str, float], more: dict[str, float], limit: int
 ) -> None:
     stored(index)
@@ -112,7 +112,7 @@ def test_A14_what_comes_between_two_pages_repeats_nothing(
 
 @quickly
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda b: base64.b64encode(b).decode()))
-def test_A14_a_cursor_that_is_none_of_ours_is_refused(text: str) -> None:
+def test_a_cursor_that_is_none_of_ours_is_refused(text: str) -> None:
     try:
         found = load_cursor(text, 1)
     except BadCursor:
@@ -129,13 +129,13 @@ def test_A14_a_cursor_that_is_none_of_ours_is_refused(text: str) -> None:
         "[" * 100_000,
     ],
 )
-def test_A14_a_cursor_that_was_tampered_with_is_refused(positions: str) -> None:
+def test_a_cursor_that_was_tampered_with_is_refused(positions: str) -> None:
     text = base64.urlsafe_b64encode(positions.encode()).decode().rstrip("=")
     with pytest.raises(BadCursor):
         load_cursor(text, 1)
 
 
-def test_A14_a_cursor_that_was_made_up_reads_no_more_than_a_page() -> None:
+def test_a_cursor_that_was_made_up_reads_no_more_than_a_page() -> None:
     stored({f"m{n}": float(n) for n in range(9)})
     made_up: list[Any] = [["zzz", 4.0]]
     text = base64.urlsafe_b64encode(json.dumps(made_up).encode()).decode()
@@ -153,7 +153,7 @@ def proposal(number: int) -> Proposal:
 
 
 @pytest.mark.parametrize("ttl", [None, 3600.0])
-def test_A14_who_approves_page_by_page_meets_every_item_that_waits(ttl: float | None) -> None:
+def test_who_approves_page_by_page_meets_every_item_that_waits(ttl: float | None) -> None:
     """Items that never expire have the same score, and the last one of the page is gone."""
     store = Store(fakeredis.FakeRedis(decode_responses=True)).agent("a")
     retention = Retention(ttl=ttl)
@@ -173,7 +173,7 @@ def test_A14_who_approves_page_by_page_meets_every_item_that_waits(ttl: float | 
     assert store.approvals.page(50).pending == []
 
 
-def test_A14_pending_and_history_are_paged_side_by_side() -> None:
+def test_pending_and_history_are_paged_side_by_side() -> None:
     store = Store(fakeredis.FakeRedis(decode_responses=True)).agent("a")
     retention = Retention()
     ids = [store.approvals.enqueue(proposal(n), retention) for n in range(12)]
@@ -194,7 +194,7 @@ def test_A14_pending_and_history_are_paged_side_by_side() -> None:
     assert sorted(past) == sorted(ids[:5])
 
 
-def test_A14_history_is_capped_by_count_and_age() -> None:
+def test_history_is_capped_by_count_and_age() -> None:
     client = fakeredis.FakeRedis(decode_responses=True)
     store = Store(client).agent("a")
     retention = Retention(max_count=3, max_age=60.0)

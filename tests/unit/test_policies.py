@@ -1,4 +1,4 @@
-"""What it takes to approve: A3, A8 and A11."""
+"""What it takes to approve."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def call(lab: Lab, who: str, **fields: Any) -> str:
     return call_id
 
 
-def test_A11_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None:
+def test_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=3)
     item = pending(lab)
@@ -81,7 +81,7 @@ def test_A11_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None
     assert len(recorder.calls) == 1
 
 
-def test_A11_two_approvals_by_one_principal_count_once() -> None:
+def test_two_approvals_by_one_principal_count_once() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=2)
     twice = [person("ann"), Actor(principal="ann", key="another", claims="bob")]
@@ -90,7 +90,7 @@ def test_A11_two_approvals_by_one_principal_count_once() -> None:
     assert (len(pending(lab).approvals), recorder.calls) == (1, [])
 
 
-def test_A11_who_counted_may_still_deny() -> None:
+def test_who_counted_may_still_deny() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=2)
     approves(lab, person("ann"))
@@ -105,7 +105,7 @@ def test_A11_who_counted_may_still_deny() -> None:
     assert recorder.calls == []
 
 
-def test_A11_who_calls_for_an_action_may_not_approve_it() -> None:
+def test_who_calls_for_an_action_may_not_approve_it() -> None:
     recorder = Recorder()
     lab = Lab(agent(recorder.action(autonomy=GATED)))
     call(lab, "ann")
@@ -115,7 +115,7 @@ def test_A11_who_calls_for_an_action_may_not_approve_it() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_A11_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None:
+def test_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)))
     lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann"))
     lab.deliver()
@@ -123,7 +123,7 @@ def test_A11_who_submitted_the_run_behind_an_action_may_not_approve_it() -> None
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
-def test_A11_who_asks_for_the_same_action_joins_those_who_asked_and_may_not_approve_it() -> None:
+def test_who_asks_for_the_same_action_joins_those_who_asked_and_may_not_approve_it() -> None:
     lab = lab_with()
     call(lab, "ann")
     item = pending(lab)
@@ -132,7 +132,7 @@ def test_A11_who_asks_for_the_same_action_joins_those_who_asked_and_may_not_appr
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
-def test_K16_who_asks_a_question_is_not_who_asked_for_what_waited_before() -> None:
+def test_who_asks_a_question_is_not_who_asked_for_what_waited_before() -> None:
     lab = lab_with()
     submitted = lab.launcher.submit_run(
         RunRequest(title="Is all well?", description="x"), person("carol")
@@ -147,7 +147,7 @@ def test_K16_who_asks_a_question_is_not_who_asked_for_what_waited_before() -> No
     assert run.status == "completed", "it gets the outcome all the same"
 
 
-def test_K16_a_question_leaves_those_who_asked_before_as_they_were() -> None:
+def test_a_question_leaves_those_who_asked_before_as_they_were() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)))
     for name in ("ann", "bob"):
         lab.launcher.submit_run(RunRequest(title="look", description="x"), person(name))
@@ -157,7 +157,7 @@ def test_K16_a_question_leaves_those_who_asked_before_as_they_were() -> None:
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
-def test_A11_a_repeated_request_keeps_its_reason_on_the_item() -> None:
+def test_a_repeated_request_keeps_its_reason_on_the_item() -> None:
     lab = Lab(agent(Recorder().action(autonomy=GATED)))
     call(lab, "ann")
     call(lab, "ann", rationale="disk alarm 42")
@@ -172,7 +172,7 @@ def test_A11_a_repeated_request_keeps_its_reason_on_the_item() -> None:
     assert all(one.at >= item.created_at for one in item.asked)
 
 
-def test_A11_the_requester_may_approve_where_the_policy_says_so() -> None:
+def test_the_requester_may_approve_where_the_policy_says_so() -> None:
     settings = {"required": {"allow_requester": True}}
     lab = Lab(agent(Recorder().action(autonomy=GATED), approvals=settings))
     call(lab, "ann")
@@ -180,7 +180,7 @@ def test_A11_the_requester_may_approve_where_the_policy_says_so() -> None:
     assert approves(lab, person("ann")) == ["approved"]
 
 
-def test_A11_a_requester_may_deny_and_withdraw() -> None:
+def test_a_requester_may_deny_and_withdraw() -> None:
     lab = Lab(agent(Recorder().action(autonomy=GATED)))
     verdicts: list[Verdict] = ["denied", "withdrawn"]
     outcomes = []
@@ -206,13 +206,13 @@ def test_A11_a_requester_may_deny_and_withdraw() -> None:
         ({}, machine("ci"), "approved"),
     ],
 )
-def test_A11_the_policy_says_who_may_approve(
+def test_the_policy_says_who_may_approve(
     required: dict[str, Any], actor: Actor, outcome: str
 ) -> None:
     assert approves(lab_with(**required), actor) == [outcome]
 
 
-def test_A11_human_only_takes_a_person_whatever_the_policy_says() -> None:
+def test_human_only_takes_a_person_whatever_the_policy_says() -> None:
     lab = lab_with(mode=Autonomy(mode="human-only"), groups=["ops"])
     robot = Actor(principal="bot", groups=["ops"], claims="ann")
 
@@ -220,7 +220,7 @@ def test_A11_human_only_takes_a_person_whatever_the_policy_says() -> None:
 
 
 @pytest.mark.parametrize("note", [None, "", "  \n"])
-def test_A11_where_a_note_is_required_there_is_no_answer_without_one(note: str | None) -> None:
+def test_where_a_note_is_required_there_is_no_answer_without_one(note: str | None) -> None:
     lab = lab_with(require_note=True)
     item = pending(lab)
 
@@ -230,7 +230,7 @@ def test_A11_where_a_note_is_required_there_is_no_answer_without_one(note: str |
     assert lab.resolver.answer(item.id, "approved", person("ann"), "CHG-1").outcome == "approved"
 
 
-def test_A11_the_first_policy_that_fits_applies() -> None:
+def test_the_first_policy_that_fits_applies() -> None:
     policies = [
         {"actions": ["q:*"], "required": {"min_approvals": 9}},
         {"actions": ["p:*"], "risk": ["critical"], "required": {"min_approvals": 3}},
@@ -247,7 +247,7 @@ def test_A11_the_first_policy_that_fits_applies() -> None:
 
 
 @pytest.mark.parametrize(("action", "decision"), [("critical", "low"), ("low", "critical")])
-def test_A11_of_two_risks_the_higher_one_finds_the_policy(action: Any, decision: Any) -> None:
+def test_of_two_risks_the_higher_one_finds_the_policy(action: Any, decision: Any) -> None:
     """A strategy that says nothing about the risk means low: that must not weaken the policy."""
     policies = [
         {"risk": ["low", "medium"], "required": {"min_approvals": 1}},
@@ -258,7 +258,7 @@ def test_A11_of_two_risks_the_higher_one_finds_the_policy(action: Any, decision:
     assert made.policy(made.host.actions["p:do"], choice(risk=decision)).min_approvals == 2
 
 
-def test_A11_without_a_fitting_policy_the_agents_own_applies() -> None:
+def test_without_a_fitting_policy_the_agents_own_applies() -> None:
     made = agent(
         Recorder().action(),
         approvals={
@@ -270,7 +270,7 @@ def test_A11_without_a_fitting_policy_the_agents_own_applies() -> None:
     assert made.policy(made.host.actions["p:do"], choice()).min_approvals == 4
 
 
-def test_A11_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
+def test_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
     lab = lab_with(min_approvals=2)
     lax = Lab(agent(Recorder().action(autonomy=GATED)), client=lab.client)
     item = pending(lax)
@@ -279,7 +279,7 @@ def test_A11_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
     assert lax.resolver.answer(item.id, "approved", person("ann")).outcome == "counted"
 
 
-def test_A11_an_answer_to_another_version_of_the_item_is_refused() -> None:
+def test_an_answer_to_another_version_of_the_item_is_refused() -> None:
     lab = lab_with(min_approvals=3)
     item = pending(lab)
     resolver, eve = lab.resolver, person("eve")
@@ -299,7 +299,7 @@ def test_A11_an_answer_to_another_version_of_the_item_is_refused() -> None:
     assert resolver.answer(item.id, "approved", person("bob"), version=current).outcome == "changed"
 
 
-def test_A9_a_proposal_that_comes_again_does_not_change_the_version() -> None:
+def test_a_proposal_that_comes_again_does_not_change_the_version() -> None:
     """Or nobody could answer what was shown to him while the fault lasts."""
     lab = lab_with()
     item = pending(lab)
@@ -309,7 +309,7 @@ def test_A9_a_proposal_that_comes_again_does_not_change_the_version() -> None:
     assert lab.resolver.answer(item.id, "approved", person("ann"), version=item.version).done
 
 
-def test_A11_a_refused_answer_leaves_the_item_as_it_is() -> None:
+def test_a_refused_answer_leaves_the_item_as_it_is() -> None:
     lab = lab_with(groups=["ops"], min_approvals=2)
     approves(lab, person("ann", "ops"))
     item = pending(lab)
@@ -322,7 +322,7 @@ def test_A11_a_refused_answer_leaves_the_item_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
-def test_A8_what_the_caller_claims_is_kept_beside_the_principal(verdict: Verdict) -> None:
+def test_what_the_caller_claims_is_kept_beside_the_principal(verdict: Verdict) -> None:
     lab = lab_with()
     item = pending(lab)
     gateway = Actor(principal="gateway", claims="ann")
@@ -332,7 +332,7 @@ def test_A8_what_the_caller_claims_is_kept_beside_the_principal(verdict: Verdict
     assert (done.acted_by, done.claimed_by, done.note) == ("gateway", "ann", "why")
 
 
-def test_A8_every_vote_keeps_its_claim_and_key() -> None:
+def test_every_vote_keeps_its_claim_and_key() -> None:
     lab = lab_with(min_approvals=2)
     approves(lab, Actor(principal="gateway", key="k1", claims="ann"))
     [vote] = pending(lab).approvals
@@ -340,14 +340,14 @@ def test_A8_every_vote_keeps_its_claim_and_key() -> None:
     assert (vote.by, vote.key, vote.claims) == ("gateway", "k1", "ann")
 
 
-def test_A8_a_claim_to_be_the_requester_or_somebody_else_changes_nothing() -> None:
+def test_a_claim_to_be_the_requester_or_somebody_else_changes_nothing() -> None:
     lab = Lab(agent(Recorder().action(autonomy=GATED)))
     call(lab, "ann")
 
     assert approves(lab, Actor(principal="ann", claims="bob")) == ["requester"]
 
 
-def test_A3_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
+def test_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
     lab = lab_with()
     item = pending(lab)
     lab.resolver.answer(item.id, "denied", person("ann"), "no")
@@ -358,7 +358,7 @@ def test_A3_the_loser_is_told_who_resolved_the_item_and_as_what() -> None:
     assert (late.item.status, late.item.acted_by, late.item.note) == ("denied", "ann", "no")
 
 
-def test_A11_an_expired_item_takes_no_vote() -> None:
+def test_an_expired_item_takes_no_vote() -> None:
     lab = lab_with(min_approvals=2)
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -370,7 +370,7 @@ def test_A11_an_expired_item_takes_no_vote() -> None:
     assert (late.item.status, [vote.by for vote in late.item.approvals]) == ("expired", ["ann"])
 
 
-def test_A11_items_put_in_from_outside_have_their_own_policy() -> None:
+def test_items_put_in_from_outside_have_their_own_policy() -> None:
     lab = Lab(agent(Recorder().action()))
     decision = Decision(action="p:do", rationale="x", confidence=1.0)
     proposal = Proposal(
@@ -392,7 +392,7 @@ def test_A11_items_put_in_from_outside_have_their_own_policy() -> None:
         ({"approvals": {"required": {"groups": ["ops"]}}}, "come to ask for more"),
     ],
 )
-def test_A12_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
+def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     now_asked: Any, why: str
 ) -> None:
     recorder = Recorder()
@@ -412,7 +412,7 @@ def test_A12_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     assert recorder.calls == []
 
 
-def test_A11_what_has_become_human_only_is_not_executed_on_the_word_of_a_program() -> None:
+def test_what_has_become_human_only_is_not_executed_on_the_word_of_a_program() -> None:
     recorder = Recorder()
     before = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
     before.run()
@@ -428,7 +428,7 @@ def test_A11_what_has_become_human_only_is_not_executed_on_the_word_of_a_program
     assert recorder.calls == []
 
 
-def test_A15_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_note() -> None:
+def test_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_note() -> None:
     lab = lab_with(min_approvals=2)
     lab.resolver.answer(pending(lab).id, "approved", person("ann"), "looks right")
     lab.store.audit.seal()

@@ -1,4 +1,4 @@
-"""A page reads so many bytes at most, whatever is kept, and names where to go on: A14, H4, R6."""
+"""A page reads so many bytes at most, whatever is kept, and names where to go on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sizes(lab: Lab, limit: int, **filters: Any) -> tuple[list[int], list[str]]:
             return counts, titles
 
 
-def test_R6_a_page_of_large_runs_ends_early_and_none_is_left_out() -> None:
+def test_a_page_of_large_runs_ends_early_and_none_is_left_out() -> None:
     lab = Lab(agent(mode="continuous"))
     large(lab, 20)
     counts, titles = sizes(lab, 100)
@@ -53,7 +53,7 @@ def test_R6_a_page_of_large_runs_ends_early_and_none_is_left_out() -> None:
     assert sorted(titles) == sorted(f"run {n}" for n in range(20))
 
 
-def test_R6_what_does_not_fit_the_filters_is_not_read() -> None:
+def test_what_does_not_fit_the_filters_is_not_read() -> None:
     lab = Lab(agent(mode="continuous"))
     lab.submit("wanted", source="rare")
     large(lab, 20)
@@ -62,7 +62,7 @@ def test_R6_what_does_not_fit_the_filters_is_not_read() -> None:
     assert sizes(lab, 100, source="api", priority="medium")[0] == [7, 7, 6]
 
 
-def test_R6_a_run_that_is_larger_than_a_page_is_a_page_of_its_own() -> None:
+def test_a_run_that_is_larger_than_a_page_is_a_page_of_its_own() -> None:
     lab = Lab(agent(mode="continuous"))
     for name in ("one", "two"):
         lab.submit(name, context={"text": "x" * 100 * KIB})
@@ -71,7 +71,7 @@ def test_R6_a_run_that_is_larger_than_a_page_is_a_page_of_its_own() -> None:
     assert (counts, sorted(titles)) == ([1, 1, 0], ["one", "two"])
 
 
-def test_A14_a_page_of_large_approvals_ends_early_and_none_is_left_out() -> None:
+def test_a_page_of_large_approvals_ends_early_and_none_is_left_out() -> None:
     store = Store(fakeredis.FakeRedis(decode_responses=True)).agent("a")
     retention = Retention()
     ids = []
@@ -107,7 +107,7 @@ def outlined(lab: Lab, limit: int) -> list[list[int]]:
             return found
 
 
-def test_L37_an_outline_tells_what_the_whole_result_does() -> None:
+def test_an_outline_tells_what_the_whole_result_does() -> None:
     acting = Recorder().action()
     lab = Lab(agent(sees("o", seen(), seen()), reads("r", "a fault"), chooses(choice()), acting))
     run = lab.submit("look").run
@@ -123,7 +123,7 @@ def test_L37_an_outline_tells_what_the_whole_result_does() -> None:
     assert outline.duration == result.duration
 
 
-def test_L37_an_outline_tells_what_became_of_actions_without_what_they_have_put_out() -> None:
+def test_an_outline_tells_what_became_of_actions_without_what_they_have_put_out() -> None:
     parts = [sees("o", seen()), reads("r", "a fault"), chooses(choice())]
     lab = Lab(agent(*parts, Recorder("x" * 100 * KIB).action()))
     lab.run()
@@ -132,7 +132,7 @@ def test_L37_an_outline_tells_what_became_of_actions_without_what_they_have_put_
     assert (result.action, result.success, result.output) == ("p:do", True, None)
 
 
-def test_L37_outlines_do_not_read_what_was_observed() -> None:
+def test_outlines_do_not_read_what_was_observed() -> None:
     large_one = seen(data={"text": "x" * 100 * KIB})
     lab = Lab(agent(sees("o", large_one)))
     for _ in range(5):
@@ -142,7 +142,7 @@ def test_L37_outlines_do_not_read_what_was_observed() -> None:
     assert outlined(lab, 2) == [[5, 4], [3, 2], [1]]
 
 
-def test_L37_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(agent(sees("o", seen())))
     for _ in range(5):
         lab.run()
@@ -153,7 +153,7 @@ def test_L37_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPa
     assert [number for page in pages for number in page] == [5, 4, 3, 2, 1]
 
 
-def test_P13_an_iteration_that_an_earlier_release_kept_has_an_outline_too() -> None:
+def test_an_iteration_that_an_earlier_release_kept_has_an_outline_too() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.run()
     written = lab.store.history.outlines()
@@ -162,7 +162,7 @@ def test_P13_an_iteration_that_an_earlier_release_kept_has_an_outline_too() -> N
     assert lab.store.history.outlines() == written
 
 
-def test_H4_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
+def test_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
     client = fakeredis.FakeRedis(decode_responses=True)
     for n in range(9):
         client.hset(f"h{n}", mapping={"a": "x" * 5 * KIB, "b": "y"})
@@ -182,7 +182,7 @@ def test_H4_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
     assert next(Portion(Scripts(client)).read("h", names, ["b", "c"])) == {"b": "y"}
 
 
-def test_H4_no_more_runs_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_runs_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "PENDING", 2)
     lab = Lab(agent(mode="continuous"))
     request = RunRequest(title="look", description="x")

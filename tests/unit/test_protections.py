@@ -1,4 +1,4 @@
-"""The table of `make protections` is about the code and the tests as they are (P1 to P14)."""
+"""The table of `make protections` is about the code and the tests as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets do not get past the redactor, whole or in pieces: T8."""
+"""Secrets do not get past the redactor, whole or in pieces."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("text", "leak"), LEAKS)
-def test_T8_what_looks_like_a_secret_is_taken_out(text: str, leak: str) -> None:
+def test_what_looks_like_a_secret_is_taken_out(text: str, leak: str) -> None:
     redacted = Redactor().redact(text)
     assert leak not in redacted
     assert MARK in redacted
@@ -86,11 +86,11 @@ def test_T8_what_looks_like_a_secret_is_taken_out(text: str, leak: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_T8_what_does_not_stays(text: str) -> None:
+def test_what_does_not_stays(text: str) -> None:
     assert Redactor().redact(text) == text
 
 
-def test_T8_what_surrounds_a_secret_stays() -> None:
+def test_what_surrounds_a_secret_stays() -> None:
     assert Redactor().redact("a password=hunter2 b") == f"a password={MARK} b"
     assert Redactor().redact("http://me:pw@host/x") == f"http://me:{MARK}@host/x"
     assert Redactor().redact(f"x {BOYD} y") == f"x boyd_abcdefghij12_{MARK} y"
@@ -109,19 +109,19 @@ def test_T8_what_surrounds_a_secret_stays() -> None:
         base64.urlsafe_b64encode(SECRET.encode()).decode(),
     ],
 )
-def test_T8_a_known_value_is_found_however_it_is_written(form: str) -> None:
+def test_a_known_value_is_found_however_it_is_written(form: str) -> None:
     redacted = Redactor([f" {SECRET}\n"]).redact(f"it is {form} here")
     assert MARK in redacted
     assert len(redacted) < len(f"it is {MARK} here") + 12
 
 
-def test_T8_short_values_are_passed_over_and_overlapping_ones_are_one() -> None:
+def test_short_values_are_passed_over_and_overlapping_ones_are_one() -> None:
     assert Redactor(["abc", "", "  "]).redact("abc def") == "abc def"
     assert Redactor(["abcdef", "defghi"]).redact("abcdefghi") == MARK
     assert Redactor(["ababab"]).redact("abababab!") == f"{MARK}!"
 
 
-def test_T8_json_is_redacted_in_values_keys_and_by_names() -> None:
+def test_json_is_redacted_in_values_keys_and_by_names() -> None:
     redactor = Redactor(["hunter2222"])
     value = {"a": ["x hunter2222", 1, None], "hunter2222": True, "apiKey": "short", "tokens": "12"}
     assert redactor.redact_json(value) == {
@@ -132,7 +132,7 @@ def test_T8_json_is_redacted_in_values_keys_and_by_names() -> None:
     }
 
 
-def test_T8_secrets_of_the_environment_are_told_by_their_names() -> None:
+def test_secrets_of_the_environment_are_told_by_their_names() -> None:
     environ = {"OPENAI_API_KEY": "longenough", "X_TOKEN": "short", "PATH": "/usr/bin:/bin"}
     environ |= {"db_password": "p" * 8, "THE_SECRET": "s" * 9, "KEY_FILE": "/etc/some/key"}
     assert environment_secrets(environ) == {"longenough", "p" * 8, "s" * 9}
@@ -154,7 +154,7 @@ TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.lists(PIECES, max_size=4
 
 @settings(max_examples=500, deadline=None)
 @given(TEXTS, st.randoms(use_true_random=False))
-def test_T8_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -> None:
+def test_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -> None:
     redactor = Redactor(["multi word secret value", "hunter2222", "密码一二三四五六"])
     stream, parts, at = RedactedStream(redactor), [], 0
     while at < len(text):
@@ -166,13 +166,13 @@ def test_T8_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS)
-def test_T8_a_known_value_is_never_left(text: str) -> None:
+def test_a_known_value_is_never_left(text: str) -> None:
     redactor = Redactor(["hunter2222"])
     assert "hunter2222" not in redactor.redact(text)
     assert list(redactor.found(text)) or redactor.redact(text) == text
 
 
-def test_T8_a_stream_shows_each_word_when_the_next_one_begins() -> None:
+def test_a_stream_shows_each_word_when_the_next_one_begins() -> None:
     stream = RedactedStream(Redactor())
     shown = [stream.feed(piece) for piece in ("It ", "was th", "e disk", " of web-1.")]
     assert shown == ["", "It was ", "the ", "disk of "]
@@ -180,7 +180,7 @@ def test_T8_a_stream_shows_each_word_when_the_next_one_begins() -> None:
     assert stream.flush() == ""
 
 
-def test_T8_a_stream_without_blanks_is_shown_too() -> None:
+def test_a_stream_without_blanks_is_shown_too() -> None:
     stream = RedactedStream(Redactor(["密码一二三四五六"]))
     assert stream.feed("磁盘已满") == "磁盘已"
     assert stream.feed("密码一二") == "满"
@@ -188,7 +188,7 @@ def test_T8_a_stream_without_blanks_is_shown_too() -> None:
     assert stream.flush() == "。"
 
 
-def test_T8_a_stream_holds_back_what_may_be_the_beginning_of_a_secret() -> None:
+def test_a_stream_holds_back_what_may_be_the_beginning_of_a_secret() -> None:
     stream = RedactedStream(Redactor())
     assert stream.feed("The disk is full. The password is set to: ") == "The disk is full. The "
     assert stream.feed("it. " * 20).startswith("password is set to: it. ")
@@ -203,7 +203,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("seed", HOSTILE)
-def test_T8_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
+def test_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
     text = seed * (1_000_000 // len(seed))
     redactor = Redactor(["hunter2222", "aaaaaaaa"])
     began = thread_time()
@@ -217,7 +217,7 @@ def test_T8_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
 
 
 @pytest.mark.parametrize("border", [0, 1, 5, 14, 30, 40])
-def test_P18_a_secret_across_two_slices_is_found_as_in_a_short_text(border: int) -> None:
+def test_a_secret_across_two_slices_is_found_as_in_a_short_text(border: int) -> None:
     secret = "password=hunter2abcdef"
     before = "x" * (_SLICE - border - 1) + " "
 
@@ -226,13 +226,13 @@ def test_P18_a_secret_across_two_slices_is_found_as_in_a_short_text(border: int)
     )
 
 
-def test_P18_a_long_secret_is_found_whole() -> None:
+def test_a_long_secret_is_found_whole() -> None:
     text = "password=" + "a1" * _SLICE
 
     assert Redactor().redact(text) == "password=[redacted]"
 
 
-def test_P18_no_step_of_redaction_looks_at_more_than_a_slice() -> None:
+def test_no_step_of_redaction_looks_at_more_than_a_slice() -> None:
     """A search of the whole text would hold the interpreter for a second."""
     seen: list[int] = []
 

@@ -162,7 +162,7 @@ def test_a_broker_that_is_no_redis_is_refused() -> None:
         make_app("amqp://me:hush6@rabbit")
 
 
-def test_P8_a_server_that_says_nothing_is_asked_once() -> None:
+def test_a_server_that_says_nothing_is_asked_once() -> None:
     """Only who knows what a repetition means may repeat."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(0.5)

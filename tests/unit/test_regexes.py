@@ -1,4 +1,4 @@
-"""Every regular expression takes time in proportion to the text, whatever the text (P18).
+"""Every regular expression takes time in proportion to the text, whatever the text.
 
 A search holds the interpreter until it ends: one that takes quadratic time stops all threads of a
 process. All expressions in the packages are found by themselves, so that a new one is tried too.
@@ -214,7 +214,7 @@ def slow(run: Callable[[str], object], tried: set[tuple[str, str, str]]) -> list
 
 
 @pytest.mark.timeout(600)
-def test_P18_every_regular_expression_takes_time_in_proportion() -> None:
+def test_every_regular_expression_takes_time_in_proportion() -> None:
     found, made = uses()
     known = {f"{use.where} .{use.method} {use.pattern.pattern}": use for use in found}
     too_slow = {name: slow(use.run, attacks(use.pattern)) for name, use in known.items()}
@@ -237,7 +237,7 @@ def told(text: str) -> Any:
     ],
     ids=["marker", "tool"],
 )
-def test_P18_expressions_that_are_made_of_data_take_time_in_proportion(
+def test_expressions_that_are_made_of_data_take_time_in_proportion(
     run: Callable[[str], object],
 ) -> None:
     tried = {("", one, "") for one in (*USUAL, "graph-query", "Final answer:", "*_`#> ")}
@@ -246,7 +246,7 @@ def test_P18_expressions_that_are_made_of_data_take_time_in_proportion(
 
 
 @pytest.mark.parametrize("pattern", [r"\s*$", r"a*b", r"(a|a)*b", r"(\w+)://x", r"<(.*)>"])
-def test_P18_an_expression_that_takes_quadratic_time_is_noticed(pattern: str) -> None:
+def test_an_expression_that_takes_quadratic_time_is_noticed(pattern: str) -> None:
     use = Use("here", re.compile(pattern), "search")
 
     assert slow(use.run, attacks(use.pattern))

@@ -1,4 +1,4 @@
-"""Runs: submitted once, cancelled, listed and pruned: R2 to R6."""
+"""Runs: submitted once, cancelled, listed and pruned."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def ended(lab: Lab, *names: str, **fields: Any) -> list[str]:
     return ids
 
 
-def test_R1_a_run_that_is_submitted_again_under_its_id_is_the_same_run() -> None:
+def test_a_run_that_is_submitted_again_under_its_id_is_the_same_run() -> None:
     lab = Lab(agent())
     request = RunRequest(title="look", description="x")
     first = lab.launcher.submit_run(request, TESTER, "one")
@@ -101,14 +101,14 @@ def test_R1_a_run_that_is_submitted_again_under_its_id_is_the_same_run() -> None
     assert lab.store.loop.status().iteration == 1
 
 
-def test_R1_a_run_names_who_submitted_it() -> None:
+def test_a_run_names_who_submitted_it() -> None:
     lab = Lab(agent())
     run = lab.launcher.submit_run(RunRequest(title="look", description="x"), person("ann")).run
 
     assert run.requested_by == ["ann"]
 
 
-def test_R2_a_pending_run_that_is_cancelled_is_never_looked_into() -> None:
+def test_a_pending_run_that_is_cancelled_is_never_looked_into() -> None:
     lab = Lab(agent(mode="continuous"))
     run_id = lab.submit("look").run.id
     assert cancel(lab, run_id) == ("resolved", "")
@@ -120,7 +120,7 @@ def test_R2_a_pending_run_that_is_cancelled_is_never_looked_into() -> None:
     assert (result.runs, result.observations) == ([], [])
 
 
-def test_R2_a_finished_or_unknown_run_cannot_be_cancelled() -> None:
+def test_a_finished_or_unknown_run_cannot_be_cancelled() -> None:
     lab = Lab(agent())
     run_id = lab.submit("look").run.id
     lab.deliver()
@@ -132,7 +132,7 @@ def test_R2_a_finished_or_unknown_run_cannot_be_cancelled() -> None:
     assert lab.store.runs.get("never") is None
 
 
-def test_R2_a_run_is_cancelled_once() -> None:
+def test_a_run_is_cancelled_once() -> None:
     lab = Lab(agent(mode="continuous"))
     run_id = lab.submit("look").run.id
 
@@ -140,7 +140,7 @@ def test_R2_a_run_is_cancelled_once() -> None:
 
 
 @pytest.mark.parametrize("phase", ["start", "orient", "act", "complete"])
-def test_R4_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
+def test_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
     recorder = Recorder()
     lab = acting(recorder)
     run_id = lab.submit("look").run.id
@@ -153,7 +153,7 @@ def test_R4_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
     assert lab.store.loop.status().phase == "idle"
 
 
-def test_R4_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
+def test_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
     recorder = Recorder()
     lab = acting(recorder)
     run_id = lab.submit("look").run.id
@@ -169,7 +169,7 @@ def test_R4_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> Non
     ]
 
 
-def test_R4_an_action_that_another_run_wants_too_is_executed() -> None:
+def test_an_action_that_another_run_wants_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder)
     one, two = (lab.submit(title).run.id for title in ("one", "two"))
@@ -181,7 +181,7 @@ def test_R4_an_action_that_another_run_wants_too_is_executed() -> None:
     assert [now(lab, run_id).status for run_id in (one, two)] == ["cancelled", "completed"]
 
 
-def test_R4_cancelling_while_the_action_runs_does_not_interrupt_it() -> None:
+def test_cancelling_while_the_action_runs_does_not_interrupt_it() -> None:
     lab: Lab
     run_id = ""
     done = []
@@ -201,7 +201,7 @@ def test_R4_cancelling_while_the_action_runs_does_not_interrupt_it() -> None:
     assert now(lab, run_id).status == "cancelled"
 
 
-def test_R4_a_later_iteration_acts_again() -> None:
+def test_a_later_iteration_acts_again() -> None:
     recorder = Recorder()
     lab = acting(recorder)
     run_id = lab.submit("look").run.id
@@ -213,7 +213,7 @@ def test_R4_a_later_iteration_acts_again() -> None:
     assert len(recorder.calls) == 1
 
 
-def test_R4_nothing_is_proposed_for_runs_that_were_cancelled() -> None:
+def test_nothing_is_proposed_for_runs_that_were_cancelled() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
@@ -223,7 +223,7 @@ def test_R4_nothing_is_proposed_for_runs_that_were_cancelled() -> None:
     assert pending(lab) == []
 
 
-def test_R4_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
+def test_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     [run_id] = waiting(lab, "look")
     [item] = pending(lab)
@@ -236,7 +236,7 @@ def test_R4_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
     assert lab.resolver.answer(item.id, "approved", person("ann")).outcome == "not-pending"
 
 
-def test_R4_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> None:
+def test_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     one, two = waiting(lab, "one", "two")
     cancel(lab, one)
@@ -247,7 +247,7 @@ def test_R4_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> No
     assert pending(lab) == []
 
 
-def test_R4_the_approval_goes_with_its_last_run_although_the_others_are_forgotten() -> None:
+def test_the_approval_goes_with_its_last_run_although_the_others_are_forgotten() -> None:
     made = agent(chooses(choice()), Recorder().action(autonomy=GATED), runs={"max_finished": 1})
     lab = Lab(made)
     one, two, other = waiting(lab, "one", "two", "other")
@@ -263,7 +263,7 @@ def test_R4_the_approval_goes_with_its_last_run_although_the_others_are_forgotte
 
 @pytest.mark.parametrize("other", ["iteration", "call"])
 @pytest.mark.parametrize("first", [True, False])
-def test_R4_an_approval_that_was_asked_for_otherwise_too_stays(other: str, first: bool) -> None:
+def test_an_approval_that_was_asked_for_otherwise_too_stays(other: str, first: bool) -> None:
     lab = acting(Recorder(), autonomy=GATED)
 
     def ask() -> None:
@@ -284,7 +284,7 @@ def test_R4_an_approval_that_was_asked_for_otherwise_too_stays(other: str, first
     assert len(pending(lab)) == 1
 
 
-def test_R4_what_was_approved_and_not_yet_executed_is_stopped() -> None:
+def test_what_was_approved_and_not_yet_executed_is_stopped() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
     [run_id] = waiting(lab, "look")
@@ -304,7 +304,7 @@ def test_R4_what_was_approved_and_not_yet_executed_is_stopped() -> None:
     assert now(lab, run_id).status == "cancelled"
 
 
-def test_R4_what_was_approved_for_another_run_too_is_executed() -> None:
+def test_what_was_approved_for_another_run_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
     one, two = waiting(lab, "one", "two")
@@ -316,7 +316,7 @@ def test_R4_what_was_approved_for_another_run_too_is_executed() -> None:
     assert [now(lab, run_id).status for run_id in (one, two)] == ["cancelled", "completed"]
 
 
-def test_R4_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None:
+def test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     [run_id] = waiting(lab, "look")
     [item] = pending(lab)
@@ -329,7 +329,7 @@ def test_R4_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
-def test_L35_a_run_fails_with_the_approval_that_it_waits_for(verdict: Verdict) -> None:
+def test_a_run_fails_with_the_approval_that_it_waits_for(verdict: Verdict) -> None:
     lab = acting(Recorder(), autonomy=GATED)
     [run_id] = waiting(lab, "look")
     lab.resolver.answer(pending(lab)[0].id, verdict, person("ann"), "no")
@@ -340,7 +340,7 @@ def test_L35_a_run_fails_with_the_approval_that_it_waits_for(verdict: Verdict) -
     assert run.result.findings == ["a fault"]
 
 
-def test_R3_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration() -> None:
+def test_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
@@ -353,7 +353,7 @@ def test_R3_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration
     assert run.result.findings == ["a fault"]
 
 
-def test_L35_a_run_fails_with_an_approval_that_expires() -> None:
+def test_a_run_fails_with_an_approval_that_expires() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     [run_id] = waiting(lab, "look")
     lab.client.zadd("boyd:{test}:approvals:pending", {pending(lab)[0].id: 1})
@@ -364,7 +364,7 @@ def test_L35_a_run_fails_with_an_approval_that_expires() -> None:
     assert (run.status, run.reason) == ("failed", "the approval has expired")
 
 
-def test_R3_each_run_gets_only_what_its_own_iteration_found() -> None:
+def test_each_run_gets_only_what_its_own_iteration_found() -> None:
     words = {"now": "the first fault"}
     orienter = Orienter(name="o", orient=lambda: assessed(words["now"]))
     lab = Lab(agent(orienter))
@@ -377,7 +377,7 @@ def test_R3_each_run_gets_only_what_its_own_iteration_found() -> None:
     assert [now(lab, run_id).iteration for run_id in (one, two)] == [1, 2]
 
 
-def test_R6_pages_hold_every_run_once_newest_first() -> None:
+def test_pages_hold_every_run_once_newest_first() -> None:
     lab = Lab(agent(mode="continuous"))
     for number in range(7):
         lab.submit(f"run {number}")
@@ -392,7 +392,7 @@ def test_R6_pages_hold_every_run_once_newest_first() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_R6_runs_of_the_same_millisecond_are_listed_once(limit: int) -> None:
+def test_runs_of_the_same_millisecond_are_listed_once(limit: int) -> None:
     lab = Lab(agent(mode="continuous"))
     for number in range(7):
         lab.submit(f"run {number}")
@@ -402,7 +402,7 @@ def test_R6_runs_of_the_same_millisecond_are_listed_once(limit: int) -> None:
     assert sorted(titles(pages(lab, limit))) == [f"run {number}" for number in range(7)]
 
 
-def test_R6_a_run_that_is_forgotten_between_two_pages_hides_no_other() -> None:
+def test_a_run_that_is_forgotten_between_two_pages_hides_no_other() -> None:
     lab = Lab(agent(mode="continuous"))
     for number in range(9):
         lab.submit(f"run {number}")
@@ -417,7 +417,7 @@ def test_R6_a_run_that_is_forgotten_between_two_pages_hides_no_other() -> None:
     assert len({run.id for run in [*first.runs, *rest.runs]}) == 9
 
 
-def test_R6_runs_are_filtered_by_status_priority_and_source() -> None:
+def test_runs_are_filtered_by_status_priority_and_source() -> None:
     lab = Lab(agent(mode="continuous"))
     for number in range(12):
         priority = ("low", "high")[number % 2]
@@ -432,7 +432,7 @@ def test_R6_runs_are_filtered_by_status_priority_and_source() -> None:
     assert titles(pages(lab, 4, status="failed")) == []
 
 
-def test_R6_a_page_looks_at_a_bounded_number_of_runs() -> None:
+def test_a_page_looks_at_a_bounded_number_of_runs() -> None:
     lab = Lab(agent(mode="continuous"))
     wanted = lab.submit("wanted", source="rare").run.id
     lab.client.zadd("boyd:{test}:runs", {wanted: 1})
@@ -444,12 +444,12 @@ def test_R6_a_page_looks_at_a_bounded_number_of_runs() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "W10", "!!!", "bnVsbA", "W1siYSIsTmFOXV0", "e30"])
-def test_R6_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     with pytest.raises(BadCursor):
         Lab(agent()).store.runs.page(5, cursor)
 
 
-def test_R6_finished_runs_are_pruned_by_count_and_live_ones_never() -> None:
+def test_finished_runs_are_pruned_by_count_and_live_ones_never() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     held = waiting(lab, "held")
     small = agent(sees("o", seen()), runs={"max_finished": 3}, mode="manual")
@@ -471,7 +471,7 @@ def test_R6_finished_runs_are_pruned_by_count_and_live_ones_never() -> None:
     assert lab.client.ttl(f"boyd:{{test}}:run:{last.run.id}") == -1
 
 
-def test_R6_finished_runs_are_pruned_by_age() -> None:
+def test_finished_runs_are_pruned_by_age() -> None:
     lab = Lab(agent(runs={"retention": 60.0}))
     [old] = ended(lab, "old")
     assert 0 < lab.client.ttl(f"boyd:{{test}}:run:{old}") <= 60
@@ -482,7 +482,7 @@ def test_R6_finished_runs_are_pruned_by_age() -> None:
     assert lab.client.zrange("boyd:{test}:runs:finished", 0, -1) == [new]
 
 
-def test_P12_proposing_for_a_run_that_was_forgotten_leaves_no_trace_of_it() -> None:
+def test_proposing_for_a_run_that_was_forgotten_leaves_no_trace_of_it() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
@@ -492,7 +492,7 @@ def test_P12_proposing_for_a_run_that_was_forgotten_leaves_no_trace_of_it() -> N
     assert not lab.client.exists(f"boyd:{{test}}:run:{run_id}")
 
 
-def test_R4_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() -> None:
+def test_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() -> None:
     lab = Lab(agent(reads("o", "a fault")))
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
@@ -508,7 +508,7 @@ def test_R4_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() ->
     assert (past.success, past.error) == (True, None)
 
 
-def test_P13_what_a_later_release_has_put_inside_of_a_run_is_passed_over() -> None:
+def test_what_a_later_release_has_put_inside_of_a_run_is_passed_over() -> None:
     lab = Lab(agent(reads("o", "a fault")))
     run_id = lab.submit("look").run.id
     lab.deliver()

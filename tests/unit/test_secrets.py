@@ -1,4 +1,4 @@
-"""Secrets of plugins: none gets into Redis by the text of an error, or as a parameter (F5)."""
+"""Secrets of plugins: none gets into Redis by the text of an error, or as a parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery, without processes: what a sweeper may and may not take from whom (P2, P3)."""
+"""Recovery, without processes: what a sweeper may and may not take from whom."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def test_the_next_phase_is_due_in_the_step_that_leaves_the_last() -> None:
     assert due == dict.fromkeys(("start", "observe", "orient", "decide", "act", "complete"), True)
 
 
-def test_P9_a_phase_is_left_only_by_who_has_entered_it() -> None:
+def test_a_phase_is_left_only_by_who_has_entered_it() -> None:
     """Also under the same epoch, which two workers have when it was put back in between."""
     lab = Lab(agent())
     lab.launcher.trigger("test")
@@ -339,7 +339,7 @@ def test_a_sweep_says_whether_there_may_be_more() -> None:
     assert lab.client.zcard(DUE) == 0
 
 
-def test_P13_an_order_of_a_later_release_is_left_to_its_own_workers() -> None:
+def test_an_order_of_a_later_release_is_left_to_its_own_workers() -> None:
     lab = Lab(agent())
     lab.orders.retry("dream:1", "1")
 
@@ -374,7 +374,7 @@ def swept(lab: Lab) -> None:
 NO_ACT = "No live worker consumes queue 'act'; start one with -Q act"
 
 
-def test_P15_an_action_that_no_worker_can_execute_fails_within_one_sweep() -> None:
+def test_an_action_that_no_worker_can_execute_fails_within_one_sweep() -> None:
     recorder = Recorder()
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     in_act(lab)
@@ -385,7 +385,7 @@ def test_P15_an_action_that_no_worker_can_execute_fails_within_one_sweep() -> No
     assert [r.error for r in result.action_results] == [NO_ACT]
 
 
-def test_P15_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sweep() -> None:
+def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sweep() -> None:
     recorder = Recorder()
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     in_act(lab)
@@ -409,7 +409,7 @@ def claimed(lab: Lab, entry: Entry) -> None:
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
 
 
-def test_P15_asking_for_an_approval_needs_no_worker_that_acts() -> None:
+def test_asking_for_an_approval_needs_no_worker_that_acts() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), action))
     acting(lab, served=False)
@@ -421,9 +421,7 @@ def test_P15_asking_for_an_approval_needs_no_worker_that_acts() -> None:
     assert lab.store.approvals.page(5).pending[0].seen == 2
 
 
-def test_P15_an_approval_is_asked_for_without_its_preview_when_the_worker_for_that_is_gone() -> (
-    None
-):
+def test_an_approval_is_asked_for_without_its_preview_when_the_worker_for_that_is_gone() -> None:
     action = Recorder().action(
         autonomy=Autonomy(mode="approval-required"), dry_run=lambda: "would do"
     )
@@ -436,7 +434,7 @@ def test_P15_an_approval_is_asked_for_without_its_preview_when_the_worker_for_th
     assert item.preview.error == NO_ACT
 
 
-def test_P15_complete_goes_to_the_loop_after_its_act_phase_was_given_up() -> None:
+def test_complete_goes_to_the_loop_after_its_act_phase_was_given_up() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action(queue="act.db")))
     lab._workers[0].queues.append("act.db")
     lab.launcher.trigger("test")
@@ -454,7 +452,7 @@ def test_P15_complete_goes_to_the_loop_after_its_act_phase_was_given_up() -> Non
     assert (retry.phase, retry.queue, lab.client.hget(RECORD, "queue")) == ("complete", None, "")
 
 
-def test_P15_an_unserved_queue_is_noticed_by_each_sweep_and_the_message_is_sent_ever_less() -> None:
+def test_an_unserved_queue_is_noticed_by_each_sweep_and_the_message_is_sent_ever_less() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")

@@ -24,7 +24,7 @@ from boyd.toml import MAX_BYTES, MAX_PARTS, read_toml
         ("a = ", "not valid TOML"),
     ],
 )
-def test_P18_a_file_that_would_take_long_is_refused_with_the_reason(
+def test_a_file_that_would_take_long_is_refused_with_the_reason(
     tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "agent.toml"

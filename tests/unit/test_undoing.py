@@ -1,4 +1,4 @@
-"""An approval that undoes something is recognised as one, and nothing is undone twice: A11, L33."""
+"""An approval that undoes something is recognised as one, and nothing is undone twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No JSON from outside holds the interpreter: texts with too many values are refused (P18)."""
+"""No JSON from outside holds the interpreter: texts with too many values are refused."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def measured_unit() -> float:
 @pytest.mark.parametrize(
     ("kind", "most"), [*((kind, MAX_VALUES - 30) for kind in WORST), ("lists", BODY)]
 )
-def test_P18_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: float) -> None:
+def test_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: float) -> None:
     format, content_type, made = BODIES[kind]
     sent = IntakeRequest(content_type or "application/json", {}, made(most).encode())
 
@@ -98,7 +98,7 @@ def test_P18_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit:
 
 
 @pytest.mark.parametrize("kind", sorted(BODIES.keys() - {"one text"}))
-def test_P18_a_body_with_too_many_values_is_not_parsed(
+def test_a_body_with_too_many_values_is_not_parsed(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     format, content_type, made = BODIES[kind]
@@ -109,7 +109,7 @@ def test_P18_a_body_with_too_many_values_is_not_parsed(
         parse(format, IntakeRequest(content_type or "application/json", {}, body))
 
 
-def test_P18_one_observation_has_fewer_values_than_a_request() -> None:
+def test_one_observation_has_fewer_values_than_a_request() -> None:
     many = repeated("1", 2 * MAX_VALUES)
     listed, alert = f'{{"a": {many}}}', alerted(names(MAX_VALUES, '"v"'))
     sent = [
@@ -148,7 +148,7 @@ def test_what_stands_in_texts_is_never_counted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['"' * BODY, '"' + '\\"' * (BODY // 2), '"",' * (BODY // 3)])
-def test_P18_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -> None:
+def test_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -> None:
     given = "," * MAX_VALUES + text
 
     def count() -> None:
@@ -158,7 +158,7 @@ def test_P18_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -
     assert longest_step(count) < MOST * unit
 
 
-def test_P18_what_a_model_says_is_not_parsed_when_it_has_too_many_values() -> None:
+def test_what_a_model_says_is_not_parsed_when_it_has_too_many_values() -> None:
     many = f'{{"a": {repeated("1", MAX_VALUES)}}}'
     call = f'{{"name": "look", "arguments": {many}}}'
 

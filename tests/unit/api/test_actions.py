@@ -1,4 +1,4 @@
-"""`/actions`: take an action, try it out, have it wait for a person (L30, L31, L33, H3)."""
+"""`/actions`: take an action, try it out, have it wait for a person."""
 
 from __future__ import annotations
 

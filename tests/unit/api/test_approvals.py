@@ -1,4 +1,4 @@
-"""`/approvals`: what waits, and each answer and refusal (A2, A3, A5, A8, A11, A14)."""
+"""`/approvals`: what waits, and each answer and refusal."""
 
 from __future__ import annotations
 

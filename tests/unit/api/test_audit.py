@@ -1,4 +1,4 @@
-"""`/audit`: who changed what, page by page, as a whole, and whether it all fits (A15)."""
+"""`/audit`: who changed what, page by page, as a whole, and whether it all fits."""
 
 from __future__ import annotations
 

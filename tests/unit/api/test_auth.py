@@ -1,4 +1,4 @@
-"""Nobody gets in without a key that allows it, by whatever route (H2, H4)."""
+"""Nobody gets in without a key that allows it, by whatever route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/executions`: look up what was executed, however it came about, and undo it once (L33)."""
+"""`/executions`: look up what was executed, however it came about, and undo it once."""
 
 from __future__ import annotations
 

@@ -587,10 +587,10 @@ def test_what_is_over_is_not_cancelled(case: Case) -> None:
     assert (answer.json["state"], answer.json["ending"]) == ("ended", "final_answer")
 
 
-# An answer that was lost (H3)
+# An answer that was lost
 
 
-def test_H3_what_was_said_is_said_once(case: Case) -> None:
+def test_what_was_said_is_said_once(case: Case) -> None:
     id = case.asked()
     answers = case.twice(f"/investigations/{id}/messages", {"text": "And?"})
     another = case.post(f"/investigations/{id}/messages", {"text": "And?"})
@@ -601,7 +601,7 @@ def test_H3_what_was_said_is_said_once(case: Case) -> None:
     assert [entry.text for entry in asked] == ["Why?", "And?", "And?"]
 
 
-def test_H3_what_was_cancelled_is_told_again(case: Case) -> None:
+def test_what_was_cancelled_is_told_again(case: Case) -> None:
     id = case.pending()
     path = f"/investigations/{id}/cancel"
     case.site.courier.held = False

@@ -1,4 +1,4 @@
-"""A request with an Idempotency-Key is done once, however often it comes (H3)."""
+"""A request with an Idempotency-Key is done once, however often it comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document tells all that the API does, and says so in a form that tools read (H5)."""
+"""The OpenAPI document tells all that the API does, and says so in a form that tools read."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_request_that_acts_can_be_repeated_safely(
 ) -> None:
     [route] = [r for r in ALL if operation["operationId"] in r.rules]
 
-    assert route.idempotent or method != "post", "H3: every POST that creates or acts"
+    assert route.idempotent or method != "post", "every POST that creates or acts"
 
 
 def test_a_validator_of_openapi_finds_nothing_wrong() -> None:

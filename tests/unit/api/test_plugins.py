@@ -1,4 +1,4 @@
-"""`/plugins`: requests are answered by a plugin's endpoints, on a worker (L31)."""
+"""`/plugins`: requests are answered by a plugin's endpoints, on a worker."""
 
 from __future__ import annotations
 

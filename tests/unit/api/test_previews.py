@@ -1,4 +1,4 @@
-"""A preview is what the dry run says now, and who answers to an older one is told: A12."""
+"""A preview is what the dry run says now, and who answers to an older one is told."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Folder:
         return self.site.post(f"/approvals/{self.item.id}/preview", **more)
 
 
-def test_A12_a_preview_of_now_replaces_the_first_one_which_is_kept() -> None:
+def test_a_preview_of_now_replaces_the_first_one_which_is_kept() -> None:
     folder = Folder()
     before = folder.item
     folder.files = 33
@@ -57,7 +57,7 @@ def test_A12_a_preview_of_now_replaces_the_first_one_which_is_kept() -> None:
     assert item.preview_at >= before.preview_at
 
 
-def test_A12_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else() -> None:
+def test_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else() -> None:
     folder = Folder()
     shown = folder.site.get(f"/approvals/{folder.item.id}").headers["ETag"]
     folder.files = 33
@@ -70,7 +70,7 @@ def test_A12_who_approves_what_was_shown_is_refused_when_the_preview_says_someth
     assert (again.status_code, again.json["success"]) == (200, True)
 
 
-def test_A12_a_preview_that_says_the_same_changes_nothing_but_its_time() -> None:
+def test_a_preview_that_says_the_same_changes_nothing_but_its_time() -> None:
     folder = Folder()
     before = folder.item
     folder.lab.client.hset(f"boyd:{{test}}:approval:{before.id}", "previewAt", 1)
@@ -86,14 +86,14 @@ def test_A12_a_preview_that_says_the_same_changes_nothing_but_its_time() -> None
     assert item.preview_at >= before.created_at
 
 
-def test_A12_whoever_may_approve_may_ask_for_a_preview_and_who_may_only_read_may_not() -> None:
+def test_whoever_may_approve_may_ask_for_a_preview_and_who_may_only_read_may_not() -> None:
     folder = Folder()
 
     assert folder.preview(headers=folder.site.key("approvals", "read")).status_code == 200
     assert folder.preview(headers=folder.site.key("read")).status_code == 403
 
 
-def test_A12_what_is_resolved_has_no_preview_of_now() -> None:
+def test_what_is_resolved_has_no_preview_of_now() -> None:
     folder = Folder()
     id = folder.item.id
     folder.lab.resolver.answer(id, "denied", person("bob"))
@@ -107,7 +107,7 @@ def test_A12_what_is_resolved_has_no_preview_of_now() -> None:
     assert not folder.lab.store.approvals.refresh(id, found.preview or pytest.fail("no preview"))
 
 
-def test_A12_an_action_without_a_dry_run_needs_no_worker_to_say_so() -> None:
+def test_an_action_without_a_dry_run_needs_no_worker_to_say_so() -> None:
     folder = Folder(dry_run=None)
     folder.site.courier.held = True
     answer = folder.preview()
@@ -115,7 +115,7 @@ def test_A12_an_action_without_a_dry_run_needs_no_worker_to_say_so() -> None:
     assert (answer.status_code, answer.json.get("preview")) == (200, None)
 
 
-def test_A12_a_rollback_shows_what_it_undoes_and_not_what_the_action_would_do() -> None:
+def test_a_rollback_shows_what_it_undoes_and_not_what_the_action_would_do() -> None:
     folder = Folder(rollback=lambda: "back", autonomy=Autonomy())
     request = CallRequest(
         kind="rollback",
@@ -132,7 +132,7 @@ def test_A12_a_rollback_shows_what_it_undoes_and_not_what_the_action_would_do() 
     assert answer.json["undone"]["output"] == "done"
 
 
-def test_A12_a_preview_that_takes_longer_is_not_waited_for() -> None:
+def test_a_preview_that_takes_longer_is_not_waited_for() -> None:
     folder = Folder()
     folder.site.courier.held = True
     answer = folder.preview(query_string={"wait": 0})
@@ -145,7 +145,7 @@ def test_A12_a_preview_that_takes_longer_is_not_waited_for() -> None:
     assert folder.item.preview.output == "would delete 33 files"
 
 
-def test_A12_a_dry_run_that_fails_now_is_what_the_preview_says() -> None:
+def test_a_dry_run_that_fails_now_is_what_the_preview_says() -> None:
     fails: list[bool] = []
 
     def dry_run() -> str:
@@ -160,7 +160,7 @@ def test_A12_a_dry_run_that_fails_now_is_what_the_preview_says() -> None:
     assert (preview["success"], preview["error"]) == (False, "OSError: no route")
 
 
-def test_A12_watchers_hear_of_a_preview_that_says_something_else() -> None:
+def test_watchers_hear_of_a_preview_that_says_something_else() -> None:
     folder = Folder()
     folder.files = 33
     folder.preview()

@@ -1,4 +1,4 @@
-"""What is read from a request: nothing that does not fit gets past, and it is told why (H1, H4)."""
+"""What is read from a request: nothing that does not fit gets past, and it is told why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/runs`: submit, list, show, cancel, and what a callback has come to (R1 to R6)."""
+"""`/runs`: submit, list, show, cancel, and what a callback has come to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not get as far as the application is refused in the form of all errors (H1, H4)."""
+"""What does not get as far as the application is refused in the form of all errors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_body_that_is_a_little_too_large_leaves_the_connection_open(port: int)
     assert json.loads(body)["status"] == status
 
 
-def test_P10_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> None:
+def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> None:
     app, begun, go_on = Flask("slow"), threading.Event(), threading.Event()
 
     @app.get("/slow")

@@ -1,4 +1,4 @@
-"""A15: whatever changes something through the API leaves who, with which key, and from where."""
+"""Whatever changes something through the API leaves who, with which key, and from where."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_every_route_that_changes_something_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("route", MADE)
-def test_A15_a_change_leaves_who_with_which_key_and_from_where(desk: Site, route: str) -> None:
+def test_a_change_leaves_who_with_which_key_and_from_where(desk: Site, route: str) -> None:
     path, body = MADE[route](desk)
     mark = desk.key("admin", principal="zoe")
     answer = desk.open(route.partition(" ")[0], path, json=body, headers=mark)

@@ -1,4 +1,4 @@
-"""What comes to mind: M12."""
+"""What comes to mind."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def active(graph: MemoryGraph, *seeds: str, **options: Any) -> dict[str, float]:
     return {one.symbol: one.confidence for one in activate(graph, seeds, **options)}
 
 
-def test_M12_a_fact_is_followed_in_full_and_against_its_direction_at_half() -> None:
+def test_a_fact_is_followed_in_full_and_against_its_direction_at_half() -> None:
     graph = MemoryGraph([fact("a", "b"), fact("c", "a")])
 
     assert active(graph, "a") == {"b": 0.85, "c": 0.425}
 
 
-def test_M12_a_way_is_worth_the_product_of_its_confidences_with_a_decay_per_hop() -> None:
+def test_a_way_is_worth_the_product_of_its_confidences_with_a_decay_per_hop() -> None:
     graph = MemoryGraph([fact("a", "b", 0.8), fact("b", "c", 0.5), fact("d", "c", 0.9)])
     worth = active(graph, "a", max_depth=3, min_confidence=0.0)
 
@@ -35,7 +35,7 @@ def test_M12_a_way_is_worth_the_product_of_its_confidences_with_a_decay_per_hop(
     assert worth["d"] == pytest.approx(0.85**3 * 0.8 * 0.5 * 0.9 * 0.5)
 
 
-def test_M12_a_symbol_has_the_worth_of_its_best_way_not_of_the_shortest() -> None:
+def test_a_symbol_has_the_worth_of_its_best_way_not_of_the_shortest() -> None:
     facts = [fact("a", "c", 0.2), fact("a", "b"), fact("b", "c"), fact("c", "d")]
     found = {one.symbol: one for one in activate(MemoryGraph(facts), ["a"], max_depth=3)}
 
@@ -43,7 +43,7 @@ def test_M12_a_symbol_has_the_worth_of_its_best_way_not_of_the_shortest() -> Non
     assert found["d"].confidence == pytest.approx(0.85**3)
 
 
-def test_M12_no_way_has_more_hops_than_allowed() -> None:
+def test_no_way_has_more_hops_than_allowed() -> None:
     facts = [fact("a", "c", 0.2), fact("a", "b"), fact("b", "c"), fact("c", "d")]
 
     assert active(MemoryGraph(facts), "a", max_depth=2) == {
@@ -54,20 +54,20 @@ def test_M12_no_way_has_more_hops_than_allowed() -> None:
     assert active(MemoryGraph(facts), "a", max_depth=0) == {}
 
 
-def test_M12_what_is_worth_too_little_is_left_out_and_not_gone_on_from() -> None:
+def test_what_is_worth_too_little_is_left_out_and_not_gone_on_from() -> None:
     graph = MemoryGraph([fact("a", "b", 0.2), fact("b", "c"), fact("a", "d", 0.1)])
 
     assert active(graph, "a", max_depth=2, min_confidence=0.17) == {"b": 0.17}
     assert active(graph, "a", max_depth=2, min_confidence=0.1701) == {}
 
 
-def test_M12_the_best_come_first_ties_by_label_and_no_more_than_are_wanted() -> None:
+def test_the_best_come_first_ties_by_label_and_no_more_than_are_wanted() -> None:
     graph = MemoryGraph([fact("a", name, 0.5) for name in "edcb"] + [fact("a", "z")])
 
     assert [one.symbol for one in activate(graph, ["a"], top_k=4)] == ["z", "b", "c", "d"]
 
 
-def test_M12_several_seeds_are_taken_together_and_are_not_among_the_results() -> None:
+def test_several_seeds_are_taken_together_and_are_not_among_the_results() -> None:
     graph = MemoryGraph([fact("a", "b"), fact("b", "c"), fact("a", "c", 0.5)])
 
     assert active(graph, "a", "b") == {"c": 0.85}
@@ -75,13 +75,13 @@ def test_M12_several_seeds_are_taken_together_and_are_not_among_the_results() ->
     assert active(graph, "unknown") == {}
 
 
-def test_M12_what_is_about_the_agent_leads_nowhere() -> None:
+def test_what_is_about_the_agent_leads_nowhere() -> None:
     graph = MemoryGraph([fact("a", "b", predicate="agent:has_status"), fact("a", "c")])
 
     assert active(graph, "a", max_depth=2) == {"c": 0.85}
 
 
-def test_M12_only_the_wanted_predicates_are_followed() -> None:
+def test_only_the_wanted_predicates_are_followed() -> None:
     graph = MemoryGraph([fact("a", "b"), fact("a", "c", predicate="is-a"), fact("d", "a")])
 
     assert active(graph, "a", predicates=["is-a"]) == {"c": 0.85}

@@ -1,4 +1,4 @@
-"""Who works on which goal: M15."""
+"""Who works on which goal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def claimed(session: Session, owner: str, seconds: float = 0) -> tuple[Session, 
     return after, goal.id, goal.fence
 
 
-def test_M15_each_claims_another_goal_and_the_rest_none() -> None:
+def test_each_claims_another_goal_and_the_rest_none() -> None:
     session, [a, b] = having("a", "b")
     session = patched(session, b, priority=200)
     session, first, _ = claimed(session, "one")
@@ -25,14 +25,14 @@ def test_M15_each_claims_another_goal_and_the_rest_none() -> None:
     assert claim(session, "three", NOW, CONFIG) == (session, None)
 
 
-def test_M15_only_active_goals_are_claimed() -> None:
+def test_only_active_goals_are_claimed() -> None:
     session, _ = having("a", "b", status="Suspended")
 
     assert claim(session, "me", NOW, CONFIG) == (session, None)
     assert claim(empty(), "me", NOW, CONFIG)[1] is None
 
 
-def test_M15_a_claim_lasts_as_long_as_its_lease_and_the_next_has_a_higher_fence() -> None:
+def test_a_claim_lasts_as_long_as_its_lease_and_the_next_has_a_higher_fence() -> None:
     session, [id] = having("a")
     session, _, fence = claimed(session, "one")
 
@@ -41,7 +41,7 @@ def test_M15_a_claim_lasts_as_long_as_its_lease_and_the_next_has_a_higher_fence(
     assert claimed(session, "two", 300) == (claimed(session, "two", 300)[0], id, fence + 1)
 
 
-def test_M15_a_repeated_claim_keeps_the_goal_and_its_fence() -> None:
+def test_a_repeated_claim_keeps_the_goal_and_its_fence() -> None:
     session, [a, b] = having("a", "b")
     session, first, fence = claimed(session, "one")
     session = patched(session, b, priority=255)
@@ -52,7 +52,7 @@ def test_M15_a_repeated_claim_keeps_the_goal_and_its_fence() -> None:
     assert claimed(session, "one", 500)[1:] == (b, 1), "the lease was over"
 
 
-def test_M15_who_was_too_late_cannot_release_what_is_anothers() -> None:
+def test_who_was_too_late_cannot_release_what_is_anothers() -> None:
     session, [id] = having("a")
     session, _, old = claimed(session, "one")
     session, _, new = claimed(session, "two", 400)

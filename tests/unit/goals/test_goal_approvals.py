@@ -1,4 +1,4 @@
-"""What comes of an action that waits for a person reaches the goal: M6, M15."""
+"""What comes of an action that waits for a person reaches the goal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def the_decision(mind: Mind) -> Decision:
     return decision
 
 
-def test_M6_what_waits_for_a_person_is_neither_progress_nor_failure() -> None:
+def test_what_waits_for_a_person_is_neither_progress_nor_failure() -> None:
     mind, goal = asking()
     result = mind.cycle()
 
@@ -79,7 +79,7 @@ def test_M6_what_waits_for_a_person_is_neither_progress_nor_failure() -> None:
     assert mind.session.goals[goal].cycles_worked == 0
 
 
-def test_M6_what_was_allowed_is_taken_in_by_the_next_iteration_on_any_worker() -> None:
+def test_what_was_allowed_is_taken_in_by_the_next_iteration_on_any_worker() -> None:
     mind, goal = asking()
     result = mind.cycle()
     answer(mind, approval(result), "approved")
@@ -99,7 +99,7 @@ def test_M6_what_was_allowed_is_taken_in_by_the_next_iteration_on_any_worker() -
     check(mind.session, CONFIG)
 
 
-def test_M6_what_was_allowed_and_has_failed_fails_the_plan() -> None:
+def test_what_was_allowed_and_has_failed_fails_the_plan() -> None:
     mind, goal = asking("exit 3")
     answer(mind, approval(mind.cycle()), "approved")
     mind.lab.deliver()
@@ -110,7 +110,7 @@ def test_M6_what_was_allowed_and_has_failed_fails_the_plan() -> None:
     assert the_decision(mind).detail == "shell_exec failed: exit code 3"
 
 
-def test_M6_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
+def test_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
     mind, goal = asking()
     hints = mind.lab.courier.hints
     mind.lab.launcher.trigger("test")
@@ -125,7 +125,7 @@ def test_M6_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
     assert mind.session.goals[goal].cycles_worked == 1
 
 
-def test_M6_what_is_allowed_and_not_done_yet_still_waits() -> None:
+def test_what_is_allowed_and_not_done_yet_still_waits() -> None:
     mind, _ = asking()
     result = mind.cycle()
     answer(mind, approval(result), "approved")
@@ -135,7 +135,7 @@ def test_M6_what_is_allowed_and_not_done_yet_still_waits() -> None:
     assert the_decision(mind).progress == "Pending"
 
 
-def test_M6_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() -> None:
+def test_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() -> None:
     mind, goal = asking()
     answer(mind, approval(mind.cycle()), "denied", "not today")
     mind.plugin.on_loop_start(mind.within(2))
@@ -159,7 +159,7 @@ def test_M6_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why
         (None, "the approval is not kept any more"),
     ],
 )
-def test_M6_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail: str) -> None:
+def test_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail: str) -> None:
     mind, _ = asking()
     id = approval(mind.cycle())
     desk = Desk(an_item(mind, id, **fields)) if fields else Desk()
@@ -172,7 +172,7 @@ def test_M6_what_comes_to_nothing_says_why(fields: dict[str, object] | None, det
 @pytest.mark.parametrize(
     "error", ["Cancelled: no run wants it", "Refused: the policy", "Not executed: no worker"]
 )
-def test_M6_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> None:
+def test_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> None:
     mind, _ = asking()
     id = approval(mind.cycle())
     result = ActionResult(action="goals:shell_exec", success=False, duration=0.0, error=error)
@@ -182,7 +182,7 @@ def test_M6_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> 
     assert (outcome.state, outcome.output) == ("undone", f"approved, and not done: {error}")
 
 
-def test_M6_what_a_guard_stops_after_it_was_allowed_fails_no_plan() -> None:
+def test_what_a_guard_stops_after_it_was_allowed_fails_no_plan() -> None:
     mind, goal = asking("rm -rf /")
     result = mind.cycle()
     answer(mind, approval(result), "approved")
@@ -282,7 +282,7 @@ def test_what_was_allowed_and_not_done_may_be_asked_for_again() -> None:
     assert len(again) == 1
 
 
-def test_P13_an_approval_that_a_later_release_has_written_costs_only_itself(
+def test_an_approval_that_a_later_release_has_written_costs_only_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mind, _ = asking()
@@ -337,7 +337,7 @@ def test_what_was_allowed_is_taken_in_though_no_cycle_begins(ending: str) -> Non
     assert mind.session.cycle == 1
 
 
-def test_M15_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
+def test_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
     mind, _ = asking("echo nothing")
     answer(mind, approval(mind.cycle()), "approved")
     mind.lab.deliver()

@@ -1,4 +1,4 @@
-"""Goals, those above and those below: M1, M7."""
+"""Goals, those above and those below."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def statuses(session: Session, *ids: str) -> list[str]:
     return [session.goals[id].status for id in ids]
 
 
-def test_M1_a_goal_has_the_defaults_of_the_seed() -> None:
+def test_a_goal_has_the_defaults_of_the_seed() -> None:
     session, goal = add_goal(empty(), " Find mammals ", NOW, CONFIG)
 
     assert (goal.description, goal.criteria) == ("Find mammals", "Find mammals")
@@ -56,7 +56,7 @@ def test_M1_a_goal_has_the_defaults_of_the_seed() -> None:
     assert session.goals == {goal.id: goal}
 
 
-def test_M1_what_is_given_is_taken() -> None:
+def test_what_is_given_is_taken() -> None:
     _, goal = add_goal(empty(), "d", NOW, CONFIG, criteria="c", priority=0, stall_threshold=1)
 
     assert (goal.criteria, goal.priority, goal.stall_threshold) == ("c", 0, 1)
@@ -73,21 +73,21 @@ def test_M1_what_is_given_is_taken() -> None:
         {"description": "x", "stall_threshold": 0},
     ],
 )
-def test_M1_a_goal_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+def test_a_goal_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(GoalError):
         add_goal(empty(), now=NOW, config=CONFIG, **fields)
 
 
 @pytest.mark.parametrize("priority", [0, 255])
-def test_M1_priorities_reach_from_0_to_255(priority: int) -> None:
+def test_priorities_reach_from_0_to_255(priority: int) -> None:
     assert add_goal(empty(), "x", NOW, CONFIG, priority=priority)[1].priority == priority
 
 
-def test_M1_blank_criteria_are_the_description() -> None:
+def test_blank_criteria_are_the_description() -> None:
     assert add_goal(empty(), "x", NOW, CONFIG, criteria="  ")[1].criteria == "x"
 
 
-def test_M1_the_highest_priority_is_first_and_of_equal_ones_the_oldest() -> None:
+def test_the_highest_priority_is_first_and_of_equal_ones_the_oldest() -> None:
     session, [a, b, c, d] = having("a", "b", "c", "d")
     session = patched(patched(session, c, priority=129), d, status="Suspended")
 
@@ -162,7 +162,7 @@ def test_a_goal_outlives_the_one_it_was_split_off() -> None:
         (0, 5, 5, False),
     ],
 )
-def test_M7_a_goal_stalls_at_its_threshold(
+def test_a_goal_stalls_at_its_threshold(
     worked: int, last: int, threshold: int, expected: bool
 ) -> None:
     goal = a_goal(cycles_worked=worked, last_progress_cycle=last, stall_threshold=threshold)
@@ -219,14 +219,14 @@ def test_nothing_below_a_goal_that_has_ended_is_worked_on(status: GoalStatus) ->
     assert session.plans[children[1]].status == "Superseded"
 
 
-def test_M7_a_parent_waits_while_a_sub_goal_is_open() -> None:
+def test_a_parent_waits_while_a_sub_goal_is_open() -> None:
     session, parent, [first, second] = family()
     session = put(session, first, "Completed")
 
     assert statuses(session, parent, second) == ["Suspended", "Active"]
 
 
-def test_M7_a_sub_goal_that_completes_is_progress_of_the_one_above() -> None:
+def test_a_sub_goal_that_completes_is_progress_of_the_one_above() -> None:
     session, parent, [first, _] = family()
     session = put(patched(session, parent, stalled=True), first, "Completed")
     goal = session.goals[parent]
@@ -234,7 +234,7 @@ def test_M7_a_sub_goal_that_completes_is_progress_of_the_one_above() -> None:
     assert (goal.stalled, goal.last_progress_cycle) == (False, 5)
 
 
-def test_M7_a_parent_completes_when_its_sub_goals_have_found_what_it_needs() -> None:
+def test_a_parent_completes_when_its_sub_goals_have_found_what_it_needs() -> None:
     session, parent, [first, second] = family()
     session = patched(patched(session, first, matched=["alpha"]), second, matched=["delta"])
     session = put(put(session, first, "Completed"), second, "Completed")
@@ -243,14 +243,14 @@ def test_M7_a_parent_completes_when_its_sub_goals_have_found_what_it_needs() -> 
     assert session.goals[parent].matched == ["alpha", "delta"]
 
 
-def test_M7_a_parent_completes_when_the_graph_knows_what_it_needs() -> None:
+def test_a_parent_completes_when_the_graph_knows_what_it_needs() -> None:
     session, parent, [first, second] = family()
     session = put(put(session, first, "Completed"), second, "Completed", known=["beta", "gamma"])
 
     assert session.goals[parent].status == "Completed"
 
 
-def test_M7_a_parent_whose_criteria_are_not_met_goes_on() -> None:
+def test_a_parent_whose_criteria_are_not_met_goes_on() -> None:
     session, parent, [first, second] = family()
     session = put(put(session, first, "Completed"), second, "Completed", known=["beta"])
     goal = session.goals[parent]
@@ -259,7 +259,7 @@ def test_M7_a_parent_whose_criteria_are_not_met_goes_on() -> None:
     assert not is_stalled(goal)
 
 
-def test_M7_parents_complete_up_to_the_top() -> None:
+def test_parents_complete_up_to_the_top() -> None:
     session, parent, [first, second] = family("alpha beta, gamma delta")
     session = patched(session, first, criteria="alpha, beta")
     session = decompose(stalled(session, first), first, NOW, CONFIG)
@@ -285,7 +285,7 @@ def test_M7_parents_complete_up_to_the_top() -> None:
         ("Suspended", "Suspended", "Suspended"),
     ],
 )
-def test_M7_a_parent_goes_on_when_one_has_failed_and_nothing_below_is_worked_on(
+def test_a_parent_goes_on_when_one_has_failed_and_nothing_below_is_worked_on(
     first: GoalStatus, second: GoalStatus, expected: str
 ) -> None:
     session, parent, [one, two] = family()
@@ -296,7 +296,7 @@ def test_M7_a_parent_goes_on_when_one_has_failed_and_nothing_below_is_worked_on(
     assert expected == "Suspended" or not is_stalled(goal)
 
 
-def test_M7_a_sub_goal_that_was_split_itself_is_worked_on() -> None:
+def test_a_sub_goal_that_was_split_itself_is_worked_on() -> None:
     session, parent, [first, second] = family()
     session = patched(session, second, criteria="x, y")
     session = decompose(stalled(session, second), second, NOW, CONFIG)
@@ -327,7 +327,7 @@ def test_a_goal_that_goes_on_after_its_sub_goals_can_be_put_off_with_the_rest() 
     assert statuses(off, parent, first) == ["Suspended", "Suspended"]
 
 
-def test_M7_what_goals_above_need_is_looked_for_too() -> None:
+def test_what_goals_above_need_is_looked_for_too() -> None:
     session, parent, [first, second, _] = family("alpha beta, gamma and alpha delta")
     goal = session.goals[second]
 
@@ -336,7 +336,7 @@ def test_M7_what_goals_above_need_is_looked_for_too() -> None:
     assert wanted(session, session.goals[first])[:2] == ["alpha", "beta"]
 
 
-def test_M7_metadata_links_goals_both_ways() -> None:
+def test_metadata_links_goals_both_ways() -> None:
     session, parent, [first, second] = family("a,b")
     above = {(one.predicate, one.object) for one in metadata(session.goals[parent])}
     under = {(one.predicate, one.object) for one in metadata(session.goals[first])}

@@ -1,4 +1,4 @@
-"""Texts as hypervectors, the same on every worker: M4."""
+"""Texts as hypervectors, the same on every worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sampled(seed: str) -> str:
     return run.stdout
 
 
-def test_M4_a_token_has_10_000_dimensions_of_1_and_minus_1() -> None:
+def test_a_token_has_10_000_dimensions_of_1_and_minus_1() -> None:
     vector = token_vector("mammal")
 
     assert DIMENSIONS == 10_000
@@ -43,18 +43,18 @@ def test_M4_a_token_has_10_000_dimensions_of_1_and_minus_1() -> None:
     assert set(vector.tolist()) == {1, -1}
 
 
-def test_M4_a_token_is_the_bits_of_a_hash_that_is_the_same_everywhere() -> None:
+def test_a_token_is_the_bits_of_a_hash_that_is_the_same_everywhere() -> None:
     digest = hashlib.shake_256(b"mammal").digest(1250)
     bits = [(byte >> (7 - place)) & 1 for byte in digest for place in range(8)]
 
     assert token_vector("mammal").tolist() == [1 if bit else -1 for bit in bits]
 
 
-def test_M4_two_processes_say_the_same_to_the_last_digit() -> None:
+def test_two_processes_say_the_same_to_the_last_digit() -> None:
     assert sampled("1") == sampled("2")
 
 
-def test_M4_the_same_text_has_similarity_1_and_an_unrelated_one_about_a_half() -> None:
+def test_the_same_text_has_similarity_1_and_an_unrelated_one_about_a_half() -> None:
     assert similarity(encode("find mammals"), encode("Mammals: find!")) == 1.0
     assert similarity(encode("find mammals"), encode("xyzzy plugh")) == pytest.approx(
         0.5, abs=4 * NOISE
@@ -62,23 +62,23 @@ def test_M4_the_same_text_has_similarity_1_and_an_unrelated_one_about_a_half() -
     assert pytest.approx(0.005) == NOISE
 
 
-def test_M4_similarity_of_a_sum_follows_the_share_in_common() -> None:
+def test_similarity_of_a_sum_follows_the_share_in_common() -> None:
     assert similarity(encode("red green"), encode("red blue")) == pytest.approx(0.75, abs=0.02)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "?! -", "to of it", "the and for that this from with"])
-def test_M4_a_text_without_words_is_like_nothing(text: str) -> None:
+def test_a_text_without_words_is_like_nothing(text: str) -> None:
     assert similarity(encode(text), encode("find mammals")) == 0.5
     assert similarity(encode(text), encode(text)) == 0.5
 
 
-def test_M4_words_that_count_are_bare_singular_and_not_function_words() -> None:
+def test_words_that_count_are_bare_singular_and_not_function_words() -> None:
     text = 'What did "those" Papers say, about the file report.txt -- in it?'
 
     assert heard(text) == ["what", "did", "those", "paper", "say", "about", "file", "report.txt"]
 
 
-def test_M4_bundles_are_exact_sums_of_integers() -> None:
+def test_bundles_are_exact_sums_of_integers() -> None:
     one, other = token_vector("red"), token_vector("blue")
 
     assert bundle({"red": 2, "blue": 1}).tolist() == (2 * one.astype(int) + other).tolist()

@@ -1,4 +1,4 @@
-"""Working memory and episodes: M8, M9, M10."""
+"""Working memory and episodes."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def ids(session: Session) -> list[int]:
         ([0.9, 0.9, 0.9, 0.9, 0.1, 0.2], [2, 3, 4, 6]),
     ],
 )
-def test_M8_the_oldest_of_low_relevance_goes_else_the_least_relevant_and_oldest(
+def test_the_oldest_of_low_relevance_goes_else_the_least_relevant_and_oldest(
     relevances: list[float], kept: list[int]
 ) -> None:
     assert ids(remembering(*relevances, config=SMALL)) == kept
 
 
-def test_M8_the_capacity_is_a_hundred_unless_told_otherwise() -> None:
+def test_the_capacity_is_a_hundred_unless_told_otherwise() -> None:
     assert len(remembering(*[0.6] * 103).memory) == 100
 
 
@@ -59,7 +59,7 @@ def test_M8_the_capacity_is_a_hundred_unless_told_otherwise() -> None:
     st.lists(st.floats(-1, 2), max_size=40),
     st.integers(1, 6),
 )
-def test_M8_capacity_is_never_exceeded_and_no_id_is_given_twice(
+def test_capacity_is_never_exceeded_and_no_id_is_given_twice(
     capacity: int, relevances: list[float], smaller: int
 ) -> None:
     config = Config(working_memory_capacity=capacity)
@@ -76,7 +76,7 @@ def test_M8_capacity_is_never_exceeded_and_no_id_is_given_twice(
     assert ids(session) == sorted(ids(session))
 
 
-def test_M8_what_is_pushed_is_remembered_as_it_was() -> None:
+def test_what_is_pushed_is_remembered_as_it_was() -> None:
     session = push(
         empty(),
         content="é" * 1001,
@@ -97,7 +97,7 @@ def test_M8_what_is_pushed_is_remembered_as_it_was() -> None:
     assert (entry.tool, entry.success, session.updated_at) == ("reason", True, later(1))
 
 
-def test_M8_references_are_counted_when_an_entry_is_consulted() -> None:
+def test_references_are_counted_when_an_entry_is_consulted() -> None:
     session = consult(consult(remembering(0.5, 0.5, 0.5), [1, 1, 3, 99]), [3])
 
     assert [entry.reference_count for entry in session.memory] == [1, 0, 2]
@@ -105,7 +105,7 @@ def test_M8_references_are_counted_when_an_entry_is_consulted() -> None:
     assert consult(session, []) is session
 
 
-def test_M8_the_newest_come_first() -> None:
+def test_the_newest_come_first() -> None:
     session = remembering(*[0.5] * 7)
 
     assert [entry.id for entry in newest(session)] == [7, 6, 5, 4, 3]
@@ -122,7 +122,7 @@ def test_M8_the_newest_come_first() -> None:
         (81, CONFIG, True),
     ],
 )
-def test_M9_memory_consolidates_strictly_above_the_limit(
+def test_memory_consolidates_strictly_above_the_limit(
     count: int, config: Config, due: bool
 ) -> None:
     session = remembering(*[0.6] * count, config=config)
@@ -150,7 +150,7 @@ def test_M9_memory_consolidates_strictly_above_the_limit(
         (1.0, ["GOAL"], 4, {}, 1.0),
     ],
 )
-def test_M9_a_score_is_half_relevance_and_half_goal_novelty_and_utility(
+def test_a_score_is_half_relevance_and_half_goal_novelty_and_utility(
     relevance: float,
     symbols: list[str],
     references: int,
@@ -166,7 +166,7 @@ def test_M9_a_score_is_half_relevance_and_half_goal_novelty_and_utility(
 
 
 @pytest.mark.parametrize(("relevance", "kept"), [(0.7, 5), (0.69, 0)])
-def test_M9_the_threshold_itself_is_kept(relevance: float, kept: int) -> None:
+def test_the_threshold_itself_is_kept(relevance: float, kept: int) -> None:
     session = remembering(*[relevance] * 10, config=TEN, symbols=["x"])
     session, episodes = consolidate(session, {}, 1, NOW, TEN)
 
@@ -178,7 +178,7 @@ def test_M9_the_threshold_itself_is_kept(relevance: float, kept: int) -> None:
     ("count", "left"),
     [(100, 50), (81, 50), (51, 50), (50, 50), (20, 20)],
 )
-def test_M9_memory_is_freed_down_to_half_of_it(count: int, left: int) -> None:
+def test_memory_is_freed_down_to_half_of_it(count: int, left: int) -> None:
     session = remembering(*[0.6] * count)
     after, _ = consolidate(session, {}, 1, NOW, CONFIG)
 
@@ -186,14 +186,14 @@ def test_M9_memory_is_freed_down_to_half_of_it(count: int, left: int) -> None:
     assert count > left or after is session
 
 
-def test_M9_the_newest_five_stay_whatever_the_capacity() -> None:
+def test_the_newest_five_stay_whatever_the_capacity() -> None:
     config = Config(working_memory_capacity=6, consolidate_down_to=0.0)
     session, _ = consolidate(remembering(*[0.6] * 6, config=config), {}, 1, NOW, config)
 
     assert ids(session) == [2, 3, 4, 5, 6]
 
 
-def test_M9_the_current_cycle_stays() -> None:
+def test_the_current_cycle_stays() -> None:
     config = Config(working_memory_capacity=10, consolidate_down_to=0.0)
     session = remembering(0.6, 0.6, config=config, source_cycle=1)
     session = remembering(0.6, 0.6, config=config, source_cycle=2, session=session)
@@ -204,7 +204,7 @@ def test_M9_the_current_cycle_stays() -> None:
 
 
 @pytest.mark.parametrize("on_demand", [False, True])
-def test_M15_a_second_consolidation_finds_nothing_to_do(on_demand: bool) -> None:
+def test_a_second_consolidation_finds_nothing_to_do(on_demand: bool) -> None:
     session = remembering(*[0.9, 0.1] * 50, symbols=["x"])
     once, episodes = consolidate(session, {}, 1, NOW, CONFIG, on_demand=on_demand)
     twice, again = consolidate(once, {}, 1, NOW, CONFIG, on_demand=on_demand)
@@ -214,7 +214,7 @@ def test_M15_a_second_consolidation_finds_nothing_to_do(on_demand: bool) -> None
     assert again == []
 
 
-def test_M9_on_demand_what_is_worth_it_is_kept_and_the_rest_is_not_forgotten() -> None:
+def test_on_demand_what_is_worth_it_is_kept_and_the_rest_is_not_forgotten() -> None:
     session = remembering(*[0.9, 0.1] * 5, symbols=["x"])
     session, episodes = consolidate(session, {}, 1, NOW, CONFIG, on_demand=True)
 
@@ -222,7 +222,7 @@ def test_M9_on_demand_what_is_worth_it_is_kept_and_the_rest_is_not_forgotten() -
     assert ids(session) == [2, 4, 6, 7, 8, 9, 10]
 
 
-def test_M9_an_episode_says_what_was_learned_for_which_goal() -> None:
+def test_an_episode_says_what_was_learned_for_which_goal() -> None:
     session, [id, other] = having("find mammals", "find planets")
     names = ["mammal", symbol(id), symbol(other)]
     session = remembering(
@@ -260,7 +260,7 @@ def test_M9_an_episode_says_what_was_learned_for_which_goal() -> None:
         ({"kind": "Reflection"}, False),
     ],
 )
-def test_M9_only_what_teaches_something_becomes_an_episode(
+def test_only_what_teaches_something_becomes_an_episode(
     fields: dict[str, Any], teaches: bool
 ) -> None:
     session, [id] = having("find mammals")
@@ -273,7 +273,7 @@ def test_M9_only_what_teaches_something_becomes_an_episode(
     assert (1 not in idle, len(kept)) == (teaches, int(teaches))
 
 
-def test_M9_what_was_remembered_before_is_not_remembered_again() -> None:
+def test_what_was_remembered_before_is_not_remembered_again() -> None:
     session = remembering(0.9, 0.9, symbols=["whale"], kind="Inference")
     session = remembering(*[0.1] * 5, session=session, content="newer")
     first = teaching_nothing(session, {"whale": 2})
@@ -298,7 +298,7 @@ def test_M9_what_was_remembered_before_is_not_remembered_again() -> None:
         ({"content": "as it is"}, "as it is"),
     ],
 )
-def test_M9_an_episode_can_be_read(fields: dict[str, Any], summary: str) -> None:
+def test_an_episode_can_be_read(fields: dict[str, Any], summary: str) -> None:
     session, [id] = having("find mammals")
     named = [symbol(id), "whale", "krill"]
     given = {"content": "Tool result (reason):\na\nb", "kind": "Observation", **fields}
@@ -309,7 +309,7 @@ def test_M9_an_episode_can_be_read(fields: dict[str, Any], summary: str) -> None
     assert (episode.summary, episode.learnings) == (summary, ["whale", "krill"])
 
 
-def test_M9_only_the_newest_episodes_are_kept() -> None:
+def test_only_the_newest_episodes_are_kept() -> None:
     config = Config(working_memory_capacity=20, max_episodes=3)
     session = remembering(*[0.9] * 20, config=config, symbols=["x"])
     session, episodes = consolidate(session, {}, 1, NOW, config)
@@ -323,7 +323,7 @@ def test_M9_only_the_newest_episodes_are_kept() -> None:
     st.integers(0, 3),
     st.booleans(),
 )
-def test_M9_consolidation_takes_only_what_it_may(
+def test_consolidation_takes_only_what_it_may(
     entries: list[tuple[float, int]], cycle: int, on_demand: bool
 ) -> None:
     config = Config(working_memory_capacity=20)
@@ -366,7 +366,7 @@ def episode(id: str, second: float = 0, **fields: Any) -> Episode:
         (["mammal"], -1, []),
     ],
 )
-def test_M10_recall_ranks_by_overlap_then_newest_then_relevance(
+def test_recall_ranks_by_overlap_then_newest_then_relevance(
     query: list[str], k: int, expected: list[str]
 ) -> None:
     episodes = [

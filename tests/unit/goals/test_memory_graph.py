@@ -1,4 +1,4 @@
-"""The graph for tests behaves as the one in Redis does: M11."""
+"""The graph for tests behaves as the one in Redis does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def looks(graph: Graph) -> list[object]:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(triples, st.lists(triples, max_size=4)), max_size=12))
-def test_M11_both_graphs_look_the_same_whatever_is_done(
+def test_both_graphs_look_the_same_whatever_is_done(
     steps: list[Triple | list[Triple]],
 ) -> None:
     CLIENT.flushall()

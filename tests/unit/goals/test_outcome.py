@@ -1,4 +1,4 @@
-"""What came of a decision is taken in once: M5, M6, M15."""
+"""What came of a decision is taken in once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_first_cycle_is_one() -> None:
     assert (session.cycle, session.applied, session.updated_at) == (1, 0, later(1))
 
 
-def test_M5_a_cycle_that_finds_more_is_progress() -> None:
+def test_a_cycle_that_finds_more_is_progress() -> None:
     session, [id] = having(FOUR)
     session = told(told(session, id), id, output="alpha")
     goal = session.goals[id]
@@ -42,7 +42,7 @@ def test_M5_a_cycle_that_finds_more_is_progress() -> None:
     assert session.applied == 2
 
 
-def test_M5_a_goal_whose_criteria_are_met_is_completed() -> None:
+def test_a_goal_whose_criteria_are_met_is_completed() -> None:
     session, [id] = having(FOUR)
     session = told(session, id, output="alpha", known=["beta"])
 
@@ -55,7 +55,7 @@ def test_M5_a_goal_whose_criteria_are_met_is_completed() -> None:
     check(session, CONFIG)
 
 
-def test_M5_one_record_says_what_was_decided_and_what_came_of_it() -> None:
+def test_one_record_says_what_was_decided_and_what_came_of_it() -> None:
     session, [id] = having(FOUR)
     session = told(
         session,
@@ -77,7 +77,7 @@ def test_M5_one_record_says_what_was_decided_and_what_came_of_it() -> None:
     assert (record.detail, record.at, record.duration) == ("x" * 197 + "...", NOW, 1.5)
 
 
-def test_M2_the_last_three_tools_and_all_uses_are_remembered() -> None:
+def test_the_last_three_tools_and_all_uses_are_remembered() -> None:
     session, [id] = having(FOUR)
     for tool in ("a", "b", "a", "c"):
         session = told(session, id, tool=tool)
@@ -87,7 +87,7 @@ def test_M2_the_last_three_tools_and_all_uses_are_remembered() -> None:
 
 
 @pytest.mark.parametrize(("failures", "status"), [(1, "Active"), (2, "Active"), (3, "Failed")])
-def test_M6_a_goal_fails_after_three_failed_plans(failures: int, status: str) -> None:
+def test_a_goal_fails_after_three_failed_plans(failures: int, status: str) -> None:
     session, [id] = having(FOUR)
     for _ in range(failures):
         session = ensure_plan(session, id, [], has_knowledge=True)
@@ -103,7 +103,7 @@ def test_M6_a_goal_fails_after_three_failed_plans(failures: int, status: str) ->
     check(session, CONFIG)
 
 
-def test_M6_failures_are_counted_though_there_was_no_plan() -> None:
+def test_failures_are_counted_though_there_was_no_plan() -> None:
     session, [id] = having(FOUR)
     for _ in range(3):
         session = told(session, id, "failed")
@@ -111,7 +111,7 @@ def test_M6_failures_are_counted_though_there_was_no_plan() -> None:
     assert session.goals[id].reason == "backtracking exhausted: kg_query failed"
 
 
-def test_M6_a_sub_goal_that_fails_lets_the_goal_above_go_on() -> None:
+def test_a_sub_goal_that_fails_lets_the_goal_above_go_on() -> None:
     session, [id] = having("alpha, beta")
     session = told(stalled(session, id), id)
     session = decompose(session, id, NOW, CONFIG)
@@ -124,7 +124,7 @@ def test_M6_a_sub_goal_that_fails_lets_the_goal_above_go_on() -> None:
 
 
 @pytest.mark.parametrize(("state", "progress"), [("vetoed", None), ("pending", "Pending")])
-def test_M6_a_veto_or_an_approval_is_neither_progress_nor_failure(
+def test_a_veto_or_an_approval_is_neither_progress_nor_failure(
     state: str, progress: str | None
 ) -> None:
     session, [id] = having(FOUR)
@@ -138,7 +138,7 @@ def test_M6_a_veto_or_an_approval_is_neither_progress_nor_failure(
     assert after.decisions[-1].progress == progress
 
 
-def test_M5_a_veto_is_an_encounter_with_the_shadow() -> None:
+def test_a_veto_is_an_encounter_with_the_shadow() -> None:
     session, [id] = having(FOUR)
     session = session.model_copy(update={"psyche": new_psyche()})
     session = told(told(session, id, "vetoed"), id, "pending")
@@ -147,7 +147,7 @@ def test_M5_a_veto_is_an_encounter_with_the_shadow() -> None:
     assert session.psyche.shadow_encounters == 1
 
 
-def test_M6_what_waited_for_approval_is_taken_in_when_it_was_answered_whoever_works_meanwhile() -> (
+def test_what_waited_for_approval_is_taken_in_when_it_was_answered_whoever_works_meanwhile() -> (
     None
 ):
     session, [id] = having(FOUR)
@@ -163,7 +163,7 @@ def test_M6_what_waited_for_approval_is_taken_in_when_it_was_answered_whoever_wo
     assert apply_outcome(after, answer, NOW, CONFIG) is after
 
 
-def test_M5_a_step_of_the_plan_that_finds_nothing_is_no_progress() -> None:
+def test_a_step_of_the_plan_that_finds_nothing_is_no_progress() -> None:
     session, [id] = having(FOUR)
     session = ensure_plan(session, id, ["knowledge"], has_knowledge=False)
     session = told(told(session, id, tool="kg_query"), id, tool="similarity_search")
@@ -173,7 +173,7 @@ def test_M5_a_step_of_the_plan_that_finds_nothing_is_no_progress() -> None:
     assert session.goals[id].last_progress_cycle == 0
 
 
-def test_M7_progress_takes_the_flag_away() -> None:
+def test_progress_takes_the_flag_away() -> None:
     session, [id] = having(FOUR, stalled=True)
 
     assert told(session, id).goals[id].stalled
@@ -181,7 +181,7 @@ def test_M7_progress_takes_the_flag_away() -> None:
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "vetoed", "pending"])
-def test_M15_an_outcome_applied_twice_changes_nothing(state: str) -> None:
+def test_an_outcome_applied_twice_changes_nothing(state: str) -> None:
     session, [id] = having(FOUR)
     said = outcome(1, id, state=state, output="alpha")
     once = apply_outcome(session, said, NOW, CONFIG)
@@ -190,7 +190,7 @@ def test_M15_an_outcome_applied_twice_changes_nothing(state: str) -> None:
     assert apply_outcome(once, said, later(9), CONFIG) is once
 
 
-def test_M15_cycles_may_end_in_another_order_than_they_began_in() -> None:
+def test_cycles_may_end_in_another_order_than_they_began_in() -> None:
     session, [id] = having(FOUR)
     for cycle in (2, 1, 3):
         session = apply_outcome(session, outcome(cycle, id), NOW, CONFIG)
@@ -199,7 +199,7 @@ def test_M15_cycles_may_end_in_another_order_than_they_began_in() -> None:
     assert (session.goals[id].cycles_worked, session.applied, session.cycle) == (3, 3, 3)
 
 
-def test_M15_a_lower_fence_is_refused() -> None:
+def test_a_lower_fence_is_refused() -> None:
     session, [id] = having(FOUR)
     session, _ = claim(session, "slow", NOW, CONFIG)
     session, _ = claim(session, "fast", later(400), CONFIG)
@@ -212,14 +212,14 @@ def test_M15_a_lower_fence_is_refused() -> None:
     assert refusal(after, slow, CONFIG) == "stale"
 
 
-def test_M15_a_goal_that_is_not_there_is_refused() -> None:
+def test_a_goal_that_is_not_there_is_refused() -> None:
     assert refusal(empty(), outcome(1, "1"), CONFIG) == "unknown-goal"
     assert apply_outcome(empty(), outcome(1, "1"), NOW, CONFIG) == empty()
 
 
 @pytest.mark.parametrize("status", ["Suspended", "Completed"])
 @pytest.mark.parametrize("state", ["done", "failed"])
-def test_M15_an_outcome_does_not_overwrite_what_was_said_meanwhile(status: Any, state: str) -> None:
+def test_an_outcome_does_not_overwrite_what_was_said_meanwhile(status: Any, state: str) -> None:
     session, [id] = having(FOUR, failed_plans=2)
     session = set_status(session, id, status, NOW, CONFIG, reason="a person said so")
     session = told(session, id, state, output=FOUR)
@@ -228,7 +228,7 @@ def test_M15_an_outcome_does_not_overwrite_what_was_said_meanwhile(status: Any, 
     assert session.goals[id].cycles_worked == 1
 
 
-def test_M15_only_the_last_decisions_are_remembered_and_older_cycles_are_over() -> None:
+def test_only_the_last_decisions_are_remembered_and_older_cycles_are_over() -> None:
     config = Config(max_decisions=3)
     session, [id] = having(FOUR)
     for cycle in (5, 3, 2, 4, 6):
@@ -250,7 +250,7 @@ def test_M15_only_the_last_decisions_are_remembered_and_older_cycles_are_over() 
         max_size=25,
     )
 )
-def test_M15_any_redelivery_in_any_order_counts_each_cycle_once(
+def test_any_redelivery_in_any_order_counts_each_cycle_once(
     deliveries: list[tuple[int, str, int, str]],
 ) -> None:
     session, [id] = having(FOUR, fence=1)

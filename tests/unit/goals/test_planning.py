@@ -1,4 +1,4 @@
-"""Plans and other plans: M6."""
+"""Plans and other plans."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def a_plan() -> Plan:
         (1, ["external"], False, ["memory_recall", "kg_query", *HOST]),
     ],
 )
-def test_M6_even_attempts_explore_and_odd_ones_reason_first(
+def test_even_attempts_explore_and_odd_ones_reason_first(
     attempt: int, needs: Collection[Need], has_knowledge: bool, expected: list[str]
 ) -> None:
     plan = make_plan(a_goal(), needs, has_knowledge=has_knowledge, external=HOST, attempt=attempt)
@@ -62,7 +62,7 @@ def test_M6_even_attempts_explore_and_odd_ones_reason_first(
     assert (plan.attempt, plan.status) == (attempt, "Active")
 
 
-def test_M6_with_nothing_to_do_a_plan_looks_up_what_is_known() -> None:
+def test_with_nothing_to_do_a_plan_looks_up_what_is_known() -> None:
     assert tools(make_plan(a_goal(), ["external"], has_knowledge=True)) == ["kg_query"]
 
 
@@ -74,7 +74,7 @@ def test_M6_with_nothing_to_do_a_plan_looks_up_what_is_known() -> None:
         (1, {"memory_recall": 1}, "Skipped"),
     ],
 )
-def test_M6_another_plan_skips_a_first_step_that_was_tried(
+def test_another_plan_skips_a_first_step_that_was_tried(
     attempt: int, used: dict[str, int], first: str
 ) -> None:
     plan = make_plan(a_goal(used=used), [], has_knowledge=True, attempt=attempt)
@@ -83,20 +83,20 @@ def test_M6_another_plan_skips_a_first_step_that_was_tried(
     assert next_step(plan) is not None
 
 
-def test_M6_the_only_step_is_never_skipped() -> None:
+def test_the_only_step_is_never_skipped() -> None:
     plan = make_plan(a_goal(used={"kg_query": 1}), ["external"], has_knowledge=True, attempt=2)
 
     assert statuses(plan) == ["Pending"]
 
 
-def test_M6_a_step_advances_only_by_its_own_tool() -> None:
+def test_a_step_advances_only_by_its_own_tool() -> None:
     plan = a_plan()
 
     assert tick(plan, "reason") is plan
     assert statuses(tick(plan, "kg_query")) == ["Completed", "Pending", "Pending"]
 
 
-def test_M6_a_plan_is_complete_with_its_last_step_though_the_first_was_skipped() -> None:
+def test_a_plan_is_complete_with_its_last_step_though_the_first_was_skipped() -> None:
     plan = make_plan(a_goal(used={"memory_recall": 1}), [], has_knowledge=False, attempt=1)
     plan = tick(plan, "kg_query")
 
@@ -112,14 +112,14 @@ def test_M6_a_plan_is_complete_with_its_last_step_though_the_first_was_skipped()
         ("shell_exec", ["Completed", "Skipped", "Skipped"]),
     ],
 )
-def test_M6_any_tool_that_fails_fails_the_plan(tool: str, expected: list[str]) -> None:
+def test_any_tool_that_fails_fails_the_plan(tool: str, expected: list[str]) -> None:
     plan = backtrack(tick(a_plan(), "kg_query"), tool, "why")
 
     assert (statuses(plan), plan.status, plan.reason) == (expected, "Failed", "why")
     assert next_step(plan) is None
 
 
-def test_M6_a_superseded_plan_has_nothing_left_to_do() -> None:
+def test_a_superseded_plan_has_nothing_left_to_do() -> None:
     plan = supersede(tick(a_plan(), "kg_query"), "split")
 
     assert (statuses(plan), plan.status) == (["Completed", "Skipped", "Skipped"], "Superseded")
@@ -127,11 +127,11 @@ def test_M6_a_superseded_plan_has_nothing_left_to_do() -> None:
 
 
 @pytest.mark.parametrize(("failed", "given_up"), [(0, False), (2, False), (3, True), (4, True)])
-def test_M6_three_failed_plans_are_enough(failed: int, given_up: bool) -> None:
+def test_three_failed_plans_are_enough(failed: int, given_up: bool) -> None:
     assert exhausted(a_goal(failed_plans=failed), CONFIG) is given_up
 
 
-def test_M6_a_goal_has_one_plan_at_a_time_and_the_next_is_another_attempt() -> None:
+def test_a_goal_has_one_plan_at_a_time_and_the_next_is_another_attempt() -> None:
     session, [id] = having("find mammals")
     first = ensure_plan(session, id, [], has_knowledge=True)
     failed = backtrack(first.plans[id], "reason", "why")
@@ -144,7 +144,7 @@ def test_M6_a_goal_has_one_plan_at_a_time_and_the_next_is_another_attempt() -> N
 
 
 @pytest.mark.parametrize("status", ["Suspended", "Completed", "Failed"])
-def test_M6_no_plan_is_made_for_a_goal_that_nobody_works_on(status: str) -> None:
+def test_no_plan_is_made_for_a_goal_that_nobody_works_on(status: str) -> None:
     session, [id] = having("find mammals")
     session = patched(session, id, status=status)
 

@@ -1,4 +1,4 @@
-"""One iteration is one cycle, taken in once: M5 to M9, M13 to M15."""
+"""One iteration is one cycle, taken in once."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def said(mind: Mind, goal: str, predicate: str) -> list[str]:
     return [one.object for one in mind.facts.out(f"goal:{goal}") if one.predicate == predicate]
 
 
-def test_M7_the_graph_follows_what_becomes_of_goals_and_links_them_both_ways() -> None:
+def test_the_graph_follows_what_becomes_of_goals_and_links_them_both_ways() -> None:
     mind = Mind(stall_threshold=1)
     parent = mind.goal("xyzzy", criteria="unicorn habitat and dragon nests")
     for _ in range(4):
@@ -234,7 +234,7 @@ def test_M7_the_graph_follows_what_becomes_of_goals_and_links_them_both_ways() -
     assert said(mind, children[0], "agent:parent_goal") == [f"goal:{parent}"]
 
 
-def test_M8_what_was_newest_has_been_consulted() -> None:
+def test_what_was_newest_has_been_consulted() -> None:
     mind = Mind()
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.cycle()
@@ -244,7 +244,7 @@ def test_M8_what_was_newest_has_been_consulted() -> None:
     assert [one.reference_count for one in first] == [1] * len(first)
 
 
-def test_M14_after_the_last_cycle_there_is_no_other() -> None:
+def test_after_the_last_cycle_there_is_no_other() -> None:
     mind = Mind(max_cycles=2)
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     decisions = [mind.cycle().decision for _ in range(4)]
@@ -276,7 +276,7 @@ def test_a_goal_that_is_put_off_meanwhile_is_not_worked_on() -> None:
     assert (session.decisions, session.goals[goal].owner) == ([], None)
 
 
-def test_M5_the_shadow_stops_any_plugin_and_it_is_neither_progress_nor_failure() -> None:
+def test_the_shadow_stops_any_plugin_and_it_is_neither_progress_nor_failure() -> None:
     mind = Mind(Others(), Steer("goals:kg_query", symbol="rm -rf /"))
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     result = mind.cycle()
@@ -291,7 +291,7 @@ def test_M5_the_shadow_stops_any_plugin_and_it_is_neither_progress_nor_failure()
     assert "vetoed" in session.decisions[0].detail
 
 
-def test_M5_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
+def test_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
     mind = Mind(Others())
     clean = mind.lab.agent.host.actions["others:clean"]
 
@@ -300,7 +300,7 @@ def test_M5_the_shadow_stops_actions_that_no_goal_has_asked_for() -> None:
     mind.plugin.on_before_act(clean, {"sql": "SELECT 1"}, mind.ctx)
 
 
-def test_M5_what_the_shadow_would_rather_not_do_is_done_and_logged(
+def test_what_the_shadow_would_rather_not_do_is_done_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     mind = Mind()
@@ -396,7 +396,7 @@ class Refuser(Plugin):
 
 
 @pytest.mark.parametrize("stage", ["decide", "act", "broken"])
-def test_M6_what_a_guard_stops_fails_no_plan(stage: str) -> None:
+def test_what_a_guard_stops_fails_no_plan(stage: str) -> None:
     mind = Mind(Refuser(stage))
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(4):
@@ -407,7 +407,7 @@ def test_M6_what_a_guard_stops_fails_no_plan(stage: str) -> None:
     assert (session.goals[goal].status, session.goals[goal].failed_plans) == ("Active", 0)
 
 
-def test_M6_while_acting_is_frozen_no_plan_fails() -> None:
+def test_while_acting_is_frozen_no_plan_fails() -> None:
     mind = Mind()
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.lab.whole.freezes.freeze("for now")
@@ -417,7 +417,7 @@ def test_M6_while_acting_is_frozen_no_plan_fails() -> None:
     assert (mind.session.goals[goal].status, mind.session.decisions) == ("Active", [])
 
 
-def test_M6_tools_that_fail_fail_the_goal_in_the_end() -> None:
+def test_tools_that_fail_fail_the_goal_in_the_end() -> None:
     mind = Mind(Steer("goals:kg_mutate", subject="a", predicate="agent:x", object="b"))
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(3):
@@ -447,7 +447,7 @@ def test_what_another_strategy_has_decided_is_not_ours() -> None:
     assert session.goals[goal].owner is None
 
 
-def test_M2_an_action_of_another_plugin_is_chosen_by_its_profile() -> None:
+def test_an_action_of_another_plugin_is_chosen_by_its_profile() -> None:
     words = ["clean", "tidy", "wipe", "sweep", "mop"]
     mind = Mind(Others(), tools={"others:clean": {"keywords": words, "multiplier": 1.0}})
     mind.goal("clean tidy wipe sweep mop", criteria=CRITERIA)
@@ -561,7 +561,7 @@ def learned(mind: Mind) -> list[Episode]:
     return mind.session.episodes
 
 
-def test_M9_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_about() -> None:
+def test_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_about() -> None:
     mind = Mind(stall_threshold=50)
     episodes = learned(mind)
     symbols = {symbol for episode in episodes for symbol in episode.learnings}
@@ -575,7 +575,7 @@ def test_M9_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_a
     assert not [one for one in said if re.match(r"Cycle|Decide|Orient|Tool result", one)]
 
 
-def test_M9_what_was_learned_is_what_later_cycles_look_at() -> None:
+def test_what_was_learned_is_what_later_cycles_look_at() -> None:
     mind = Mind(stall_threshold=50)
     learned(mind)
     mind.goal("xyzzy and Find", criteria=CRITERIA, priority=255)
@@ -586,7 +586,7 @@ def test_M9_what_was_learned_is_what_later_cycles_look_at() -> None:
     assert "whale is-a mammal" in seen.findings
 
 
-def test_M5_how_a_memory_is_told_is_nothing_that_was_found() -> None:
+def test_how_a_memory_is_told_is_nothing_that_was_found() -> None:
     mind = Mind(Steer("goals:memory_recall", query_symbols=["whale"]), stall_threshold=50)
     goal = mind.goal("whale", criteria="reason, query, result, mind, failed, tool")
     now = mind.ctx.now()
@@ -632,7 +632,7 @@ def test_there_are_fourteen_tools_and_each_is_an_action_with_a_profile() -> None
     ]
 
 
-def test_M9_memory_that_is_nearly_full_consolidates_by_itself() -> None:
+def test_memory_that_is_nearly_full_consolidates_by_itself() -> None:
     mind = Mind(working_memory_capacity=10, stall_threshold=50)
     mind.know("whale is-a mammal")
     mind.goal(DESCRIPTION, criteria=CRITERIA)
@@ -643,7 +643,7 @@ def test_M9_memory_that_is_nearly_full_consolidates_by_itself() -> None:
     assert len(mind.session.memory) <= 9
 
 
-def test_M11_what_the_agent_says_of_itself_is_not_found_by_remembering_it() -> None:
+def test_what_the_agent_says_of_itself_is_not_found_by_remembering_it() -> None:
     mind = Mind(Steer("goals:memory_recall", query_symbols=["mammals"]))
     goal = mind.goal(DESCRIPTION)
     mind.cycle()
@@ -654,7 +654,7 @@ def test_M11_what_the_agent_says_of_itself_is_not_found_by_remembering_it() -> N
     assert mind.session.goals[goal].matched == []
 
 
-def test_M13_every_fifth_cycle_is_looked_back_at() -> None:
+def test_every_fifth_cycle_is_looked_back_at() -> None:
     mind = Mind(stall_threshold=50)
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(5):
@@ -690,7 +690,7 @@ def test_a_graph_that_is_full_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> 
     assert mind.session.goals[goal].used
 
 
-def test_M14_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
+def test_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
     mind = Mind()
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.cycle()
@@ -702,7 +702,7 @@ def test_M14_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
     assert kept["cycle"] == old.cycle == 1
 
 
-def test_M9_episodes_are_remembered_in_every_later_session() -> None:
+def test_episodes_are_remembered_in_every_later_session() -> None:
     mind = Mind(stall_threshold=50)
     first = learned(mind)
     mind.ask("begin_session", {"fresh": True})
@@ -722,7 +722,7 @@ def test_M9_episodes_are_remembered_in_every_later_session() -> None:
     check(mind.session, CONFIG)
 
 
-def test_M14_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> None:
+def test_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> None:
     mind = Mind(stall_threshold=50)
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.cycle()
@@ -748,7 +748,7 @@ def test_M14_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -
 
 
 @pytest.mark.parametrize(("id", "status"), [("7", 404), ("x", 422), ("", 422)])
-def test_M14_a_session_that_is_not_there_is_not_gone_on_with(id: str, status: int) -> None:
+def test_a_session_that_is_not_there_is_not_gone_on_with(id: str, status: int) -> None:
     mind = Mind()
 
     assert mind.ask("begin_session", {"id": id})[0] == status

@@ -1,4 +1,4 @@
-"""What tools are for, and what a goal sounds like: M4."""
+"""What tools are for, and what a goal sounds like."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def activated(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("text", "tools"), SENTENCES.items())
-def test_M4_a_sentence_activates_what_it_sounds_like(text: str, tools: list[str]) -> None:
+def test_a_sentence_activates_what_it_sounds_like(text: str, tools: list[str]) -> None:
     assert activated(text) == tools
 
 
@@ -62,12 +62,12 @@ def test_M4_a_sentence_activates_what_it_sounds_like(text: str, tools: list[str]
         ("find unknown gaps in coverage of planets", "gap_analysis", 0.688),
     ],
 )
-def test_M4_similarities_stay_as_they_were_measured(text: str, tool: str, value: float) -> None:
+def test_similarities_stay_as_they_were_measured(text: str, tool: str, value: float) -> None:
     assert near(text, tool) == pytest.approx(value, abs=0.0006)
 
 
 @pytest.mark.parametrize("tool", [tool for tool in PROFILES.values() if tool.keywords])
-def test_M4_a_profile_has_17_to_25_different_words(tool: ToolProfile) -> None:
+def test_a_profile_has_17_to_25_different_words(tool: ToolProfile) -> None:
     assert 17 <= len(set(tool.keywords)) <= 25
     assert len(tool.keywords) == len(set(tool.keywords))
     assert heard(" ".join(tool.keywords)), "no word of it is dropped from goals"
@@ -85,7 +85,7 @@ def test_M4_a_profile_has_17_to_25_different_words(tool: ToolProfile) -> None:
         ("user_interact", 0.55, 0.75, "Safe"),
     ],
 )
-def test_M4_thresholds_multipliers_and_danger_are_the_seeds(
+def test_thresholds_multipliers_and_danger_are_the_seeds(
     name: str, threshold: float, multiplier: float, danger: str
 ) -> None:
     tool = PROFILES[name]
@@ -93,7 +93,7 @@ def test_M4_thresholds_multipliers_and_danger_are_the_seeds(
     assert (tool.threshold, tool.multiplier, tool.danger) == (threshold, multiplier, danger)
 
 
-def test_M4_there_are_20_roots_of_four_to_six_synonyms() -> None:
+def test_there_are_20_roots_of_four_to_six_synonyms() -> None:
     assert len(SYNONYMS) == 20
     assert {len(others) for others in SYNONYMS.values()} <= {4, 5, 6}
     assert {"said", "say", "says"} <= set(SYNONYMS["quote"])
@@ -104,13 +104,13 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiles, "SYNONYMS", roots)
 
 
-def test_M4_a_root_brings_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_brings_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     table(monkeypatch)
 
     assert expand(("Cats",)) == {"cat": WORD, "kitten": SYNONYM, "feline": SYNONYM}
 
 
-def test_M4_a_word_under_two_roots_brings_both_and_what_they_bring_brings_nothing(
+def test_a_word_under_two_roots_brings_both_and_what_they_bring_brings_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table(monkeypatch)
@@ -122,6 +122,6 @@ def test_M4_a_word_under_two_roots_brings_both_and_what_they_bring_brings_nothin
     }
 
 
-def test_M4_a_synonym_weighs_half_a_word() -> None:
+def test_a_synonym_weighs_half_a_word() -> None:
     assert SYNONYM / WORD == 0.5
     assert near("recall", "consolidate") < near("memory", "consolidate")

@@ -1,4 +1,4 @@
-"""How far a goal has got: M5."""
+"""How far a goal has got."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FOUR = "alpha beta gamma delta"
         (["alpha"], [], '"goal:1" -> agent:has_description -> "desc:beta"', "NoChange", ["alpha"]),
     ],
 )
-def test_M5_a_goal_gets_on_when_more_is_matched_than_ever_before(
+def test_a_goal_gets_on_when_more_is_matched_than_ever_before(
     matched: list[str], graph: list[str], output: str, progress: str, after: list[str]
 ) -> None:
     goal = a_goal(FOUR, matched=matched)
@@ -52,7 +52,7 @@ def test_M5_a_goal_gets_on_when_more_is_matched_than_ever_before(
         (0.0, 0, "NoChange"),
     ],
 )
-def test_M5_the_ratio_that_completes_is_configured(
+def test_the_ratio_that_completes_is_configured(
     completion: float, count: int, progress: str
 ) -> None:
     config = Config(completion_ratio=completion)
@@ -61,20 +61,20 @@ def test_M5_the_ratio_that_completes_is_configured(
     assert evaluate(a_goal(FOUR), found, "", True, config).progress == progress
 
 
-def test_M5_a_failed_tool_tells_nothing() -> None:
+def test_a_failed_tool_tells_nothing() -> None:
     goal = a_goal(FOUR, matched=["alpha"])
 
     assert evaluate(goal, FOUR.split(), FOUR, False, CONFIG) == ("Failed", ["alpha"])
 
 
-def test_M5_criteria_without_keywords_are_never_met() -> None:
+def test_criteria_without_keywords_are_never_met() -> None:
     goal = a_goal("...")
 
     assert evaluate(goal, ["alpha"], "alpha", True, CONFIG) == ("NoChange", [])
     assert ratio(goal, ["alpha"]) == 0.0
 
 
-def test_M5_the_criteria_count_and_not_the_description() -> None:
+def test_the_criteria_count_and_not_the_description() -> None:
     goal = a_goal("find alpha", criteria="beta")
 
     assert evaluate(goal, ["alpha"], "", True, CONFIG).progress == "NoChange"
@@ -82,7 +82,7 @@ def test_M5_the_criteria_count_and_not_the_description() -> None:
 
 
 @given(st.lists(st.sampled_from([*FOUR.split(), "other"]), max_size=8))
-def test_M5_what_was_found_stays_found_and_the_second_time_is_no_progress(found: list[str]) -> None:
+def test_what_was_found_stays_found_and_the_second_time_is_no_progress(found: list[str]) -> None:
     goal = a_goal(FOUR)
     first = evaluate(goal, found, "", True, CONFIG)
     again = evaluate(goal.patched({"matched": first.matched}), found, "", True, CONFIG)
@@ -93,10 +93,10 @@ def test_M5_what_was_found_stays_found_and_the_second_time_is_no_progress(found:
 
 
 @pytest.mark.parametrize("label", ["goal:1", "Status:active", "episode:x", "agent:said"])
-def test_M5_metadata_is_no_knowledge(label: str) -> None:
+def test_metadata_is_no_knowledge(label: str) -> None:
     assert is_metadata(label)
     assert not is_metadata(f"about {label}")
 
 
-def test_M5_lines_about_the_goal_itself_are_passed_over() -> None:
+def test_lines_about_the_goal_itself_are_passed_over() -> None:
     assert told("Status:active secret\nplanets\n x desc:secret") == {"planet"}

@@ -1,4 +1,4 @@
-"""Leanings and the shadow: M5, M13."""
+"""Leanings and the shadow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def worked(tool: str, successes: int, uses: int, *, ineffective: bool = False) -
         ([worked("unknown", 2, 2)], 0.7),
     ],
 )
-def test_M13_weights_shift_with_what_works(insights: list[ToolInsight], sage: float) -> None:
+def test_weights_shift_with_what_works(insights: list[ToolInsight], sage: float) -> None:
     psyche = evolve(Psyche(), insights, 0, 5)
 
     assert psyche.weights["sage"] == sage
@@ -55,9 +55,7 @@ def test_M13_weights_shift_with_what_works(insights: list[ToolInsight], sage: fl
         (0.1, worked("reason", 0, 2, ineffective=True), 0.1),
     ],
 )
-def test_M13_weights_stay_in_their_bounds(
-    weight: float, insight: ToolInsight, expected: float
-) -> None:
+def test_weights_stay_in_their_bounds(weight: float, insight: ToolInsight, expected: float) -> None:
     before = Psyche.model_validate({"weights": {**Psyche().weights, "sage": weight}})
     psyche = evolve(before, [insight], 0, 5)
 
@@ -69,7 +67,7 @@ def test_M13_weights_stay_in_their_bounds(
     ("encounters", "abandoned", "individuation"),
     [(0, 0, 0.1), (1, 0, 0.11), (0, 2, 0.12), (4, 1, 0.15), (5, 0, 0.15), (90, 3, 0.15)],
 )
-def test_M13_individuation_grows_with_what_the_shadow_met(
+def test_individuation_grows_with_what_the_shadow_met(
     encounters: int, abandoned: int, individuation: float
 ) -> None:
     psyche = evolve(Psyche(shadow_encounters=encounters), [], abandoned, 5)
@@ -78,12 +76,12 @@ def test_M13_individuation_grows_with_what_the_shadow_met(
     assert psyche.shadow_encounters == encounters + abandoned
 
 
-def test_M13_individuation_ends_at_one() -> None:
+def test_individuation_ends_at_one() -> None:
     assert evolve(Psyche(individuation=0.99, shadow_encounters=5), [], 0, 5).individuation == 1.0
 
 
 @pytest.mark.parametrize("cycle", [4, 5])
-def test_M15_the_psyche_evolves_once_for_a_cycle(cycle: int) -> None:
+def test_the_psyche_evolves_once_for_a_cycle(cycle: int) -> None:
     psyche = evolve(Psyche(), [worked("reason", 2, 2)], 1, 5)
 
     assert evolve(psyche, [worked("reason", 2, 2)], 1, cycle) is psyche
@@ -95,7 +93,7 @@ def test_M15_the_psyche_evolves_once_for_a_cycle(cycle: int) -> None:
         max_size=30,
     )
 )
-def test_M13_whatever_happens_weights_are_in_bounds(cycles: list[list[tuple[str, bool]]]) -> None:
+def test_whatever_happens_weights_are_in_bounds(cycles: list[list[tuple[str, bool]]]) -> None:
     psyche = Psyche()
     for number, tools in enumerate(cycles, 1):
         insights = [worked(tool, 3 * good, 3, ineffective=not good) for tool, good in tools]
@@ -118,7 +116,7 @@ def test_M13_whatever_happens_weights_are_in_bounds(cycles: list[list[tuple[str,
         ("user_interact", "Safe", {"question": "shall I delete all?"}, True, 0.0),
     ],
 )
-def test_M5_the_default_shadow_stops_what_destroys(
+def test_the_default_shadow_stops_what_destroys(
     tool: str, danger: Danger, params: dict[str, Any], vetoed: bool, bias: float
 ) -> None:
     verdict = shadow(new_psyche(), tool, danger, action_text(tool, params))
@@ -138,7 +136,7 @@ def test_M5_the_default_shadow_stops_what_destroys(
         (None, "Danger", False),
     ],
 )
-def test_M5_danger_counts_from_its_threshold(
+def test_danger_counts_from_its_threshold(
     threshold: Danger | None, danger: Danger, matches: bool
 ) -> None:
     pattern = ShadowPattern(name="p", danger=threshold, triggers=["", " "])
@@ -146,7 +144,7 @@ def test_M5_danger_counts_from_its_threshold(
     assert bool(shadow(Psyche(shadow=[pattern]), "t", danger, "text").veto) is matches
 
 
-def test_M5_the_first_veto_wins_and_biases_are_summed() -> None:
+def test_the_first_veto_wins_and_biases_are_summed() -> None:
     def pattern(name: str, veto: bool, severity: float) -> ShadowPattern:
         return ShadowPattern(name=name, triggers=["x"], veto=veto, severity=severity)
 
@@ -158,7 +156,7 @@ def test_M5_the_first_veto_wins_and_biases_are_summed() -> None:
     assert (verdict.bias, [one.name for one in verdict.against]) == (0.75, ["a", "d"])
 
 
-def test_M5_without_a_psyche_nothing_is_stopped() -> None:
+def test_without_a_psyche_nothing_is_stopped() -> None:
     assert shadow(None, "shell_exec", "Danger", "rm -rf /") == (None, 0, [])
 
 

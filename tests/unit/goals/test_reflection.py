@@ -1,4 +1,4 @@
-"""Every five cycles the agent looks at how it does: M13."""
+"""Every five cycles the agent looks at how it does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kinds(report: Report) -> list[tuple[str, int | None]]:
         (3, Config(reflect_every=3), True),
     ],
 )
-def test_M13_reflection_is_due_every_five_cycles(cycle: int, config: Config, due: bool) -> None:
+def test_reflection_is_due_every_five_cycles(cycle: int, config: Config, due: bool) -> None:
     assert is_due(cycle, config) is due
 
 
@@ -52,7 +52,7 @@ def test_M13_reflection_is_due_every_five_cycles(cycle: int, config: Config, due
         (["done", "vetoed", "pending", "vetoed"], 1, 1, False),
     ],
 )
-def test_M13_a_tool_is_ineffective_below_three_in_ten(
+def test_a_tool_is_ineffective_below_three_in_ten(
     states: list[str], uses: int, successes: int, ineffective: bool
 ) -> None:
     session, [id] = having("alpha beta gamma", failed_plans=-9)
@@ -63,13 +63,13 @@ def test_M13_a_tool_is_ineffective_below_three_in_ten(
     assert reported(session)[1].tools == [expected]
 
 
-def test_M13_what_was_never_done_is_no_tool_that_was_used() -> None:
+def test_what_was_never_done_is_no_tool_that_was_used() -> None:
     session, [id] = having("alpha")
 
     assert reported(told(session, id, "vetoed"))[1].tools == []
 
 
-def test_M13_three_in_ten_itself_is_effective() -> None:
+def test_three_in_ten_itself_is_effective() -> None:
     session, [id] = having("alpha beta gamma", failed_plans=-99)
     for state in ["done"] * 3 + ["failed"] * 7:
         session = told(session, id, state)
@@ -102,7 +102,7 @@ def test_M13_three_in_ten_itself_is_effective() -> None:
         ({"cycles_worked": 99, "status": "Suspended"}, []),
     ],
 )
-def test_M13_a_stagnant_goal_matters_less(
+def test_a_stagnant_goal_matters_less(
     fields: dict[str, Any], expected: list[tuple[str, int | None]]
 ) -> None:
     session, [id] = having("alpha", **fields)
@@ -125,7 +125,7 @@ def test_M13_a_stagnant_goal_matters_less(
         (2, 128, "nothing", 128),
     ],
 )
-def test_M13_a_goal_that_has_got_on_matters_more(
+def test_a_goal_that_has_got_on_matters_more(
     worked: int, priority: int, output: str, expected: int
 ) -> None:
     session, [id] = having("alpha beta gamma", cycles_worked=worked, priority=priority)
@@ -134,7 +134,7 @@ def test_M13_a_goal_that_has_got_on_matters_more(
     assert session.goals[id].priority == expected
 
 
-def test_M13_progress_counts_for_one_reflection() -> None:
+def test_progress_counts_for_one_reflection() -> None:
     session, [id] = having("alpha beta gamma", cycles_worked=5)
     session, _ = reported(told(session, id, output="alpha"), 1)
     session, report = reported(told(session, id), 5)
@@ -143,7 +143,7 @@ def test_M13_progress_counts_for_one_reflection() -> None:
     assert session.goals[id].priority == 148
 
 
-def test_M13_the_summary_is_remembered() -> None:
+def test_the_summary_is_remembered() -> None:
     session, [id, _] = having("alpha", "beta")
     session = patched(told(told(session, id, "failed"), id, "failed"), id, cycles_worked=8)
     session, report = reported(remembering(*[0.5] * 12, session=session))
@@ -157,7 +157,7 @@ def test_M13_the_summary_is_remembered() -> None:
     assert (entry.source_cycle, entry.timestamp) == (5, later(1))
 
 
-def test_M13_what_is_advised_is_remembered_with_the_goals_that_it_is_for() -> None:
+def test_what_is_advised_is_remembered_with_the_goals_that_it_is_for() -> None:
     session, [stuck, going] = having("alpha", "beta gamma delta")
     session = patched(session, stuck, cycles_worked=16)
     session = patched(session, going, cycles_worked=4)
@@ -175,7 +175,7 @@ def test_M13_what_is_advised_is_remembered_with_the_goals_that_it_is_for() -> No
     assert [one.summary[:20] for one in episodes] == ["Advice after cycle 5"]
 
 
-def test_M13_the_psyche_evolves_with_it() -> None:
+def test_the_psyche_evolves_with_it() -> None:
     session, [id, _] = having("alpha beta gamma", "other", cycles_worked=16)
     session = session.model_copy(update={"psyche": new_psyche()})
     session, _ = reported(told(told(session, id, tool="reason"), id, tool="reason"))
@@ -186,7 +186,7 @@ def test_M13_the_psyche_evolves_with_it() -> None:
 
 
 @pytest.mark.parametrize("cycle", [4, 5])
-def test_M15_there_is_one_reflection_for_a_cycle(cycle: int) -> None:
+def test_there_is_one_reflection_for_a_cycle(cycle: int) -> None:
     session, _ = having("alpha", cycles_worked=8)
     session, _ = reported(session)
 
@@ -194,7 +194,7 @@ def test_M15_there_is_one_reflection_for_a_cycle(cycle: int) -> None:
     assert session.reflected == 5
 
 
-def test_M13_to_look_back_changes_nothing() -> None:
+def test_to_look_back_changes_nothing() -> None:
     assert look_back(empty(), 5, CONFIG).summary == (
         "Reflection at cycle 5: 0 tools used (0 ineffective), 0 goals (0 stagnant), "
         "memory pressure 0%, 0 adjustments recommended."

@@ -1,4 +1,4 @@
-"""Which tool is chosen, and why: M2, M3, M4."""
+"""Which tool is chosen, and why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leaning(archetype: Archetype, weight: float) -> Psyche:
     return Psyche(weights={archetype: weight})
 
 
-def test_M3_the_breakdown_is_exactly_as_the_specification_has_it() -> None:
+def test_the_breakdown_is_exactly_as_the_specification_has_it() -> None:
     best = rank(Outlook(goal(), psyche=Psyche()), PROFILES.values())[0]
 
     assert best.tool == "kg_query"
@@ -57,19 +57,19 @@ def test_M3_the_breakdown_is_exactly_as_the_specification_has_it() -> None:
     assert best.rationale == f"{best.why} {best.score.breakdown}"
 
 
-def test_M3_a_negative_leaning_has_its_sign_and_zero_is_positive() -> None:
+def test_a_negative_leaning_has_its_sign_and_zero_is_positive() -> None:
     assert "archetype=-0.015]" in Score(0.5, archetype=-0.015).breakdown
     assert "archetype=+0.000]" in Score(0.5, archetype=-0.0001).breakdown
     assert "recency=-0.40 " in Score(0.5, recency=0.4).breakdown
 
 
-def test_M2_the_total_is_the_sum_of_the_terms() -> None:
+def test_the_total_is_the_sum_of_the_terms() -> None:
     every = Score(0.5, recency=0.4, novelty=0.15, episodic=0.2, pressure=0.2, archetype=0.03)
 
     assert every.total == 0.68
 
 
-def test_M2_the_total_is_never_negative_and_may_exceed_1() -> None:
+def test_the_total_is_never_negative_and_may_exceed_1() -> None:
     assert Score(0.3, recency=0.4).total == 0.0
     assert Score(0.8, novelty=0.15, episodic=0.2, archetype=0.03).total == 1.18
 
@@ -86,13 +86,11 @@ def test_M2_the_total_is_never_negative_and_may_exceed_1() -> None:
         (["kg_query", "kg_query", "reason"], 0.2),
     ],
 )
-def test_M2_recency_goes_by_the_goals_own_last_three_uses(
-    recent: list[str], expected: float
-) -> None:
+def test_recency_goes_by_the_goals_own_last_three_uses(recent: list[str], expected: float) -> None:
     assert score(Outlook(goal(recent=recent)), "kg_query").recency == expected
 
 
-def test_M2_a_tool_is_new_until_it_was_used_on_this_goal() -> None:
+def test_a_tool_is_new_until_it_was_used_on_this_goal() -> None:
     assert score(Outlook(goal()), "kg_query").novelty == 0.15
     assert score(Outlook(goal(used={"reason": 1})), "kg_query").novelty == 0.15
     assert score(Outlook(goal(used={"kg_query": 9})), "kg_query").novelty == 0.0
@@ -108,14 +106,12 @@ def test_M2_a_tool_is_new_until_it_was_used_on_this_goal() -> None:
         (episode("my_kg_query, kg_query2 and kg_query-er"), 0.0),
     ],
 )
-def test_M2_a_tool_that_a_recalled_episode_names_is_preferred(
-    one: Episode, expected: float
-) -> None:
+def test_a_tool_that_a_recalled_episode_names_is_preferred(one: Episode, expected: float) -> None:
     assert score(Outlook(goal(), episodes=[one]), "kg_query").episodic == expected
 
 
 @pytest.mark.parametrize(("pressure", "expected"), [(0.7, 0.0), (0.7001, 0.2), (1.0, 0.2)])
-def test_M2_pressure_prefers_what_tidies_memory_only_above_seven_tenths(
+def test_pressure_prefers_what_tidies_memory_only_above_seven_tenths(
     pressure: float, expected: float
 ) -> None:
     outlook = Outlook(goal("consolidate memory"), episodes=[episode()], pressure=pressure)
@@ -129,20 +125,20 @@ def test_M2_pressure_prefers_what_tidies_memory_only_above_seven_tenths(
     ("weight", "expected"),
     [(0.7, 0.03), (0.5, 0.0), (0.4, -0.015), (0.95, 0.0675), (1.0, 0.0675), (0.0, -0.06)],
 )
-def test_M2_an_archetype_leans_by_its_weight_within_bounds(weight: float, expected: float) -> None:
+def test_an_archetype_leans_by_its_weight_within_bounds(weight: float, expected: float) -> None:
     outlook = Outlook(goal(), psyche=leaning("sage", weight))
 
     assert score(outlook, "kg_query").archetype == pytest.approx(expected)
     assert -0.07 <= score(outlook, "kg_query").archetype <= 0.07
 
 
-def test_M2_without_a_psyche_or_an_archetype_nothing_leans() -> None:
+def test_without_a_psyche_or_an_archetype_nothing_leans() -> None:
     assert score(Outlook(goal()), "kg_query").archetype == 0.0
     outlook = Outlook(goal("import this book"), psyche=leaning("sage", 0.9))
     assert score(outlook, "content_ingest").archetype == 0.0
 
 
-def test_M2_without_knowledge_only_the_graph_is_asked_and_gaps_are_looked_for() -> None:
+def test_without_knowledge_only_the_graph_is_asked_and_gaps_are_looked_for() -> None:
     found = ranked(Outlook(goal(), knowledge=[STATUS]))
 
     assert list(found) == ["kg_query", "gap_analysis"]
@@ -150,7 +146,7 @@ def test_M2_without_knowledge_only_the_graph_is_asked_and_gaps_are_looked_for() 
     assert found["kg_query"].params == {"symbol": "goal:1", "direction": "both"}
 
 
-def test_M2_the_base_scores_of_core_tools_depend_on_what_is_known() -> None:
+def test_the_base_scores_of_core_tools_depend_on_what_is_known() -> None:
     outlook = Outlook(goal(), knowledge=[MARS], inferred=["Phobos"], episodes=[episode()])
     found = ranked(outlook)
 
@@ -200,7 +196,7 @@ def test_what_is_added_to_the_graph_is_nothing_that_rules_draw_conclusions_from(
     assert infer(MemoryGraph([mars, up, Triple.model_validate(params)])) == []
 
 
-def test_M11_what_the_agent_has_noted_of_its_goals_is_no_knowledge_and_is_noted_once() -> None:
+def test_what_the_agent_has_noted_of_its_goals_is_no_knowledge_and_is_noted_once() -> None:
     note = Triple(subject="goal:7", predicate="related-to", object="Jupiter")
     alone = ranked(Outlook(goal(), knowledge=[note], inferred=["Jupiter"]))
     beside = ranked(Outlook(goal(), knowledge=[note, MARS], inferred=["Jupiter"]))
@@ -248,7 +244,7 @@ def near(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
         ),
     ],
 )
-def test_M4_thresholds_are_strict_and_chance_is_not_enough(
+def test_thresholds_are_strict_and_chance_is_not_enough(
     monkeypatch: pytest.MonkeyPatch, value: float, tools: set[str]
 ) -> None:
     near(monkeypatch, value)
@@ -256,7 +252,7 @@ def test_M4_thresholds_are_strict_and_chance_is_not_enough(
     assert ranked(Outlook(goal())).keys() - {"kg_query", "gap_analysis"} == tools
 
 
-def test_M4_the_base_is_similarity_times_the_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_is_similarity_times_the_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
     near(monkeypatch, 0.6)
     found = ranked(Outlook(goal()))
 
@@ -268,7 +264,7 @@ def test_M4_the_base_is_similarity_times_the_multiplier(monkeypatch: pytest.Monk
     ("value", "used", "expected"),
     [(0.3, {}, 0.35), (0.5, {}, 0.45), (0.5, {"infer_rules": 1}, 0.35), (1.0, {}, 0.75)],
 )
-def test_M4_infer_rules_has_a_floor_and_a_bonus_for_the_first_time(
+def test_infer_rules_has_a_floor_and_a_bonus_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch, value: float, used: dict[str, int], expected: float
 ) -> None:
     near(monkeypatch, value)
@@ -282,7 +278,7 @@ def test_M4_infer_rules_has_a_floor_and_a_bonus_for_the_first_time(
     ("value", "asked", "expected"),
     [(0.3, 0, 0.30), (0.5, 1, 0.35), (0.5, 2, 0.45), (1.0, 2, 0.75)],
 )
-def test_M4_gap_analysis_has_a_floor_and_a_bonus_after_two_queries(
+def test_gap_analysis_has_a_floor_and_a_bonus_after_two_queries(
     monkeypatch: pytest.MonkeyPatch, value: float, asked: int, expected: float
 ) -> None:
     near(monkeypatch, value)
@@ -292,13 +288,13 @@ def test_M4_gap_analysis_has_a_floor_and_a_bonus_after_two_queries(
     )
 
 
-def test_M4_only_the_description_of_a_goal_counts() -> None:
+def test_only_the_description_of_a_goal_counts() -> None:
     told = goal("alpha beta").patched({"criteria": "run the shell script"})
 
     assert affinity(told, PROFILES["shell_exec"]) < 0.52
 
 
-def test_M2_ties_go_to_the_one_that_comes_first_in_the_list_of_tools() -> None:
+def test_ties_go_to_the_one_that_comes_first_in_the_list_of_tools() -> None:
     # 0.40 and 0.15 for the first, 0.55 for the others.
     outlook = Outlook(
         goal(used={"memory_recall": 1, "similarity_search": 1}),
@@ -311,7 +307,7 @@ def test_M2_ties_go_to_the_one_that_comes_first_in_the_list_of_tools() -> None:
     assert [one.tool for one in tied] == ["kg_query", "memory_recall", "similarity_search"]
 
 
-def test_M4_other_plugins_may_have_tools_too_and_tie_by_name(
+def test_other_plugins_may_have_tools_too_and_tie_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = ToolProfile(name="disk:clean", keywords=("disk", "clean", "space"))

@@ -1,4 +1,4 @@
-"""Whatever is done to a session, and in whatever order, it fits together: M15."""
+"""Whatever is done to a session, and in whatever order, it fits together."""
 
 from __future__ import annotations
 

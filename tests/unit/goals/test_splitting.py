@@ -1,4 +1,4 @@
-"""A goal that has stalled is split once: M7."""
+"""A goal that has stalled is split once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def split(criteria: str, config: Config = CONFIG, **fields: object) -> tuple[Ses
     return session, id
 
 
-def test_M7_a_stalled_goal_waits_and_its_parts_are_worked_on() -> None:
+def test_a_stalled_goal_waits_and_its_parts_are_worked_on() -> None:
     session, id = split("red, green and blue", stall_threshold=4)
     parent = session.goals[id]
     children = [session.goals[child] for child in parent.children]
@@ -35,9 +35,7 @@ def test_M7_a_stalled_goal_waits_and_its_parts_are_worked_on() -> None:
 
 
 @pytest.mark.parametrize(("priority", "expected"), [(255, [255, 250, 245]), (7, [7, 2, 0])])
-def test_M7_parts_are_less_important_one_after_the_other(
-    priority: int, expected: list[int]
-) -> None:
+def test_parts_are_less_important_one_after_the_other(priority: int, expected: list[int]) -> None:
     session, id = split("red, green and blue", priority=priority)
 
     assert [session.goals[child].priority for child in session.goals[id].children] == expected
@@ -54,7 +52,7 @@ def test_M7_parts_are_less_important_one_after_the_other(
         ("x", "a, b, A", ["a", "b"]),
     ],
 )
-def test_M7_criteria_are_split_first_and_the_description_else(
+def test_criteria_are_split_first_and_the_description_else(
     description: str, criteria: str, parts: list[str]
 ) -> None:
     assert parts_of(a_goal(description, criteria=criteria), CONFIG) == parts
@@ -63,14 +61,14 @@ def test_M7_criteria_are_split_first_and_the_description_else(
 @pytest.mark.parametrize(
     ("count", "last"), [(10, "p9"), (11, "p9, p10"), (13, "p9, p10, p11, p12")]
 )
-def test_M7_there_are_at_most_ten_parts_and_nothing_is_lost(count: int, last: str) -> None:
+def test_there_are_at_most_ten_parts_and_nothing_is_lost(count: int, last: str) -> None:
     parts = parts_of(a_goal(", ".join(f"p{number}" for number in range(count))), CONFIG)
 
     assert len(parts) == 10
     assert parts[-1] == last
 
 
-def test_M7_parts_of_parts_are_deeper_until_they_are_not_split() -> None:
+def test_parts_of_parts_are_deeper_until_they_are_not_split() -> None:
     session, id = split("a, b, c, d, e, f, g", Config(max_children=2))
     for depth in (1, 2, 3):
         id = session.goals[id].children[-1]
@@ -83,12 +81,12 @@ def test_M7_parts_of_parts_are_deeper_until_they_are_not_split() -> None:
 
 
 @pytest.mark.parametrize(("depth", "is_split"), [(0, True), (2, True), (3, False)])
-def test_M7_a_goal_is_split_at_most_three_times(depth: int, is_split: bool) -> None:
+def test_a_goal_is_split_at_most_three_times(depth: int, is_split: bool) -> None:
     assert bool(parts_of(a_goal("a, b", depth=depth), CONFIG)) is is_split
 
 
 @pytest.mark.parametrize(("priority", "lower"), [(128, 98), (30, 0), (10, 0)])
-def test_M7_what_cannot_be_split_is_flagged_and_less_important(priority: int, lower: int) -> None:
+def test_what_cannot_be_split_is_flagged_and_less_important(priority: int, lower: int) -> None:
     session, id = split("alone", priority=priority)
     goal = session.goals[id]
 
@@ -97,7 +95,7 @@ def test_M7_what_cannot_be_split_is_flagged_and_less_important(priority: int, lo
     assert decompose(session, id, NOW, CONFIG) is session
 
 
-def test_M7_a_goal_that_goes_on_after_its_parts_is_not_split_again() -> None:
+def test_a_goal_that_goes_on_after_its_parts_is_not_split_again() -> None:
     session, id = split("red, green")
     session = patched(session, *session.goals[id].children, status="Completed")
     session = decompose(patched(session, id, status="Active"), id, NOW, CONFIG)
@@ -106,7 +104,7 @@ def test_M7_a_goal_that_goes_on_after_its_parts_is_not_split_again() -> None:
     assert len(session.goals) == 3
 
 
-def test_M7_only_what_has_stalled_and_is_active_is_split() -> None:
+def test_only_what_has_stalled_and_is_active_is_split() -> None:
     session, [id] = having("red, green")
     suspended = patched(stalled(session, id), id, status="Suspended")
 
@@ -115,7 +113,7 @@ def test_M7_only_what_has_stalled_and_is_active_is_split() -> None:
     assert decompose(session, "unknown", NOW, CONFIG) is session
 
 
-def test_M15_a_goal_is_split_once_whoever_asks() -> None:
+def test_a_goal_is_split_once_whoever_asks() -> None:
     session, id = split("red, green")
 
     assert decompose(session, id, NOW, CONFIG) is session
@@ -196,7 +194,7 @@ def test_a_goal_that_waits_for_an_approval_is_not_given_up_before_it_is_answered
     assert give_up_stuck(refused, NOW, CONFIG).goals[id].status == "Failed"
 
 
-def test_M6_a_goal_that_waits_for_an_approval_is_not_split_before_it_is_answered() -> None:
+def test_a_goal_that_waits_for_an_approval_is_not_split_before_it_is_answered() -> None:
     session, [id] = having("red, green")
     waiting = told(session, id, "pending", tool="shell_exec", approval="a")
     waiting = stalled(waiting, id)

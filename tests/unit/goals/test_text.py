@@ -1,4 +1,4 @@
-"""Keywords and parts of criteria: M5, M7."""
+"""Keywords and parts of criteria."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from boyd.words import STOP, is_place, keywords, tokens, words
         ("TCP/IP of report.txt", ["tcp", "ip", "report", "txt"]),
     ],
 )
-def test_M5_keywords_are_the_distinct_stems_of_what_can_be_found(
+def test_keywords_are_the_distinct_stems_of_what_can_be_found(
     criteria: str, expected: list[str]
 ) -> None:
     assert keywords(criteria) == expected
 
 
 @given(st.text(max_size=80))
-def test_M5_keywords_are_words_as_the_graph_has_them(text: str) -> None:
+def test_keywords_are_words_as_the_graph_has_them(text: str) -> None:
     found = keywords(text)
 
     assert len(found) == len(set(found))
@@ -85,12 +85,12 @@ def test_there_is_one_list_of_stop_words_and_the_encoding_takes_its_few_from_it(
         ("", []),
     ],
 )
-def test_M7_criteria_are_split_on_commas_and_the_word_and(criteria: str, parts: list[str]) -> None:
+def test_criteria_are_split_on_commas_and_the_word_and(criteria: str, parts: list[str]) -> None:
     assert split_criteria(criteria) == parts
 
 
 @given(st.lists(st.sampled_from(["sand", "band", "x", "andy"]), min_size=1, max_size=8))
-def test_M7_parts_without_the_word_come_back_as_they_were(parts: list[str]) -> None:
+def test_parts_without_the_word_come_back_as_they_were(parts: list[str]) -> None:
     assert split_criteria(", ".join(parts)) == parts
     assert split_criteria(" and ".join(parts)) == parts
 

@@ -1,4 +1,4 @@
-"""Graphs from and to Turtle: M11."""
+"""Graphs from and to Turtle."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def skipped(text: str) -> dict[str, int]:
     return dict(read(PREFIXES + text).skipped)
 
 
-def test_M11_terms_are_called_by_the_last_part_of_their_iri() -> None:
+def test_terms_are_called_by_the_last_part_of_their_iri() -> None:
     assert facts(":Mars :hasMoon <http://example.org/moons/Phobos%20I>, <urn:x:Deimos/> .") == [
         ("Mars", "has-moon", "Deimos"),
         ("Mars", "has-moon", "Phobos I"),
     ]
 
 
-def test_M11_labels_are_preferred_in_the_wanted_language() -> None:
+def test_labels_are_preferred_in_the_wanted_language() -> None:
     text = """
       :m :r :s . :m rdfs:label "le Mars"@fr, "Mars  planet"@en-GB, "mars" .
       :r skos:prefLabel "Revolves Around"@en . :s skos:prefLabel "Sol"@la .
@@ -60,7 +60,7 @@ def test_M11_labels_are_preferred_in_the_wanted_language() -> None:
     assert skipped(text) == {"label": 5}
 
 
-def test_M11_what_vocabularies_say_of_kinds_is_what_rules_know() -> None:
+def test_what_vocabularies_say_of_kinds_is_what_rules_know() -> None:
     text = """
       :Dog a owl:Class ; rdfs:subClassOf :Mammal . :Mammal rdfs:subClassOf :Animal .
       :Rex a :Dog . :Tail :isPartOf :Dog . :isPartOf a owl:ObjectProperty .
@@ -79,7 +79,7 @@ def test_M11_what_vocabularies_say_of_kinds_is_what_rules_know() -> None:
     ]
 
 
-def test_M11_terms_of_the_same_name_are_told_apart() -> None:
+def test_terms_of_the_same_name_are_told_apart() -> None:
     text = (
         ':Mars :near :Sun . other:Mars :near <http://else.org/Mars> . other:Sol rdfs:label "Sun" .'
     )
@@ -90,7 +90,7 @@ def test_M11_terms_of_the_same_name_are_told_apart() -> None:
     ]
 
 
-def test_M11_literals_become_symbols_of_their_text() -> None:
+def test_literals_become_symbols_of_their_text() -> None:
     text = """
       :Mars :radius 3389.5 ; :moons 2 ; :seen true ; :note " red " ; :note "rot"@de, "red one"@en ;
         :found "1609-01-01"^^xsd:date ; :empty "" ; :long "LONG" .
@@ -107,7 +107,7 @@ def test_M11_literals_become_symbols_of_their_text() -> None:
     assert skipped(text) == {"language": 1, "unfit": 2}
 
 
-def test_M11_explanations_are_taken_only_when_they_are_wanted() -> None:
+def test_explanations_are_taken_only_when_they_are_wanted() -> None:
     text = ':Mars rdfs:comment "It is red."@en ; skos:definition "A planet." ; :colour "red" .'
 
     assert facts(text) == [("Mars", "colour", "red")]
@@ -115,14 +115,14 @@ def test_M11_explanations_are_taken_only_when_they_are_wanted() -> None:
     assert [one[2] for one in facts(text, prose=True)] == ["red", "It is red.", "A planet."]
 
 
-def test_M11_of_blank_nodes_nothing_is_taken() -> None:
+def test_of_blank_nodes_nothing_is_taken() -> None:
     text = """:Mars :orbit [ :period 687 ] ; :moons ( :Phobos :Deimos ) . _:x :y :z . :a :b :c ."""
 
     assert facts(text) == [("a", "b", "c")]
     assert skipped(text) == {"blank-node": 8}
 
 
-def test_M11_a_file_cannot_say_how_the_agent_works() -> None:
+def test_a_file_cannot_say_how_the_agent_works() -> None:
     text = """
       mine:goal%3A1 mine:agent%3Ahas_status mine:Completed .
       :a :b :c . :b rdfs:label "agent:x" .
@@ -143,7 +143,7 @@ FACTS = (
 )
 
 
-def test_M11_what_is_written_is_read_again_as_it_was() -> None:
+def test_what_is_written_is_read_again_as_it_was() -> None:
     ordered = sorted(FACTS, key=lambda one: (one.subject, one.predicate, one.object))
 
     assert list(read(write(FACTS)).triples) == ordered
@@ -153,7 +153,7 @@ LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\x1f"), min_si
 
 
 @given(LABELS, LABELS, LABELS, st.floats(0, 1))
-def test_M11_any_label_and_confidence_comes_back(
+def test_any_label_and_confidence_comes_back(
     subject: str, predicate: str, object_: str, confidence: float
 ) -> None:
     fact = Triple(subject=subject, predicate=f"p{predicate}", object=object_, confidence=confidence)
@@ -161,7 +161,7 @@ def test_M11_any_label_and_confidence_comes_back(
     assert read(write([fact])).triples == (fact,)
 
 
-def test_M11_what_is_written_is_the_same_each_time_and_readable_by_others() -> None:
+def test_what_is_written_is_the_same_each_time_and_readable_by_others() -> None:
     text = write(FACTS)
 
     assert write(reversed(FACTS)) == text
@@ -172,7 +172,7 @@ def test_M11_what_is_written_is_the_same_each_time_and_readable_by_others() -> N
     assert 'rdfs:label "Mars (planet) #4"' in text
 
 
-def test_M11_the_parts_of_a_text_can_be_read_one_by_one() -> None:
+def test_the_parts_of_a_text_can_be_read_one_by_one() -> None:
     text = HEADER + PART.join(statements([fact]) for fact in FACTS)
 
     assert [read(part).triples for part in parts(text)] == [(fact,) for fact in FACTS]
@@ -180,14 +180,14 @@ def test_M11_the_parts_of_a_text_can_be_read_one_by_one() -> None:
     assert parts("<a> <b> <c> .") == ["<a> <b> <c> ."]
 
 
-def test_M11_what_is_about_the_agent_is_not_written() -> None:
+def test_what_is_about_the_agent_is_not_written() -> None:
     about = Triple(subject="goal:1", predicate="agent:has_status", object="Active")
 
     assert read(write([about])).triples == ()
     assert "agent" not in write([about])
 
 
-def test_M11_a_source_is_given_to_facts_that_have_none() -> None:
+def test_a_source_is_given_to_facts_that_have_none() -> None:
     text = write([FACTS[0], FACTS[3]])
     found = {one.object: one for one in read(text, source="sky.ttl").triples}
 
@@ -195,7 +195,7 @@ def test_M11_a_source_is_given_to_facts_that_have_none() -> None:
     assert found["Venus"].source == "seen"
 
 
-def test_M11_a_confidence_that_is_none_is_nothing_to_rely_on() -> None:
+def test_a_confidence_that_is_none_is_nothing_to_rely_on() -> None:
     note = "[] rdf:subject :a ; rdf:predicate :b ; rdf:object :c ; boyd:confidence "
 
     for wrong in ("7", '"high"', "-0.1", '"NaN"^^xsd:double'):
@@ -203,7 +203,7 @@ def test_M11_a_confidence_that_is_none_is_nothing_to_rely_on() -> None:
         assert fact.confidence == 0.0
 
 
-def test_M11_of_facts_that_are_named_the_same_the_surest_counts() -> None:
+def test_of_facts_that_are_named_the_same_the_surest_counts() -> None:
     unsure = "[] rdf:subject :a ; rdf:predicate :hasB ; rdf:object :c ; boyd:confidence 0.5 ."
     [fact] = read(f"{PREFIXES} :a :hasB :c ; other:has_b :c . {unsure}").triples
 
@@ -226,7 +226,7 @@ def test_M11_of_facts_that_are_named_the_same_the_surest_counts() -> None:
         ("#" * 10_001, "10001 bytes, and at most 10000"),
     ],
 )
-def test_M11_what_cannot_be_read_says_why(text: str | bytes, message: str) -> None:
+def test_what_cannot_be_read_says_why(text: str | bytes, message: str) -> None:
     with pytest.raises(TurtleError, match=message):
         read(text, max_triples=3, max_bytes=10_000)
 
@@ -240,11 +240,11 @@ def test_M11_what_cannot_be_read_says_why(text: str | bytes, message: str) -> No
     ],
     ids=["blank lines", "one prefix", "many prefixes"],
 )
-def test_P18_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[int], str]) -> None:
+def test_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[int], str]) -> None:
     assert growth(read, made, 200_000) < MOST
 
 
-def test_P18_what_is_read_in_a_process_of_its_own_is_the_same() -> None:
+def test_what_is_read_in_a_process_of_its_own_is_the_same() -> None:
     text = PREFIXES + "".join(f":a{n} :b :c . " for n in range(1200)) + ":a rdfs:label 'x' ."
 
     assert turtle.read_apart(text, source="s") == read(text, source="s")
@@ -255,27 +255,27 @@ def test_P18_what_is_read_in_a_process_of_its_own_is_the_same() -> None:
 @pytest.mark.parametrize(
     "number", ["1E9999999999", "1E-9999999999", "1E999999999999999"], ids=["large", "small", "huge"]
 )
-def test_P18_a_number_of_a_billion_digits_is_refused(number: str) -> None:
+def test_a_number_of_a_billion_digits_is_refused(number: str) -> None:
     text = f'<a> <b> "{number}"^^<http://www.w3.org/2001/XMLSchema#decimal> .'
 
     with pytest.raises(TurtleError):
         turtle.read_apart(text)
 
 
-def test_P18_reading_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turtle, "MAX_SECONDS", 0.01)
 
     with pytest.raises(TurtleError, match=r"took longer than 0\.01 s"):
         turtle.read_apart("<a> <b> <c> .")
 
 
-def test_M11_as_much_as_is_allowed_is_read() -> None:
+def test_as_much_as_is_allowed_is_read() -> None:
     assert len(read("<a> <b> 1, 2, 3 .", max_triples=3).triples) == 3
     assert read("").triples == ()
     assert len(read(b"\xef\xbb\xbf<a> <b> <c> .").triples) == 1
 
 
-def test_M11_nothing_is_ever_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_ever_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(*args: object, **options: object) -> None:
         raise AssertionError("it wants to connect")
 
@@ -292,7 +292,7 @@ def test_M11_nothing_is_ever_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", [json.dumps({"@context": "http://x/", "@id": "y"}), "<rdf:RDF/>"])
-def test_M11_other_formats_are_refused(text: str) -> None:
+def test_other_formats_are_refused(text: str) -> None:
     with pytest.raises(TurtleError):
         read(text)
 

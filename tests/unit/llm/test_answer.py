@@ -26,7 +26,7 @@ class Nobody:
 
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
-def test_P18_an_answer_that_is_longer_than_any_of_use_is_not_read(kind: Any) -> None:
+def test_an_answer_that_is_longer_than_any_of_use_is_not_read(kind: Any) -> None:
     answer = Answer(Nobody())
     for _ in range(4):
         answer.take(kind("x" * (MAX_TEXT // 4)))

@@ -1,4 +1,4 @@
-"""What an agent and its plugins may use up of a model, and what is refused beforehand (G7)."""
+"""What an agent and its plugins may use up of a model, and what is refused beforehand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last turn that a limit allows: the model is told, and asked to conclude (M2)."""
+"""The last turn that a limit allows: the model is told, and asked to conclude."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def last_message(request: Received) -> str:
 
 @pytest.mark.parametrize("profile", ["research", "general", "execution"])
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
-def test_T5_the_last_step_is_for_the_conclusion(profile: str, wire: str) -> None:
+def test_the_last_step_is_for_the_conclusion(profile: str, wire: str) -> None:
     with scene(concluding, wire=wire, profile=profile, limits={"max_steps": 3}) as here:
         found = here.ask()
 
@@ -42,19 +42,19 @@ def concluding(request: Received) -> Reply:
     return call("look", {"word": f"w{len(request.body['messages'])}"})
 
 
-def test_T5_an_answer_before_the_last_step_is_a_final_answer() -> None:
+def test_an_answer_before_the_last_step_is_a_final_answer() -> None:
     with scene(call("look", {"word": "a"}), say("a."), limits={"max_steps": 3}) as here:
         assert here.ask().ending == "final_answer"
         assert here.entries(Steered) == []
 
 
-def test_T5_a_single_step_keeps_its_tools() -> None:
+def test_a_single_step_keeps_its_tools() -> None:
     with scene(say("It was the disk."), limits={"max_steps": 1}) as here:
         assert here.ask().ending == "final_answer"
         assert here.model.requests[0].body["tools"]
 
 
-def test_T5_a_model_that_will_not_conclude_is_asked_once_and_gets_a_digest() -> None:
+def test_a_model_that_will_not_conclude_is_asked_once_and_gets_a_digest() -> None:
     with scene(changing_for_ever, limits={"max_steps": 3}, profile="general") as here:
         found = here.ask()
 
@@ -72,7 +72,7 @@ def changing_for_ever(request: Received) -> Reply:
 @pytest.mark.parametrize(
     "limits", [{"max_tokens": 500}, {"max_cost": 0.0015}, {"max_tool_calls": 2}]
 )
-def test_G7_a_budget_keeps_enough_for_a_conclusion(limits: dict[str, Any]) -> None:
+def test_a_budget_keeps_enough_for_a_conclusion(limits: dict[str, Any]) -> None:
     with scene(changing(), limits=limits, prices=PRICES, profile="general") as here:
         found = here.ask()
 
@@ -82,7 +82,7 @@ def test_G7_a_budget_keeps_enough_for_a_conclusion(limits: dict[str, Any]) -> No
         assert found.counters.cost <= limits.get("max_cost", found.counters.cost)
 
 
-def test_G7_a_deadline_keeps_enough_for_a_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_keeps_enough_for_a_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
     with scene(changing(), limits={"max_seconds": 325}, profile="general") as here:
         clock = here.lab.engine.store.clock
         real = clock.now
@@ -96,7 +96,7 @@ def test_G7_a_deadline_keeps_enough_for_a_conclusion(monkeypatch: pytest.MonkeyP
         assert len(here.model.requests) == 4
 
 
-def test_G7_what_a_paid_turn_has_asked_for_is_made_though_the_tokens_are_used_up() -> None:
+def test_what_a_paid_turn_has_asked_for_is_made_though_the_tokens_are_used_up() -> None:
     three = calls(("look", {"word": "a"}), ("look", {"word": "b"}), ("look", {"word": "c"}))
     with scene(three, limits={"max_tokens": 100}) as here:
         found = here.ask()
@@ -106,7 +106,7 @@ def test_G7_what_a_paid_turn_has_asked_for_is_made_though_the_tokens_are_used_up
         assert "saw c" in (found.text or "")
 
 
-def test_G7_calls_beyond_their_limit_are_told_as_not_made() -> None:
+def test_calls_beyond_their_limit_are_told_as_not_made() -> None:
     three = calls(("look", {"word": "a"}), ("look", {"word": "b"}), ("look", {"word": "c"}))
     with scene(three, say("It was a or b."), limits={"max_tool_calls": 2}) as here:
         found = here.ask()
@@ -117,7 +117,7 @@ def test_G7_calls_beyond_their_limit_are_told_as_not_made() -> None:
         assert (found.ending, found.text) == ("budget_exhausted", "It was a or b.")
 
 
-def test_G7_a_turn_that_jumps_past_a_limit_is_warned_of() -> None:
+def test_a_turn_that_jumps_past_a_limit_is_warned_of() -> None:
     with scene(call("look", {"word": "a"}), limits={"max_tokens": 100}) as here:
         here.ask()
 
@@ -125,7 +125,7 @@ def test_G7_a_turn_that_jumps_past_a_limit_is_warned_of() -> None:
         assert "120 of 100 tokens" in here.entries(Warned)[0].text
 
 
-def test_F9_a_conclusion_is_all_that_is_said_after_a_turn() -> None:
+def test_a_conclusion_is_all_that_is_said_after_a_turn() -> None:
     same = call("look", {"word": "a"})
     with scene(same, same, say("a."), limits={"max_steps": 3}) as here:
         here.ask()

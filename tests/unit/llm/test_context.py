@@ -1,4 +1,4 @@
-"""What becomes of a conversation that is too long for the context of its model (M1)."""
+"""What becomes of a conversation that is too long for the context of its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of tool calls become calls again, however servers cut them: G4, Z-10."""
+"""Pieces of tool calls become calls again, however servers cut them."""
 
 from __future__ import annotations
 

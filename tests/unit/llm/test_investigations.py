@@ -46,7 +46,7 @@ def test_a_question_is_answered_with_what_tools_have_found(wire: str) -> None:
         ]
 
 
-def test_T1_the_calls_of_one_turn_are_made_in_order_and_each_has_one_result() -> None:
+def test_the_calls_of_one_turn_are_made_in_order_and_each_has_one_result() -> None:
     three = calls(("look", {"word": "a"}), ("nothing", {}), ("look", {"word": "b"}))
     with scene(three, say("done")) as here:
         here.ask()
@@ -56,7 +56,7 @@ def test_T1_the_calls_of_one_turn_are_made_in_order_and_each_has_one_result() ->
         assert "There is no tool 'nothing'" in here.entries(Result)[1].observation.output
 
 
-def test_T1_the_whole_turn_is_in_the_log_before_its_first_tool_starts() -> None:
+def test_the_whole_turn_is_in_the_log_before_its_first_tool_starts() -> None:
     with scene(call("look", {"word": "a"}), say("done")) as here:
         seen: list[str] = []
 
@@ -71,7 +71,7 @@ def test_T1_the_whole_turn_is_in_the_log_before_its_first_tool_starts() -> None:
         assert seen == ["Asked", "Said", "Started"]
 
 
-def test_T5_the_same_call_for_ever_ends_after_three_requests_and_two_executions() -> None:
+def test_the_same_call_for_ever_ends_after_three_requests_and_two_executions() -> None:
     with scene(call("look", {"word": "a"})) as here:
         found = here.ask()
 
@@ -81,7 +81,7 @@ def test_T5_the_same_call_for_ever_ends_after_three_requests_and_two_executions(
         assert "saw a" in (found.text or "")
 
 
-def test_T5_other_words_around_the_same_call_make_no_difference() -> None:
+def test_other_words_around_the_same_call_make_no_difference() -> None:
     words = (f"Let me try number {n}." for n in itertools.count())
     with scene(lambda _: call("look", {"word": "a"}, text=next(words))) as here:
         found = here.ask()
@@ -90,7 +90,7 @@ def test_T5_other_words_around_the_same_call_make_no_difference() -> None:
         assert len(here.plugin.ran) == 2
 
 
-def test_T5_the_same_call_many_times_in_one_turn_is_made_twice() -> None:
+def test_the_same_call_many_times_in_one_turn_is_made_twice() -> None:
     five: list[Any] = [("look", {"word": "a"})] * 5
     with scene(calls(*five)) as here:
         found = here.ask()
@@ -100,7 +100,7 @@ def test_T5_the_same_call_many_times_in_one_turn_is_made_twice() -> None:
         assert [status for _, status in here.results] == ["succeeded"] * 2 + ["skipped"] * 3
 
 
-def test_T5_alternating_calls_end_as_a_cycle() -> None:
+def test_alternating_calls_end_as_a_cycle() -> None:
     words = itertools.cycle("ab")
     with scene(lambda _: call("look", {"word": next(words)})) as here:
         found = here.ask()
@@ -110,7 +110,7 @@ def test_T5_alternating_calls_end_as_a_cycle() -> None:
         assert len(here.plugin.ran) == 5
 
 
-def test_T5_asking_again_and_again_is_what_a_polling_tool_is_for() -> None:
+def test_asking_again_and_again_is_what_a_polling_tool_is_for() -> None:
     def reply(_: Received) -> Any:
         return say("It is done.") if len(here.plugin.ran) > 6 else call("wait", {"word": "x"})
 
@@ -121,7 +121,7 @@ def test_T5_asking_again_and_again_is_what_a_polling_tool_is_for() -> None:
         assert len(here.plugin.ran) == 7
 
 
-def test_F5_ever_new_searches_end_in_a_synthesis_with_the_evidence_after_four_turns() -> None:
+def test_ever_new_searches_end_in_a_synthesis_with_the_evidence_after_four_turns() -> None:
     with scene(changing()) as here:
         found = here.ask(profile="research")
 
@@ -134,7 +134,7 @@ def test_F5_ever_new_searches_end_in_a_synthesis_with_the_evidence_after_four_tu
         assert all(f"saw w{n}" in said for n in range(3))
 
 
-def test_F6_a_model_that_will_not_answer_without_tools_gets_a_digest_of_the_evidence() -> None:
+def test_a_model_that_will_not_answer_without_tools_gets_a_digest_of_the_evidence() -> None:
     def reply(request: Received) -> Any:
         return call("look", {"word": str(len(here.model.requests))})
 
@@ -147,7 +147,7 @@ def test_F6_a_model_that_will_not_answer_without_tools_gets_a_digest_of_the_evid
         assert "saw" in (found.text or "")
 
 
-def test_F8_what_the_reflection_has_counted_is_told() -> None:
+def test_what_the_reflection_has_counted_is_told() -> None:
     with scene(changing()) as here:
         found = here.ask(profile="research")
 
@@ -155,7 +155,7 @@ def test_F8_what_the_reflection_has_counted_is_told() -> None:
         assert found.reflection["synthesised"] is True
 
 
-def test_F9_a_message_in_between_comes_after_all_results_of_the_turn() -> None:
+def test_a_message_in_between_comes_after_all_results_of_the_turn() -> None:
     two = calls(("look", {"word": "a"}), ("look", {"word": "a"}))
     with scene(two, say("done")) as here:
         here.ask()
@@ -166,7 +166,7 @@ def test_F9_a_message_in_between_comes_after_all_results_of_the_turn() -> None:
         assert kinds.count("Steered") == 1
 
 
-def test_T5_two_empty_turns_end_it_and_something_is_said() -> None:
+def test_two_empty_turns_end_it_and_something_is_said() -> None:
     with scene(empty()) as here:
         found = here.ask()
 
@@ -184,7 +184,7 @@ def test_a_model_that_is_cut_off_again_and_again_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
-def test_T5_with_a_marker_only_what_is_marked_is_the_answer(wire: str) -> None:
+def test_with_a_marker_only_what_is_marked_is_the_answer(wire: str) -> None:
     aloud, answer = say("Let me see."), say("So far so good.\n\nfinal answer: The disk was full.")
     script = [aloud, call("look", {"word": "disk"}), say("It could be the disk."), answer]
     with scene(*script, wire=wire, answer_marker="FINAL ANSWER:") as here:
@@ -196,7 +196,7 @@ def test_T5_with_a_marker_only_what_is_marked_is_the_answer(wire: str) -> None:
         assert "Begin your final answer with FINAL ANSWER:" in here.model.requests[0].raw.decode()
 
 
-def test_T5_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() -> None:
+def test_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() -> None:
     with scene(say("It was the disk."), answer_marker="FINAL ANSWER:") as here:
         found = here.ask()
 
@@ -205,7 +205,7 @@ def test_T5_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() ->
         assert len(here.model.requests) == 2
 
 
-def test_T5_an_answer_in_a_form_needs_no_marker() -> None:
+def test_an_answer_in_a_form_needs_no_marker() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}}
     with scene(call("answer", {"cause": "disk"}), answer_marker="FINAL ANSWER:") as here:
         found = here.ask(answer=form)
@@ -214,7 +214,7 @@ def test_T5_an_answer_in_a_form_needs_no_marker() -> None:
         assert "FINAL ANSWER" not in here.model.requests[0].raw.decode()
 
 
-def test_T5_max_steps_ends_it_with_what_was_found() -> None:
+def test_max_steps_ends_it_with_what_was_found() -> None:
     with scene(changing(), profile="off", limits={"max_steps": 4}) as here:
         found = here.ask()
 
@@ -239,9 +239,7 @@ def test_a_client_may_ask_for_less_than_the_agent_allows_and_never_for_more() ->
         ({"max_cost": 0.001}, "of $0.001"),
     ],
 )
-def test_G7_a_used_up_budget_ends_it_and_four_fifths_warn(
-    limits: dict[str, Any], detail: str
-) -> None:
+def test_a_used_up_budget_ends_it_and_four_fifths_warn(limits: dict[str, Any], detail: str) -> None:
     prices = {"input": 2.0, "output": 8.0}
     with scene(changing(), profile="off", limits=limits, prices=prices) as here:
         found = here.ask()
@@ -254,7 +252,7 @@ def test_G7_a_used_up_budget_ends_it_and_four_fifths_warn(
         assert "saw w0" in (found.text or "")
 
 
-def test_G7_those_who_watch_are_warned_once_when_little_is_left() -> None:
+def test_those_who_watch_are_warned_once_when_little_is_left() -> None:
     with scene(changing(), profile="off", limits={"max_steps": 10}) as here:
         here.ask()
 
@@ -332,7 +330,7 @@ def test_an_action_that_wants_confidence_asks_a_person() -> None:
         assert here.plugin.ran == []
 
 
-def test_T7_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None:
+def test_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None:
     with scene(call("restart", {"word": "web"}), say("It runs again.")) as here:
         waiting = here.ask()
         assert waiting.status == "waiting"
@@ -353,7 +351,7 @@ def test_T7_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
-def test_T7_a_refusal_goes_back_to_the_model_as_such(verdict: Verdict) -> None:
+def test_a_refusal_goes_back_to_the_model_as_such(verdict: Verdict) -> None:
     with scene(call("restart", {"word": "web"}), say("Then not.")) as here:
         waiting = here.ask()
         here.lab.resolver.answer(waiting.approval_id or "", verdict, BOB, "not today")
@@ -365,7 +363,7 @@ def test_T7_a_refusal_goes_back_to_the_model_as_such(verdict: Verdict) -> None:
         assert here.plugin.ran == []
 
 
-def test_T7_an_approval_that_expires_goes_back_to_the_model_as_expired() -> None:
+def test_an_approval_that_expires_goes_back_to_the_model_as_expired() -> None:
     plugin = Tools()
     with ScriptedModel([call("restart", {"word": "web"}), say("Then not.")]) as model:
         llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
@@ -382,7 +380,7 @@ def test_T7_an_approval_that_expires_goes_back_to_the_model_as_expired() -> None
         assert here.results == [("restart", "expired")]
 
 
-def test_T7_whoever_asked_may_not_approve() -> None:
+def test_whoever_asked_may_not_approve() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
 
@@ -391,7 +389,7 @@ def test_T7_whoever_asked_may_not_approve() -> None:
         assert said.outcome == "requester"
 
 
-def test_T7_whoever_has_said_something_may_not_approve_what_it_leads_to() -> None:
+def test_whoever_has_said_something_may_not_approve_what_it_leads_to() -> None:
     with scene(say("Nothing."), call("restart", {"word": "web"}), say("done")) as here:
         here.ask()
         here.lab.launcher.go_on(here.id, "Then restart web", BOB)
@@ -402,7 +400,7 @@ def test_T7_whoever_has_said_something_may_not_approve_what_it_leads_to() -> Non
         assert said.outcome == "requester"
 
 
-def test_T7_two_investigations_that_want_the_same_ask_twice() -> None:
+def test_two_investigations_that_want_the_same_ask_twice() -> None:
     twice = [call("restart", {"word": "web"})] * 2
     with scene(*twice, say("done")) as here:
         first = here.ask()
@@ -418,7 +416,7 @@ def test_T7_two_investigations_that_want_the_same_ask_twice() -> None:
         assert ended.status == "ended"
 
 
-def test_T7_an_approval_is_consumed_once_however_often_messages_come() -> None:
+def test_an_approval_is_consumed_once_however_often_messages_come() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
         for _ in range(3):
@@ -484,7 +482,7 @@ def test_a_model_that_refuses_ends_it_with_the_reason_and_what_was_found() -> No
         assert "saw a" in (found.text or "")
 
 
-def test_T8_a_registered_secret_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_secret_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_API_KEY", SECRET)
     script = [
         call("leak", {}),

@@ -234,11 +234,11 @@ def test_what_is_written_is_read_again(
         "a: &a [*a]\ntrigger: *a\n",
     ],
 )
-def test_P18_aliases_are_refused(head: str) -> None:
+def test_aliases_are_refused(head: str) -> None:
     with pytest.raises(ConfigError, match=r"a\.md: line \d+: an alias \(\*\) cannot be used"):
         parse(written(HEAD + head), "a.md")
 
 
-def test_P18_long_settings_are_refused() -> None:
+def test_long_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="the settings have more than 32768 characters"):
         parse(written(HEAD + "a: " + "[" * 40_000 + "\n"), "a.md")

@@ -1,4 +1,4 @@
-"""When an investigation is told to stop and think: F1 to F9."""
+"""When an investigation is told to stop and think."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Told:
         return self.reflection.observe(uses, outcomes)
 
 
-def test_A14_research_takes_three_calls_and_is_told_to_answer_with_all_it_found() -> None:
+def test_research_takes_three_calls_and_is_told_to_answer_with_all_it_found() -> None:
     told = Told()
     kinds = [told.turn("ok").kind for _ in range(2)]
     action = told.turn("ok")
@@ -55,13 +55,13 @@ def test_A14_research_takes_three_calls_and_is_told_to_answer_with_all_it_found(
     assert all(f"text {n}" in action.inject_message for n in (1, 2, 3))
 
 
-def test_F3_base_three_and_two_errors_leave_one_success() -> None:
+def test_base_three_and_two_errors_leave_one_success() -> None:
     told = Told()
     assert [told.turn("bad").kind, told.turn("bad").kind] == ["none", "none"]
     assert told.turn("ok").kind == "synthesis"
 
 
-def test_F3_errors_after_a_success_count_as_well() -> None:
+def test_errors_after_a_success_count_as_well() -> None:
     told = Told()
     assert [told.turn(result).kind for result in ("ok", "bad")] == ["none", "micro"]
     assert told.turn("bad").kind == "synthesis"
@@ -69,7 +69,7 @@ def test_F3_errors_after_a_success_count_as_well() -> None:
 
 @pytest.mark.parametrize("profile", ACTIVE)
 @pytest.mark.parametrize("errors", range(12))
-def test_F3_the_threshold_is_the_base_less_the_errors_and_one_at_least(
+def test_the_threshold_is_the_base_less_the_errors_and_one_at_least(
     profile: Profile, errors: int
 ) -> None:
     told = Told(profile)
@@ -86,18 +86,18 @@ def test_F3_the_threshold_is_the_base_less_the_errors_and_one_at_least(
         assert kinds.index("micro") == half - 1
 
 
-def test_F3_calls_are_counted_and_not_turns() -> None:
+def test_calls_are_counted_and_not_turns() -> None:
     assert Told().turn("ok", "ok", "ok").kind == "synthesis"
 
 
-def test_F4_synthesis_goes_before_the_half_when_both_are_due_in_one_turn() -> None:
+def test_synthesis_goes_before_the_half_when_both_are_due_in_one_turn() -> None:
     told = Told("general")
     action = told.turn(*["ok"] * 8)
     assert action.kind == "synthesis"
     assert action.stats["microReflected"] is False
 
 
-def test_F4_the_half_is_said_once_also_when_errors_move_it() -> None:
+def test_the_half_is_said_once_also_when_errors_move_it() -> None:
     told = Told("general")
     told.turn(*["ok"] * 3)
     kinds = [told.turn(result).kind for result in ("ok", "bad", "bad", "bad")]
@@ -106,7 +106,7 @@ def test_F4_the_half_is_said_once_also_when_errors_move_it() -> None:
 
 
 @pytest.mark.parametrize(("profile", "limit", "half"), [("execution", 20, 10), ("general", 4, 2)])
-def test_F4_the_half_is_that_of_the_calls_that_there_are(
+def test_the_half_is_that_of_the_calls_that_there_are(
     profile: Profile, limit: int, half: int
 ) -> None:
     told = Told(profile, limit=limit)
@@ -117,20 +117,20 @@ def test_F4_the_half_is_that_of_the_calls_that_there_are(
     assert f"{half} of {limit}" in str(actions[half - 1].inject_message)
 
 
-def test_F4_who_keeps_its_tools_has_not_used_half_of_them_after_four_calls() -> None:
+def test_who_keeps_its_tools_has_not_used_half_of_them_after_four_calls() -> None:
     told = Told("execution", limit=100)
     assert "micro" not in [told.turn("ok").kind for _ in range(30)]
 
 
 @pytest.mark.parametrize("profile", ACTIVE)
-def test_F4_waiting_uses_no_calls_up(profile: Profile) -> None:
+def test_waiting_uses_no_calls_up(profile: Profile) -> None:
     told = Told(profile)
     kinds = {told.turn("ok", arguments={"job": 1}, poll=True).kind for _ in range(30)}
     assert kinds == {"none"}
 
 
 @pytest.mark.parametrize("status", ["denied", "expired", "withdrawn", "interrupted", "skipped"])
-def test_A07_what_people_and_crashes_do_is_neither_success_nor_error(status: str) -> None:
+def test_what_people_and_crashes_do_is_neither_success_nor_error(status: str) -> None:
     told = Told()
     for _ in range(10):
         assert told.turn(status).kind == "none"
@@ -138,7 +138,7 @@ def test_A07_what_people_and_crashes_do_is_neither_success_nor_error(status: str
     assert told.reflection.evidence == []
 
 
-def test_A07_errors_are_failures_and_refusals_and_not_what_a_person_has_denied() -> None:
+def test_errors_are_failures_and_refusals_and_not_what_a_person_has_denied() -> None:
     assert is_error("failed")
     assert is_error("refused")
     assert not is_error("succeeded")
@@ -146,7 +146,7 @@ def test_A07_errors_are_failures_and_refusals_and_not_what_a_person_has_denied()
 
 
 @pytest.mark.parametrize("profile", ACTIVE)
-def test_A08_errors_alone_never_reflect_before_there_are_six(profile: Profile) -> None:
+def test_errors_alone_never_reflect_before_there_are_six(profile: Profile) -> None:
     told = Told(profile)
     kinds = [told.turn("bad").kind for _ in range(MAX_ERRORS)]
     assert kinds == ["none"] * (MAX_ERRORS - 1) + ["synthesis"]
@@ -158,7 +158,7 @@ def test_A08_errors_alone_never_reflect_before_there_are_six(profile: Profile) -
     assert "text 6" in action.inject_message
 
 
-def test_F2_the_same_call_anywhere_before_is_pointed_out() -> None:
+def test_the_same_call_anywhere_before_is_pointed_out() -> None:
     told = Told("general")
     told.turn("ok", arguments={"q": "a", "n": 1})
     told.turn("ok", arguments={"q": "b"})
@@ -169,17 +169,17 @@ def test_F2_the_same_call_anywhere_before_is_pointed_out() -> None:
     assert "look" in action.inject_message
 
 
-def test_F2_the_same_call_twice_in_one_turn_is_pointed_out() -> None:
+def test_the_same_call_twice_in_one_turn_is_pointed_out() -> None:
     told = Told("general")
     assert told.turn("ok", "ok", arguments={}).kind == "duplicate"
 
 
-def test_F2_asking_again_is_what_a_poll_is_for() -> None:
+def test_asking_again_is_what_a_poll_is_for() -> None:
     told = Told("general")
     assert [told.turn("ok", arguments={}, poll=True).kind for _ in range(3)] == ["none"] * 3
 
 
-def test_F9_what_is_due_in_one_turn_is_one_message() -> None:
+def test_what_is_due_in_one_turn_is_one_message() -> None:
     told = Told("general")
     told.turn("ok", "ok", "ok", arguments={"q": 1})
     action = told.turn("ok", arguments={"q": 1})
@@ -189,7 +189,7 @@ def test_F9_what_is_due_in_one_turn_is_one_message() -> None:
     assert "half of your tool calls" in action.inject_message
 
 
-def test_F6_two_turns_without_an_answer_end_in_a_digest() -> None:
+def test_two_turns_without_an_answer_end_in_a_digest() -> None:
     told = Told()
     told.turn("ok", "ok", "ok")
     retry = told.turn("skipped")
@@ -200,7 +200,7 @@ def test_F6_two_turns_without_an_answer_end_in_a_digest() -> None:
     assert "text 2" in digest(told.reflection.evidence, str(last.reason))
 
 
-def test_F7_execution_is_advised_once_and_keeps_its_tools() -> None:
+def test_execution_is_advised_once_and_keeps_its_tools() -> None:
     told = Told("execution", "execution")
     actions = [told.turn("ok") for _ in range(20)]
     kinds = [action.kind for action in actions]
@@ -210,14 +210,14 @@ def test_F7_execution_is_advised_once_and_keeps_its_tools() -> None:
     assert "verified" in str(actions[BASES["execution"] - 1].inject_message)
 
 
-def test_F7_execution_that_only_fails_is_told_so_and_keeps_its_tools() -> None:
+def test_execution_that_only_fails_is_told_so_and_keeps_its_tools() -> None:
     told = Told("execution")
     actions = [told.turn("bad") for _ in range(MAX_ERRORS + 3)]
     assert [action.kind for action in actions].count("advice") == 1
     assert not any(action.strip_tools for action in actions)
 
 
-def test_F7_off_counts_and_says_nothing() -> None:
+def test_off_counts_and_says_nothing() -> None:
     told = Told("off")
     actions = [told.turn("ok", arguments={}) for _ in range(20)]
     assert {action.kind for action in actions} == {"none"}
@@ -230,13 +230,13 @@ def test_F7_off_counts_and_says_nothing() -> None:
     ("category", "word"),
     [("search", "cite"), ("execution", "verified"), ("delegation", "who did what")],
 )
-def test_F5_the_instruction_fits_the_category(category: Category, word: str) -> None:
+def test_the_instruction_fits_the_category(category: Category, word: str) -> None:
     action = Told(category=category).turn("ok", "ok", "ok")
     assert action.inject_message is not None
     assert word in action.inject_message
 
 
-def test_F5_results_that_say_the_same_again_are_enough() -> None:
+def test_results_that_say_the_same_again_are_enough() -> None:
     told = Told("general")
     text = " ".join(f"word{n}" for n in range(40))
     kinds = [told.turn("ok", text=f"{text} {n}").kind for n in range(5)]
@@ -244,7 +244,7 @@ def test_F5_results_that_say_the_same_again_are_enough() -> None:
     assert told.reflection.stats["reason"] == "no_novelty"
 
 
-def test_F1_calls_and_results_must_belong_together() -> None:
+def test_calls_and_results_must_belong_together() -> None:
     reflection = OODAReflection("general")
     use = ToolUse("a", "look", {}, "search")
     with pytest.raises(ValueError, match="is not that of"):
@@ -253,7 +253,7 @@ def test_F1_calls_and_results_must_belong_together() -> None:
         reflection.observe([use], [])
 
 
-def test_F1_an_unreadable_state_is_refused_and_one_of_another_release_is_not() -> None:
+def test_an_unreadable_state_is_refused_and_one_of_another_release_is_not() -> None:
     with pytest.raises(ValueError, match="errors"):
         OODAReflection("general", {"errors": "many"})
     assert OODAReflection("general", {"errors": 2, "unheardOf": 1}).stats["threshold"] == 6
@@ -269,7 +269,7 @@ TURNS = st.lists(
 
 
 @given(TURNS, st.sampled_from(["research", "general", "execution", "off"]))
-def test_F1_a_reflection_that_travels_as_json_does_the_same(turns: Any, profile: Profile) -> None:
+def test_a_reflection_that_travels_as_json_does_the_same(turns: Any, profile: Profile) -> None:
     stays, travels = OODAReflection(profile), OODAReflection(profile)
     for turn in turns:
         uses = [ToolUse(str(n), "t", {"n": one[1]}, "search") for n, one in enumerate(turn)]
@@ -288,7 +288,7 @@ def test_F1_a_reflection_that_travels_as_json_does_the_same(turns: Any, profile:
 
 
 @given(TURNS)
-def test_F3_no_profile_goes_on_with_its_tools_after_the_threshold(turns: Any) -> None:
+def test_no_profile_goes_on_with_its_tools_after_the_threshold(turns: Any) -> None:
     told = Told()
     for turn in turns:
         action = told.turn(*[how for how, _, _ in turn])

@@ -52,7 +52,7 @@ def cancelled_while_it_speaks(here: Scene) -> None:
     canceller.join()
 
 
-def test_G6_what_was_shown_of_a_turn_is_withdrawn_when_it_is_cancelled() -> None:
+def test_what_was_shown_of_a_turn_is_withdrawn_when_it_is_cancelled() -> None:
     with scene(silence(150, say(LONG))) as here:
         cancelled_while_it_speaks(here)
 
@@ -61,7 +61,7 @@ def test_G6_what_was_shown_of_a_turn_is_withdrawn_when_it_is_cancelled() -> None
         assert [entry.why for entry in here.entries(Discarded)] == ["bob cancelled it"]
 
 
-def test_G6_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancelled() -> None:
+def test_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancelled() -> None:
     with scene(silence(150, say(LONG)), say("It was the disk.")) as here:
         cancelled_while_it_speaks(here)
         here.lab.launcher.go_on(here.id, "And now?", TESTER)
@@ -71,7 +71,7 @@ def test_G6_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancel
         assert len(here.entries(Discarded)) == 1
 
 
-def test_G6_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_another(
+def test_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scene(say("never"), limits={"max_seconds": 60}) as here:
@@ -125,7 +125,7 @@ class Odd(Tools):
 
 
 @pytest.mark.parametrize(("name", "status"), [("names", "succeeded"), ("opened", "failed")])
-def test_T1_a_tool_that_says_half_a_character_has_its_result(name: str, status: str) -> None:
+def test_a_tool_that_says_half_a_character_has_its_result(name: str, status: str) -> None:
     with scene(call(name, {}), say("I see."), plugin=Odd()) as here:
         found = here.ask()
 
@@ -165,7 +165,7 @@ class Once(Plugin):
     ("name", "status", "ran"),
     [("take", "interrupted", []), ("reset", "interrupted", []), ("read", "succeeded", ["read"])],
 )
-def test_T2_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be(
+def test_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be(
     name: str, status: str, ran: list[str]
 ) -> None:
     with scene(call(name, {}), say("I see."), plugin=Once()) as here:
@@ -179,7 +179,7 @@ def test_T2_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be(
         assert len(here.entries(Started)) == 1
 
 
-def test_T2_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not() -> None:
+def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not() -> None:
     with scene(call("take", {}), say("I see."), plugin=Once()) as here:
         id = begun(here)
         here.lab.step()
@@ -199,7 +199,7 @@ def test_T2_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_n
         assert (here.found.ending, here.found.text) == ("final_answer", "I see.")
 
 
-def test_T6_the_counters_of_an_end_are_those_of_the_investigation() -> None:
+def test_the_counters_of_an_end_are_those_of_the_investigation() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}}
     with scene(call("look", {"word": "a"}), call("answer", {"cause": "disk"})) as here:
         found = here.ask(answer=form)
@@ -233,7 +233,7 @@ def given_up(here: Scene) -> Done:
     return job.given_up(here.id, StuckOrder(2, "think", "w1/1", give_up=True))
 
 
-def test_T8_what_went_wrong_with_a_log_is_told_without_secrets(
+def test_what_went_wrong_with_a_log_is_told_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TEST_API_KEY", SECRET)

@@ -1,4 +1,4 @@
-"""What makes two calls the same: T5."""
+"""What makes two calls the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from boyd.llm.signature import normal_command, signature
         ({"a": -0.0}, {"a": 0}),
     ],
 )
-def test_T5_order_and_the_form_of_numbers_make_no_difference(one: Any, other: Any) -> None:
+def test_order_and_the_form_of_numbers_make_no_difference(one: Any, other: Any) -> None:
     assert signature("t", one) == signature("t", other)
 
 
@@ -28,24 +28,24 @@ def test_T5_order_and_the_form_of_numbers_make_no_difference(one: Any, other: An
     ("one", "other"),
     [({"a": 1}, {"a": "1"}), ({"a": 1}, {"a": True}), ({"a": 1.5}, {"a": 1}), ({}, {"a": None})],
 )
-def test_T5_other_values_do(one: Any, other: Any) -> None:
+def test_other_values_do(one: Any, other: Any) -> None:
     assert signature("t", one) != signature("t", other)
 
 
-def test_T5_the_tool_is_part_of_it_and_the_shell_has_two_names() -> None:
+def test_the_tool_is_part_of_it_and_the_shell_has_two_names() -> None:
     assert signature("a", {}) != signature("b", {})
     command: Any = {"command": "ls"}
     assert signature("bash", command) == signature("run_command", command)
 
 
-def test_T5_arguments_of_the_shell_that_make_no_difference_are_left_out() -> None:
+def test_arguments_of_the_shell_that_make_no_difference_are_left_out() -> None:
     told: Any = {"command": "ls", "timeout": 5, "reason": "x", "description": "y"}
     assert signature("bash", told) == signature("bash", {"command": "ls"})
     assert signature("bash", {"command": "ls", "workdir": "/"}) != signature("bash", told)
     assert signature("other", told) != signature("other", {"command": "ls"})
 
 
-def test_T5_text_that_is_no_json_is_compared_as_it_is() -> None:
+def test_text_that_is_no_json_is_compared_as_it_is() -> None:
     assert signature("t", '{"a":') == signature("t", '{"a": '.strip())
     assert signature("t", '{"a":') != signature("t", '{"b":')
     assert signature("t", "{}") != signature("t", {})
@@ -65,23 +65,23 @@ def test_T5_text_that_is_no_json_is_compared_as_it_is() -> None:
         ("LS  -L", "LS -L"),
     ],
 )
-def test_T5_blanks_of_a_command_are_collapsed_outside_quotes(command: str, normal: str) -> None:
+def test_blanks_of_a_command_are_collapsed_outside_quotes(command: str, normal: str) -> None:
     assert normal_command(command) == normal
 
 
 @given(st.text(alphabet=" \t\n'\"\\<ab$", max_size=40))
-def test_T5_a_normal_command_is_normal(command: str) -> None:
+def test_a_normal_command_is_normal(command: str) -> None:
     once = normal_command(command)
     assert normal_command(once) == once
     assert "".join(once.split()) == "".join(command.split())
 
 
 @pytest.mark.parametrize("seed", ["'", '"', "\\", "<<a", "a ", '"\\', "<<<"])
-def test_T5_a_long_command_takes_no_longer_than_its_length(seed: str) -> None:
+def test_a_long_command_takes_no_longer_than_its_length(seed: str) -> None:
     began = time.monotonic()
     normal_command(seed * 300_000)
     assert time.monotonic() - began < 5
 
 
-def test_T5_half_a_character_is_no_error() -> None:
+def test_half_a_character_is_no_error() -> None:
     assert len(signature("t", {"a": "\ud800"})) == len(signature("t", "\ud800")) == 64

@@ -1,4 +1,4 @@
-"""Tool calls that a server has passed on as text (M3)."""
+"""Tool calls that a server has passed on as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a model has said anything: T5, and the turns that end an investigation for it."""
+"""Whether a model has said anything, and the turns that end an investigation for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from boyd.models.investigation import ToolCall
         "<think>a</think><reasoning>b</reasoning>",
     ],
 )
-def test_T5_nothing_is_said_by(text: str) -> None:
+def test_nothing_is_said_by(text: str) -> None:
     assert not is_substantive(text)
 
 
@@ -54,16 +54,16 @@ def test_T5_nothing_is_said_by(text: str) -> None:
         "```Done with it",
     ],
 )
-def test_T5_something_is_said_by(text: str) -> None:
+def test_something_is_said_by(text: str) -> None:
     assert is_substantive(text)
 
 
-def test_T5_thoughts_are_left_out_of_what_was_said() -> None:
+def test_thoughts_are_left_out_of_what_was_said() -> None:
     assert spoken("a<think>b</think>c<think>d</think>e") == "ace"
     assert spoken("b</think>c</think>d") == "cd"
 
 
-def test_T5_a_turn_with_calls_or_that_was_cut_or_filtered_is_not_empty() -> None:
+def test_a_turn_with_calls_or_that_was_cut_or_filtered_is_not_empty() -> None:
     assert is_empty(Turn(text=" "))
     assert is_empty(Turn(text="", finish="calls"))
     assert not is_empty(Turn(finish="length"))
@@ -73,7 +73,7 @@ def test_T5_a_turn_with_calls_or_that_was_cut_or_filtered_is_not_empty() -> None
 
 
 @pytest.mark.parametrize("seed", ["<think>", "</think>", "```\n", "```", "<think", "~~~ \n ", "<"])
-def test_T5_a_long_text_takes_no_longer_than_its_length(seed: str) -> None:
+def test_a_long_text_takes_no_longer_than_its_length(seed: str) -> None:
     began = time.monotonic()
     is_substantive(seed * 200_000)
     assert time.monotonic() - began < 5

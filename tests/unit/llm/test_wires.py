@@ -1,4 +1,4 @@
-"""What is written to models and read from them, on both wires: G1, G2, reference §4."""
+"""What is written to models and read from them, on both wires."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def text_of(**values: Any) -> list[str]:
     return notifier.told(item(**values), "created").splitlines()
 
 
-def test_A13_a_chat_is_told_what_why_and_how_to_answer() -> None:
+def test_a_chat_is_told_what_why_and_how_to_answer() -> None:
     with site() as chat:
         tell(chat)
         [(method, path, _, body)] = chat.requests
@@ -111,7 +111,7 @@ def test_a_link_that_leads_nowhere_is_refused(link: str) -> None:
         Notifier(url="https://chat.example", link=link)
 
 
-def test_A13_another_system_gets_the_whole_approval() -> None:
+def test_another_system_gets_the_whole_approval() -> None:
     with site() as system:
         tell(system, "expired", style="json", headers={"X-Token": "hidden"})
         [(_, _, headers, body)] = system.requests
