@@ -77,7 +77,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "only the worker that holds its act phase may claim",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then",
         "elseif false then",
         "unit/test_act.py",
@@ -86,7 +86,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "only the worker that holds its order may claim",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "if not executes(KEYS[4], ARGV[9], ARGV[10]) then",
         "if false then",
         "unit/test_approvals.py",
@@ -95,7 +95,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "a claim is exclusive while it is renewed",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "if state == 'running' and now < tonumber(lease_until) then",
         "if false then",
         "integration/test_store.py",
@@ -104,7 +104,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "what has ended is in the ledger and not executed again",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "if state == 'succeeded' or state == 'failed' then",
         "if false then",
         "unit/test_act.py",
@@ -113,7 +113,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "what was started and lost is unknown, not executed again",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "if state and (ARGV[4] ~= '1' or cancelled",
         "if state and (cancelled",
         "unit/test_act.py",
@@ -122,7 +122,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "after a restart of Redis an unclaimed decision is unknown",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "and redis.call('HGET', KEYS[4], 'server') ~= server_id() then",
         "and false then",
         "unit/test_act.py",
@@ -132,7 +132,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "an order is taken once, however often its message comes",
-        f"{LUA}/enter_order-2.lua",
+        f"{LUA}/enter_order.lua",
         "if have[1] ~= 'queued' or have[2]",
         "if have[2]",
         "unit/test_calls.py",
@@ -141,7 +141,7 @@ PROTECTIONS = (
     Protection(
         "P1",
         "after a restart of Redis a tool that may have been called is not called again",
-        f"{LUA}/write_log-4.lua",
+        f"{LUA}/write_log.lua",
         "restarted and 1 or 0",
         "0",
         "unit/llm/test_setbacks.py",
@@ -160,7 +160,7 @@ PROTECTIONS = (
     Protection(
         "P2",
         "a phase that loses every worker is given up",
-        f"{LUA}/retry_phase-3.lua",
+        f"{LUA}/retry_phase.lua",
         "if attempts >= tonumber(ARGV[2]) then",
         "if false then",
         "unit/test_sweeper.py",
@@ -196,7 +196,7 @@ PROTECTIONS = (
     Protection(
         "P2",
         "a deadline of a clock that stepped back is looked at",
-        f"{LUA}/take_due-3.lua",
+        f"{LUA}/take_due.lua",
         "ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf'",
         "ZRANGEBYSCORE', KEYS[1], '+inf', '+inf'",
         "unit/test_sweeper.py",
@@ -206,7 +206,7 @@ PROTECTIONS = (
     Protection(
         "P3",
         "what begins is due for the sweeper in the same step",
-        f"{LUA}/include/begin_iteration.lua",
+        f"{LUA}/lib/begin_iteration.lua",
         "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
         "",
         "unit/test_sweeper.py",
@@ -215,7 +215,7 @@ PROTECTIONS = (
     Protection(
         "P3",
         "the next phase is due in the step that leaves the last",
-        f"{LUA}/include/move_on.lua",
+        f"{LUA}/lib/move_on.lua",
         "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
         "",
         "unit/test_sweeper.py",
@@ -278,7 +278,7 @@ PROTECTIONS = (
     Protection(
         "P3",
         "after a silence the living keep what they hold",
-        f"{LUA}/take_due-3.lua",
+        f"{LUA}/take_due.lua",
         "if math.abs(now - swept) > tonumber(ARGV[1]) then",
         "if false then",
         "unit/test_sweeper.py",
@@ -346,7 +346,7 @@ PROTECTIONS = (
     Protection(
         "P5",
         "an approval is due in the step that acknowledges it",
-        f"{LUA}/resolve-9.lua",
+        f"{LUA}/resolve.lua",
         "  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])\n",
         "",
         "unit/test_approvals.py",
@@ -365,7 +365,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "a preview that says something else is another version of its item",
-        f"{LUA}/preview-3.lua",
+        f"{LUA}/preview.lua",
         "redis.call('HINCRBY', KEYS[1], 'version', 1)\n",
         "",
         "unit/api/test_previews.py",
@@ -374,7 +374,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "a question gives nobody else's request its own name",
-        f"{LUA}/propose-9.lua",
+        f"{LUA}/propose.lua",
         "if ARGV[10] == '' and ARGV[11] ~= '' then\n",
         "if ARGV[11] ~= '' then\n",
         "unit/test_policies.py",
@@ -392,7 +392,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "only what is pending can be resolved",
-        f"{LUA}/resolve-9.lua",
+        f"{LUA}/resolve.lua",
         "local deadline = redis.call('ZSCORE', KEYS[2], ARGV[1])\n"
         "local status = redis.call('HGET', KEYS[1], 'status')\n"
         "if not deadline or status ~= 'pending' then\n",
@@ -404,7 +404,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "the clock of Redis expires it, though nobody has looked",
-        f"{LUA}/resolve-9.lua",
+        f"{LUA}/resolve.lua",
         "if now >= tonumber(deadline) then",
         "if false then",
         "unit/test_approvals.py",
@@ -413,7 +413,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "cancelling its run does not withdraw what has expired",
-        f"{LUA}/cancel_run-11.lua",
+        f"{LUA}/cancel_run.lua",
         "if now_ms() >= tonumber(deadline) then",
         "if false then",
         "unit/test_runs.py",
@@ -422,7 +422,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "one principal counts once",
-        f"{LUA}/resolve-9.lua",
+        f"{LUA}/resolve.lua",
         "if redis.call('HEXISTS', KEYS[1], 'vote:' .. ARGV[10]) == 1 then",
         "if false then",
         "unit/test_policies.py",
@@ -432,7 +432,7 @@ PROTECTIONS = (
     Protection(
         "P7",
         "a slot is claimed once",
-        f"{LUA}/begin-6.lua",
+        f"{LUA}/begin.lua",
         "if last == ARGV[2] or passed then",
         "if false then",
         "unit/test_iterations.py",
@@ -441,7 +441,7 @@ PROTECTIONS = (
     Protection(
         "P7",
         "a slot that is over starts nothing",
-        f"{LUA}/begin-6.lua",
+        f"{LUA}/begin.lua",
         "if now_ms() >= ARGV[2] + ARGV[4]",
         "if false",
         "unit/test_iterations.py",
@@ -450,7 +450,7 @@ PROTECTIONS = (
     Protection(
         "P7",
         "a clock that stepped back does not stop the ticks",
-        f"{LUA}/begin-6.lua",
+        f"{LUA}/begin.lua",
         " and tonumber(last) <= now_ms() + 10000",
         "",
         "unit/test_iterations.py",
@@ -516,7 +516,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "the epoch of a phase fences who was taken for lost",
-        f"{LUA}/include/holds.lua",
+        f"{LUA}/lib/holds.lua",
         " and have[2] == epoch",
         "",
         "unit/test_act.py",
@@ -525,7 +525,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "only who has entered a phase may leave it",
-        f"{LUA}/include/holds.lua",
+        f"{LUA}/lib/holds.lua",
         " and have[4] == worker",
         "",
         "unit/test_sweeper.py",
@@ -534,7 +534,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "a phase is entered once under each epoch",
-        f"{LUA}/enter-2.lua",
+        f"{LUA}/enter.lua",
         " or have[4] then",
         " then",
         "integration/test_store.py",
@@ -543,7 +543,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "a unit is signed off under its attempt only",
-        f"{LUA}/sign_off-3.lua",
+        f"{LUA}/sign_off.lua",
         "have[3] ~= ARGV[3] or ",
         "",
         "unit/test_sweeper.py",
@@ -552,7 +552,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "an order that was given to another cannot be ended late",
-        f"{LUA}/leave_order-7.lua",
+        f"{LUA}/leave_order.lua",
         "if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then",
         "if false then",
         "unit/test_approvals.py",
@@ -561,7 +561,7 @@ PROTECTIONS = (
     Protection(
         "P9",
         "a late result does not change the ledger",
-        f"{LUA}/finish_claim-2.lua",
+        f"{LUA}/finish_claim.lua",
         "if have[1] ~= 'running' or have[2] ~= ARGV[1] then",
         "if false then",
         "unit/test_act.py",
@@ -645,7 +645,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "the history of iterations is capped",
-        f"{LUA}/finish-11.lua",
+        f"{LUA}/finish.lua",
         "if over > 0 then",
         "if false then",
         "unit/test_complete.py",
@@ -654,7 +654,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "the history of approvals is capped",
-        f"{LUA}/include/settle_approval.lua",
+        f"{LUA}/lib/settle_approval.lua",
         "  if over > 0 then",
         "  if false then",
         "unit/test_paging.py",
@@ -663,7 +663,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "finished runs are capped",
-        f"{LUA}/include/settle_run.lua",
+        f"{LUA}/lib/settle_run.lua",
         "  if over > 0 then",
         "  if false then",
         "unit/test_runs.py",
@@ -672,7 +672,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "the ledger forgets after its time",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "redis.call('PEXPIRE', KEYS[1], ARGV[7])\naudit(",
         "audit(",
         "integration/test_store.py",
@@ -681,7 +681,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "the list of executions forgets what the ledger forgets",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "redis.pcall('ZREMRANGEBYSCORE', KEYS[7], '-inf', now - ARGV[7])",
         "",
         "unit/api/test_executions.py",
@@ -690,7 +690,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "the stream of events is trimmed",
-        f"{LUA}/include/common.lua",
+        f"{LUA}/lib/common.lua",
         "'MAXLEN', '~', 1000, ",
         "",
         "integration/test_store.py",
@@ -699,7 +699,7 @@ PROTECTIONS = (
     Protection(
         "P12",
         "no more runs wait than there is room for",
-        f"{LUA}/submit_run-8.lua",
+        f"{LUA}/submit_run.lua",
         "if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[5]) then",
         "if false then",
         "unit/api/test_runs.py",
@@ -791,7 +791,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "who asks for an action may not approve it",
-        f"{LUA}/resolve-9.lua",
+        f"{LUA}/resolve.lua",
         "if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then",
         "if false then",
         "unit/test_policies.py",
@@ -864,7 +864,7 @@ PROTECTIONS = (
     Protection(
         "P15",
         "complete does not go to the queue of the action",
-        f"{LUA}/include/move_on.lua",
+        f"{LUA}/lib/move_on.lua",
         "    'queue', queue or '', 'ms:'",
         "    'ms:'",
         "unit/test_sweeper.py",
@@ -873,7 +873,7 @@ PROTECTIONS = (
     Protection(
         "P15",
         "who works on an abandoned iteration is shut out",
-        f"{LUA}/abandon-4.lua",
+        f"{LUA}/abandon.lua",
         "local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)\n",
         "local epoch = tonumber(have[3])\n",
         "unit/test_abandon.py",
@@ -883,7 +883,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "a claim reads the freeze of the deployment, not only that of its agent",
-        f"{LUA}/include/frozen.lua",
+        f"{LUA}/lib/frozen.lua",
         "return reason_of(marks[1]) or reason_of(marks[2])",
         "return reason_of(marks[1])",
         "unit/test_act.py",
@@ -892,7 +892,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "an agent whose registration was lost does not act",
-        f"{LUA}/claim-7.lua",
+        f"{LUA}/claim.lua",
         "if not known then",
         "if false then",
         "unit/test_act.py",
@@ -901,7 +901,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "a heartbeat registers again what was lost",
-        f"{LUA}/beat-6.lua",
+        f"{LUA}/beat.lua",
         "    lost[#lost + 1] = ARGV[i]\n",
         "",
         "unit/test_fleet.py",
@@ -910,7 +910,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "a heartbeat registers again an agent that was retired although its process runs",
-        f"{LUA}/register-3.lua",
+        f"{LUA}/register.lua",
         "ARGV[3] == '1' and 'retired ' or ''",
         "''",
         "unit/test_fleet.py",
@@ -919,7 +919,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "a freeze is not undone by one that was lifted on a server whose clock was ahead",
-        f"{LUA}/beat-6.lua",
+        f"{LUA}/beat.lua",
         " and at > math.max(now, changed_at(mark)) then",
         " and false then",
         "unit/test_fleet.py",
@@ -928,7 +928,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "a heartbeat writes back a freeze that was lost",
-        f"{LUA}/beat-6.lua",
+        f"{LUA}/beat.lua",
         "    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])\n",
         "",
         "unit/test_fleet.py",
@@ -937,7 +937,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "ids change with the server that may have lost what came last",
-        f"{LUA}/include/begin_iteration.lua",
+        f"{LUA}/lib/begin_iteration.lua",
         "if known[1] and known[2] == server then",
         "if known[1] then",
         "unit/test_iterations.py",
@@ -946,7 +946,7 @@ PROTECTIONS = (
     Protection(
         "P16",
         "an iteration goes on counting where the counter was lost",
-        f"{LUA}/include/begin_iteration.lua",
+        f"{LUA}/lib/begin_iteration.lua",
         "return tonumber(kept[1] or 0) or 0",
         "return 0",
         "unit/test_iterations.py",
@@ -956,7 +956,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "an outcome that cannot be audited is not taken for recorded",
-        f"{LUA}/finish_claim-2.lua",
+        f"{LUA}/finish_claim.lua",
         "audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3], 'action', have[4], 'host', "
         "have[6], 'worker', have[7],\n  'before', 'running', 'after', ARGV[2], 'who', have[5])\n"
         "redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())\n",
@@ -968,7 +968,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "half an approval is joined by nobody",
-        f"{LUA}/propose-9.lua",
+        f"{LUA}/propose.lua",
         "if found and redis.call('HGET', ARGV[4] .. 'approval:' .. found, 'status') "
         "~= 'pending' then",
         "if false then",
@@ -978,7 +978,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "each sweep compares what is in flight with what is due",
-        f"{LUA}/take_due-3.lua",
+        f"{LUA}/take_due.lua",
         "if not fits then",
         "if false then",
         "unit/test_mend.py",
@@ -987,7 +987,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "open units are due and counted",
-        f"{LUA}/include/watch_units.lua",
+        f"{LUA}/lib/watch_units.lua",
         "      if not redis.call('ZSCORE', due, unit) then\n",
         "      if false then\n",
         "unit/test_mend.py",
@@ -996,7 +996,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "an event that cannot be written stops nothing",
-        f"{LUA}/include/common.lua",
+        f"{LUA}/lib/common.lua",
         "  local said = redis.pcall('XADD'",
         "  local said = redis.call('XADD'",
         "unit/test_mend.py",

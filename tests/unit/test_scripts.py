@@ -12,8 +12,8 @@ from boyd.models import Phase
 from boyd.store.scripts import sources
 
 FOLDER = Path(str(files("boyd.store") / "lua"))
-SCRIPTS = sorted(FOLDER.glob("*-*.lua"))
-INCLUDES = sorted((FOLDER / "include").glob("*.lua"))
+SCRIPTS = sorted(FOLDER.glob("*.lua"))
+INCLUDES = sorted((FOLDER / "lib").glob("*.lua"))
 
 
 def header(path: Path) -> str:
@@ -29,8 +29,8 @@ def body(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_a_script_declares_the_keys_that_its_name_counts_and_uses_them_all(path: Path) -> None:
-    count = int(path.stem.rsplit("-", 1)[1])
+def test_a_script_declares_its_keys_and_uses_them_all(path: Path) -> None:
+    count = sources()[path.stem][0]
     declared = {int(n) for n in re.findall(r"^-- KEYS\[(\d+)\]", header(path), re.MULTILINE)}
     used = {int(n) for n in re.findall(r"KEYS\[(\d+)\]", body(path))}
 
@@ -55,7 +55,7 @@ def test_a_script_says_what_it_does_and_returns(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_names_the_events_that_it_emits(path: Path) -> None:
-    text = sources()[path.stem.rsplit("-", 1)[0]][1]
+    text = sources()[path.stem][1]
     emitted = set(re.findall(r"emit\([\w\[\]]+, '([\w.]+)'", text))
     named = re.search(r"^-- Events  (.+)$", header(path), re.MULTILINE)
     listed = set(named[1].split(", ")) if named else set()

@@ -1,7 +1,7 @@
 """Loads the Lua scripts and runs them; nobody else does.
 
-A script lies in `lua/<name>-<number of keys>.lua` and begins with a header that tells its keys,
-arguments, return value and events. `-- @include name` puts `lua/include/name.lua` in its place.
+A script lies in `lua/<name>.lua` and begins with a header that tells its keys, arguments, return
+value and events. `-- @include name` puts `lua/lib/name.lua` in its place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from redis.commands.core import Script
 
 _INCLUDE = re.compile(r"^-- @include (\w+)$", re.MULTILINE)
-_FILE = re.compile(r"^(?P<name>\w+)-(?P<keys>\d+)\.lua$")
+_KEY = re.compile(r"^-- KEYS\[\d+\]", re.MULTILINE)
 
 
 @cache
@@ -31,15 +31,15 @@ def sources() -> dict[str, tuple[int, str]]:
     folder = files("boyd.store") / "lua"
     found = {}
     for path in folder.iterdir():
-        match = _FILE.match(path.name)
-        if match:
+        if path.name.endswith(".lua"):
             text = path.read_text(encoding="utf-8")
-            found[match["name"]] = (int(match["keys"]), _INCLUDE.sub(_included, text))
+            name = path.name.removesuffix(".lua")
+            found[name] = (len(_KEY.findall(text)), _INCLUDE.sub(_included, text))
     return found
 
 
 def _included(match: re.Match[str]) -> str:
-    path = files("boyd.store") / "lua" / "include" / f"{match[1]}.lua"
+    path = files("boyd.store") / "lua" / "lib" / f"{match[1]}.lua"
     return path.read_text(encoding="utf-8")
 
 
