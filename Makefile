@@ -20,7 +20,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check bench chaos soak protections lock clean
+.PHONY: help up test check docs bench chaos soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -37,6 +37,10 @@ check: $(VENV)/.tests ## Lint, check format, types, dependencies between package
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	@$(VENV)/bin/boyd check examples/watch/agent.toml examples/investigate/agent.toml examples/goals/agent.toml > /dev/null
+
+docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken link is an error.
+	@$(VENV)/bin/properdocs build --quiet --strict --config-file mkdocs.yml
+	@echo "open site/index.html"
 
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
@@ -58,7 +62,7 @@ lock: ## Renew the hashes of what the image is made of, from constraints.txt (ne
 	  printf 'build\nhatchling\n' | $$compile -; } > deploy/build-requirements.txt
 
 clean: ## Remove .venv and everything else that was made here.
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Each file says that an installation is complete; the larger one includes the smaller.

@@ -119,6 +119,11 @@ def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
     except StoreError:
         yield from _away()
         return
+    yield from deployment_metrics(vitals)
+
+
+def deployment_metrics(vitals: Vitals) -> Iterator[Metric]:
+    """Yield the metrics of a deployment whose Redis answers."""
     yield _gauge("boyd_up", _UP, [((), 1)])
     yield _version()
     yield _gauge(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -304,6 +306,45 @@ def test_every_exit_code_is_told() -> None:
         130,
     ):
         assert re.search(rf"^\| {code} \|", told, re.MULTILINE), code
+
+
+# The site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as a site; a broken link or anchor is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "properdocs", "build", "--quiet", "--strict"]
+    done = subprocess.run(
+        [*build, "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_in_the_navigation_and_every_link_of_the_site_works(site: Path) -> None:
+    assert {f"{path.stem}.html" for path in DOCS.glob("*.md") if path.stem != "README"} <= {
+        path.name for path in site.glob("*.html")
+    }
+
+
+def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
+    loads = re.compile(
+        r"""<(?:script|img|iframe)[^>]*src=["'](?:https?:)?//|<link[^>]*href=["'](?:https?:)?//"""
+        r"""|@import|url\(["']?(?:https?:)?//"""
+    )
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        assert loads.search(path.read_text("utf-8")) is None, path.name
+
+
+def test_the_site_can_be_searched(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+
+    assert any(doc["location"].startswith("reference/settings.html") for doc in index["docs"])
 
 
 # Links and examples
