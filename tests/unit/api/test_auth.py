@@ -23,6 +23,7 @@ OPEN = {
     "/openapi.json",
     "/",
     "/docs",
+    "/docs/<name>",
     "/problems/<name>",
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import Any
 
@@ -35,8 +37,31 @@ def test_it_is_served_as_a_document_and_as_a_page(site: Site) -> None:
 
     assert answer.json["openapi"].startswith("3.1")
     assert page.mimetype == "text/html"
-    assert "/api/v0/loop/trigger" in page.text
-    assert "<script" not in page.text
+    assert '"/openapi.json"' in page.text
+
+
+def test_the_page_loads_its_viewer_from_this_server_and_nothing_from_elsewhere(site: Site) -> None:
+    page = site.client.get("/docs")
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    [script] = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = page.headers["Content-Security-Policy"].split("; ")
+
+    assert "//" not in page.text.replace("<!doctype html>", "")
+    for path in loaded:
+        if not path.startswith("data:"):
+            answer = site.client.get(path)
+            assert answer.status_code == 200
+            assert answer.mimetype == ("text/css" if path.endswith(".css") else "text/javascript")
+    assert f"script-src 'self' 'sha256-{digest}'" in policy
+    assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= set(policy)
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert "validatorUrl: null" in script
+
+
+def test_the_page_has_no_other_files(site: Site) -> None:
+    for name in ("swagger-ui.js", "VERSION", "..", "%2e%2e%2f__init__.py"):
+        assert site.client.get(f"/docs/{name}").status_code == 404
 
 
 def test_every_rule_is_an_operation_with_an_id_of_its_own() -> None:
@@ -96,7 +121,7 @@ def test_a_request_that_acts_can_be_repeated_safely(
 ) -> None:
     [route] = [r for r in ALL if operation["operationId"] in r.rules]
 
-    assert route.idempotent or method != "post", "every POST that creates or acts"
+    assert route.idempotent or method != "post", "every POST creates or acts"
 
 
 def test_a_validator_of_openapi_finds_nothing_wrong() -> None:
