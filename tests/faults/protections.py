@@ -341,7 +341,7 @@ PROTECTIONS = (
         "    threading.Timer(1, ask.agent.launcher.submit_run, stored).start()\n"
         "    run = types.SimpleNamespace(id=stored[2], status='pending', created_at=utc_now())\n",
         "unit/api/test_runs.py",
-        ("test_everything_that_was_sent_is_kept_r1",),
+        ("test_everything_that_was_sent_is_kept",),
     ),
     Protection(
         "P5",
@@ -703,7 +703,7 @@ PROTECTIONS = (
         "if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[5]) then",
         "if false then",
         "unit/api/test_runs.py",
-        ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told_h4",),
+        ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told",),
     ),
     # P13: two releases.
     Protection(

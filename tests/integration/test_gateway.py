@@ -208,7 +208,7 @@ def test_a_filtered_turn_says_so_and_calls_nothing(world: Any) -> None:
         *("new_ids", "same_id", "repeated_name", "object", "empty"),
     ],
 )
-def test_g4_two_calls_stay_two_however_the_server_cuts_them(cut: Cut) -> None:
+def test_two_calls_stay_two_however_the_server_cuts_them(cut: Cut) -> None:
     reply = calls(("read", {"path": "/a"}), ("read", {"path": "/b"}), ("uptime", {}), cut=cut)
     with ScriptedModel([reply]) as server, Gateway(settings_for(server, "openai")) as made:
         turn = made.turn(ASK, Watcher())
@@ -285,7 +285,7 @@ GATEWAY_ERRORS: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("name", GATEWAY_ERRORS)
-def test_g3_after_a_gateway_error_the_same_bytes_are_sent_again(world: Any, name: str) -> None:
+def test_after_a_gateway_error_the_same_bytes_are_sent_again(world: Any, name: str) -> None:
     # Only silence is waited for: on a busy machine everything else takes as long as it takes.
     waits = {"first": 1.0, "idle": 1.0} if "silence" in name else {}
     with world(GATEWAY_ERRORS[name], say("Yes."), **waits) as w:
@@ -300,7 +300,7 @@ def test_g3_after_a_gateway_error_the_same_bytes_are_sent_again(world: Any, name
 
 
 @pytest.mark.parametrize("code", [400, 401, 402, 403, 404, 413, 422])
-def test_g3_what_the_server_refuses_is_not_sent_again(world: Any, code: int) -> None:
+def test_what_the_server_refuses_is_not_sent_again(world: Any, code: int) -> None:
     with (
         world(status(code, message="no such thing"), say("Yes.")) as w,
         pytest.raises(ModelRefused, match="no such thing") as raised,
@@ -319,7 +319,7 @@ def test_an_error_event_about_the_request_is_a_refusal(world: Any) -> None:
     assert len(w.server.requests) == 1
 
 
-def test_z04_three_attempts_with_waits_of_0_2_and_4_seconds_then_it_is_unavailable(
+def test_three_attempts_with_waits_of_0_2_and_4_seconds_then_it_is_unavailable(
     world: Any,
 ) -> None:
     marks: set[float] = set()
@@ -352,7 +352,7 @@ def test_z04_three_attempts_with_waits_of_0_2_and_4_seconds_then_it_is_unavailab
         ("rubbish", 2),
     ],
 )
-def test_z08_the_server_may_ask_for_more_time_up_to_a_minute(
+def test_the_server_may_ask_for_more_time_up_to_a_minute(
     world: Any, header: float | str, seconds: float
 ) -> None:
     with world(status(429, retry_after=header), say("Yes.")) as w:
@@ -407,7 +407,7 @@ def test_redirects_are_not_followed(world: Any) -> None:
 # Ends
 
 
-def test_g5_an_end_without_reason_or_marker_is_no_answer(world: Any) -> None:
+def test_an_end_without_reason_or_marker_is_no_answer(world: Any) -> None:
     with (
         world(*[unfinished(say("It is"))] * 3) as w,
         pytest.raises(ModelUnavailable, match="ended in the middle"),
@@ -433,7 +433,7 @@ def test_what_has_its_reason_is_complete_however_the_connection_ends(
     assert (turn.text, turn.requests) == ("Yes.", 1)
 
 
-def test_g5_half_a_call_at_the_limit_of_length_is_dropped(world: Any) -> None:
+def test_half_a_call_at_the_limit_of_length_is_dropped(world: Any) -> None:
     asked = calls(("read", {"path": "/a"}), ("write", {"path": "/b"}), text="So:")
     with world(length(asked)) as w:
         turn = w.turn()
@@ -451,7 +451,7 @@ def test_a_long_text_at_the_limit_of_length_is_kept(world: Any) -> None:
 # Usage
 
 
-def test_g7_what_the_server_does_not_count_is_estimated(world: Any) -> None:
+def test_what_the_server_does_not_count_is_estimated(world: Any) -> None:
     with world(say("x" * 40, usage=None)) as w:
         turn = w.turn()
 
@@ -461,7 +461,7 @@ def test_g7_what_the_server_does_not_count_is_estimated(world: Any) -> None:
     assert turn.usage.input_tokens == pytest.approx(sent / 4, abs=1)
 
 
-def test_g7_what_failed_attempts_cost_counts_as_far_as_it_is_known() -> None:
+def test_what_failed_attempts_cost_counts_as_far_as_it_is_known() -> None:
     usage = Usage(input_tokens=1000, output_tokens=1)
     with (
         ScriptedModel([cut_after(3, say("It is", usage=usage)), say("Yes.")]) as server,
@@ -560,7 +560,7 @@ def test_a_key_that_no_header_can_hold_is_refused_without_telling_it(key: str) -
 
 
 @pytest.mark.parametrize("code", [401, 503])
-def test_g1_a_server_that_repeats_the_key_does_not_get_it_into_a_message(
+def test_a_server_that_repeats_the_key_does_not_get_it_into_a_message(
     world: Any, code: int
 ) -> None:
     said = "wrong key sk-very-secret " + "x" * 470 + " sk-very-secret"

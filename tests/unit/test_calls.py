@@ -458,6 +458,13 @@ def unchecked(**fields: Any) -> EndpointReply:
     return EndpointReply.model_construct(**fields)
 
 
+class Thing:
+    """Nothing that JSON knows; the names of tests do not depend on where it is in memory."""
+
+    def __repr__(self) -> str:
+        return "Thing()"
+
+
 def recursive() -> Any:
     """What contains itself."""
     found: list[Any] = []
@@ -468,8 +475,8 @@ def recursive() -> Any:
 @pytest.mark.parametrize(
     "garbage",
     [
-        *(object(), {1, 2}, b"bytes", {"a": object()}, {1: "x"}, float("nan"), {"a": float("inf")}),
-        *(recursive(), "\ud800", unchecked(status=7, body=object())),
+        *(Thing(), {1, 2}, b"bytes", {"a": Thing()}, {1: "x"}, float("nan"), {"a": float("inf")}),
+        *(recursive(), "\ud800", unchecked(status=7, body=Thing())),
         unchecked(status="x", body="\ud800"),
     ],
     ids=repr,
@@ -559,7 +566,7 @@ def test_who_may_only_read_has_no_action_taken_by_an_endpoint() -> None:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Perform("p:do", {"a": object()}),
+        Perform("p:do", {"a": Thing()}),
         Perform("p:do", None),  # type: ignore[arg-type]
         Perform("p:do", [1]),  # type: ignore[arg-type]
         Perform(None),  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def test_actions_are_listed_with_what_they_take(desk: Site) -> None:
 # Take
 
 
-def test_an_action_is_taken_and_its_result_told_l31(desk: Site, done: list[str]) -> None:
+def test_an_action_is_taken_and_its_result_told(desk: Site, done: list[str]) -> None:
     answer = desk.post(WRITE, BODY)
 
     assert answer.status_code == 200
@@ -66,7 +66,7 @@ def test_a_failing_action_is_an_answer(desk: Site) -> None:
 
 
 @pytest.mark.parametrize("body", [None, {}, {"params": {"text": ""}}, {"params": {"words": "x"}}])
-def test_params_that_do_not_fit_are_a_failed_result_and_nothing_runs_l30(
+def test_params_that_do_not_fit_are_a_failed_result_and_nothing_runs(
     desk: Site, done: list[str], body: Any
 ) -> None:
     answer = desk.post(WRITE, body)
@@ -118,9 +118,7 @@ def test_without_a_worker_for_its_queue_nothing_is_ordered(desk: Site) -> None:
 
 @pytest.mark.parametrize("body", [b"{", b'{"params": NaN}', b"{} {}", b"\xff"])
 @pytest.mark.parametrize("path", ["", "/dry-run"])
-def test_malformed_json_does_nothing_h1(
-    desk: Site, done: list[str], body: bytes, path: str
-) -> None:
+def test_malformed_json_does_nothing(desk: Site, done: list[str], body: bytes, path: str) -> None:
     answer = desk.post(f"{WRITE}{path}", data=body, content_type="application/json")
 
     assert (answer.status_code, answer.json["type"]) == (400, "/problems/malformed-json")
@@ -199,7 +197,7 @@ def test_the_gate_cannot_be_asked_away(desk: Site, done: list[str]) -> None:
     assert done == []
 
 
-def test_asked_for_twice_it_is_one_approval_a9(desk: Site) -> None:
+def test_asked_for_twice_it_is_one_approval(desk: Site) -> None:
     first, second = desk.post(PUBLISH, BODY).json, desk.post(PUBLISH, BODY).json
 
     assert first["approvalId"] == second["approvalId"]
@@ -234,7 +232,7 @@ def test_a_dry_run_needs_no_approval_but_fitting_params(desk: Site) -> None:
 # Once, and who
 
 
-def test_taken_again_under_the_same_key_it_is_answered_as_before_and_done_once_h3(
+def test_taken_again_under_the_same_key_it_is_answered_as_before_and_done_once(
     desk: Site, done: list[str]
 ) -> None:
     first = desk.post(WRITE, BODY, headers=KEY)
@@ -246,7 +244,7 @@ def test_taken_again_under_the_same_key_it_is_answered_as_before_and_done_once_h
     assert done == ["write x"]
 
 
-def test_an_answer_that_was_lost_with_its_process_is_found_again_by_the_key_h3(
+def test_an_answer_that_was_lost_with_its_process_is_found_again_by_the_key(
     desk: Site, done: list[str]
 ) -> None:
     first = desk.post(WRITE, BODY, headers=KEY)
@@ -265,7 +263,7 @@ def test_without_a_key_for_it_every_request_is_done(desk: Site, done: list[str])
 
 
 @pytest.mark.parametrize("path", [WRITE, f"{WRITE}/dry-run", "/executions/loop:1/rollback"])
-def test_a_key_without_the_scope_does_nothing_h2(desk: Site, done: list[str], path: str) -> None:
+def test_a_key_without_the_scope_does_nothing(desk: Site, done: list[str], path: str) -> None:
     reader = desk.key("read", "trigger", "runs", "approvals")
 
     assert desk.post(path, BODY, headers=reader).status_code == 403

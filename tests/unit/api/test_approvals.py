@@ -41,7 +41,7 @@ def test_history_can_be_left_out(desk: Site) -> None:
     assert len(desk.get("/approvals?includeHistory=true").json["history"]) == 1
 
 
-def test_what_has_expired_is_purged_before_the_queue_is_shown_a2(desk: Site) -> None:
+def test_what_has_expired_is_purged_before_the_queue_is_shown(desk: Site) -> None:
     expired = desk.waiting(ttl=0)
     answer = desk.get("/approvals").json
 
@@ -49,7 +49,7 @@ def test_what_has_expired_is_purged_before_the_queue_is_shown_a2(desk: Site) -> 
     assert [(item["id"], item["status"]) for item in answer["history"]] == [(expired, "expired")]
 
 
-def test_what_has_expired_is_shown_as_expired_and_cannot_be_answered_a2(desk: Site) -> None:
+def test_what_has_expired_is_shown_as_expired_and_cannot_be_answered(desk: Site) -> None:
     expired = desk.waiting(ttl=0)
 
     assert desk.get(f"/approvals/{expired}").json["status"] == "expired"
@@ -58,7 +58,7 @@ def test_what_has_expired_is_shown_as_expired_and_cannot_be_answered_a2(desk: Si
     assert answer.json["approval"]["status"] == "expired"
 
 
-def test_what_expires_unseen_cannot_be_approved_a2(desk: Site, done: list[str]) -> None:
+def test_what_expires_unseen_cannot_be_approved(desk: Site, done: list[str]) -> None:
     answer = desk.post(f"/approvals/{desk.waiting(ttl=0)}/approve")
 
     assert answer.status_code == 404
@@ -66,7 +66,7 @@ def test_what_expires_unseen_cannot_be_approved_a2(desk: Site, done: list[str]) 
     assert done == []
 
 
-def test_a_cursor_goes_on_in_what_waits_and_in_history_a14(desk: Site) -> None:
+def test_a_cursor_goes_on_in_what_waits_and_in_history(desk: Site) -> None:
     waiting = [desk.waiting(f"waits {number}", ttl=3600 + number) for number in range(5)]
     resolved = [desk.waiting(f"denied {number}") for number in range(3)]
     for id in resolved:
@@ -118,7 +118,7 @@ def test_an_unknown_approval_is_not_found_whatever_its_name(desk: Site, id: str,
 # Approve
 
 
-def test_approving_answers_with_the_result_a5(
+def test_approving_answers_with_the_result(
     desk: Site, bob: dict[str, str], done: list[str]
 ) -> None:
     answer = desk.post(f"/approvals/{desk.waiting()}/approve", {"note": "go"}, headers=bob)
@@ -133,7 +133,7 @@ def test_approving_answers_with_the_result_a5(
     assert done == ["publish news"]
 
 
-def test_a_request_that_waits_gets_the_result_when_a_worker_has_it_a5(desk: Site) -> None:
+def test_a_request_that_waits_gets_the_result_when_a_worker_has_it(desk: Site) -> None:
     id = desk.waiting()
     answer = desk.while_it_waits(lambda: desk.post(f"/approvals/{id}/approve"))
 
@@ -142,7 +142,7 @@ def test_a_request_that_waits_gets_the_result_when_a_worker_has_it_a5(desk: Site
 
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
-def test_what_has_not_ended_in_time_is_accepted_a5(desk: Site, wait: str) -> None:
+def test_what_has_not_ended_in_time_is_accepted(desk: Site, wait: str) -> None:
     desk.courier.held = True
     id = desk.waiting()
     answer = desk.post(f"/approvals/{id}/approve?wait={wait}")
@@ -165,7 +165,7 @@ def test_a_wait_that_is_no_time_is_refused(desk: Site, done: list[str], wait: st
     assert done == []
 
 
-def test_a_failing_action_leaves_the_item_approved_with_the_result_a4(desk: Site) -> None:
+def test_a_failing_action_leaves_the_item_approved_with_the_result(desk: Site) -> None:
     answer = desk.post(f"/approvals/{desk.waiting(action='desk:tear')}/approve")
 
     assert answer.status_code == 200
@@ -175,9 +175,7 @@ def test_a_failing_action_leaves_the_item_approved_with_the_result_a4(desk: Site
     assert "too strong" in answer.json["result"]["error"]
 
 
-def test_a_frozen_agent_refuses_at_the_last_moment_and_says_so_a12(
-    desk: Site, done: list[str]
-) -> None:
+def test_a_frozen_agent_refuses_at_the_last_moment_and_says_so(desk: Site, done: list[str]) -> None:
     id = desk.waiting()
     desk.post("/freeze", {"reason": "the office moves"})
     answer = desk.post(f"/approvals/{id}/approve")
@@ -188,7 +186,7 @@ def test_a_frozen_agent_refuses_at_the_last_moment_and_says_so_a12(
     assert done == []
 
 
-def test_one_of_several_needed_is_accepted_and_the_last_is_done_a11(
+def test_one_of_several_needed_is_accepted_and_the_last_is_done(
     desk: Site, bob: dict[str, str], done: list[str]
 ) -> None:
     id = desk.waiting(min_approvals=2)
@@ -203,7 +201,7 @@ def test_one_of_several_needed_is_accepted_and_the_last_is_done_a11(
     assert done == ["publish news"]
 
 
-def test_a_second_approval_by_the_same_principal_is_a_conflict_a11(desk: Site) -> None:
+def test_a_second_approval_by_the_same_principal_is_a_conflict(desk: Site) -> None:
     id = desk.waiting(min_approvals=2)
     other_key = desk.key("approvals", name="other")
     desk.post(f"/approvals/{id}/approve")
@@ -214,7 +212,7 @@ def test_a_second_approval_by_the_same_principal_is_a_conflict_a11(desk: Site) -
     assert len(desk.get(f"/approvals/{id}").json["approvals"]) == 1
 
 
-def test_who_asked_for_it_may_not_approve_it_a11(
+def test_who_asked_for_it_may_not_approve_it(
     desk: Site, bob: dict[str, str], done: list[str]
 ) -> None:
     body = {"params": {"text": "mine"}}
@@ -236,7 +234,7 @@ def test_who_asked_for_it_may_not_approve_it_a11(
         ({"person": True}, "a person"),
     ],
 )
-def test_who_is_not_among_the_approvers_is_told_who_is_a11(
+def test_who_is_not_among_the_approvers_is_told_who_is(
     desk: Site, done: list[str], policy: dict[str, Any], said: str
 ) -> None:
     id = desk.waiting(**policy)
@@ -248,7 +246,7 @@ def test_who_is_not_among_the_approvers_is_told_who_is_a11(
     assert done == []
 
 
-def test_a_person_of_the_group_may_approve_a11(desk: Site, bob: dict[str, str]) -> None:
+def test_a_person_of_the_group_may_approve(desk: Site, bob: dict[str, str]) -> None:
     id = desk.waiting(groups=["ops"], person=True)
 
     assert desk.post(f"/approvals/{id}/approve", headers=bob).status_code == 200
@@ -256,7 +254,7 @@ def test_a_person_of_the_group_may_approve_a11(desk: Site, bob: dict[str, str]) 
 
 @pytest.mark.parametrize("verb", ["approve", "deny"])
 @pytest.mark.parametrize("body", [None, {}, {"note": "  "}])
-def test_a_note_that_the_policy_wants_is_missed_a11(desk: Site, verb: str, body: Any) -> None:
+def test_a_note_that_the_policy_wants_is_missed(desk: Site, verb: str, body: Any) -> None:
     id = desk.waiting(require_note=True)
     answer = desk.post(f"/approvals/{id}/{verb}", body)
 
@@ -265,7 +263,7 @@ def test_a_note_that_the_policy_wants_is_missed_a11(desk: Site, verb: str, body:
     assert desk.post(f"/approvals/{id}/{verb}", {"note": "so"}).status_code == 200
 
 
-def test_a_key_without_the_scope_answers_nothing_h2(desk: Site) -> None:
+def test_a_key_without_the_scope_answers_nothing(desk: Site) -> None:
     reader, id = desk.key("read", "actions", "runs", "trigger"), desk.waiting()
     for path in (f"/approvals/{id}/approve", f"/approvals/{id}/deny", "/approvals/approve"):
         answer = desk.post(path, {"ids": [id]}, headers=reader)
@@ -278,7 +276,7 @@ def test_a_key_without_the_scope_answers_nothing_h2(desk: Site) -> None:
 
 
 @pytest.mark.parametrize(("verb", "status"), [("deny", "denied"), ("withdraw", "withdrawn")])
-def test_denied_or_withdrawn_nothing_runs_a7_a10(
+def test_denied_or_withdrawn_nothing_runs(
     desk: Site, bob: dict[str, str], done: list[str], verb: str, status: str
 ) -> None:
     id = desk.waiting()
@@ -295,7 +293,7 @@ def test_denied_or_withdrawn_nothing_runs_a7_a10(
 
 @pytest.mark.parametrize("first", ["approve", "deny", "withdraw"])
 @pytest.mark.parametrize("second", ["approve", "deny", "withdraw"])
-def test_who_is_too_late_learns_what_it_is_and_who_was_quicker_a3(
+def test_who_is_too_late_learns_what_it_is_and_who_was_quicker(
     desk: Site, bob: dict[str, str], done: list[str], first: str, second: str
 ) -> None:
     id = desk.waiting()
@@ -316,7 +314,7 @@ def test_who_is_too_late_learns_what_it_is_and_who_was_quicker_a3(
 # Who acts
 
 
-def test_whom_the_caller_claims_to_act_for_is_kept_beside_the_principal_a8(
+def test_whom_the_caller_claims_to_act_for_is_kept_beside_the_principal(
     desk: Site, bob: dict[str, str]
 ) -> None:
     answer = desk.post(f"/approvals/{desk.waiting()}/deny", {"actedBy": "the boss"}, headers=bob)
@@ -328,14 +326,14 @@ def test_whom_the_caller_claims_to_act_for_is_kept_beside_the_principal_a8(
     assert (entry["who"], entry["claims"]) == ("bob", "the boss")
 
 
-def test_a_claim_gives_nobody_a_second_vote_a8(desk: Site) -> None:
+def test_a_claim_gives_nobody_a_second_vote(desk: Site) -> None:
     id = desk.waiting(min_approvals=2)
     desk.post(f"/approvals/{id}/approve", {"actedBy": "one"})
 
     assert desk.post(f"/approvals/{id}/approve", {"actedBy": "two"}).status_code == 409
 
 
-def test_a_claim_does_not_make_anybody_an_approver_a8(desk: Site) -> None:
+def test_a_claim_does_not_make_anybody_an_approver(desk: Site) -> None:
     id = desk.waiting(principals=["carol"])
 
     assert desk.post(f"/approvals/{id}/approve", {"actedBy": "carol"}).status_code == 403
@@ -345,7 +343,7 @@ def test_a_claim_does_not_make_anybody_an_approver_a8(desk: Site) -> None:
 
 
 @pytest.mark.parametrize("verb", ["approve", "deny", "withdraw"])
-def test_malformed_json_answers_nothing_h1(desk: Site, done: list[str], verb: str) -> None:
+def test_malformed_json_answers_nothing(desk: Site, done: list[str], verb: str) -> None:
     id = desk.waiting()
     answer = desk.post(f"/approvals/{id}/{verb}", data=b"{", content_type="application/json")
 
@@ -399,7 +397,7 @@ def test_an_answer_to_another_version_does_not_count(desk: Site, verb: str, tag:
     assert desk.get(f"/approvals/{id}").json["status"] == "pending"
 
 
-def test_proposed_again_it_is_the_same_version_so_that_answers_count_a9(desk: Site) -> None:
+def test_proposed_again_it_is_the_same_version_so_that_answers_count(desk: Site) -> None:
     id = desk.waiting()
     assert desk.waiting() == id
     shown = desk.get(f"/approvals/{id}")
@@ -421,7 +419,7 @@ def test_with_a_vote_it_is_another_version(desk: Site, bob: dict[str, str]) -> N
 # Once
 
 
-def test_approving_again_under_the_same_key_is_answered_as_before_and_done_once_h3(
+def test_approving_again_under_the_same_key_is_answered_as_before_and_done_once(
     desk: Site, done: list[str]
 ) -> None:
     id = desk.waiting()
@@ -436,7 +434,7 @@ def test_approving_again_under_the_same_key_is_answered_as_before_and_done_once_
     assert done == ["publish news"]
 
 
-def test_a_vote_that_comes_again_counts_once_h3(desk: Site) -> None:
+def test_a_vote_that_comes_again_counts_once(desk: Site) -> None:
     id = desk.waiting(min_approvals=2)
     for _ in range(2):
         assert desk.post(f"/approvals/{id}/approve", headers=KEY).status_code == 202
@@ -444,7 +442,7 @@ def test_a_vote_that_comes_again_counts_once_h3(desk: Site) -> None:
     assert len(desk.get(f"/approvals/{id}").json["approvals"]) == 1
 
 
-def test_what_was_refused_may_be_answered_under_the_same_key_once_it_is_mended_h3(
+def test_what_was_refused_may_be_answered_under_the_same_key_once_it_is_mended(
     desk: Site,
 ) -> None:
     id = desk.waiting(require_note=True)
@@ -497,7 +495,7 @@ def test_several_are_one_to_a_hundred(desk: Site, verb: str, ids: Any) -> None:
     assert desk.post(f"/approvals/{verb}", body).status_code == 422
 
 
-def test_several_answered_again_under_the_same_key_are_answered_as_before_h3(
+def test_several_answered_again_under_the_same_key_are_answered_as_before(
     desk: Site, done: list[str]
 ) -> None:
     body = {"ids": [desk.waiting("one"), desk.waiting("two")]}
@@ -507,14 +505,14 @@ def test_several_answered_again_under_the_same_key_are_answered_as_before_h3(
     assert done == ["publish one", "publish two"]
 
 
-def test_a_key_for_other_agents_sees_none_of_it_h2(desk: Site) -> None:
+def test_a_key_for_other_agents_sees_none_of_it(desk: Site) -> None:
     id, other = desk.waiting(), desk.key("admin", agents=["other"])
     for method, path in (("GET", ""), ("GET", f"/{id}"), ("POST", f"/{id}/approve")):
         answer = desk.open(method, f"/agents/desk/approvals{path}", headers=other)
         assert (answer.status_code, answer.json["type"]) == (404, "/problems/unknown-agent")
 
 
-def test_the_api_without_redis_says_so_h6(server: Any) -> None:
+def test_the_api_without_redis_says_so(server: Any) -> None:
     lab, _ = make_desk(server)
     site = Site(lab, server)
     id = site.waiting()

@@ -159,7 +159,7 @@ def _is_chain(client: Any, key: str) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/audit", "/audit/export", "/audit/verify"])
-def test_only_admins_see_it_h2(busy: Site, path: str) -> None:
+def test_only_admins_see_it(busy: Site, path: str) -> None:
     others = busy.key("read", "trigger", "runs", "actions", "approvals")
 
     assert busy.get(path, headers=others).status_code == 403

@@ -171,7 +171,7 @@ def test_a_successful_execution_is_undone(desk: Site, done: list[str]) -> None:
     assert done == ["write x", "wipe x"]
 
 
-def test_it_is_undone_once_l33(desk: Site, done: list[str]) -> None:
+def test_it_is_undone_once(desk: Site, done: list[str]) -> None:
     id = written(desk)
     desk.post(f"/executions/{id}/rollback")
     again = desk.post(f"/executions/{id}/rollback")
@@ -180,7 +180,7 @@ def test_it_is_undone_once_l33(desk: Site, done: list[str]) -> None:
     assert done == ["write x", "wipe x"]
 
 
-def test_undone_again_under_the_same_key_it_is_answered_as_before_h3(
+def test_undone_again_under_the_same_key_it_is_answered_as_before(
     desk: Site, done: list[str]
 ) -> None:
     id = written(desk)

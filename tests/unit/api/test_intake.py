@@ -156,7 +156,7 @@ def test_all_of_it_is_taken_or_nothing(eager: Site, format: str, kind: str, body
 @pytest.mark.parametrize(
     ("format", "kind"), [("json", "application/json"), ("cloudevents", STRUCTURED)]
 )
-def test_malformed_json_is_refused_and_does_nothing_h1(
+def test_malformed_json_is_refused_and_does_nothing(
     eager: Site, format: str, kind: str, body: bytes
 ) -> None:
     answer = eager.post(f"/intake/{format}", data=body, content_type=kind)
@@ -184,7 +184,7 @@ def test_an_unknown_format_is_not_found(eager: Site, format: str) -> None:
     assert "json" in answer.json["detail"]
 
 
-def test_what_is_too_large_is_refused_h4(server: Any) -> None:
+def test_what_is_too_large_is_refused(server: Any) -> None:
     site = Site(make_desk(server)[0], server, intake={"max_body": 100})
     for headers in ({}, KEY):
         answer = site.post("/intake/json", [PLAIN] * 10, headers=headers)
@@ -206,7 +206,7 @@ def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told(desk: S
 # Once, and who
 
 
-def test_sent_again_under_the_same_key_it_is_taken_once_h3(eager: Site) -> None:
+def test_sent_again_under_the_same_key_it_is_taken_once(eager: Site) -> None:
     first = eager.post("/intake/json", PLAIN, headers=KEY)
     again = eager.post("/intake/json", PLAIN, headers=KEY)
     other = eager.post("/intake/json", [PLAIN], headers=KEY)
@@ -216,7 +216,7 @@ def test_sent_again_under_the_same_key_it_is_taken_once_h3(eager: Site) -> None:
     assert eager.get("/loop/status").json["iteration"] == 1
 
 
-def test_it_takes_the_scope_trigger_h2(eager: Site) -> None:
+def test_it_takes_the_scope_trigger(eager: Site) -> None:
     others = eager.key("read", "runs", "actions", "approvals")
 
     assert eager.post("/intake/json", PLAIN, headers=others).status_code == 403

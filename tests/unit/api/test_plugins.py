@@ -60,7 +60,7 @@ def test_an_answer_without_a_body_has_none(desk: Site) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"NaN", b"\xff", b"[" * 10_000])
-def test_a_body_that_is_not_json_is_refused_and_does_nothing_h1(
+def test_a_body_that_is_not_json_is_refused_and_does_nothing(
     desk: Site, done: list[str], body: bytes
 ) -> None:
     answer = desk.open("PUT", NOTE, data=body, content_type="application/json")
@@ -77,7 +77,7 @@ def test_a_body_of_another_type_is_refused(desk: Site, done: list[str]) -> None:
     assert done == []
 
 
-def test_a_body_that_is_too_large_is_refused_h4(server: Any) -> None:
+def test_a_body_that_is_too_large_is_refused(server: Any) -> None:
     lab, plugin = make_desk(server)
     site = Site(lab, server, max_body=100)
     for headers in ({}, KEY):
@@ -170,9 +170,7 @@ def test_a_request_that_waits_gets_the_answer_when_a_worker_has_it(desk: Site) -
 # Acting
 
 
-def test_an_endpoint_that_acts_does_so_through_the_one_path_l31(
-    desk: Site, done: list[str]
-) -> None:
+def test_an_endpoint_that_acts_does_so_through_the_one_path(desk: Site, done: list[str]) -> None:
     answer = desk.post("/plugins/desk/write/hello")
 
     assert answer.status_code == 200
@@ -181,7 +179,7 @@ def test_an_endpoint_that_acts_does_so_through_the_one_path_l31(
     assert done == ["write hello"]
 
 
-def test_what_an_endpoint_wants_to_do_waits_for_a_person_where_others_would_l31(
+def test_what_an_endpoint_wants_to_do_waits_for_a_person_where_others_would(
     desk: Site, done: list[str]
 ) -> None:
     answer = desk.post("/plugins/desk/publish/hello")
@@ -207,7 +205,7 @@ def test_an_endpoint_that_wants_an_unknown_action_does_nothing(desk: Site) -> No
     ("method", "path", "effect"),
     [("POST", "/plugins/desk/write/x", "write x"), ("PUT", NOTE, "replace today")],
 )
-def test_asked_again_under_the_same_key_it_is_answered_as_before_and_done_once_h3(
+def test_asked_again_under_the_same_key_it_is_answered_as_before_and_done_once(
     desk: Site, done: list[str], method: str, path: str, effect: str
 ) -> None:
     first = desk.open(method, path, headers=KEY)
@@ -219,7 +217,7 @@ def test_asked_again_under_the_same_key_it_is_answered_as_before_and_done_once_h
     assert done == [effect]
 
 
-def test_a_request_that_timed_out_gets_its_own_answer_under_its_key_h3(
+def test_a_request_that_timed_out_gets_its_own_answer_under_its_key(
     desk: Site, done: list[str]
 ) -> None:
     desk.services.stopping.set()  # nobody waits any more
@@ -233,7 +231,7 @@ def test_a_request_that_timed_out_gets_its_own_answer_under_its_key_h3(
     assert done == ["replace today"]
 
 
-def test_reading_takes_the_scope_read_and_the_rest_actions_h2(desk: Site, done: list[str]) -> None:
+def test_reading_takes_the_scope_read_and_the_rest_actions(desk: Site, done: list[str]) -> None:
     reader, actor = desk.key("read"), desk.key("actions")
 
     assert desk.get(NOTE, headers=reader).status_code == 200

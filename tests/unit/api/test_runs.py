@@ -40,7 +40,7 @@ def submitted(site: Site, number: int, **more: Any) -> str:
 # Submit
 
 
-def test_a_run_is_created_pending_and_its_place_is_told_r1(idle: Site) -> None:
+def test_a_run_is_created_pending_and_its_place_is_told(idle: Site) -> None:
     answer = idle.post("/runs", BODY)
 
     assert answer.status_code == 201
@@ -53,7 +53,7 @@ def test_a_run_is_created_pending_and_its_place_is_told_r1(idle: Site) -> None:
     assert there["requestedBy"] == ["alice"]
 
 
-def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told_h4(
+def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told(
     idle: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
@@ -68,7 +68,7 @@ def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told_h4(
     assert idle.post("/runs", BODY, headers=KEY).status_code == 201
 
 
-def test_everything_that_was_sent_is_kept_r1(server: Any) -> None:
+def test_everything_that_was_sent_is_kept(server: Any) -> None:
     lab, _ = make_desk(server)
     site = Site(lab, server)
     body = {**WHOLE, "callbackUrl": "https://8.8.8.8/hook"}
@@ -78,7 +78,7 @@ def test_everything_that_was_sent_is_kept_r1(server: Any) -> None:
 
 
 @pytest.mark.parametrize(("mode", "started"), [("manual", 1), ("event-driven", 1)])
-def test_a_run_starts_an_iteration_r1(server: Any, mode: Any, started: int) -> None:
+def test_a_run_starts_an_iteration(server: Any, mode: Any, started: int) -> None:
     lab, _ = make_desk(server, mode)
     site = Site(lab, server)
     id = site.post("/runs", BODY).json["id"]
@@ -91,7 +91,7 @@ def test_a_run_starts_an_iteration_r1(server: Any, mode: Any, started: int) -> N
     }
 
 
-def test_in_continuous_mode_a_run_waits_for_the_next_iteration_r1(server: Any) -> None:
+def test_in_continuous_mode_a_run_waits_for_the_next_iteration(server: Any) -> None:
     lab, _ = make_desk(server, "continuous")
     site = Site(lab, server)
     id = site.post("/runs", BODY).json["id"]
@@ -116,7 +116,7 @@ def test_in_continuous_mode_a_run_waits_for_the_next_iteration_r1(server: Any) -
         ([BODY], [""]),
     ],
 )
-def test_each_field_that_does_not_fit_is_named_and_nothing_is_stored_r1(
+def test_each_field_that_does_not_fit_is_named_and_nothing_is_stored(
     desk: Site, body: Any, pointers: list[str]
 ) -> None:
     answer = desk.post("/runs", data=json.dumps(body), content_type="application/json")
@@ -133,7 +133,7 @@ def test_each_field_that_does_not_fit_is_named_and_nothing_is_stored_r1(
         *("http://[::ffff:127.0.0.1]/", "http://localhost/", "http://0/", "http://user@[fd00::1]/"),
     ],
 )
-def test_a_callback_to_a_private_address_is_refused_r5(desk: Site, url: str) -> None:
+def test_a_callback_to_a_private_address_is_refused(desk: Site, url: str) -> None:
     answer = desk.post("/runs", {**BODY, "callbackUrl": url})
 
     assert answer.status_code == 422
@@ -143,7 +143,7 @@ def test_a_callback_to_a_private_address_is_refused_r5(desk: Site, url: str) -> 
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"title": NaN}', b"\xff"])
-def test_malformed_json_submits_nothing_h1(desk: Site, body: bytes) -> None:
+def test_malformed_json_submits_nothing(desk: Site, body: bytes) -> None:
     answer = desk.post("/runs", data=body, content_type="application/json")
 
     assert answer.status_code == 400
@@ -171,7 +171,7 @@ def test_what_nests_as_deep_as_is_read_can_be_shown_again(desk: Site) -> None:
     assert desk.get(f"/runs/{answer.json['id']}").json["status"] == "completed"
 
 
-def test_the_same_run_submitted_again_is_the_same_h3(desk: Site) -> None:
+def test_the_same_run_submitted_again_is_the_same(desk: Site) -> None:
     first = desk.post("/runs", BODY, headers=KEY)
     again = desk.post("/runs", BODY, headers=KEY)
     other = desk.post("/runs", {**BODY, "title": "Another"}, headers=KEY)
@@ -184,7 +184,7 @@ def test_the_same_run_submitted_again_is_the_same_h3(desk: Site) -> None:
     assert desk.get("/loop/status").json["iteration"] == 1
 
 
-def test_an_answer_that_was_lost_with_its_process_is_found_again_by_the_key_h3(
+def test_an_answer_that_was_lost_with_its_process_is_found_again_by_the_key(
     desk: Site,
 ) -> None:
     first = desk.post("/runs", BODY, headers=KEY).json
@@ -194,7 +194,7 @@ def test_an_answer_that_was_lost_with_its_process_is_found_again_by_the_key_h3(
     assert len(desk.get("/runs").json["runs"]) == 1
 
 
-def test_a_key_without_the_scope_submits_nothing_h2(desk: Site) -> None:
+def test_a_key_without_the_scope_submits_nothing(desk: Site) -> None:
     reader = desk.key("read", "trigger", "actions", "approvals")
 
     assert desk.post("/runs", BODY, headers=reader).status_code == 403
@@ -204,7 +204,7 @@ def test_a_key_without_the_scope_submits_nothing_h2(desk: Site) -> None:
 # List
 
 
-def test_runs_are_listed_newest_first_page_by_page_r6(idle: Site) -> None:
+def test_runs_are_listed_newest_first_page_by_page(idle: Site) -> None:
     ids = [submitted(idle, number) for number in range(5)]
     found, cursor = [], ""
     while cursor is not None:
@@ -216,7 +216,7 @@ def test_runs_are_listed_newest_first_page_by_page_r6(idle: Site) -> None:
     assert found == ids[::-1]
 
 
-def test_a_page_goes_on_although_newer_runs_have_come_r6(idle: Site) -> None:
+def test_a_page_goes_on_although_newer_runs_have_come(idle: Site) -> None:
     ids = [submitted(idle, number) for number in range(3)]
     page = idle.get("/runs?limit=1").json
     submitted(idle, 9)
@@ -225,7 +225,7 @@ def test_a_page_goes_on_although_newer_runs_have_come_r6(idle: Site) -> None:
     assert [run["id"] for run in following["runs"]] == ids[1::-1]
 
 
-def test_runs_are_filtered_r6(idle: Site) -> None:
+def test_runs_are_filtered(idle: Site) -> None:
     wanted = submitted(idle, 1, priority="high", source="pager")
     submitted(idle, 2, priority="high")
     submitted(idle, 3, source="pager")
@@ -268,7 +268,7 @@ def test_an_unknown_run_is_not_found_whatever_its_name(
     assert answer.json["type"] == "/problems/not-found"
 
 
-def test_a_run_that_has_not_ended_is_cancelled_r2(idle: Site) -> None:
+def test_a_run_that_has_not_ended_is_cancelled(idle: Site) -> None:
     id = submitted(idle, 1)
     answer = idle.post(f"/runs/{id}/cancel", {"reason": "a mistake"})
     run = idle.get(f"/runs/{id}").json
@@ -282,7 +282,7 @@ def test_a_run_that_has_not_ended_is_cancelled_r2(idle: Site) -> None:
     assert idle.get(f"/runs/{id}").json["status"] == "cancelled"
 
 
-def test_a_run_that_is_being_looked_into_is_cancelled_too_r4(idle: Site) -> None:
+def test_a_run_that_is_being_looked_into_is_cancelled_too(idle: Site) -> None:
     id = submitted(idle, 1)
     idle.lab.deliver(lambda: idle.get(f"/runs/{id}").json["status"] == "investigating")
 
@@ -291,7 +291,7 @@ def test_a_run_that_is_being_looked_into_is_cancelled_too_r4(idle: Site) -> None
     assert idle.get(f"/runs/{id}").json["status"] == "cancelled"
 
 
-def test_what_only_a_cancelled_run_asked_for_is_withdrawn_r4(desk: Site) -> None:
+def test_what_only_a_cancelled_run_asked_for_is_withdrawn(desk: Site) -> None:
     desk.courier.held = True
     id = submitted(desk, 1)
     approval = desk.waiting()
@@ -302,7 +302,7 @@ def test_what_only_a_cancelled_run_asked_for_is_withdrawn_r4(desk: Site) -> None
 
 
 @pytest.mark.parametrize("ended", ["completed", "cancelled"])
-def test_a_finished_run_refuses_r2(desk: Site, ended: str) -> None:
+def test_a_finished_run_refuses(desk: Site, ended: str) -> None:
     desk.courier.held = ended == "cancelled"
     id = submitted(desk, 1)
     if ended == "cancelled":
@@ -316,7 +316,7 @@ def test_a_finished_run_refuses_r2(desk: Site, ended: str) -> None:
     assert desk.get(f"/runs/{id}").json["status"] == ended
 
 
-def test_cancelling_again_under_the_same_key_is_answered_as_before_h3(idle: Site) -> None:
+def test_cancelling_again_under_the_same_key_is_answered_as_before(idle: Site) -> None:
     id = submitted(idle, 1)
     first = idle.post(f"/runs/{id}/cancel", headers=KEY)
 
@@ -362,7 +362,7 @@ def with_callback(site: Site) -> str:
     return site.lab.launcher.submit_run(request, TESTER).run.id
 
 
-def test_a_callback_is_shown_and_sent_again_r5(idle: Site) -> None:
+def test_a_callback_is_shown_and_sent_again(idle: Site) -> None:
     id = with_callback(idle)
     before = idle.get(f"/runs/{id}/callback")
     idle.post(f"/runs/{id}/cancel")
@@ -378,14 +378,14 @@ def test_a_callback_is_shown_and_sent_again_r5(idle: Site) -> None:
     assert again.json == {"success": True, "id": id}
 
 
-def test_a_run_without_a_callback_has_none_to_show_or_send_r5(desk: Site) -> None:
+def test_a_run_without_a_callback_has_none_to_show_or_send(desk: Site) -> None:
     id = submitted(desk, 1)
 
     assert desk.get(f"/runs/{id}/callback").status_code == 404
     assert desk.post(f"/runs/{id}/callback/redeliver").status_code == 404
 
 
-def test_a_key_for_reading_does_not_send_again_h2(desk: Site) -> None:
+def test_a_key_for_reading_does_not_send_again(desk: Site) -> None:
     reader = desk.key("read")
 
     assert desk.post("/runs/x/callback/redeliver", headers=reader).status_code == 403

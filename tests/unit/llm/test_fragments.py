@@ -186,7 +186,7 @@ CALLS = st.lists(
     has_id=st.sampled_from(["first", "each", "none"]),
     has_name=st.sampled_from(["first", "each"]),
 )
-def test_g4_two_calls_never_melt_into_one_however_they_are_cut(
+def test_two_calls_never_melt_into_one_however_they_are_cut(
     asked: list[tuple[str, dict[str, str]]], size: int, has_index: str, has_id: str, has_name: str
 ) -> None:
     fragments = []

@@ -126,20 +126,20 @@ def test_anthropic_gets_the_system_text_apart_and_all_results_of_a_turn_in_one_m
     }
 
 
-def test_f5_without_tools_openai_is_told_of_none() -> None:
+def test_without_tools_openai_is_told_of_none() -> None:
     body = openai(*TALK, use_tools=False)
 
     assert not {"tools", "tool_choice"} & set(body)
 
 
-def test_f5_without_tools_anthropic_is_told_of_those_in_the_conversation_and_to_use_none() -> None:
+def test_without_tools_anthropic_is_told_of_those_in_the_conversation_and_to_use_none() -> None:
     assert anthropic(*TALK, use_tools=False)["tool_choice"] == {"type": "none"}
     assert anthropic(*TALK, use_tools=False)["tools"] == anthropic(*TALK)["tools"]
     assert not {"tools", "tool_choice"} & set(anthropic(TALK[1], use_tools=False))
     assert "tool_choice" not in anthropic(*TALK)
 
 
-def test_f9_nothing_after_the_beginning_is_a_system_message_unless_that_is_allowed() -> None:
+def test_nothing_after_the_beginning_is_a_system_message_unless_that_is_allowed() -> None:
     late = [*TALK, Message(role="system", text="Hurry.")]
 
     for body in (openai(*late), anthropic(*late)):
@@ -411,7 +411,7 @@ def test_retry_after_is_seconds_or_a_date_and_at_most_a_minute(header: str, seco
         *((code, False) for code in (408, 409, 425, 429, 500, 502, 503, 504, 529)),
     ],
 )
-def test_g3_which_answers_are_worth_another_attempt(status: int, lasting: bool) -> None:
+def test_which_answers_are_worth_another_attempt(status: int, lasting: bool) -> None:
     fault = of_status(status, {}, "{}", 0.0)
 
     assert fault.lasting == lasting
