@@ -29,6 +29,7 @@ from boyd.version import VERSION
 from boyd_api.metrics import Metrics
 from boyd_api.readiness import readiness
 from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
+from reference import generate
 
 
 class Mood(BaseModel):
@@ -452,9 +453,11 @@ def test_alerts_have_a_name_of_their_own_a_severity_and_a_summary() -> None:
         assert rule["annotations"]["summary"]
 
 
-def test_every_metric_is_told_in_the_docs() -> None:
-    names, _ = everything()
-    text = (ROOT / "docs/operations.md").read_text()
-    told = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
+def test_every_metric_is_in_the_reference_with_its_labels() -> None:
+    _, labels = everything()
+    told = generate.families()
 
-    assert {name for name in told if f"`{name}`" not in text} == set()
+    for name, used in labels.items():
+        family = re.sub(r"_(bucket|sum|count)$", "", name)
+        assert set(told[family][0].split(", ")) >= used - {"le"}, name
+        assert told[family][1]

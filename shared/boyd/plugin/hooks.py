@@ -29,44 +29,79 @@ _MARK = "__boyd_fail_closed__"
 
 
 def on_loop_start(ctx: Context) -> None:
-    """Run before an iteration's observers (L8): refresh tokens, reset counters."""
+    """Run before the observers of an iteration: refresh a token, reset a counter.
+
+    When it fails: recorded; the loop continues. A guard blocks the action.
+    """
 
 
 def on_observe(observations: list[Observation], ctx: Context) -> Iterable[Observation] | None:
-    """Return observations to add to those that were made (L14)."""
+    """Return observations to add to those of the observers, runs and intake.
+
+    When it fails or returns something else: recorded; nothing is added. A guard blocks the action.
+    """
 
 
 def on_orient(
     situation: Situation, observations: list[Observation], ctx: Context
 ) -> Mapping[str, Any] | None:
-    """Return fields to lay over the situation; it is what earlier hooks made of it (L20)."""
+    """Return the fields of the situation to change, such as `{"priority": "high"}`.
+
+    Each hook receives the situation that earlier hooks changed.
+
+    When it fails or its fields are invalid: recorded; the situation stays unchanged. A guard blocks
+    the action.
+    """
 
 
 def on_decide(
     decision: Decision, situation: Situation, action: Action | None, ctx: Context
 ) -> Mapping[str, Any] | None:
-    """Return fields to lay over the decision, or raise `Veto` to turn it into `no-op` (L24).
+    """Return the fields of the decision to change, or raise `Veto` to make it a no-op.
 
-    `action` is the action decided for; None when there is no such action.
+    Each hook receives the decision that earlier hooks changed. `action` is the action of the
+    decision, with its `risk`, `autonomy` and `target`; it is None when no such action exists. The
+    hook does not run when no strategy applied or the strategy failed. It also runs for actions that
+    clients ask for; `ctx.iteration` is None then.
+
+    When it fails: recorded; the decision stays unchanged. A guard blocks the action. When its
+    fields are invalid, the action is not executed.
     """
 
 
 def on_before_act(action: Action, params: Mapping[str, Any], ctx: Context) -> None:
-    """Run before an action executes, from wherever it came (L30); raise `Veto` to stop it."""
+    """Run right before an action executes, whoever asked for it; raise `Veto` to stop it.
+
+    It runs after the approval and before the budget is checked. `params` are not validated yet.
+
+    When it fails: recorded; the action executes. A guard stops it.
+    """
 
 
 def on_after_act(result: ActionResult, ctx: Context) -> None:
-    """Run after an action was tried, also when it failed or was stopped before it began (L30)."""
+    """Run after an action was tried, also when it failed or was stopped before it began.
+
+    `result.success` is false then, and `result.error` gives the reason. The hook does not run while
+    an action waits for approval, nor for an outcome that was lost with its worker.
+
+    When it fails: recorded.
+    """
 
 
 def on_loop_complete(result: LoopResult, ctx: Context) -> None:
-    """Run with the complete result, also of a failed iteration (L36)."""
+    """Run with the complete result of an iteration, also of a failed one.
+
+    When it fails: recorded.
+    """
 
 
 def on_approval(approval: ApprovalItem, stage: str, ctx: Context) -> None:
-    """Tell people of an approval (A13); `stage` is `created`, `half-time` or `expired`.
+    """Notify people of an approval; `stage` is `created`, `half-time` or `expired`.
 
-    Called at least once for each stage that the item reaches while it is pending.
+    Called at least once for each stage that the approval reaches while it is pending, on a worker
+    that consumes `loop`.
+
+    When it fails: logged, and not tried again.
     """
 
 

@@ -1,0 +1,116 @@
+"""The tutorial works: its files are written, its commands run, and they print what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text("utf-8")
+_BLOCK = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Seconds until a command has to print what the tutorial shows.
+_LIMIT = 40.0
+
+
+class Reader:
+    """Someone who follows the tutorial: one folder, one shell after the other, one `boyd up`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._variables = folder / "variables.sh"
+        self._variables.write_text("", "utf-8")
+        programs = folder / "bin"
+        programs.mkdir()
+        boyd = programs / "boyd"
+        boyd.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m boyd.cli "$@"\n')
+        boyd.chmod(0o755)
+        self._environment = {
+            **os.environ,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "BOYD_STATE_DIR": str(folder / "state"),
+            "BOYD_API__PORT": "0",
+            "HOME": str(folder),
+        }
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, commands: str) -> str:
+        """Run commands in the shell of the reader, which remembers its folder and variables."""
+        file = self._variables
+        remember = f'declare -p ID > "{file}" 2>&-\necho "cd \'$PWD\'" >> "{file}"\n'
+        done = subprocess.run(
+            ["bash", "-c", f'. "{file}"\n{commands}\n{remember}'],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def start(self, command: str) -> None:
+        """Run a command in the background, as in another terminal."""
+        with (self.folder / "up.log").open("wb") as log:
+            self._started.append(
+                subprocess.Popen(
+                    ["bash", "-c", f'. "{self._variables}"\nexec {command}'],
+                    cwd=self.folder,
+                    env=self._environment,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def stop(self) -> None:
+        """Press Ctrl-C."""
+        for process in self._started:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    made = Reader(tmp_path)
+    yield made
+    made.stop()
+
+
+def shows(printed: str, wanted: str) -> bool:
+    """Whether every wanted line is printed; … stands for anything, blanks count once."""
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    patterns = [
+        ".*".join(re.escape(" ".join(part.split())) for part in line.split("…"))
+        for line in wanted.splitlines()
+    ]
+    return all(any(re.search(pattern, line) for line in lines) for pattern in patterns)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_every_command_of_the_tutorial_prints_what_it_shows(reader: Reader) -> None:
+    blocks = [found.groups() for found in _BLOCK.finditer(TUTORIAL)]
+    for number, (mark, language, text) in enumerate(blocks):
+        if mark and mark.startswith("file: "):
+            path = reader.folder / "my-agent" / mark.removeprefix("file: ")
+            path.write_text(text, "utf-8")
+        elif mark == "background":
+            reader.start(text.strip())
+        elif language == "sh":
+            wanted = blocks[number + 1][2] if blocks[number + 1][1] == "text" else ""
+            run_until_shown(reader, text, wanted)
+
+
+def run_until_shown(reader: Reader, commands: str, wanted: str) -> None:
+    """Run commands again and again until they print what is wanted, as a reader does."""
+    end = time.monotonic() + _LIMIT
+    while not shows(printed := reader.run(commands), wanted):
+        log = reader.folder / "up.log"
+        said = log.read_text("utf-8") if log.exists() else ""
+        assert time.monotonic() < end, f"{commands}\n{printed}\nwanted:\n{wanted}\nboyd up:\n{said}"
+        time.sleep(0.5)
