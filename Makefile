@@ -6,6 +6,10 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input
 PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
+# Processes that run tests: most of the time they wait for what they have started.
+PROCESSES ?= 6
+# Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses $(PROCESSES) --durations 10
 
 # Runs a command; on a terminal it counts the seconds, so that nobody takes it for stuck.
 define timed
@@ -20,16 +24,19 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check docs bench chaos soak protections lock clean
+.PHONY: help up test test-all check docs bench chaos soak protections lock clean
 
 help: ## Show the targets.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl-C.
 	@exec $(VENV)/bin/boyd up examples/watch/agent.toml
 
-test: $(VENV)/.tests ## Run the tests; ARGS="-k words" chooses some.
-	@exec $(VENV)/bin/python -m pytest $(ARGS)
+test: $(VENV)/.tests ## Run the tests, but for the few that take long; ARGS="-k words" chooses some.
+	@$(PYTEST) -m "not long" $(ARGS)
+
+test-all: $(VENV)/.tests ## Run all tests; ARGS="-m long" leaves out what `make test` runs.
+	@$(PYTEST) $(ARGS)
 
 check: $(VENV)/.tests ## Lint, check format, types, dependencies between packages, and the examples.
 	$(VENV)/bin/ruff check .

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import fakeredis
 from flask import Flask
 from pydantic import BaseModel, Field
+from werkzeug.routing import Map
 
 from boyd import Agent, Decision, Perform, Plugin, action, endpoint
 from boyd.engine import UnitHint
@@ -24,7 +27,7 @@ from boyd.models import (
     Proposal,
     Scope,
 )
-from boyd.settings import load_settings
+from boyd.settings import Settings, load_settings
 from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app
@@ -33,6 +36,22 @@ from harness import wait_until
 from kit import Recorder, agent, choice, chooses, reads, seen, sees
 
 MAKER = Actor(principal="maker")
+
+
+@cache
+def _routing() -> Map:
+    """The compiled routes of the API: the same for every application, and slow to compile."""
+    settings = load_settings({})
+    return create_app(settings, Services(settings)).url_map
+
+
+def _application(settings: Settings, services: Services) -> Flask:
+    """An application whose routes were compiled once for all tests of a process."""
+    routing = _routing()
+    with mock.patch.object(Map, "add"):
+        app = create_app(settings, services)
+    app.url_map = routing
+    return app
 
 
 class InlineCourier:
@@ -72,7 +91,7 @@ class Site:
         self.courier = InlineCourier(lab)
         settings = load_settings({"api": {"max_wait": 0.2, **api}, "intake": intake or {}})
         self.services = Services(settings, open_store=self._open, courier=self.courier)
-        self.app: Flask = create_app(settings, self.services)
+        self.app = _application(settings, self.services)
         self.client: Any = self.app.test_client()
         self.admin = self.key("admin")
 

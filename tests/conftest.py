@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from hypothesis import settings
 
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
 from harness import Deployment, free_port, server_program, wait_until
 from measuring import Measure
+from parallel import Parallel
+from progress import add_progress
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
 # tests start; programs with a handler start with the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test depends on how fast the machine is, nor on chance.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show progress, and distribute tests over processes when there are several."""
+    add_progress(config)
+    if config.pluginmanager.hasplugin("dsession"):
+        config.pluginmanager.register(Parallel(), "parallel")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage only when tests run, and then not in what was made before them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +107,20 @@ def deployment(redis_url: str, tmp_path: Path) -> Iterator[Deployment]:
 def measure(pytestconfig: pytest.Config) -> Measure:
     """Takes down figures, which are told when all tests have run."""
     return Measure(pytestconfig)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what was measured to the process that shows it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["measured"] = Measure(session.config).dumped()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process has measured, unless it has crashed."""
+    measured = getattr(node, "workeroutput", {}).get("measured")
+    if measured:
+        Measure(node.config).add(measured)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

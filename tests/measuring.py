@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,18 @@ class Measure:
         began = monotonic()
         yield
         self(promise, f"{what}: {monotonic() - began:.1f} s")
+
+    def dumped(self) -> dict[str, Any]:
+        """What was taken down, in a form that another process can add to its own."""
+        most = [(*of, *longest) for of, longest in self._most.items()]
+        return {"figures": self._figures, "most": most}
+
+    def add(self, dumped: dict[str, Any]) -> None:
+        """Add what another process has taken down."""
+        for promise, figure in dumped["figures"]:
+            self(promise, figure)
+        for measured in dumped["most"]:
+            self.most(*measured)
 
     @property
     def lines(self) -> list[str]:

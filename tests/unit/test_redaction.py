@@ -202,18 +202,19 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.parametrize("size", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", HOSTILE)
-def test_a_megabyte_of_anything_takes_little_time(seed: str) -> None:
-    text = seed * (1_000_000 // len(seed))
+def test_a_megabyte_of_anything_takes_little_time(seed: str, size: int) -> None:
+    text = seed * (size // len(seed))
     redactor = Redactor(["hunter2222", "aaaaaaaa"])
     began = thread_time()
     redactor.redact(text)
-    assert thread_time() - began < 15
+    assert thread_time() - began < 15e-6 * size
     stream = RedactedStream(redactor)
     for at in range(0, len(text), 1000):
         stream.feed(text[at : at + 1000])
     stream.flush()
-    assert thread_time() - began < 30
+    assert thread_time() - began < 30e-6 * size
 
 
 @pytest.mark.parametrize("border", [0, 1, 5, 14, 30, 40])

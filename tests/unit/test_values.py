@@ -94,7 +94,7 @@ def test_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: flo
         with suppress(BadIntake):
             parse(format, sent)
 
-    assert longest_step(take) < MOST * unit
+    assert longest_step(take, MOST * unit) < MOST * unit
 
 
 @pytest.mark.parametrize("kind", sorted(BODIES.keys() - {"one text"}))
@@ -155,7 +155,7 @@ def test_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -> No
         with suppress(TooManyValues):
             check_values(given)
 
-    assert longest_step(count) < MOST * unit
+    assert longest_step(count, MOST * unit) < MOST * unit
 
 
 def test_what_a_model_says_is_not_parsed_when_it_has_too_many_values() -> None:

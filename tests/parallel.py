@@ -1,0 +1,47 @@
+"""Distributes tests over processes: those that wait and those that compute run side by side."""
+
+from __future__ import annotations
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+#: Tests below this folder compute and share a process by file; all others mostly wait.
+COMPUTING = "tests/unit/"
+
+
+class MixedScheduling(LoadScopeScheduling):
+    """Gives tests that wait to every process but the last few, which begin with those that compute.
+
+    When one kind is used up, all processes share what is left of the other.
+    """
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        super().__init__(config, log)
+        # The order of the files counts here: those that wait come first.
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        """A file of tests that compute; a single test that waits, as it may take a minute."""
+        return nodeid.partition("::")[0] if nodeid.startswith(COMPUTING) else nodeid
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if self._computes(node):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+    def _computes(self, node: WorkerController) -> bool:
+        number = int(node.gateway.id.removeprefix("gw"))
+        return number % self.numnodes >= self.numnodes - max(1, self.numnodes // 3)
+
+
+class Parallel:
+    """Makes pytest-xdist distribute tests that way."""
+
+    @pytest.hookimpl
+    def pytest_xdist_make_scheduler(
+        self, config: pytest.Config, log: Producer
+    ) -> LoadScopeScheduling:
+        """Replace the scheduling that `--dist` names."""
+        return MixedScheduling(config, log)
