@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from boyd.errors import ConfigError
 from boyd.store import Store, connect
-from harness import Deployment, free_port, server_program, wait_until
+from harness import Deployment, free_port, nursery, server_program, wait_until
 from measuring import Measure
 from parallel import Parallel
 from progress import add_progress
@@ -33,6 +33,7 @@ settings.load_profile("suite")
 def pytest_configure(config: pytest.Config) -> None:
     """Show progress, and distribute tests over processes when there are several."""
     add_progress(config)
+    Deployment.forks = True
     if config.pluginmanager.hasplugin("dsession"):
         config.pluginmanager.register(Parallel(), "parallel")
 
@@ -110,7 +111,9 @@ def measure(pytestconfig: pytest.Config) -> Measure:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what was measured to the process that shows it."""
+    """End what processes were forked from, and hand on what was measured."""
+    if nursery.cache_info().currsize:
+        nursery().close()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["measured"] = Measure(session.config).dumped()
 

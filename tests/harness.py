@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import requests
 
@@ -19,6 +21,7 @@ from boyd.embedded.redis_server import find_program
 from boyd.engine import Launcher, Resolver
 from boyd.models import Actor, LoopResult, Mode, Scope
 from boyd.store import AgentStore, Retention, Store, connect
+from warm import Forked, Nursery
 
 TESTS = Path(__file__).parent
 #: Where processes find agents of tests, and the same code as this one.
@@ -31,9 +34,13 @@ def server_program() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses now."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
+    """A TCP port that nobody uses now; none that the system gives to others by itself."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
         return port
 
 
@@ -49,6 +56,16 @@ def wait_until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
         time.sleep(0.01)
 
 
+#: A process that runs `boyd`, however it was started.
+Process = subprocess.Popen[bytes] | Forked
+
+
+@cache
+def nursery() -> Nursery:
+    """What processes are forked from: one for all tests of this process."""
+    return Nursery()
+
+
 class Deployment:
     """A Redis with workers and beats as processes of their own.
 
@@ -56,12 +73,15 @@ class Deployment:
     file that their actions append to: what happened outside Redis.
     """
 
+    #: Whether processes are forked from one that has imported all they need.
+    forks = False
+
     def __init__(self, redis_url: str, folder: Path) -> None:
         self.redis_url = redis_url
         self.folder = folder
         self.effects_file = folder / "effects"
         self.effects_file.touch()
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Process] = {}
         self.environment: dict[str, str] = {}
         #: What is put in front of each command.
         self.prefix: list[str] = []
@@ -91,13 +111,7 @@ class Deployment:
             **self.environment,
         }
         with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", "boyd.cli", *arguments],
-                env=environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            process = self._run(arguments, environment, log)
         self.processes[name] = process
         if ready:
             wait_until(lambda: self._announced(process, name), 30)
@@ -172,7 +186,20 @@ class Deployment:
         except requests.ConnectionError:
             return False
 
-    def _announced(self, process: subprocess.Popen[bytes], name: str) -> bool:
+    def _run(
+        self, arguments: Sequence[str], environment: dict[str, str], log: IO[bytes]
+    ) -> Process:
+        if self.forks and not self.prefix and "LD_PRELOAD" not in environment:
+            return nursery().start(arguments, environment, log)
+        return subprocess.Popen(
+            [*self.prefix, sys.executable, "-m", "boyd.cli", *arguments],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+    def _announced(self, process: Process, name: str) -> bool:
         if process.poll() is not None:
             raise AssertionError(f"{name} ended with {process.returncode}:\n{self.log(name)}")
         return any(worker.pid == process.pid for worker in self.store.fleet.workers())
