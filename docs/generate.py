@@ -24,10 +24,10 @@ from boyd.cli.group import boyd as command_line
 from boyd.errors import StoreUnavailable
 from boyd.plugin import hooks
 from boyd.plugins.example import Example
-from boyd.settings import Settings
+from boyd.settings.process import Settings
 from boyd.store import Store
-from boyd.store.reading import read_vitals
-from boyd.store.vitals import Server
+from boyd.store.health_reader import read_health
+from boyd.store.health_snapshot import ServerHealth
 from boyd.testing import Lab
 from boyd_api.metrics import Metrics, deployment_metrics
 from boyd_api.openapi import document
@@ -294,7 +294,9 @@ def families() -> dict[str, tuple[str, str]]:
     """Return the labels and the meaning of each metric, from an example deployment."""
     lab = Lab(Agent("example", plugins=[Example()]))
     lab.run()
-    vitals = replace(read_vitals(lab.client, None), server=Server.of(_REDIS, {"save": "900 1"}))
+    vitals = replace(
+        read_health(lab.client, None), server=ServerHealth.of(_REDIS, {"save": "900 1"})
+    )
     deployment = {
         _sample(family): (", ".join(getattr(family, "_labelnames", ())), family.documentation)
         for family in deployment_metrics(vitals)

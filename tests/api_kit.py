@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 from werkzeug.routing import Map
 
 from boyd import Agent, Decision, Perform, Plugin, action, endpoint
-from boyd.engine import UnitHint
 from boyd.models import (
     ActionResult,
     Actor,
@@ -27,7 +26,12 @@ from boyd.models import (
     Proposal,
     Scope,
 )
-from boyd.settings import Settings, load_settings
+<<<<<<< HEAD
+from boyd.settings.process import Settings, load_settings
+=======
+from boyd.runtime import BatchHint
+from boyd.settings.process import load_settings
+>>>>>>> b96d105 (Modules and classes have the field's names, and belong together by noun)
 from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app
@@ -69,7 +73,7 @@ class InlineCourier:
         if not self.held:
             self.lab.deliver()
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
         """Deliver units."""
         self.lab.courier.fan_out(agent_id, iteration, units)
 

@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 from boyd import Agent
 from boyd.cli import boyd
 from boyd.cli.output import status_of
-from boyd.engine import Courier
 from boyd.errors import ApiProblem
 from boyd.models import Actor, Delivery, Scope, utc_now
-from boyd.settings import load_settings
+from boyd.runtime import Dispatcher
+from boyd.settings.process import load_settings
 from boyd.store import AgentEntry, Store, connect
 from boyd.testing import Lab
 from boyd_api import services as of_api
@@ -156,7 +156,7 @@ class Terminal:
 class Served:
     """An API in this process."""
 
-    def __init__(self, redis_url: str, port: int, courier: Courier | None) -> None:
+    def __init__(self, redis_url: str, port: int, courier: Dispatcher | None) -> None:
         settings = load_settings({"redis_url": redis_url, "api": {"threads": 12}})
         self._services = Services(settings, courier=courier)
         listening = socket.create_server(("127.0.0.1", port))
@@ -173,7 +173,7 @@ class Served:
 
 
 @contextmanager
-def serving(redis_url: str, port: int = 0, courier: Courier | None = None) -> Iterator[Served]:
+def serving(redis_url: str, port: int = 0, courier: Dispatcher | None = None) -> Iterator[Served]:
     """An API until the block ends; it knows at once what has changed in Redis."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_api, "_FRESH", 0.0)

@@ -8,10 +8,10 @@ import click
 from billiard import pool
 
 from boyd.cli.group import boyd
-from boyd.engine import EngineSettings
-from boyd.loop.context import HOOK_TIMEOUT
+from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin import Action
-from boyd.settings import environment_names
+from boyd.runtime import EngineSettings
+from boyd.settings.process import environment_names
 from boyd_api.server import DRAIN
 from boyd_worker.worker import HARD_LIMIT_GRACE
 

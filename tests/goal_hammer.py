@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from boyd.goals.claims import claim, release
-from boyd.goals.memory import consolidate, is_consolidation_due, push
-from boyd.goals.outcome import Outcome, apply_outcome
-from boyd.goals.shapes import Config, Session
-from boyd.goals.splitting import decompose
+from boyd.plugins.goals.decomposition import decompose
+from boyd.plugins.goals.memory import consolidate, is_consolidation_due, push
+from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome
+from boyd.plugins.goals.sessions import claim, release
+from boyd.plugins.goals.state import Config, GoalSession
 from boyd.store import Store, connect
 
 AGENT, PLUGIN, KEY = "racer", "goals", "session:shared"
@@ -59,12 +59,14 @@ class Hammer:
             step()
         return self.account
 
-    def _change(self, change: Callable[[Session], Session]) -> tuple[Session, Session]:
+    def _change(
+        self, change: Callable[[GoalSession], GoalSession]
+    ) -> tuple[GoalSession, GoalSession]:
         """The session before and after a change that was stored."""
-        seen: list[Session] = []
+        seen: list[GoalSession] = []
 
         def on_json(value: Any) -> Any:
-            before = Session.model_validate(value)
+            before = GoalSession.model_validate(value)
             seen[:] = [before, change(before)]
             return seen[1].to_wire()
 
@@ -75,7 +77,7 @@ class Hammer:
     def _push(self) -> None:
         now, relevance = datetime.now(UTC), self._dice.random()
 
-        def pushed(session: Session) -> Session:
+        def pushed(session: GoalSession) -> GoalSession:
             return push(
                 session,
                 content=f"from {self._number}",
@@ -96,7 +98,7 @@ class Hammer:
         now = datetime.now(UTC)
         kept: list[str] = []
 
-        def consolidated(session: Session) -> Session:
+        def consolidated(session: GoalSession) -> GoalSession:
             after, episodes = consolidate(session, {}, 1, now, CONFIG)
             kept[:] = [episode.id for episode in episodes]
             return after
@@ -114,7 +116,7 @@ class Hammer:
             self._change(lambda session, id=id, fence=fence: release(session, id, fence, now))  # type: ignore[misc]
 
     def _apply(self, cycle: int) -> None:
-        outcome = Outcome(cycle=cycle, goal=self._worked, tool=f"tool{cycle}", state="done")
+        outcome = DecisionOutcome(cycle=cycle, goal=self._worked, tool=f"tool{cycle}", state="done")
         now = datetime.now(UTC)
         before, after = self._change(lambda session: apply_outcome(session, outcome, now, CONFIG))
         if after is not before:

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from boyd import Agent
-from boyd.goals.goal_book import add_goal, get_goal, is_open, new_session, with_goals
-from boyd.goals.memory import push
-from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle
-from boyd.goals.plugin import Goals
-from boyd.goals.sessions import Memo
-from boyd.goals.shapes import Config, Goal, Session
 from boyd.models import Decision as LoopDecision
 from boyd.models import EndpointReply, EndpointRequest, LoopResult, Triple
 from boyd.plugin import Context, Graph, Plugin
+from boyd.plugins.goals.goal_tree import add_goal, get_goal, is_open, new_session, with_goals
+from boyd.plugins.goals.memory import push
+from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
+from boyd.plugins.goals.plugin import Goals
+from boyd.plugins.goals.sessions import Memo
+from boyd.plugins.goals.state import Config, Goal, GoalSession
 from boyd.testing import TESTER, Lab
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -27,12 +27,14 @@ def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def empty() -> Session:
+def empty() -> GoalSession:
     """A session without anything."""
     return new_session("s", NOW)
 
 
-def having(*descriptions: str, config: Config = CONFIG, **fields: Any) -> tuple[Session, list[str]]:
+def having(
+    *descriptions: str, config: Config = CONFIG, **fields: Any
+) -> tuple[GoalSession, list[str]]:
     """A session with goals of those descriptions, all with those fields, and their ids."""
     session, ids = empty(), []
     for description in descriptions:
@@ -47,26 +49,28 @@ def a_goal(description: str = "find mammals", **fields: Any) -> Goal:
     return Goal(**{**known, "created_at": NOW, "updated_at": NOW, **fields})
 
 
-def patched(session: Session, *ids: str, **fields: Any) -> Session:
+def patched(session: GoalSession, *ids: str, **fields: Any) -> GoalSession:
     """The session in which those goals have those fields."""
     return with_goals(session, [get_goal(session, id).patched(fields) for id in ids])
 
 
-def stalled(session: Session, *ids: str) -> Session:
+def stalled(session: GoalSession, *ids: str) -> GoalSession:
     """The session in which those goals have just stalled."""
     return patched(session, *ids, cycles_worked=5, last_progress_cycle=0)
 
 
-def told(session: Session, goal: str, state: str = "done", **fields: Any) -> Session:
+def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) -> GoalSession:
     """The session after the outcome of one more cycle."""
     config = fields.pop("config", CONFIG)
     session = begin_cycle(session, NOW)
     fence = session.goals[goal].fence
     known = {"cycle": session.cycle, "goal": goal, "fence": fence, "tool": "kg_query"}
-    return apply_outcome(session, Outcome(**{**known, "state": state, **fields}), NOW, config)
+    return apply_outcome(
+        session, DecisionOutcome(**{**known, "state": state, **fields}), NOW, config
+    )
 
 
-def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> Session:
+def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> GoalSession:
     """A session with entries of those relevances, a second apart."""
     session = fields.pop("session", None) or empty()
     known = {"content": "text", "kind": "Observation", "source_cycle": 0}
@@ -76,7 +80,7 @@ def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> S
     return session
 
 
-def check(session: Session, config: Config) -> None:
+def check(session: GoalSession, config: Config) -> None:
     """Whether all of a session fits together."""
     goals = session.goals
     assert len(goals) <= config.max_goals
@@ -105,7 +109,7 @@ def check(session: Session, config: Config) -> None:
             assert id not in session.plans or session.plans[id].status != "Active"
         if goal.status == "Failed":
             assert goal.reason
-    assert Session.from_json(session.to_json()) == session
+    assert GoalSession.from_json(session.to_json()) == session
 
 
 class Mind:
@@ -130,7 +134,7 @@ class Mind:
         return self.lab.engine.context("goals", iteration)
 
     @property
-    def session(self) -> Session:
+    def session(self) -> GoalSession:
         """What is stored."""
         return self.plugin.sessions(self.ctx).read()
 

@@ -16,10 +16,10 @@ from typing import IO, Any, Self
 
 import requests
 
-from boyd.broker import CeleryCourier, make_app
 from boyd.embedded.redis_server import find_program
-from boyd.engine import Launcher, Resolver
+from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.models import Actor, LoopResult, Mode, Scope
+from boyd.runtime import Launcher, Resolver
 from boyd.store import AgentStore, Retention, Store, connect
 from warm import Forked, Nursery
 
@@ -161,11 +161,11 @@ class Deployment:
 
     def launcher(self, agent_id: str, mode: Mode = "manual") -> Launcher:
         """What starts iterations of one agent."""
-        return Launcher(self.agent(agent_id), CeleryCourier(self._app), mode)
+        return Launcher(self.agent(agent_id), CeleryDispatcher(self._app), mode)
 
     def resolver(self, agent_id: str) -> Resolver:
         """What resolves approvals of one agent."""
-        return Resolver(self.agent(agent_id), CeleryCourier(self._app), Retention())
+        return Resolver(self.agent(agent_id), CeleryDispatcher(self._app), Retention())
 
     def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
         """The result of an iteration, once it has ended."""

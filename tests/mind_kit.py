@@ -11,8 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from boyd.goals.psyche import new_psyche
-from boyd.goals.replies import (
+from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, no_op, utc_now
+from boyd.models.decision import APPROVAL_REQUIRED
+from boyd.models.responses import AgentList
+from boyd.models.triple import Triple
+from boyd.plugins.goals.api_models import (
     Consolidated,
     DecisionList,
     EpisodeList,
@@ -32,23 +35,20 @@ from boyd.goals.replies import (
     WaitingTool,
     Why,
 )
-from boyd.goals.shapes import (
-    Decision,
+from boyd.plugins.goals.psyche import new_psyche
+from boyd.plugins.goals.state import (
     Episode,
     Goal,
     GoalStatus,
     MemoryEntry,
-    Plan,
     PlanStep,
     Psyche,
     Question,
     SessionSummary,
     ShadowPattern,
+    ToolDecision,
+    ToolPlan,
 )
-from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, no_op, utc_now
-from boyd.models.action import APPROVAL_REQUIRED
-from boyd.models.answers import AgentList
-from boyd.models.graph import Triple
 
 SCORES = (
     "[score=0.98: base=0.80 recency=-0.00 novelty=+0.15"
@@ -90,7 +90,7 @@ class ImaginaryMind:
 
     def __init__(self) -> None:
         self.goals: dict[str, Goal] = {}
-        self.decisions: list[Decision] = []
+        self.decisions: list[ToolDecision] = []
         self.results: dict[int, LoopResult] = {}
         self.questions: list[Question] = []
         self.facts = [Triple(subject="cat", predicate="is-a", object="mammal", confidence=0.9)]
@@ -224,7 +224,7 @@ class ImaginaryMind:
             status = {"status": act.more.get("status", goal.status)}
             self.goals[goal.id] = goal.model_copy(update={**worked, **status})
             self.decisions.append(
-                Decision(
+                ToolDecision(
                     cycle=self.cycle + 1,
                     iteration=number,
                     goal=goal.id,
@@ -370,7 +370,7 @@ class ImaginaryMind:
             goal=goal,
             children=[one for one in self.goals.values() if one.parent == goal.id],
             decisions=[one for one in self.decisions if one.goal == goal.id],
-            plan=Plan(goal=goal.id, steps=steps),
+            plan=ToolPlan(goal=goal.id, steps=steps),
         )
 
     def _cycles(self, given: dict[str, Any]) -> Answer:

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from boyd.loop.orient import merge
 from boyd.models import ActionResult, Decision, Observation, Situation
+from boyd.phases.orient import merge
 from boyd.plugin import AgentInfo, Context, Plugin, PluginHost
 
 

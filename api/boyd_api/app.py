@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from boyd.settings import Settings
+from boyd.settings.process import Settings
 from boyd_api.routes import ALL
 from boyd_api.routing import Rest
 from boyd_api.services import Services

@@ -8,10 +8,10 @@ import socket
 import click
 
 from boyd.cli.options import settings_options
-from boyd.cli.values import Whole
+from boyd.cli.parameter_types import Whole
 from boyd.errors import ConfigError
 from boyd.logs import setup_logging
-from boyd.settings import Settings
+from boyd.settings.process import Settings
 
 log = logging.getLogger("boyd.api")
 

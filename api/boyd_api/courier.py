@@ -7,8 +7,8 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from boyd.engine import Courier, UnitHint
 from boyd.models import Phase
+from boyd.runtime import BatchHint, Dispatcher
 
 log = logging.getLogger("boyd.api")
 
@@ -19,10 +19,10 @@ WAITING = 1000
 class BackgroundCourier:
     """Carries hints with another courier, which may block; implements `engine.Courier`."""
 
-    def __init__(self, make: Callable[[], Courier]) -> None:
+    def __init__(self, make: Callable[[], Dispatcher]) -> None:
         """Make the other courier with *make*, in the thread, when the first hint is sent."""
         self._make = make
-        self._hints: queue.Queue[Callable[[Courier], None]] = queue.Queue(WAITING)
+        self._hints: queue.Queue[Callable[[Dispatcher], None]] = queue.Queue(WAITING)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -32,7 +32,7 @@ class BackgroundCourier:
         """Say that *phase* is due."""
         self._put(lambda courier: courier.send(agent_id, iteration, epoch, phase, queue))
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
         """Say that those units are due."""
         self._put(lambda courier: courier.fan_out(agent_id, iteration, units))
 
@@ -40,7 +40,7 @@ class BackgroundCourier:
         """Say that an order is due."""
         self._put(lambda courier: courier.order(agent_id, name, attempt, queue))
 
-    def _put(self, hint: Callable[[Courier], None]) -> None:
+    def _put(self, hint: Callable[[Dispatcher], None]) -> None:
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
@@ -51,7 +51,7 @@ class BackgroundCourier:
             log.warning("too many messages wait for the broker; one will be sent by a worker")
 
     def _run(self) -> None:
-        courier: Courier | None = None
+        courier: Dispatcher | None = None
         while True:
             hint = self._hints.get()
             try:

@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 from boyd.checks import examine
 from boyd.errors import StoreError
 from boyd.store import Store
-from boyd.store.client import Client
-from boyd.store.reading import read_vitals
-from boyd.store.vitals import AgentVitals, Roster, Server, Vitals
+from boyd.store.connection import Client
+from boyd.store.health_reader import read_health
+from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth
 from boyd.version import VERSION
 
 #: Requests that wait for an iteration take minutes, all others milliseconds.
@@ -115,7 +115,7 @@ def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
     they carry grows with agents and observers.
     """
     try:
-        vitals = _present(read_vitals(store.client, broker))
+        vitals = _present(read_health(store.client, broker))
     except StoreError:
         yield from _away()
         return
@@ -147,7 +147,7 @@ def _version() -> Metric:
     return _gauge("boyd_api_info", "The version of this API.", [((VERSION,), 1)], ("version",))
 
 
-def _present(vitals: Vitals) -> Vitals:
+def _present(vitals: HealthSnapshot) -> HealthSnapshot:
     """Without the agents that are retired."""
     roster = vitals.roster
     present = {name: entry for name, entry in roster.agents.items() if not roster.retired(name)}
@@ -183,7 +183,7 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) 
     return family
 
 
-def _redis(vitals: Vitals) -> Iterator[Metric]:
+def _redis(vitals: HealthSnapshot) -> Iterator[Metric]:
     skew = "By how much the clock of Redis is ahead of the one here."
     yield _gauge("boyd_redis_clock_skew_seconds", skew, [((), vitals.skew)])
     yield _gauge("boyd_redis_answer_seconds", "How long Redis took.", [((), vitals.latency)])
@@ -191,7 +191,7 @@ def _redis(vitals: Vitals) -> Iterator[Metric]:
         yield from _server(vitals.server)
 
 
-def _server(server: Server) -> Iterator[Metric]:
+def _server(server: ServerHealth) -> Iterator[Metric]:
     limit = "The most memory that Redis may use; 0: no limit."
     yield _gauge("boyd_redis_memory_bytes", "Memory in use.", [((), server.used)])
     yield _gauge("boyd_redis_memory_limit_bytes", limit, [((), server.limit)])
@@ -225,7 +225,7 @@ def _fleet(roster: Roster) -> Iterator[Metric]:
     yield _gauge("boyd_versions", text, versions.items(), ("role", "version"))
 
 
-def _agents(vitals: Vitals) -> Iterator[Metric]:
+def _agents(vitals: HealthSnapshot) -> Iterator[Metric]:
     now, agents = vitals.roster.now, vitals.agents
     text = "Iterations that have begun."
     begun = [((agent.entry.id,), agent.iterations) for agent in agents]
@@ -241,7 +241,7 @@ def _age(now: float, since: float | None) -> float:
 
 
 #: Name, text and value of what there is once for each agent.
-_PER_AGENT: tuple[tuple[str, str, Callable[[AgentVitals, float], float | None]], ...] = (
+_PER_AGENT: tuple[tuple[str, str, Callable[[AgentHealth, float], float | None]], ...] = (
     (
         "boyd_agent_last_iteration_timestamp_seconds",
         "When the last iteration ended.",
@@ -303,7 +303,7 @@ _PER_AGENT: tuple[tuple[str, str, Callable[[AgentVitals, float], float | None]],
 )
 
 
-def _queues(vitals: Vitals) -> Iterator[Metric]:
+def _queues(vitals: HealthSnapshot) -> Iterator[Metric]:
     labels = ("agent", "queue")
     lengths = (vitals.messages or {}).items()
     yield _gauge("boyd_queue_messages", "Messages that no worker has taken.", lengths, labels)
@@ -317,7 +317,7 @@ def _queues(vitals: Vitals) -> Iterator[Metric]:
     yield _gauge("boyd_queue_oldest_seconds", text, oldest, labels)
 
 
-def _observers(agents: Iterable[AgentVitals]) -> Iterator[Metric]:
+def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
     """How observers have been doing (L15)."""
     labels = ("agent", "observer")
     known = [
@@ -335,7 +335,7 @@ def _observers(agents: Iterable[AgentVitals]) -> Iterator[Metric]:
     yield _gauge("boyd_observer_last_success_timestamp_seconds", text, moments, labels)
 
 
-def _models(agents: Iterable[AgentVitals]) -> Iterator[Metric]:
+def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
     """What models were asked, and how investigations ended (G7)."""
     known = [(agent.entry.id, agent.model) for agent in agents]
     tokens = [((name, *what), n) for name, model in known for what, n in model.tokens.items()]
@@ -349,7 +349,7 @@ def _models(agents: Iterable[AgentVitals]) -> Iterator[Metric]:
     yield _counter("boyd_investigations_ended", text, ended, ("agent", "ending"))
 
 
-def _findings(vitals: Vitals) -> Metric:
+def _findings(vitals: HealthSnapshot) -> Metric:
     levels = ("warning", "error")
     found = Tally[str](finding.level for finding in examine(vitals))
     text = "What `boyd doctor` finds; it says more."

@@ -16,10 +16,10 @@ from collections.abc import Callable
 
 from flask import Response, request
 
-from boyd.engine import Leases
 from boyd.errors import StoreError
 from boyd.models import Actor
-from boyd.store import Answers, StoredAnswer
+from boyd.runtime import Leases
+from boyd.store import IdempotentAnswers, StoredAnswer
 from boyd_api.problems import Problem, retry_after
 
 log = logging.getLogger("boyd.api")
@@ -60,7 +60,7 @@ def derived_id(actor: Actor, key: str | None) -> str:
 
 
 def once(
-    answers: Answers,
+    answers: IdempotentAnswers,
     leases: Leases,
     actor: Actor,
     key: str,

@@ -9,8 +9,8 @@ from flask import request
 from pydantic import ValidationError
 
 from boyd import intake
+from boyd.json_limits import MAX_VALUES
 from boyd.models import Model
-from boyd.values import MAX_VALUES
 from boyd_api.problems import FieldError, Problem, invalid
 
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")

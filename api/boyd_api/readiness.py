@@ -7,10 +7,10 @@ from typing import Literal
 
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import Model
-from boyd.settings import Settings
+from boyd.settings.process import Settings
 from boyd.store import Store
-from boyd.store.reading import read_roster
-from boyd.store.vitals import Roster
+from boyd.store.health_reader import read_roster
+from boyd.store.health_snapshot import Roster
 
 
 class Readiness(Model):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from boyd.checks import broker_of
-from boyd.embedded.runtime import with_redis
-from boyd.engine import Courier, Launcher, Leases
+from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
 from boyd.models import ApiKey
-from boyd.settings import Settings
+from boyd.runtime import Dispatcher, Launcher, Leases
+from boyd.settings.process import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd_api import once
 from boyd_api.courier import BackgroundCourier
@@ -51,7 +51,7 @@ class Services:
         settings: Settings,
         *,
         open_store: Callable[[float], Store] | None = None,
-        courier: Courier | None = None,
+        courier: Dispatcher | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -165,14 +165,14 @@ class Services:
         except ConfigError as error:
             raise StoreUnavailable(str(error)) from None
 
-    def _celery(self) -> Courier:
-        from boyd.broker import CeleryCourier, make_app
+    def _celery(self) -> Dispatcher:
+        from boyd.messaging.celery_app import CeleryDispatcher, make_app
 
         app = make_app(self.settings.broker_url or self._redis_url)
         options = app.conf.broker_transport_options
         limits = {"socket_timeout": _SEND_TIMEOUT, "socket_connect_timeout": _SEND_TIMEOUT}
         app.conf.broker_transport_options = {**options, **limits}
-        return CeleryCourier(app)
+        return CeleryDispatcher(app)
 
 
 def _check_open(settings: Settings) -> None:

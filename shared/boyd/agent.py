@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boyd.errors import ConfigError, PluginError
-from boyd.mistakes import mistakes
-from boyd.model_settings import ModelSettings
 from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object
-from boyd.plugin.whereabouts import located
-from boyd.toml import read_toml
+from boyd.plugin.source_location import located
+from boyd.settings.files import mistakes, read_toml
+from boyd.settings.model import ModelSettings
 
 _M = TypeVar("_M", bound=BaseModel)
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

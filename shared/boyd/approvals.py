@@ -17,14 +17,7 @@ import getpass
 from typing import Literal
 
 from boyd.errors import StoreError
-from boyd.models import (
-    ActionResult,
-    Actor,
-    ApprovalItem,
-    ApprovalPolicy,
-    ApprovalQueue,
-    Proposal,
-)
+from boyd.models import ActionResult, Actor, ApprovalItem, ApprovalPolicy, ApprovalQueue, Proposal
 from boyd.store import AgentStore
 
 __all__ = [

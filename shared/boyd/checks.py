@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from boyd import queues
-from boyd.counting import counted
-from boyd.model_settings import PARSE_CALLS
+from boyd.formatting import counted
 from boyd.models import Model
-from boyd.settings import Settings
-from boyd.store.client import Client, connect
+from boyd.settings.model import PARSE_CALLS
+from boyd.settings.process import Settings
+from boyd.store.connection import Client, connect
 from boyd.store.fleet import WorkerInfo
-from boyd.store.release import OLDEST
-from boyd.store.vitals import AgentVitals, Roster, Server, Vitals
+from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth
+from boyd.store.server_release import OLDEST
 from boyd.version import VERSION
 
 Level = Literal["ok", "warning", "error"]
@@ -80,7 +80,7 @@ def unreachable(why: str) -> Finding:
     return error("redis", why, "start it, or name another with BOYD_REDIS_URL")
 
 
-def examine(vitals: Vitals, needs: Needs | None = None) -> list[Finding]:
+def examine(vitals: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
     """Everything that can be said, whether something is wrong with it or not.
 
     Args:
@@ -107,7 +107,7 @@ def broker_of(settings: Settings, timeout: float) -> Client | None:
 # Redis and the broker
 
 
-def _redis(vitals: Vitals) -> Iterator[Finding]:
+def _redis(vitals: HealthSnapshot) -> Iterator[Finding]:
     server = vitals.server
     if server is None:
         yield warning("redis settings", _NOT_ALLOWED, "allow INFO for this user (ACL +info)")
@@ -121,7 +121,7 @@ def _redis(vitals: Vitals) -> Iterator[Finding]:
     yield _clock(vitals.skew)
 
 
-def _version(server: Server) -> Finding:
+def _version(server: ServerHealth) -> Finding:
     subject, release = "version", server.release
     if release.too_old:
         oldest = ".".join(map(str, OLDEST))
@@ -134,13 +134,13 @@ def _version(server: Server) -> Finding:
     return warning(subject, f"{release} lets clients run code in it ({hole.name})", advice)
 
 
-def _role(server: Server) -> Finding:
+def _role(server: ServerHealth) -> Finding:
     if server.role == "master":
         return ok("role", "master")
     return error("role", server.role, "name the master: a replica takes no writes")
 
 
-def _persistence(server: Server) -> Finding:
+def _persistence(server: ServerHealth) -> Finding:
     subject, advice = "persistence", "set appendonly yes"
     if server.aof and not server.aof_ok:
         return error(subject, "the append-only file cannot be written", "look for a full disk")
@@ -157,7 +157,7 @@ def _persistence(server: Server) -> Finding:
     return warning(subject, what, advice)
 
 
-def _snapshots(server: Server, now: float) -> Finding:
+def _snapshots(server: ServerHealth, now: float) -> Finding:
     if not server.rdb_ok:
         advice = "look at its log and the disk: it may refuse writes"
         return error("snapshots", "the last one failed", advice)
@@ -167,7 +167,7 @@ def _snapshots(server: Server, now: float) -> Finding:
     return ok("snapshots", "no failure")
 
 
-def _eviction(server: Server) -> Finding:
+def _eviction(server: ServerHealth) -> Finding:
     advice = "set maxmemory-policy noeviction, or state gets lost"
     if server.policy is None:
         return warning("eviction", _NOT_ALLOWED, "see that maxmemory-policy is noeviction")
@@ -178,7 +178,7 @@ def _eviction(server: Server) -> Finding:
     return warning("eviction", f"{server.policy}, no memory limit yet", advice)
 
 
-def _memory(server: Server) -> Finding:
+def _memory(server: ServerHealth) -> Finding:
     if not server.limit:
         return ok("memory", f"{_megabytes(server.used)} used, no limit")
     text = f"{_megabytes(server.used)} of {_megabytes(server.limit)} used"
@@ -201,7 +201,7 @@ def _clock(skew: float) -> Finding:
     return warning("clock", text, "synchronise the clocks (NTP)")
 
 
-def _broker(vitals: Vitals) -> Iterator[Finding]:
+def _broker(vitals: HealthSnapshot) -> Iterator[Finding]:
     if vitals.broker_error is not None:
         yield error("broker", vitals.broker_error, "start it, or correct BOYD_BROKER_URL")
 
@@ -252,7 +252,7 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
 # One agent
 
 
-def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding]:
+def _agent(vitals: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator[Finding]:
     roster, subject = vitals.roster, _subject(agent)
     if roster.retired(agent.entry.id):
         why = f"nobody has run it for {_unused(roster, agent)}"
@@ -278,11 +278,11 @@ def _agent(vitals: Vitals, agent: AgentVitals, needs: Needs) -> Iterator[Finding
         yield ok(subject, f"its queues are served by {counted(len(live), 'worker')}")
 
 
-def _subject(agent: AgentVitals) -> str:
+def _subject(agent: AgentHealth) -> str:
     return f"agent {agent.entry.id}"
 
 
-def _nobody(roster: Roster, agent: AgentVitals) -> Finding:
+def _nobody(roster: Roster, agent: AgentHealth) -> Finding:
     name = agent.entry.id
     advice = f"start one with `boyd worker --agent FILE`, or `boyd retire --agent {name}`"
     found = "no live worker runs it"
@@ -292,12 +292,12 @@ def _nobody(roster: Roster, agent: AgentVitals) -> Finding:
     return warning(_subject(agent), found, advice)
 
 
-def _unused(roster: Roster, agent: AgentVitals) -> str:
+def _unused(roster: Roster, agent: AgentHealth) -> str:
     return span(roster.now - roster.swept[agent.entry.id])
 
 
 def _fingerprints(
-    roster: Roster, agent: AgentVitals, live: Iterable[WorkerInfo]
+    roster: Roster, agent: AgentHealth, live: Iterable[WorkerInfo]
 ) -> Iterator[Finding]:
     name = agent.entry.id
     running: dict[str, list[WorkerInfo]] = {}
@@ -324,7 +324,7 @@ def _sharing(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
     return f"file {number}: {last.role} {last.name} (started {started} ago){more}"
 
 
-def _named_queues(agent: AgentVitals, needs: Needs) -> dict[str, list[str]]:
+def _named_queues(agent: AgentHealth, needs: Needs) -> dict[str, list[str]]:
     """What its catalogue and its file say; only the file tells of observers."""
     found = agent.named_queues
     for queue, parts in needs.get(agent.entry.id, {}).items():
@@ -333,7 +333,7 @@ def _named_queues(agent: AgentVitals, needs: Needs) -> dict[str, list[str]]:
 
 
 def _unserved(
-    vitals: Vitals, agent: AgentVitals, needed: Mapping[str, list[str]]
+    vitals: HealthSnapshot, agent: AgentHealth, needed: Mapping[str, list[str]]
 ) -> Iterator[Finding]:
     """Queues without a worker that every agent needs, that plugins name, or that hold work."""
     served = vitals.roster.served(agent.entry.id)
@@ -376,7 +376,7 @@ def _no_worker(agent_id: str, queue: str, why: str) -> Finding:
     return error(f"agent {agent_id}", what, advice)
 
 
-def _beat(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """A continuous agent has a beat, and it ticks."""
     if agent.entry.mode != "continuous":
         return
@@ -395,7 +395,7 @@ def _beat(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
         yield error(_subject(agent), what, "look at the log of beat, and start it again")
 
 
-def _flight(roster: Roster, agent: AgentVitals, alive: bool) -> Iterator[Finding]:
+def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding]:
     """What is in flight moves."""
     subject, now = _subject(agent), roster.now
     if agent.deadline is not None and now - agent.deadline > TARDY:
@@ -421,7 +421,7 @@ def _flight(roster: Roster, agent: AgentVitals, alive: bool) -> Iterator[Finding
         yield warning(subject, what, "look at the log of its worker, unless it may take that long")
 
 
-def _blind(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+def _blind(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """A continuous agent begins an iteration, which observes, every few intervals."""
     entry = agent.entry
     if entry.mode != "continuous" or agent.paused is not None or agent.observed is None:
@@ -434,7 +434,7 @@ def _blind(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
         yield warning(_subject(agent), what, advice)
 
 
-def _events(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+def _events(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Redis takes the agent's events."""
     if agent.events_lost is not None and roster.now - agent.events_lost < LOST_EVENTS:
         age = span(max(0.0, roster.now - agent.events_lost))
@@ -442,7 +442,7 @@ def _events(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
         yield warning(_subject(agent), what, "see that the user of Redis may do XADD")
 
 
-def _spoken(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+def _spoken(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """The model's server parses the model's tool calls."""
     at = agent.model.spoken_at
     if at is not None and roster.now - at < SPOKEN_CALLS:
@@ -450,13 +450,13 @@ def _spoken(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
         yield warning(_subject(agent), f"{what} ago", PARSE_CALLS)
 
 
-def _step(agent: AgentVitals) -> str:
+def _step(agent: AgentHealth) -> str:
     if agent.phase == "idle":
         return "an approved action, a call or a callback"
     return f"iteration {agent.iterations} in phase {agent.phase}"
 
 
-def _approvals(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
+def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Somebody moves what has expired to history."""
     if agent.next_deadline is None or roster.now - agent.next_deadline <= UNPURGED:
         return
@@ -468,7 +468,7 @@ def _approvals(roster: Roster, agent: AgentVitals) -> Iterator[Finding]:
 # What somebody has stopped on purpose, so that nobody looks for it elsewhere
 
 
-def _held(vitals: Vitals) -> Iterator[Finding]:
+def _held(vitals: HealthSnapshot) -> Iterator[Finding]:
     if vitals.frozen is not None:
         yield warning(
             "freeze", f"acting is frozen everywhere: {vitals.frozen}", "boyd unfreeze --all"

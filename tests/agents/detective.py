@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from boyd import Agent, Plugin, action, tool
-from boyd.model_settings import ModelSettings
+from boyd.settings.model import ModelSettings
 
 EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from boyd import Agent, Plugin, action, endpoint
-from boyd.model_settings import ModelSettings
 from boyd.models import ActionResult
+from boyd.settings.model import ModelSettings
 
 
 class Counter(Plugin):

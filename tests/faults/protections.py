@@ -383,7 +383,7 @@ PROTECTIONS = (
     Protection(
         "P6",
         "nobody is asked to allow an undo that has been done",
-        "shared/boyd/loop/act.py",
+        "shared/boyd/phases/act.py",
         "        if earlier := ledger.find(request.execution_id):\n",
         "        if earlier := None:\n",
         "unit/test_undoing.py",
@@ -460,7 +460,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "nobody waits for an answer without end",
-        "shared/boyd/store/client.py",
+        "shared/boyd/store/connection.py",
         '"socket_timeout": timeout,',
         '"socket_timeout": None,',
         "unit/test_redis_url.py",
@@ -469,7 +469,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "a command is not repeated below who knows what that means",
-        "shared/boyd/store/client.py",
+        "shared/boyd/store/connection.py",
         '"retry": Retry(NoBackoff(), 0),',
         '"retry": Retry(NoBackoff(), 3),',
         "unit/test_redis_url.py",
@@ -478,7 +478,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "a server that takes no writes any more is left",
-        "shared/boyd/store/client.py",
+        "shared/boyd/store/connection.py",
         "                if not _refuses(error):\n",
         "                if True:\n",
         "faults/test_failover.py",
@@ -487,7 +487,7 @@ PROTECTIONS = (
     Protection(
         "P8",
         "a worker that cannot consume starts its consumer again",
-        "shared/boyd/broker.py",
+        "shared/boyd/messaging/celery_app.py",
         '    "socket_timeout": 15,\n',
         "",
         "faults/test_failover.py",
@@ -764,7 +764,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "the secret of a key has to be right",
-        "shared/boyd/store/access.py",
+        "shared/boyd/store/api_keys.py",
         "(key is None or not hmac.compare_digest(key.hash, digest))",
         "(key is None)",
         "unit/test_access.py",
@@ -818,7 +818,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a callback goes to public addresses only",
-        "shared/boyd/outbound/address.py",
+        "shared/boyd/outbound/guarded_session.py",
         '    if not allow_private and _is_private(parts.hostname.rstrip(".")):\n',
         "    if False:\n",
         "unit/test_outbound.py",
@@ -827,7 +827,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "what a name means is checked before it is connected to",
-        "shared/boyd/outbound/session.py",
+        "shared/boyd/outbound/guarded_session.py",
         "if allow_private else _Guarded(",
         "if True else _Guarded(",
         "integration/test_outbound.py",
@@ -836,7 +836,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a forged message cannot bring code with it",
-        "shared/boyd/broker.py",
+        "shared/boyd/messaging/celery_app.py",
         'accept_content=["json"],',
         'accept_content=["json", "pickle"],',
         "integration/test_workers.py",
@@ -1005,7 +1005,7 @@ PROTECTIONS = (
     Protection(
         "P17",
         "an iteration that nobody will look after is told",
-        "shared/boyd/store/vitals.py",
+        "shared/boyd/store/health_snapshot.py",
         "            return now - self.since > STUCK\n",
         "            return False\n",
         "unit/test_metrics.py",
@@ -1024,7 +1024,7 @@ PROTECTIONS = (
     Protection(
         "P18",
         "an import of Turtle has a limit of time",
-        "shared/boyd/goals/knowledge/turtle.py",
+        "shared/boyd/plugins/goals/knowledge/turtle.py",
         "request, MAX_SECONDS, MAX_MEMORY)",
         "request, 60.0, MAX_MEMORY)",
         "unit/goals/test_turtle.py",
@@ -1033,7 +1033,7 @@ PROTECTIONS = (
     Protection(
         "P18",
         "JSON with too many values is not read",
-        "shared/boyd/values.py",
+        "shared/boyd/json_limits.py",
         "len(plain)) > most:\n        _check_outside",
         "len(plain)) > 1_000 * most:\n        _check_outside",
         "unit/test_values.py",

@@ -10,8 +10,8 @@ import redis
 import requests
 from kombu.exceptions import OperationalError
 
-from boyd.broker import make_app
 from boyd.errors import StoreUnavailable
+from boyd.messaging.celery_app import make_app
 from boyd.store import connect, translated
 from faults.relay import Certificates, Relay
 from harness import Deployment, wait_until

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from boyd.cli import boyd
 from boyd.models import Actor, AuditHead, Misfit
 from boyd.store import Audit, Sealing, Store, connect
-from boyd.store.chain import Link, sealed
+from boyd.store.audit_chain import Link, sealed
 from boyd.store.keys import AGENTS, Keys
 from harness import Deployment, wait_until
 

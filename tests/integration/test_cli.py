@@ -16,12 +16,10 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Observation
-from boyd.cli import boyd, freezing
+from boyd.cli import boyd, control_commands
 from boyd.cli.output import duration, iteration_line, seconds
-from boyd.embedded.lock import state_lock
-from boyd.embedded.runtime import Runtime, published
+from boyd.embedded.state_folder import RunningDeployment, published, state_lock
 from boyd.errors import ApiUnavailable, ConfigError, UnknownAgent
-from boyd.loop import decide
 from boyd.models import (
     ActionResult,
     Autonomy,
@@ -34,6 +32,7 @@ from boyd.models import (
     no_op,
     utc_now,
 )
+from boyd.phases import decide
 from boyd.plugin import Observer, Strategy
 from boyd.store import Store, WorkerInfo, masked
 from boyd.testing import Lab
@@ -381,7 +380,7 @@ def test_history_goes_on_behind_the_first_page(
 ) -> None:
     for _ in range(7):
         lab.run()
-    monkeypatch.setattr("boyd.cli.history._PAGE", 2)
+    monkeypatch.setattr("boyd.cli.history_command._PAGE", 2)
     assert [one["iteration"] for one in cli.json("history", "--limit", "6")["iterations"]] == [
         *range(7, 1, -1)
     ]
@@ -528,7 +527,7 @@ def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, how: list[str]
 def test_freezing_does_not_wait_long_for_an_api_that_hangs(
     cli: Cli, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freezing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(control_commands, "_PATIENCE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         cli.environment["BOYD_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert "it takes too long" in cli("freeze")
@@ -550,16 +549,18 @@ def test_freezing_without_any_way_says_so(cli: Cli) -> None:
 
 
 @pytest.fixture
-def up(cli: Cli, tmp_path: Path) -> Iterator[Runtime]:
+def up(cli: Cli, tmp_path: Path) -> Iterator[RunningDeployment]:
     """A `boyd up` that runs here with the Redis of the tests, and whose API is away."""
-    runtime = Runtime(redis_url=cli.environment.pop("BOYD_REDIS_URL"), api_url="http://127.0.0.1:1")
+    runtime = RunningDeployment(
+        redis_url=cli.environment.pop("BOYD_REDIS_URL"), api_url="http://127.0.0.1:1"
+    )
     state = tmp_path / "state"
     with state_lock(state), published(state, runtime):
         yield runtime
 
 
 def test_a_freeze_meant_for_another_deployment_does_not_touch_the_one_that_runs_here(
-    cli: Cli, lab: Lab, up: Runtime
+    cli: Cli, lab: Lab, up: RunningDeployment
 ) -> None:
     ended = cli.result("freeze", BOYD_URL="http://127.0.0.1:2")
     assert isinstance(ended.exception, ApiUnavailable)
@@ -571,7 +572,7 @@ def test_a_freeze_meant_for_another_deployment_does_not_touch_the_one_that_runs_
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_freeze_goes_to_the_redis_of_the_boyd_up_whose_api_is_away(
-    cli: Cli, lab: Lab, up: Runtime, named: bool
+    cli: Cli, lab: Lab, up: RunningDeployment, named: bool
 ) -> None:
     del cli.environment["BOYD_URL"]
     frozen = cli.result("freeze", *(["--url", f"{up.api_url}/"] if named else []))

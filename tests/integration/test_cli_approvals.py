@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from api_kit import InlineCourier
-from boyd.cli import answering
+from boyd.cli import approval_commands
 from boyd.models import ActionResult, ApprovalItem, Autonomy, CallRequest, Decision, utc_now
 from boyd.plugin import Strategy
 from boyd.store import Store
@@ -332,7 +332,7 @@ def test_being_proposed_again_meanwhile_does_not_matter(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = desk.propose()
-    monkeypatch.setattr(answering, "_found", lambda *_: [item])
+    monkeypatch.setattr(approval_commands, "_found", lambda *_: [item])
     desk.propose()
     assert "p:do ok" in desk.cli("approvals", "approve", item.id)
 
@@ -342,7 +342,7 @@ def test_another_proposal_than_was_shown_is_not_approved(
 ) -> None:
     item = desk.propose()
     other = item.patched({"params": {"room": "office"}, "version": 0})
-    monkeypatch.setattr(answering, "_found", lambda *_: [other])
+    monkeypatch.setattr(approval_commands, "_found", lambda *_: [other])
     told = desk.cli("approvals", "approve", item.id, status=5)
     assert "it has changed since it was looked at" in told
     assert desk.recorder.calls == []

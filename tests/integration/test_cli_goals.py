@@ -10,7 +10,7 @@ import pytest
 
 from api_kit import InlineCourier
 from boyd import Agent
-from boyd.goals.plugin import Goals
+from boyd.plugins.goals.plugin import Goals
 from boyd.store import Store
 from boyd.testing import Lab
 from cli_kit import Cli, announced, new_key, serving

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from api_kit import InlineCourier
-from boyd.cli.waiting import Waiting
+from boyd.cli.spinner import Spinner
 from boyd.models import Autonomy, ExecutionEntry
 from boyd.plugin import Action
 from boyd.store import Store
@@ -208,7 +208,7 @@ def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
     cli: Cli, lab: Lab, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.courier.held = True
-    monkeypatch.setattr(Waiting, "pause", lambda *_: lab.deliver())
+    monkeypatch.setattr(Spinner, "pause", lambda *_: lab.deliver())
     told = cli("actions", "run", "p:do", "--require-approval", status=124)
     [item] = lab.store.approvals.page(5).pending
     assert f"it waits for approval {item.id[:8]}" in told
@@ -225,7 +225,7 @@ def test_an_approval_that_was_asked_for_is_named_even_without_waiting(
     cli: Cli, lab: Lab, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.courier.held = True
-    monkeypatch.setattr(Waiting, "pause", lambda *_: lab.deliver())
+    monkeypatch.setattr(Spinner, "pause", lambda *_: lab.deliver())
     told = cli("actions", "run", "p:do", "--require-approval", "--wait", "0", status=124)
     [item] = lab.store.approvals.page(5).pending
     assert f"it waits for approval {item.id[:8]}" in told

@@ -21,12 +21,18 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from boyd.embedded import logs, redis_server
+from boyd.embedded import log_files, redis_server
 from boyd.embedded.child import Child
-from boyd.embedded.lock import lock_holder, state_lock
 from boyd.embedded.redis_server import RedisServer
-from boyd.embedded.runtime import RUNTIME_FILE, Runtime, published, read_runtime
-from boyd.embedded.supervisor import Pace, StartFailed, Supervisor
+from boyd.embedded.state_folder import (
+    RUNTIME_FILE,
+    RunningDeployment,
+    lock_holder,
+    published,
+    read_runtime,
+    state_lock,
+)
+from boyd.embedded.supervisor import ChildStartFailed, Pace, Supervisor
 from boyd.errors import ConfigError
 
 #: The append-only file of a Redis 6.2.14 that has rewritten it once, with a key of each kind.
@@ -61,9 +67,9 @@ UP = """
     import sys
     from pathlib import Path
     from boyd.embedded.child import Child
-    from boyd.embedded.lock import state_lock
+    from boyd.embedded.state_folder import state_lock
     from boyd.embedded.redis_server import redis_server
-    from boyd.embedded.runtime import Runtime, published
+    from boyd.embedded.state_folder import Runtime, published
     from boyd.embedded.supervisor import Supervisor
 
     state, grace, member = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
@@ -247,7 +253,7 @@ class TestRedis:
         with redis_server.redis_server(tmp_path):
             (tmp_path / "redis" / "appendonly.aof").write_bytes(b"this is no append-only file\n")
         with (
-            pytest.raises(StartFailed, match=r"(?s)redis cannot start: .*Bad file format"),
+            pytest.raises(ChildStartFailed, match=r"(?s)redis cannot start: .*Bad file format"),
             running(tmp_path),
         ):
             pass
@@ -401,7 +407,7 @@ class TestSupervisor:
             supervisor.start(sleeper)
             pid = supervisor.pids()["sleeper"]
             supervisor.start(broken)
-            with pytest.raises(StartFailed) as caught:
+            with pytest.raises(ChildStartFailed) as caught:
                 supervisor.run()
         assert str(caught.value) == (
             f"broken cannot start: it exited with 1, 5 times in a row; the end of {broken.log}:"
@@ -417,7 +423,7 @@ class TestSupervisor:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(broken)
-            with pytest.raises(StartFailed) as caught:
+            with pytest.raises(ChildStartFailed) as caught:
                 supervisor.run()
         assert str(caught.value) == "broken cannot start: no such plugin"
         assert told == []
@@ -443,7 +449,7 @@ class TestSupervisor:
 
     def test_a_program_that_is_missing_is_named(self, tmp_path: Path) -> None:
         with Supervisor(print) as supervisor:
-            with pytest.raises(StartFailed, match="x cannot start: /no/such: No such file"):
+            with pytest.raises(ChildStartFailed, match="x cannot start: /no/such: No such file"):
                 supervisor.start(Child("x", ("/no/such",), tmp_path / "x.log"))
             assert supervisor.pids() == {}
 
@@ -453,8 +459,8 @@ class TestSupervisor:
         child = Child("slow", ("/bin/sh", "-c", "echo thinking; sleep 600"), tmp_path / "slow.log")
         with Supervisor(print) as supervisor:
             supervisor.start(child)
-            until(lambda: logs.size(child.log), "it has logged")
-            with pytest.raises(StartFailed, match=r"not ready within 0\.1 s.*: thinking"):
+            until(lambda: log_files.size(child.log), "it has logged")
+            with pytest.raises(ChildStartFailed, match=r"not ready within 0\.1 s.*: thinking"):
                 supervisor.wait_until("slow", lambda: False, 0.1)
 
     def test_a_signal_while_waiting_for_a_start_ends_the_wait(self, tmp_path: Path) -> None:
@@ -499,13 +505,13 @@ class TestSupervisor:
 class TestLogs:
     def test_a_large_log_is_rotated_while_it_is_written(self, tmp_path: Path) -> None:
         path = tmp_path / "x.log"
-        descriptor = logs.open_log(path)
+        descriptor = log_files.open_log(path)
         try:
             os.write(descriptor, b"a" * 100)
-            logs.rotate(path, limit=100)
-            assert logs.size(path) == 100
+            log_files.rotate(path, limit=100)
+            assert log_files.size(path) == 100
             os.write(descriptor, b"b")
-            logs.rotate(path, limit=100)
+            log_files.rotate(path, limit=100)
             os.write(descriptor, b"c")
         finally:
             os.close(descriptor)
@@ -515,10 +521,10 @@ class TestLogs:
     def test_last_lines_leave_out_what_was_logged_before(self, tmp_path: Path) -> None:
         path = tmp_path / "x.log"
         path.write_bytes(b"old\nnew 1\n\nnew \xff\n")
-        assert logs.last_lines(path, since=4) == ["new 1", "new \ufffd"]
-        assert logs.last_lines(path, 1) == ["new \ufffd"]
-        assert logs.last_lines(path, since=10_000) == ["old", "new 1", "new \ufffd"]
-        assert logs.last_lines(tmp_path / "none") == []
+        assert log_files.last_lines(path, since=4) == ["new 1", "new \ufffd"]
+        assert log_files.last_lines(path, 1) == ["new \ufffd"]
+        assert log_files.last_lines(path, since=10_000) == ["old", "new 1", "new \ufffd"]
+        assert log_files.last_lines(tmp_path / "none") == []
 
 
 def unusable_folders(tmp_path: Path) -> list[Path]:
@@ -557,7 +563,9 @@ class TestStateFolder:
 
 class TestRuntime:
     def test_it_is_there_while_boyd_runs(self, tmp_path: Path) -> None:
-        runtime = Runtime(redis_url="redis://:secret@127.0.0.1:1/0", api_url="http://127.0.0.1:2")
+        runtime = RunningDeployment(
+            redis_url="redis://:secret@127.0.0.1:1/0", api_url="http://127.0.0.1:2"
+        )
         assert read_runtime(tmp_path) is None
         with state_lock(tmp_path), published(tmp_path, runtime):
             assert read_runtime(tmp_path) == runtime
@@ -576,7 +584,7 @@ class TestRuntime:
             assert read_runtime(tmp_path) is None
 
     def test_one_of_a_dead_start_is_not_taken_for_the_present_one(self, tmp_path: Path) -> None:
-        old = Runtime(pid=1, redis_url="redis://old")
+        old = RunningDeployment(pid=1, redis_url="redis://old")
         (tmp_path / RUNTIME_FILE).write_text(old.to_json())
         with state_lock(tmp_path):
             assert read_runtime(tmp_path) is None

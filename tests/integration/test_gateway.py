@@ -19,11 +19,11 @@ from pydantic import SecretStr
 
 from boyd.errors import ConfigError
 from boyd.llm import exchange, gateway
-from boyd.llm.errors import ModelRefused, ModelUnavailable, Stopped
 from boyd.llm.gateway import Gateway
 from boyd.llm.messages import Message, ModelRequest, ToolSpec, Turn
-from boyd.model_settings import ModelSettings
+from boyd.llm.model_errors import ModelRefused, ModelUnavailable, Stopped
 from boyd.models.investigation import ToolCall, Usage
+from boyd.settings.model import ModelSettings
 from boyd.testing.model_server import (
     Received,
     Reply,
@@ -42,7 +42,7 @@ from boyd.testing.model_server import (
     status,
     unfinished,
 )
-from boyd.testing.replies import Cut
+from boyd.testing.scripted_replies import Cut
 
 WireName = Literal["openai", "anthropic"]
 KEY = SecretStr("sk-very-secret")

@@ -8,8 +8,8 @@ from itertools import repeat
 
 import pytest
 
-from boyd.goals.goal_book import set_status
-from boyd.goals.shapes import Session
+from boyd.plugins.goals.goal_tree import set_status
+from boyd.plugins.goals.state import GoalSession
 from boyd.store import Store
 from goal_hammer import AGENT, CONFIG, CYCLES, KEY, PLUGIN, PUSHES, Account, hammer
 from goals_kit import NOW, check, having, stalled
@@ -35,7 +35,7 @@ def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) ->
 
     accounts = hammered(redis_url, worked, split)
 
-    session = Session.model_validate(state.get(KEY))
+    session = GoalSession.model_validate(state.get(KEY))
     check(session, CONFIG)
     pushed = sorted(id for account in accounts for id in account.pushed)
     assert pushed == list(range(1, PROCESSES * PUSHES + 1))

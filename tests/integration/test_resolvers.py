@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from boyd.engine import Resolution, Resolver
 from boyd.models import ApprovalItem, ApprovalPolicy, Autonomy, Decision, Proposal, RunRequest
+from boyd.runtime import Resolution, Resolver
 from boyd.store import AgentStore, Retention, Store, connect
-from boyd.testing import TESTER, HandCourier, Lab
+from boyd.testing import TESTER, Lab, ManualDispatcher
 from kit import LAX, Recorder, agent, choice, chooses, person
 
 pytestmark = pytest.mark.real
@@ -25,7 +25,7 @@ DOORS = 4
 GATED = Autonomy(mode="approval-required")
 
 
-class Counting(HandCourier):
+class Counting(ManualDispatcher):
     """Counts the orders that are sent, from any thread."""
 
     def __init__(self) -> None:

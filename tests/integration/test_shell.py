@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from boyd.errors import Overrun
-from boyd.loop import bounded
 from boyd.models import ActionResult
+from boyd.phases import time_limit
 from boyd.plugins.shell import Policy, Shell
 from boyd.plugins.shell.runner import GRACE
 from harness import wait_until
@@ -193,7 +193,7 @@ def test_a_command_that_kills_its_guardian_dies_with_it(home: Path) -> None:
 def test_a_worker_that_is_interrupted_ends_its_command(home: Path) -> None:
     assert threading.current_thread() is threading.main_thread()
     with pytest.raises(Overrun):
-        bounded.call(lambda: run("echo $$ > pids; sleep 60"), 1)
+        time_limit.call(lambda: run("echo $$ > pids; sleep 60"), 1)
     assert pids(home / "pids")
     wait_until(lambda: not any(map(alive, pids(home / "pids"))))
 

@@ -11,16 +11,8 @@ import pytest
 
 from boyd import Agent
 from boyd.errors import StoreError
-from boyd.models import (
-    ActionResult,
-    Autonomy,
-    Budget,
-    CallRequest,
-    Delivery,
-    RunRequest,
-    utc_now,
-)
-from boyd.store import AgentEntry, Ledger, Slot, Store, connect
+from boyd.models import ActionResult, Autonomy, Budget, CallRequest, Delivery, RunRequest, utc_now
+from boyd.store import ActionLedger, AgentEntry, Slot, Store, connect
 from boyd.testing import Lab
 from kit import LAX, Recorder, agent, choice, chooses, overdue, person, plugin, seen, sees
 
@@ -98,7 +90,7 @@ def test_the_last_of_a_hundred_units_closes_the_phase_once(store: Store) -> None
     assert agent.loop.status().phase == "orient"
 
 
-def ledger_of(store: Store) -> Ledger:
+def ledger_of(store: Store) -> ActionLedger:
     """The ledger of a registered agent: others may not act."""
     entry = AgentEntry(
         id="a", name="a", mode="manual", loop_interval=60, plugins=[], fingerprint="x"

@@ -19,7 +19,7 @@ import psutil
 import pytest
 import redis
 
-from boyd.embedded.runtime import read_runtime
+from boyd.embedded.state_folder import read_runtime
 from harness import free_port, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

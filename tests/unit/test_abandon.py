@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.engine import Abandoner
 from boyd.models import ActionResult
+from boyd.runtime import Abandoner
 from boyd.store import Fence
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person, seen, sees

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from boyd.cli.keys import keys as keys_command
+from boyd.cli.key_commands import keys as keys_command
 from boyd.models import Actor
-from boyd.store import Access, Store
+from boyd.store import ApiKeys, Store
 from boyd.store.keys import API_KEYS
 
 MAKER = Actor(principal="maker", person=True)
@@ -23,11 +23,11 @@ def store() -> Store:
 
 
 @pytest.fixture
-def access(store: Store) -> Access:
+def access(store: Store) -> ApiKeys:
     return store.access
 
 
-def test_a_key_is_let_in_by_its_text_and_stands_for_its_principal(access: Access) -> None:
+def test_a_key_is_let_in_by_its_text_and_stands_for_its_principal(access: ApiKeys) -> None:
     key, text = access.create(
         "ci", "bot:ci", ["read", "runs"], by=MAKER, groups=["builders"], agents=["a"]
     )
@@ -45,7 +45,7 @@ def test_a_key_is_let_in_by_its_text_and_stands_for_its_principal(access: Access
     assert not key.sees("b")
 
 
-def test_neither_a_secret_nor_a_key_is_kept(store: Store, access: Access) -> None:
+def test_neither_a_secret_nor_a_key_is_kept(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     kept = str(store.client.hgetall(API_KEYS)) + str(store.audit.open_stream)
 
@@ -64,7 +64,7 @@ def test_neither_a_secret_nor_a_key_is_kept(store: Store, access: Access) -> Non
         lambda text: text + "\n",
     ],
 )
-def test_any_other_text_is_unknown(access: Access, change: object) -> None:
+def test_any_other_text_is_unknown(access: ApiKeys, change: object) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     assert callable(change)
     admitted = access.admit(change(text), 10, 10)
@@ -73,7 +73,7 @@ def test_any_other_text_is_unknown(access: Access, change: object) -> None:
     assert admitted.key is None
 
 
-def test_a_key_expires(access: Access) -> None:
+def test_a_key_expires(access: ApiKeys) -> None:
     _, short = access.create("short", "bot", ["read"], by=MAKER, expires_in=-0.001)
     _, long = access.create("long", "bot", ["read"], by=MAKER, expires_in=60)
 
@@ -81,7 +81,7 @@ def test_a_key_expires(access: Access) -> None:
     assert access.admit(long, 10, 10).refused is None
 
 
-def test_a_revoked_key_is_unknown_and_gone(access: Access) -> None:
+def test_a_revoked_key_is_unknown_and_gone(access: ApiKeys) -> None:
     key, text = access.create("ci", "bot", ["read"], by=MAKER)
 
     assert access.revoke(key.id, MAKER)
@@ -91,7 +91,7 @@ def test_a_revoked_key_is_unknown_and_gone(access: Access) -> None:
     assert not access.is_good(key.id)
 
 
-def test_making_and_revoking_is_audited_with_who_did_it(store: Store, access: Access) -> None:
+def test_making_and_revoking_is_audited_with_who_did_it(store: Store, access: ApiKeys) -> None:
     key, _ = access.create("ci", "bot", ["read"], by=MAKER)
     access.revoke(key.id, MAKER)
     entries = [fields for _, fields in store.client.xrange(store.audit.open_stream)]
@@ -102,7 +102,7 @@ def test_making_and_revoking_is_audited_with_who_did_it(store: Store, access: Ac
     ]
 
 
-def test_the_same_id_is_one_key_whose_text_is_told_once(access: Access) -> None:
+def test_the_same_id_is_one_key_whose_text_is_told_once(access: ApiKeys) -> None:
     first, text = access.create("ci", "bot", ["read"], by=MAKER, key_id="abcdefabcdef")
     again, nothing = access.create("ci", "bot", ["admin"], by=MAKER, key_id="abcdefabcdef")
 
@@ -113,7 +113,7 @@ def test_the_same_id_is_one_key_whose_text_is_told_once(access: Access) -> None:
 
 
 @pytest.mark.parametrize("change", [{"principal": "a b"}, {"scopes": []}, {"name": ""}])
-def test_what_does_not_fit_is_refused(access: Access, change: dict[str, object]) -> None:
+def test_what_does_not_fit_is_refused(access: ApiKeys, change: dict[str, object]) -> None:
     values: dict[str, object] = {"name": "n", "principal": "p", "scopes": ["read"], **change}
     with pytest.raises(ValidationError):
         access.create(**values, by=MAKER)  # type: ignore[arg-type]  # that is the test
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused(access: Access, change: dict[str, object])
 # The allowance
 
 
-def test_a_burst_is_let_in_and_the_next_is_told_how_long_to_wait(access: Access) -> None:
+def test_a_burst_is_let_in_and_the_next_is_told_how_long_to_wait(access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     let_in = [access.admit(text, 0.1, 3) for _ in range(5)]
 
@@ -134,7 +134,7 @@ def test_a_burst_is_let_in_and_the_next_is_told_how_long_to_wait(access: Access)
     assert 29 < let_in[3].whole <= 30
 
 
-def test_the_allowance_refills_steadily(access: Access) -> None:
+def test_the_allowance_refills_steadily(access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     for _ in range(20):
         access.admit(text, 1000, 10)
@@ -144,7 +144,7 @@ def test_the_allowance_refills_steadily(access: Access) -> None:
     assert access.admit("boyd_" + "a" * 12 + "_" + "a" * 43, 1000, 10).refused == "unknown"
 
 
-def test_each_key_and_nobody_have_allowances_of_their_own(access: Access) -> None:
+def test_each_key_and_nobody_have_allowances_of_their_own(access: ApiKeys) -> None:
     _, one = access.create("one", "bot", ["read"], by=MAKER)
     _, two = access.create("two", "bot", ["read"], by=MAKER)
 
@@ -153,7 +153,7 @@ def test_each_key_and_nobody_have_allowances_of_their_own(access: Access) -> Non
     ]
 
 
-def test_a_wrong_secret_uses_up_nobodys_allowance(store: Store, access: Access) -> None:
+def test_a_wrong_secret_uses_up_nobodys_allowance(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     assert text is not None
     wrong = text[:-1] + ("A" if text[-1] != "A" else "B")
@@ -164,7 +164,7 @@ def test_a_wrong_secret_uses_up_nobodys_allowance(store: Store, access: Access) 
     assert len(store.client.keys("*bucket*")) == 1
 
 
-def test_what_counts_requests_goes_away_by_itself(store: Store, access: Access) -> None:
+def test_what_counts_requests_goes_away_by_itself(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     access.admit(text, 1, 5)
     [bucket] = store.client.keys("*bucket*")
@@ -172,7 +172,7 @@ def test_what_counts_requests_goes_away_by_itself(store: Store, access: Access) 
     assert 0 < store.client.pttl(bucket) <= 1000
 
 
-def test_a_clock_that_steps_back_locks_nobody_out(store: Store, access: Access) -> None:
+def test_a_clock_that_steps_back_locks_nobody_out(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     access.admit(text, 1, 5)
     [bucket] = store.client.keys("*bucket*")
@@ -186,11 +186,11 @@ def test_a_clock_that_steps_back_locks_nobody_out(store: Store, access: Access) 
 
 @pytest.fixture
 def cli(store: Store, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.setattr("boyd.cli.keys.open_store", lambda _: store)
+    monkeypatch.setattr("boyd.cli.key_commands.open_store", lambda _: store)
     return CliRunner()
 
 
-def test_the_command_prints_the_key_alone_and_once(cli: CliRunner, access: Access) -> None:
+def test_the_command_prints_the_key_alone_and_once(cli: CliRunner, access: ApiKeys) -> None:
     arguments = ["create", "ops", "--principal", "alice", "--person", "--scope", "read"]
     options = ["--scope", "approvals", "--group", "ops", "--agent", "a", "--expires", "90d"]
     done = cli.invoke(keys_command, [*arguments, *options])
@@ -205,7 +205,7 @@ def test_the_command_prints_the_key_alone_and_once(cli: CliRunner, access: Acces
     assert round((key.expires_at - key.created_at).total_seconds()) == 90 * 86400
 
 
-def test_the_list_shows_no_hash(cli: CliRunner, access: Access) -> None:
+def test_the_list_shows_no_hash(cli: CliRunner, access: ApiKeys) -> None:
     key, _ = access.create("ci", "bot", ["read"], by=MAKER)
 
     for form in ("table", "json"):
@@ -214,7 +214,7 @@ def test_the_list_shows_no_hash(cli: CliRunner, access: Access) -> None:
         assert key.hash not in shown
 
 
-def test_a_key_can_be_revoked_by_command(cli: CliRunner, access: Access) -> None:
+def test_a_key_can_be_revoked_by_command(cli: CliRunner, access: ApiKeys) -> None:
     key, _ = access.create("ci", "bot", ["read"], by=MAKER)
 
     assert cli.invoke(keys_command, ["revoke", key.id]).exit_code == 0
@@ -223,7 +223,7 @@ def test_a_key_can_be_revoked_by_command(cli: CliRunner, access: Access) -> None
 
 
 @pytest.mark.parametrize("time", ["90", "0d", "d", "-1d", "1y", "99999999999d"])
-def test_a_time_that_is_none_is_refused(cli: CliRunner, access: Access, time: str) -> None:
+def test_a_time_that_is_none_is_refused(cli: CliRunner, access: ApiKeys, time: str) -> None:
     arguments = ["create", "x", "--principal", "x", "--scope", "read", f"--expires={time}"]
 
     assert cli.invoke(keys_command, arguments).exit_code == 2

@@ -9,11 +9,11 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from boyd import ActionResult, Agent, Budget, Context, LoopResult, PluginError, Veto
-from boyd.engine.ledger import LeasedLedger
-from boyd.loop import act
-from boyd.loop.context import PhaseContext
 from boyd.models import Autonomy
+from boyd.phases import act
+from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Action
+from boyd.runtime.leases import LeasedLedger
 from boyd.store import Stale, StillRunning, reason_text
 from boyd.store.keys import AGENTS, FREEZES, REGISTERED
 from boyd.testing import Lab

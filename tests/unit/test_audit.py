@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from boyd.errors import BadCursor, ConfigError, StoreUnavailable
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead
-from boyd.settings import load_settings
+from boyd.settings.process import load_settings
 from boyd.store import AgentStore, Audit, Sealing, Store, actor_fields
 from boyd.store.keys import AGENTS
 
@@ -188,8 +188,8 @@ def test_a_page_of_those_that_fit_leads_to_the_next(whole: Store) -> None:
 def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
     whole: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd.store.audit.SCANNED", 10)
-    monkeypatch.setattr("boyd.store.audit.BATCH", 4)
+    monkeypatch.setattr("boyd.store.audit_trail.SCANNED", 10)
+    monkeypatch.setattr("boyd.store.audit_trail.BATCH", 4)
     chain, wanted = filled(executed(whole.audit), 20), AuditFilter(host="a")
     first = chain.page(5, wanted=wanted)
     second = chain.page(5, first.next_cursor, wanted=wanted)

@@ -21,7 +21,7 @@ from boyd.models import (
     EndpointRequest,
 )
 from boyd.plugin import Endpoint, Perform, hook
-from boyd.plugins.approval_policy import ApprovalPolicy
+from boyd.plugins.approval_policy import ApprovalRules
 from boyd.testing import Lab
 from kit import Recorder, choice, chooses, overdue, person, plugin
 
@@ -156,7 +156,7 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def test_a_policy_plugin_may_require_an_approval() -> None:
     recorder = Recorder()
-    lab = lab_of(recorder.action(risk="critical"), others=(ApprovalPolicy(),))
+    lab = lab_of(recorder.action(risk="critical"), others=(ApprovalRules(),))
     found = call(lab)
     [item] = pending(lab)
 

@@ -12,24 +12,24 @@ from boyd.checks import Finding, examine, span
 from boyd.models import Autonomy
 from boyd.store import AgentEntry, WorkerInfo
 from boyd.store.fleet import Role
-from boyd.store.reading import read_roster, read_vitals
-from boyd.store.release import Release
-from boyd.store.vitals import (
+from boyd.store.health_reader import read_health, read_roster
+from boyd.store.health_snapshot import (
     RETIRED,
-    AgentVitals,
-    Ended,
+    AgentHealth,
+    EndedTotals,
+    HealthSnapshot,
     ModelTotals,
     Roster,
-    Server,
-    Vitals,
-    Waiting,
+    ServerHealth,
+    WaitingWork,
 )
+from boyd.store.server_release import Release
 from boyd.testing import Lab
 from boyd.version import VERSION
 from kit import Recorder, agent, choice, chooses, fails, seen, sees
 
 NOW = 1_800_000_000.0
-SERVER = Server(
+SERVER = ServerHealth(
     release=Release("Valkey", "9.1.2"),
     role="master",
     aof=True,
@@ -62,9 +62,9 @@ def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **mo
     return WorkerInfo(name=name, role=role, **{**known, **more})
 
 
-def vitals(*agents: AgentVitals, processes: Any = None, **more: Any) -> Vitals:
+def vitals(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSnapshot:
     """A deployment in which all is well but for what is given."""
-    there = agents or (AgentVitals(ENTRY),)
+    there = agents or (AgentHealth(ENTRY),)
     roster = Roster(
         now=NOW,
         agents={agent.entry.id: agent.entry for agent in there},
@@ -79,20 +79,20 @@ def vitals(*agents: AgentVitals, processes: Any = None, **more: Any) -> Vitals:
         "frozen": None,
         "messages": {},
     }
-    return Vitals(roster=roster, agents=list(there), **{**known, **more})
+    return HealthSnapshot(roster=roster, agents=list(there), **{**known, **more})
 
 
-def server(**changes: Any) -> Vitals:
+def server(**changes: Any) -> HealthSnapshot:
     """A deployment on such a Redis."""
     return vitals(server=replace(SERVER, **changes))
 
 
-def bad(seen: Vitals, needs: Any = None) -> list[str]:
+def bad(seen: HealthSnapshot, needs: Any = None) -> list[str]:
     """What is wrong, without the advice."""
     return [f"{f.level}: {f.what}" for f in examine(seen, needs) if f.level != "ok"]
 
 
-def about(seen: Vitals, subject: str) -> Finding:
+def about(seen: HealthSnapshot, subject: str) -> Finding:
     """The only finding on a subject."""
     (found,) = [finding for finding in examine(seen) if finding.subject == subject]
     return found
@@ -103,7 +103,7 @@ def test_all_is_well_when_all_is_well() -> None:
 
 
 def test_whatever_is_wrong_comes_with_advice() -> None:
-    stuck = AgentVitals(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
+    stuck = AgentHealth(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
     seen = vitals(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
 
     assert all(finding.what_to_do for finding in examine(seen) if finding.level != "ok")
@@ -181,7 +181,7 @@ def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it()
 
 def test_a_retired_agent_is_not_complained_about() -> None:
     elsewhere = process(agents=["other"])
-    seen = vitals(AgentVitals(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
+    seen = vitals(AgentHealth(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
 
     assert bad(seen) == []
     assert about(seen, "agent a").what == "retired: nobody has run it for 3 d"
@@ -201,7 +201,7 @@ def test_a_queue_that_plugins_name_is_told_with_who_needs_it() -> None:
 
 def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
     lab = Lab(agent(Recorder().action(queue="far")))
-    found = read_vitals(lab.client)
+    found = read_health(lab.client)
 
     assert "error: no live worker consumes queue 'far', which p:do needs" in bad(found)
     assert found.messages is not None
@@ -222,7 +222,7 @@ def test_a_queue_with_messages_and_no_worker_is_an_error() -> None:
 
 
 def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
-    waits = AgentVitals(ENTRY, waiting=(Waiting("act", "far", NOW - 20),))
+    waits = AgentHealth(ENTRY, waiting=(WaitingWork("act", "far", NOW - 20),))
 
     assert bad(vitals(waits)) == [
         "error: no live worker consumes queue 'far'; work has waited for 20 s"
@@ -230,9 +230,9 @@ def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
 
 
 def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
-    steps = (Waiting("observe", "observe", NOW - 12), Waiting("a call", "act", NOW - 30))
+    steps = (WaitingWork("observe", "observe", NOW - 12), WaitingWork("a call", "act", NOW - 30))
 
-    assert bad(vitals(AgentVitals(ENTRY, waiting=steps))) == [
+    assert bad(vitals(AgentHealth(ENTRY, waiting=steps))) == [
         "warning: a call has waited for 30 s in queue 'act'"
     ]
 
@@ -282,12 +282,12 @@ BEAT = process("b", "beat")
 
 
 def test_a_continuous_agent_without_a_beat_is_an_error() -> None:
-    assert bad(vitals(AgentVitals(CONTINUOUS))) == ["error: no live beat ticks for it"]
+    assert bad(vitals(AgentHealth(CONTINUOUS))) == ["error: no live beat ticks for it"]
 
 
 @pytest.mark.parametrize("mode", ["manual", "event-driven"])
 def test_other_agents_need_no_beat(mode: str) -> None:
-    assert bad(vitals(AgentVitals(ENTRY.patched({"mode": mode})))) == []
+    assert bad(vitals(AgentHealth(ENTRY.patched({"mode": mode})))) == []
 
 
 @pytest.mark.parametrize(
@@ -300,13 +300,13 @@ def test_other_agents_need_no_beat(mode: str) -> None:
     ],
 )
 def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
-    seen = vitals(AgentVitals(CONTINUOUS, **state), processes=[process(), BEAT])
+    seen = vitals(AgentHealth(CONTINUOUS, **state), processes=[process(), BEAT])
 
     assert any("beat stands still" in said for said in bad(seen)) == still
 
 
 def test_how_long_a_beat_stands_still_is_told() -> None:
-    seen = vitals(AgentVitals(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
+    seen = vitals(AgentHealth(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
 
     assert bad(seen) == ["error: beat stands still: no tick for 3 min, with one due every 60 s"]
 
@@ -314,11 +314,11 @@ def test_how_long_a_beat_stands_still_is_told() -> None:
 def test_a_beat_that_has_just_started_may_take_its_time() -> None:
     fresh = process("b", "beat", started_at=datetime.fromtimestamp(NOW - 5, UTC))
 
-    assert bad(vitals(AgentVitals(CONTINUOUS), processes=[process(), fresh])) == []
+    assert bad(vitals(AgentHealth(CONTINUOUS), processes=[process(), fresh])) == []
 
 
 def test_no_ticks_are_expected_of_a_paused_agent() -> None:
-    held = AgentVitals(CONTINUOUS, slot=NOW - 900, paused="holidays")
+    held = AgentHealth(CONTINUOUS, slot=NOW - 900, paused="holidays")
 
     assert bad(vitals(held, processes=[process(), BEAT])) == ["warning: paused: holidays"]
 
@@ -327,7 +327,7 @@ def test_no_ticks_are_expected_of_a_paused_agent() -> None:
 
 
 def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
-    stuck = AgentVitals(ENTRY, iterations=7, phase="orient", deadline=NOW - 30)
+    stuck = AgentHealth(ENTRY, iterations=7, phase="orient", deadline=NOW - 30)
 
     assert bad(vitals(stuck, processes=[])) == [
         "error: none is alive",
@@ -337,21 +337,21 @@ def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
 
 
 def test_a_phase_that_lasts_is_a_warning() -> None:
-    slow = AgentVitals(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
+    slow = AgentHealth(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
 
     assert bad(vitals(slow)) == ["warning: iteration 7 in phase act has lasted for 25 min on w"]
 
 
 def test_an_approval_that_nobody_expires_is_a_warning() -> None:
-    late = AgentVitals(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
-    fresh = AgentVitals(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
+    late = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
+    fresh = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
 
     assert bad(vitals(late)) == ["warning: 2 approvals past the deadline for 5 min and not expired"]
     assert bad(vitals(fresh)) == []
 
 
 def test_what_is_stopped_on_purpose_is_told() -> None:
-    held = AgentVitals(ENTRY, frozen="moving (by jo)")
+    held = AgentHealth(ENTRY, frozen="moving (by jo)")
 
     assert bad(vitals(held, frozen="moving house")) == [
         "warning: acting is frozen everywhere: moving house",
@@ -370,9 +370,9 @@ def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
 # How the vitals are read
 
 
-def vitals_of(lab: Lab) -> tuple[Vitals, AgentVitals]:
+def vitals_of(lab: Lab) -> tuple[HealthSnapshot, AgentHealth]:
     """The vitals of a lab, and those of its agent."""
-    found = read_vitals(lab.client)
+    found = read_health(lab.client)
     return found, found.agents[0]
 
 
@@ -388,7 +388,7 @@ def test_the_last_iteration_is_told_by_its_end() -> None:
     result = [lab.run(), lab.run()][-1]
     _, found = vitals_of(lab)
 
-    assert found.last == Ended(2, found.last.at if found.last else 0.0, True)
+    assert found.last == EndedTotals(2, found.last.at if found.last else 0.0, True)
     assert found.last.at == pytest.approx(result.ended_at.timestamp(), abs=0.01)
     assert (found.iterations, found.phase) == (2, "idle")
 
@@ -497,7 +497,7 @@ def test_the_cost_does_not_grow_with_history(monkeypatch: pytest.MonkeyPatch) ->
         with monkeypatch.context() as patched:
             patched.setattr(lab.client, "pipeline", counting)
             sent.clear()
-            read_vitals(lab.client)
+            read_health(lab.client)
         return list(sent)
 
     lab.run()
@@ -535,7 +535,7 @@ def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
 
 
 def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it_up() -> None:
-    held = AgentVitals(
+    held = AgentHealth(
         CONTINUOUS, iterations=7, phase="act", observed=NOW - 600, slot=NOW - 1, deadline=NOW + 1
     )
     said = bad(vitals(held, processes=[process(), BEAT]))
@@ -546,16 +546,16 @@ def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it
 
 
 def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
-    spoke = AgentVitals(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
+    spoke = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
     said = bad(vitals(spoke, processes=[process()]))
-    earlier = AgentVitals(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
+    earlier = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
 
     assert said == ["warning: its model's server passed a tool call on as text 60 s ago"]
     assert bad(vitals(earlier, processes=[process()])) == []
 
 
 def test_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
-    lost = AgentVitals(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
+    lost = AgentHealth(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
     said = bad(vitals(lost, processes=[process()]))
     later = bad(vitals(replace(lost, events_lost=NOW - 7200), processes=[process()]))
 

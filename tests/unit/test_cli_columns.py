@@ -10,18 +10,18 @@ import pytest
 from rich.console import Console
 
 from boyd.cli import (
-    actions,
+    action_commands,
     approval_view,
-    control,
-    history,
-    investigations,
-    keys,
-    mind_view,
+    control_commands,
+    goal_views,
+    history_command,
+    investigation_commands,
+    key_commands,
     output,
-    runs,
-    status,
+    run_commands,
+    status_command,
 )
-from boyd.cli.columns import Column, folded, layout, sentence, whole
+from boyd.cli.tables import Column, folded, layout, sentence, whole
 
 ROOT = Path(__file__).parents[2]
 WHY = "The disk of the build host is nearly full and nothing has been tidied up since spring. " * 9
@@ -42,17 +42,17 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
         ["1a2b3c4d", "scratch:clean", "medium"],
     ),
     "history": (
-        history.COLUMNS,
+        history_command.COLUMNS,
         ["1284", "Nov 21 23:58", "failed", "10 min 50 s", "71", "beat", WHY, "web:restart ok"],
         ["1284", "Nov 21 23:58", "failed", "web:restart ok"],
     ),
     "runs": (
-        runs.COLUMNS,
+        run_commands.COLUMNS,
         ["1a2b3c4d", "investigating", "critical", "119 min ago", "cli", BY, WHY],
         ["1a2b3c4d", "investigating", "119 min ago"],
     ),
     "investigations": (
-        investigations.COLUMNS,
+        investigation_commands.COLUMNS,
         [
             *("1a2b3c4d", "final_synthesis", "119 min", "123456", "$0.12", "47 h ago"),
             *("12", "api", BY, WHY),
@@ -60,7 +60,7 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
         ["1a2b3c4d", "final_synthesis"],
     ),
     "agents": (
-        control.COLUMNS,
+        control_commands.COLUMNS,
         [
             *("warehouse", "paused, idle", "1284", "continuous, every 10 s"),
             *("2 runs, 12 approvals", "3", WHY),
@@ -68,27 +68,27 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
         ["warehouse", "paused, idle", "2 runs, 12 approvals"],
     ),
     "actions": (
-        actions.COLUMNS,
+        action_commands.COLUMNS,
         ["web:restart", "high", "approval-required", "yes", "no", "service, [timeout]", WHY],
         ["web:restart", "high", "approval-required"],
     ),
     "keys": (
-        keys.COLUMNS,
+        key_commands.COLUMNS,
         ["1a2b3c4d5e6f", "laptop", BY, "read, approvals, runs", "ops", "all", "14:05:10", "never"],
         ["1a2b3c4d5e6f"],
     ),
     "observers": (
-        status.OBSERVED,
+        status_command.OBSERVED,
         ["http-monitor:web", "failed 12 in a row, backs off 45 s", "119 min ago", WHY],
         ["http-monitor:web", "failed 12 in", "119 min ago"],
     ),
     "workers": (
-        status.WORKERS,
+        status_command.WORKERS,
         ["worker", "host-a.13289.61f5", "119 min ago", "watch", "loop, observe, host", "ok"],
         ["worker", "host-a.13289.61f5", "ok"],
     ),
     "goals": (
-        mind_view.GOALS,
+        goal_views.GOALS,
         ["goal-12", "Active, waits for an answer", "10", "4", "goal-3", WHY],
         ["goal-12"],
     ),
@@ -133,7 +133,7 @@ def test_the_text_of_an_approval_gets_the_room_that_is_left() -> None:
 def test_what_an_action_waits_for_is_whole_in_the_history() -> None:
     waits = "scratch:clean waits for approval c32e3dd8"
     row = ["12", "23:58:10", "ok", "230 ms", "7", "beat", WHY, waits]
-    head, line = printed(history.COLUMNS, row, 80)
+    head, line = printed(history_command.COLUMNS, row, 80)
     assert line.endswith(waits)
     assert "TOOK" in head  # it has room again, now that a wide column is left out
 
@@ -147,8 +147,8 @@ def test_less_important_columns_are_left_out_of_a_narrow_terminal() -> None:
 def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
     known = {
         **{name: columns for name, (columns, _, _) in LISTS.items()},
-        "facts": mind_view.FACTS,
-        "questions": mind_view.QUESTIONS,
+        "facts": goal_views.FACTS,
+        "questions": goal_views.QUESTIONS,
     }
     names = {
         "approvals": "approvals list",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from boyd.goals.replies import GoalList
+from boyd.plugins.goals.api_models import GoalList
 from cli_kit import Cli, Terminal
 from mind_kit import APPROVAL, NOTHING, SCORES, Act, ImaginaryMind, thinking
 
@@ -562,7 +562,9 @@ def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
 
 def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> None:
     code = "import sys, boyd.cli.group as g; g.boyd(['--help'], standalone_mode=False);"
-    code += "print([n for n in ('boyd.goals', 'numpy', 'rdflib', 'requests', 'prompt_toolkit')"
+    code += (
+        "print([n for n in ('boyd.plugins.goals', 'numpy', 'rdflib', 'requests', 'prompt_toolkit')"
+    )
     code += " if n in sys.modules])"
     told = subprocess.run(
         [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True

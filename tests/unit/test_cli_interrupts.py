@@ -41,7 +41,7 @@ def interrupted(module: str, *command: str, folder: Path) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("module", ["click", "boyd.cli.status", "pydantic", "boyd.models"])
+@pytest.mark.parametrize("module", ["click", "boyd.cli.status_command", "pydantic", "boyd.models"])
 def test_ctrl_c_while_modules_are_imported_ends_calmly(module: str, tmp_path: Path) -> None:
     done = interrupted(module, "status", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")

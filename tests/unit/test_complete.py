@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from boyd import Agent, LoopResult, Veto
-from boyd.loop import act, complete, decide, orient, planning
 from boyd.models import Autonomy, Run
+from boyd.phases import act, complete, decide, orient, planning
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, reads, seen, sees
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from boyd.cli import connection
-from boyd.cli.connection import Api, Flags, find_api, open_api
-from boyd.embedded.runtime import Runtime, key_file
+from boyd.cli import api_access
+from boyd.cli.api_access import Api, Flags, find_api, open_api
+from boyd.embedded.state_folder import RunningDeployment, key_file
 from boyd.errors import ConfigError
-from boyd.settings import load_settings
+from boyd.settings.process import load_settings
 
 #: What was opened: URL, key and agent.
 Opened = list[tuple[str, str | None, str | None]]
@@ -52,8 +52,8 @@ def profiles(home: Path) -> Path:
 def running(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A `boyd up` that runs here; the URL of its API."""
     url = "http://127.0.0.1:8700"
-    runtime = Runtime(redis_url="redis://x", api_url=url)
-    monkeypatch.setattr(connection, "read_runtime", lambda _: runtime)
+    runtime = RunningDeployment(redis_url="redis://x", api_url=url)
+    monkeypatch.setattr(api_access, "read_runtime", lambda _: runtime)
     key_file(home / "state").write_text("key of up\n")
     return url
 

@@ -21,12 +21,21 @@ from pydantic_core import PydanticUndefined
 from boyd import Agent, Plugin
 from boyd.agent import AgentFile, PluginReference, agent_from_file
 from boyd.cli.group import boyd
-from boyd.goals.options import ForeignTool
 from boyd.plugin import PluginHost, discovery
 from boyd.plugins.approval_policy import Hours
-from boyd.plugins.http_monitor import CommandRestart, Endpoint, FunctionRestart, HttpRestart
+from boyd.plugins.goals.goal_options import ForeignTool
+from boyd.plugins.http_monitor import (
+    CommandRestart,
+    FunctionRestart,
+    HttpRestart,
+    MonitoredEndpoint,
+)
 from boyd.plugins.process import Program
-from boyd.settings import load_settings
+<<<<<<< HEAD
+from boyd.settings.process import load_settings
+=======
+from boyd.settings.process import Settings, load_settings, setting_paths
+>>>>>>> b96d105 (Modules and classes have the field's names, and belong together by noun)
 from boyd.testing import Lab
 from reference import PAGES as REFERENCE
 
@@ -61,7 +70,7 @@ COMMANDS = commands()
 BUILT_IN = sorted(
     name
     for name, point in discovery._installed().items()
-    if point.value.startswith(("boyd.plugins.", "boyd.goals."))
+    if point.value.startswith(("boyd.plugins.", "boyd.plugins.goals."))
 )
 
 
@@ -174,7 +183,7 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("http-monitor", Endpoint),
+        ("http-monitor", MonitoredEndpoint),
         ("process", Program),
         ("approval-policy", Hours),
         ("goals", ForeignTool),

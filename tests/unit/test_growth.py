@@ -7,7 +7,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from boyd.store import Growth, Store, Topic
+from boyd.store import Store, StreamWatcher, Topic
 
 EVENTS: Topic = ("a", None)
 LOG: Topic = ("a", "1")
@@ -21,7 +21,7 @@ def client() -> Any:
 
 
 @pytest.fixture
-def growth(client: Any) -> Growth:
+def growth(client: Any) -> StreamWatcher:
     """What follows nothing yet."""
     return Store(client).growth()
 
@@ -31,7 +31,7 @@ def grow(client: Any, topic: Topic, times: int = 1) -> None:
         client.xadd(STREAMS[topic], {"entry": "x"})
 
 
-def test_what_is_followed_from_now_on_is_told_once(client: Any, growth: Growth) -> None:
+def test_what_is_followed_from_now_on_is_told_once(client: Any, growth: StreamWatcher) -> None:
     grow(client, EVENTS)
 
     assert growth.follow([EVENTS, LOG]) == {EVENTS, LOG}
@@ -39,7 +39,9 @@ def test_what_is_followed_from_now_on_is_told_once(client: Any, growth: Growth) 
     assert growth.wait(0) == set()
 
 
-def test_what_has_grown_is_told_once_however_much_was_added(client: Any, growth: Growth) -> None:
+def test_what_has_grown_is_told_once_however_much_was_added(
+    client: Any, growth: StreamWatcher
+) -> None:
     growth.follow([EVENTS, LOG])
     grow(client, LOG, 50)
 
@@ -50,7 +52,7 @@ def test_what_has_grown_is_told_once_however_much_was_added(client: Any, growth:
     assert growth.wait(0) == {EVENTS, LOG}
 
 
-def test_what_is_not_followed_any_more_is_not_told(client: Any, growth: Growth) -> None:
+def test_what_is_not_followed_any_more_is_not_told(client: Any, growth: StreamWatcher) -> None:
     growth.follow([EVENTS, LOG])
     growth.follow([EVENTS])
     grow(client, LOG)
@@ -60,5 +62,5 @@ def test_what_is_not_followed_any_more_is_not_told(client: Any, growth: Growth) 
     assert growth.wait(0) == set()
 
 
-def test_who_follows_nothing_waits_for_nothing(growth: Growth) -> None:
+def test_who_follows_nothing_waits_for_nothing(growth: StreamWatcher) -> None:
     assert growth.wait(0) == set()

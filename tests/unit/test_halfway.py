@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from boyd.engine import ledger
 from boyd.errors import StoreError
 from boyd.models import ActionResult, Autonomy, Phase, RunRequest
 from boyd.plugin import Action
-from boyd.store import Entry, Ledger
+from boyd.runtime import leases
+from boyd.store import ActionLedger, PhaseEntry
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person
@@ -22,7 +22,7 @@ GATED = Autonomy(mode="approval-required")
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(leases, "PAUSES", (0.0, 0.0))
 
 
 def foreign(lab: Lab, key: str) -> None:
@@ -38,7 +38,7 @@ def kinds(lab: Lab) -> list[str]:
     return [entry.kind for entry in audit.entries()]
 
 
-def claimed(lab: Lab, token: str = "t") -> Ledger:
+def claimed(lab: Lab, token: str = "t") -> ActionLedger:
     """The ledger with one execution that is claimed."""
     own = lab.store.ledger
     assert own.claim("loop:1", token, "p:do", {}, "", False, None).outcome == "claimed"
@@ -84,7 +84,7 @@ def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
 
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
     pause = SimpleNamespace(sleep=lambda _: lab.client.delete(KEYS.audit_open))
-    monkeypatch.setattr(ledger, "time", pause)
+    monkeypatch.setattr(leases, "time", pause)
     result = lab.run()
 
     assert [told.success for told in result.action_results] == [True]
@@ -96,9 +96,9 @@ def test_what_fails_after_an_action_hides_nothing_of_it(
 ) -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
     leave = lab.store.iterations.leave
-    failed: list[Entry] = []
+    failed: list[PhaseEntry] = []
 
-    def refuse(entry: Entry, following: Phase, fields: Any, queue: str = "") -> bool:
+    def refuse(entry: PhaseEntry, following: Phase, fields: Any, queue: str = "") -> bool:
         if entry.phase == "act" and not failed:
             failed.append(entry)
             raise StoreError("refused")

@@ -28,7 +28,7 @@ from boyd.intake import (
     formats,
     parse,
 )
-from boyd.intake.severity import WORDS
+from boyd.intake.request import WORDS
 from boyd.models import Observation, utc_now
 
 STRUCTURED = "application/cloudevents+json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from boyd.engine import Leases
 from boyd.errors import StoreUnavailable
+from boyd.runtime import Leases
 
 
 class Renewals:

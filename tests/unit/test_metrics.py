@@ -18,11 +18,11 @@ from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
 from boyd.models.investigation import InvestigationRequest, Usage
-from boyd.settings import Settings
+from boyd.settings.process import Settings
 from boyd.store import Store, WorkerInfo
-from boyd.store.reading import read_vitals
-from boyd.store.usage import MOST, OTHERS, ROOM
-from boyd.store.vitals import Server, Vitals
+from boyd.store.health_reader import read_health
+from boyd.store.health_snapshot import HealthSnapshot, ServerHealth
+from boyd.store.investigations import MOST_TOTALS, OTHERS, ROOM
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
 from boyd.version import VERSION
@@ -98,7 +98,7 @@ def test_an_agent_that_has_never_run_has_no_last_iteration() -> None:
 def test_what_waits_is_told_by_queue() -> None:
     lab = Lab(agent(mode="manual"))
     lab.launcher.trigger("test")
-    lab.client.rpush("boyd.loop.test", "message")
+    lab.client.rpush("boyd.phases.test", "message")
     found = samples(lab.whole)
 
     assert found["boyd_queue_messages"][("test", "loop")] == 1
@@ -198,7 +198,7 @@ def test_what_a_broken_server_claims_does_not_end_the_counting() -> None:
     found = samples(lab.whole)
 
     assert found["boyd_model_requests_total"] == {("test", "small", "answered"): 3}
-    assert found["boyd_model_tokens_total"][("test", "input", "small")] == MOST + 10
+    assert found["boyd_model_tokens_total"][("test", "input", "small")] == MOST_TOTALS + 10
 
 
 def test_what_a_plugin_asks_the_model_is_counted_too() -> None:
@@ -420,11 +420,11 @@ def everything() -> tuple[set[str], dict[str, set[str]]]:
     lab.client.hset("boyd:{test}:usage", "ended final_answer", 1)
     labels: dict[str, set[str]] = {}
 
-    def read(*arguments: Any) -> Vitals:
-        return replace(read_vitals(*arguments), server=Server.of(INFO, {"save": "900 1"}))
+    def read(*arguments: Any) -> HealthSnapshot:
+        return replace(read_health(*arguments), server=ServerHealth.of(INFO, {"save": "900 1"}))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("boyd_api.metrics.read_vitals", read)
+        patched.setattr("boyd_api.metrics.read_health", read)
         metrics = Metrics(lambda: lab.whole)
         metrics.answered("GET", "/", 200, 0.1)
         metrics.taken("json", 1)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Observation
-from boyd.loop import bounded, planning
-from boyd.loop.context import PhaseContext
+from boyd.phases import planning, time_limit
+from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Context, Observer, Orienter
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
@@ -213,7 +213,7 @@ def test_an_observer_that_overruns_its_time_limit_costs_only_itself() -> None:
 
         assert "took longer than 0.05 s" in result.observer_errors[0].error
         assert len(result.observations) == 1
-        assert bounded.abandoned.alive() >= 1
+        assert time_limit.abandoned.alive() >= 1
     finally:
         end.set()
 
@@ -422,8 +422,8 @@ def test_a_manual_trigger_runs_an_observer_that_failed_before() -> None:
 def test_a_bounded_call_never_waits_longer_than_its_limit() -> None:
     end = threading.Event()
     began = time.monotonic()
-    calls = [bounded.Call(lambda: end.wait(30), 0.05), bounded.Call(lambda: 7, 5)]
-    outcomes = bounded.call_all(calls)
+    calls = [time_limit.TimedCall(lambda: end.wait(30), 0.05), time_limit.TimedCall(lambda: 7, 5)]
+    outcomes = time_limit.call_all(calls)
     end.set()
 
     assert "0.05" in str(outcomes[0].error)
@@ -441,16 +441,16 @@ def test_calls_beyond_the_width_wait_for_their_turn() -> None:
         time.sleep(0.001)
         running.pop()
 
-    bounded.call_all([bounded.Call(work, 5)] * 20, width=4)
+    time_limit.call_all([time_limit.TimedCall(work, 5)] * 20, width=4)
 
     assert max(most) <= 4
 
 
 def test_a_crew_replaces_the_threads_that_it_gives_up() -> None:
     end = threading.Event()
-    hang = bounded.Call(lambda: end.wait(30), 0.02)
-    calls = [hang, hang, *[bounded.Call(lambda: 7, 5)] * 50]
-    outcomes = bounded.call_all(calls, width=2)
+    hang = time_limit.TimedCall(lambda: end.wait(30), 0.02)
+    calls = [hang, hang, *[time_limit.TimedCall(lambda: 7, 5)] * 50]
+    outcomes = time_limit.call_all(calls, width=2)
     end.set()
 
     assert [outcome.value for outcome in outcomes[2:]] == [7] * 50
@@ -464,7 +464,7 @@ def test_a_crew_never_has_more_threads_than_its_width() -> None:
         names.add(threading.get_ident())
         time.sleep(0.005)
 
-    bounded.call_all([bounded.Call(work, 5)] * 100, width=5)
+    time_limit.call_all([time_limit.TimedCall(work, 5)] * 100, width=5)
 
     assert len(names) <= 5
 

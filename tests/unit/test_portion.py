@@ -9,8 +9,8 @@ import pytest
 
 from boyd.errors import QueueFull
 from boyd.models import Decision, JsonObject, LoopResult, Proposal, RunRequest
-from boyd.store import Retention, Store, portion, runs
-from boyd.store.portion import Portion
+from boyd.store import Retention, Store, paging, runs
+from boyd.store.paging import ByteBudget
 from boyd.store.scripts import Scripts
 from boyd.testing import TESTER, Lab
 from kit import LAX, Recorder, agent, choice, chooses, reads, seen, sees
@@ -21,8 +21,8 @@ KIB = 1024
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of 64 KiB, read in steps of 8."""
-    monkeypatch.setattr(portion, "PORTION", 64 * KIB)
-    monkeypatch.setattr(portion, "STEP", 8 * KIB)
+    monkeypatch.setattr(paging, "PORTION", 64 * KIB)
+    monkeypatch.setattr(paging, "STEP", 8 * KIB)
 
 
 def large(lab: Lab, number: int, **fields: Any) -> None:
@@ -146,7 +146,7 @@ def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch)
     lab = Lab(agent(sees("o", seen())))
     for _ in range(5):
         lab.run()
-    monkeypatch.setattr(portion, "PORTION", 600)
+    monkeypatch.setattr(paging, "PORTION", 600)
     pages = outlined(lab, 5)
 
     assert len(pages) > 1
@@ -175,11 +175,11 @@ def test_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
             return reply
 
     names = [str(n) for n in range(12)]
-    found = list(Portion(Watched(client)).read("h", names))
+    found = list(ByteBudget(Watched(client)).read("h", names))
 
     assert replies == [2, 2, 2, 2, 4]
     assert [len(fields) for fields in found] == [2] * 9 + [0] * 3
-    assert next(Portion(Scripts(client)).read("h", names, ["b", "c"])) == {"b": "y"}
+    assert next(ByteBudget(Scripts(client)).read("h", names, ["b", "c"])) == {"b": "y"}
 
 
 def test_no_more_runs_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from boyd.errors import StoreUnavailable
-from boyd_worker.pulse import _Round
+from boyd_worker.maintenance import _Round
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])

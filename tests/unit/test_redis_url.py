@@ -13,10 +13,10 @@ import redis
 from redis.connection import SSLConnection
 
 from boyd import redaction
-from boyd.broker import make_app
 from boyd.errors import ConfigError, StoreUnavailable
+from boyd.messaging.celery_app import make_app
 from boyd.store import connect, masked, translated
-from boyd.store.sentinels import Sentinels
+from boyd.store.connection import Sentinels
 
 MASTER = {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from boyd.goals import scoring
-from boyd.llm.marker import marked
+from boyd.llm.reply_text import marked
+from boyd.plugins.goals import scoring
 from costs import MOST, growth
 
 PACKAGES = ("boyd", "boyd_worker", "boyd_api")
@@ -221,7 +221,7 @@ def test_every_regular_expression_takes_time_in_proportion() -> None:
 
     assert len(found) > 80
     assert {name: texts for name, texts in too_slow.items() if texts} == {}
-    assert made == {"boyd.goals.scoring", "boyd.llm.marker"}
+    assert made == {"boyd.plugins.goals.scoring", "boyd.llm.reply_text"}
 
 
 def told(text: str) -> Any:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from boyd import Agent
-from boyd.engine import sweep_all
 from boyd.errors import StoreError
 from boyd.models import Autonomy
-from boyd.store import Entry, Fence
-from boyd.store.due import MOST_DUE
+from boyd.runtime import sweep_all
+from boyd.store import Fence, PhaseEntry
+from boyd.store.batches import MOST_DUE
 from boyd.store.scripts import Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
@@ -401,7 +401,7 @@ def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sw
     assert not lab.store.iterations.leave(entry, "complete", {})
 
 
-def claimed(lab: Lab, entry: Entry) -> None:
+def claimed(lab: Lab, entry: PhaseEntry) -> None:
     """Claim the action of an iteration, as a worker that dies with it."""
     fence = Fence(entry.iteration, entry.epoch, entry.worker)
     execution = lab.store.ledger.of_iteration(entry.iteration)

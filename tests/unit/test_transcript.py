@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boyd.cli.prose import Prose, whole_blocks
+from boyd.cli.live_transcript import LiveTranscript, Prose, whole_blocks
 from boyd.cli.transcript import PlainTranscript
-from boyd.cli.transcript_live import LiveTranscript
+from boyd.formatting import dollars
 from boyd.models.investigation import (
     Asked,
     Compacted,
@@ -30,7 +30,6 @@ from boyd.models.investigation import (
     Waits,
     Warned,
 )
-from boyd.money import dollars
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 USED = Counters(steps=2, tool_calls=1, usage=Usage(input_tokens=200, output_tokens=40))

@@ -8,8 +8,8 @@ import fakeredis
 import pytest
 
 from boyd.errors import StoreError
-from boyd.store import Store, Turns
-from boyd.store.due import MOST_DUE
+from boyd.store import Store, Throttle
+from boyd.store.batches import MOST_DUE
 from boyd.store.keys import WORKERS
 
 
@@ -20,7 +20,7 @@ class Process:
         self.client: Any = fakeredis.FakeRedis(decode_responses=True)
         self.store = Store(self.client, "test")
 
-    def turns(self, *agents: str) -> Turns:
+    def turns(self, *agents: str) -> Throttle:
         return self.store.turns(agents)
 
     def passes(self, seconds: float) -> None:

@@ -10,11 +10,10 @@ import jiter
 import pytest
 
 from boyd.intake import BadIntake, IntakeRequest, parse, read_json, request
-from boyd.llm.arguments import parsed
-from boyd.llm.faults import Fault
-from boyd.llm.spoken_calls import SpokenCalls, spoken_calls
-from boyd.llm.wire import document
-from boyd.values import MAX_VALUES, TooManyValues, check_values
+from boyd.json_limits import MAX_VALUES, TooManyValues, check_values
+from boyd.llm.model_errors import Fault
+from boyd.llm.providers.wire import document
+from boyd.llm.tool_call_parsing import SpokenCalls, parsed, spoken_calls
 from holding import longest_step, unit
 
 #: Bytes of a request to intake.

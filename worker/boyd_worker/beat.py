@@ -15,11 +15,11 @@ from typing import Any
 from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import BaseSchedule
 
-from boyd.engine import Launcher
 from boyd.errors import StoreError
+from boyd.runtime import Launcher
 from boyd.store import ServerClock, Slot
-from boyd_worker.pulse import Pulse
-from boyd_worker.runtime import Runtime
+from boyd_worker.agent_host import AgentHost
+from boyd_worker.maintenance import Maintenance
 
 log = logging.getLogger("boyd.beat")
 
@@ -74,12 +74,12 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
         entry.schedule.last = slot
 
 
-def run_beat(runtime: Runtime) -> int:
+def run_beat(runtime: AgentHost) -> int:
     """Tick until SIGTERM; the exit status."""
     runtime.prepare()
     runtime.app.boyd_schedule = _schedule(runtime, runtime.store.clock)
     service = Service(runtime.app, max_interval=60.0, scheduler_cls=SlotScheduler)
-    pulse = Pulse(runtime)
+    pulse = Maintenance(runtime)
     pulse.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
@@ -99,7 +99,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _schedule(runtime: Runtime, clock: ServerClock) -> dict[str, ScheduleEntry]:
+def _schedule(runtime: AgentHost, clock: ServerClock) -> dict[str, ScheduleEntry]:
     schedule = {}
     for agent in runtime.agents.values():
         settings = agent.settings

@@ -9,33 +9,33 @@ from typing import Any
 from celery import Celery
 from celery.exceptions import Ignore
 
-from boyd.broker import FOLLOWS, ORDER, TASKS
-from boyd.engine import Engine, Orders, Steps, orders_of
 from boyd.errors import StoreError
+from boyd.messaging.celery_app import FOLLOWS, ORDER, TASKS
 from boyd.models import Phase
+from boyd.runtime import Engine, IterationSteps, JobRunner, orders_of
 
 log = logging.getLogger("boyd.worker")
 
 _STEPS: dict[Phase, Callable[..., bool | None]] = {
-    "start": Steps.start,
-    "observe": Steps.observe,
-    "orient": Steps.orient,
-    "decide": Steps.decide,
-    "act": Steps.act,
-    "complete": Steps.complete,
+    "start": IterationSteps.start,
+    "observe": IterationSteps.observe,
+    "orient": IterationSteps.orient,
+    "decide": IterationSteps.decide,
+    "act": IterationSteps.act,
+    "complete": IterationSteps.complete,
 }
 
 
 def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
-    steps = {agent_id: Steps(engine) for agent_id, engine in engines.items()}
+    steps = {agent_id: IterationSteps(engine) for agent_id, engine in engines.items()}
     for phase, name in TASKS.items():
         app.task(_task(phase, steps), name=name, shared=False)
     orders = {agent_id: orders_of(engine) for agent_id, engine in engines.items()}
     app.task(_order(orders), name=ORDER, shared=False)
 
 
-def _task(phase: Phase, steps: Mapping[str, Steps]) -> Callable[..., None]:
+def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., None]:
     step = _STEPS[phase]
     chained = phase in FOLLOWS
 
@@ -58,7 +58,7 @@ def _task(phase: Phase, steps: Mapping[str, Steps]) -> Callable[..., None]:
     return run
 
 
-def _order(orders: Mapping[str, Orders]) -> Callable[..., None]:
+def _order(orders: Mapping[str, JobRunner]) -> Callable[..., None]:
     def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
         named = isinstance(name, str) and _is_number(attempt)
         if not named or agent_id not in orders:

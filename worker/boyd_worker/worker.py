@@ -14,11 +14,11 @@ from celery.exceptions import SecurityWarning
 from kombu import Exchange, Queue
 
 from boyd import queues
-from boyd.embedded.death import follow_parent
-from boyd.loop.context import HOOK_TIMEOUT
+from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin.hooks import SPECIFICATIONS
-from boyd_worker.pulse import Pulse
-from boyd_worker.runtime import Runtime
+from boyd.subprocess_call import follow_parent
+from boyd_worker.agent_host import AgentHost
+from boyd_worker.maintenance import Maintenance
 from boyd_worker.tasks import register
 
 log = logging.getLogger("boyd.worker")
@@ -27,7 +27,7 @@ log = logging.getLogger("boyd.worker")
 HARD_LIMIT_GRACE = 15.0
 
 
-def run_worker(runtime: Runtime) -> int:
+def run_worker(runtime: AgentHost) -> int:
     """Work until SIGTERM; the exit status.
 
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
@@ -37,7 +37,7 @@ def run_worker(runtime: Runtime) -> int:
     register(runtime.app, runtime.engines)
     runtime.app.conf.task_queues = _queues(runtime)
     runtime.app.conf.task_time_limit = _hard_limit(runtime)
-    pulse = Pulse(runtime)
+    pulse = Maintenance(runtime)
     _connect(runtime, pulse)
     worker = runtime.app.Worker(
         hostname=f"boyd@{runtime.name}",
@@ -60,14 +60,14 @@ def _hush() -> None:
         log.warning("this worker runs as root, and so do all plugins: give it a user of its own")
 
 
-def _queues(runtime: Runtime) -> list[Queue]:
+def _queues(runtime: AgentHost) -> list[Queue]:
     names = [
         queues.full_name(queue, agent_id) for agent_id in runtime.agents for queue in runtime.queues
     ]
     return [Queue(name, Exchange(""), routing_key=name) for name in names]
 
 
-def _hard_limit(runtime: Runtime) -> float | None:
+def _hard_limit(runtime: AgentHost) -> float | None:
     """What an action may take at most; only prefork enforces it, for what ignores an alarm."""
     if runtime.settings.worker.pool != "prefork":
         return None
@@ -78,7 +78,7 @@ def _hard_limit(runtime: Runtime) -> float | None:
     return longest + hooks * HOOK_TIMEOUT + HARD_LIMIT_GRACE
 
 
-def _connect(runtime: Runtime, pulse: Pulse) -> None:
+def _connect(runtime: AgentHost, pulse: Maintenance) -> None:
     """Follow the worker's life: announce it when it consumes, take it back when it stops."""
 
     def ready(**_: Any) -> None:

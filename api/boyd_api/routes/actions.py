@@ -7,15 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from boyd import naming
-from boyd.models import (
-    ActionInfo,
-    Call,
-    CallRequest,
-    ExecutionPage,
-    JsonObject,
-    Model,
-)
-from boyd.models.answers import ActionList, Execution, Taken
+from boyd.models import ActionInfo, Call, CallRequest, ExecutionPage, JsonObject, Model
+from boyd.models.responses import ActionList, Execution, Taken
 from boyd_api.calling import finished, ordered
 from boyd_api.period import Period
 from boyd_api.routes.approvals import WaitQuery

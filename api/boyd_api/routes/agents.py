@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boyd.models import Model
-from boyd.models.answers import AgentList, AgentState
+from boyd.models.responses import AgentList, AgentState
 from boyd.store import AgentEntry
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask

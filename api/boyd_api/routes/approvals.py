@@ -7,10 +7,10 @@ from typing import Any
 from flask import request
 from pydantic import Field
 
-from boyd.engine import Resolution, Resolver
 from boyd.errors import StoreUnavailable
 from boyd.models import ApprovalItem, ApprovalQueue, CallRequest, Model
-from boyd.models.answers import Resolved
+from boyd.models.responses import Resolved
+from boyd.runtime import Resolution, Resolver
 from boyd.store import Verdict
 from boyd_api.calling import finished, ordered
 from boyd_api.problems import Problem, ProblemDocument

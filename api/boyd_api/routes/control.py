@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from boyd.engine import retire as retire_agent
 from boyd.models import Model
-from boyd.models.answers import Retired, Standing, StandingAll
+from boyd.models.responses import Retired, Standing, StandingAll
+from boyd.runtime import retire as retire_agent
 from boyd.store import reason_text
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask

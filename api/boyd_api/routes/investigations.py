@@ -167,7 +167,7 @@ def check_model(entry: AgentEntry) -> None:
 def _check_shape(schema: JsonObject | None) -> None:
     if schema is None:
         return
-    from boyd.llm.shape import check_schema  # only where an agent has a model
+    from boyd.llm.replies import check_schema  # only where an agent has a model
 
     try:
         check_schema(schema)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from boyd.models import ApiKey, Model, Scope
-from boyd.models.answers import KeyInfo, KeyList, NewKey, Revoked
+from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask, not_found
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from boyd.engine import Abandoner
 from boyd.models import Decision, LoopResult, Model, Phase, Situation, Timestamp
-from boyd.models.answers import Abandoned, IterationList, Triggered, TriggerResult
+from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
+from boyd.runtime import Abandoner
 from boyd.store import reason_text
 from boyd_api.problems import Problem
 from boyd_api.routing import Answer, Routes

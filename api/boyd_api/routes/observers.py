@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boyd.models import ObserverHealth
-from boyd.models.answers import ObserverList, ObserverState
+from boyd.models.responses import ObserverList, ObserverState
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
 

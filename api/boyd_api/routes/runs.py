@@ -7,8 +7,8 @@ import json
 from pydantic import ConfigDict, Field
 
 from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus
-from boyd.models.answers import Redelivering, RunCancelled, RunCreated
 from boyd.models.investigation import MOST_ASKED, InvestigationRequest
+from boyd.models.responses import Redelivering, RunCancelled, RunCreated
 from boyd.outbound import check_url
 from boyd_api.problems import FieldError, Problem
 from boyd_api.routes.investigations import check_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd.models.answers import Capabilities, Identity, LoopHistory, State
+from boyd.models.responses import Capabilities, Identity, LoopHistory, StateResponse
 from boyd_api.past import last_result
 from boyd_api.routing import Answer, Routes
 from boyd_api.serving import Ask
@@ -10,12 +10,12 @@ from boyd_api.serving import Ask
 routes = Routes("state")
 
 
-@routes.get("/state", scope="read", answers={200: State})
+@routes.get("/state", scope="read", answers={200: StateResponse})
 def show(ask: Ask) -> Answer:
     """Show who the agent is, what it can do, and its last iteration."""
     entry, catalog = ask.agent.entry, ask.agent.entry.catalog
     last = last_result(ask.agent.store)
-    state = State(
+    state = StateResponse(
         agent=Identity(id=entry.id, name=entry.name, model=entry.model),
         capabilities=Capabilities(
             observers=catalog.observers,

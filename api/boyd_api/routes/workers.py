@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boyd.models.answers import WorkerList
+from boyd.models.responses import WorkerList
 from boyd_api.routing import Routes
 from boyd_api.serving import Ask
 

@@ -29,7 +29,7 @@ from boyd import (
     strategy,
     tool,
 )
-from boyd.counting import counted
+from boyd.formatting import counted
 from boyd.models import JsonObject, Model
 from boyd.plugins.process import ProcessControl, Program
 

@@ -26,7 +26,7 @@ from boyd import (
     orienter,
     strategy,
 )
-from boyd.counting import counted
+from boyd.formatting import counted
 from boyd.models import Model
 from boyd.plugins.process import ProcessControl, Program, Supervised
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from boyd.cli import output
-from boyd.cli.columns import Column, label, sentence, whole
-from boyd.cli.ids import short
-from boyd.models import ActionResult, ApprovalItem
+from boyd.cli.api_access import Api
+from boyd.cli.event_commands import EventFollower
+from boyd.cli.options import short
+from boyd.cli.tables import Column, label, sentence, whole
+from boyd.errors import ApiUnavailable
+from boyd.models import ActionResult, ApprovalItem, ApprovalQueue
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 #: The columns of `row`; `show` has all that is cut.
 COLUMNS = (
@@ -199,3 +206,85 @@ def _result(item: ApprovalItem) -> str:
     assert item.result is not None
     said = output.text_of(item.result.output)
     return ": ".join(filter(None, [outcome(item), said]))
+
+
+#: Seconds between two looks at the clock, for the time that is left.
+_TICK = 1.0
+
+
+def watch_queue(api: Api, read: Callable[[], ApprovalQueue], form: str) -> None:
+    """Show the queue whenever it changes, until Ctrl-C."""
+    follower = EventFollower(api.deployment, [api.agent_id])
+    try:
+        if form == "table" and output.is_terminal():
+            _watch_live(api, follower, read)
+        else:
+            _watch_items(api, follower, read, form)
+    except KeyboardInterrupt:
+        return
+
+
+def _watch_items(
+    api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue], form: str
+) -> None:
+    shown: ApprovalQueue | None = None
+    while True:
+        queue = _read(read, shown)
+        if queue != shown and not output.print_item(form, queue):
+            _print(api, queue, again=shown is not None)
+        shown = queue
+        while not _has_changed(follower, _TICK * 5):
+            pass
+
+
+def _print(api: Api, queue: ApprovalQueue, again: bool) -> None:
+    if again:
+        output.say()
+    items = [*queue.pending, *queue.history]
+    if items:
+        rows = table(items, api.agent.now())
+        output.print_table(columns(items), rows)
+    else:
+        output.say("Nothing waits.")
+
+
+def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue]) -> None:
+    from rich.live import Live
+
+    queue = read()
+    with Live(console=output.console(), auto_refresh=False) as live:
+        while True:
+            live.update(_drawn(api, [*queue.pending, *queue.history]), refresh=True)
+            if _has_changed(follower, _TICK) or _expires(api, queue):
+                queue = _read(read, queue)
+
+
+def _drawn(api: Api, items: list[ApprovalItem]) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    help_ = Text("boyd approvals approve|deny ID; Ctrl-C ends this", "dim")
+    if not items:
+        return Group(Text("Nothing waits."), help_)
+    rows = table(items, api.agent.now())
+    return Group(output.fitted(columns(items), rows), help_)
+
+
+def _has_changed(follower: EventFollower, seconds: float) -> bool:
+    return any(
+        event.kind.startswith(("approval.", "missed")) for _, event in follower.wait(seconds)
+    )
+
+
+def _expires(api: Api, queue: ApprovalQueue) -> bool:
+    now = api.agent.now()
+    return any(item.expires_at is not None and item.expires_at <= now for item in queue.pending)
+
+
+def _read(read: Callable[[], ApprovalQueue], before: ApprovalQueue | None) -> ApprovalQueue:
+    try:
+        return read()
+    except ApiUnavailable:  # the follower says so, and that it is back
+        if before is None:
+            raise
+        return before

@@ -1,12 +1,162 @@
-"""`boyd completion`: the script that lets a shell complete commands, options, ids and names."""
+"""What a shell offers for ids and names when somebody presses Tab: the API is asked.
+
+Nothing is said when that does not work: there is nowhere to say it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
 
+from boyd import naming
 from boyd.cli import output
 from boyd.cli.group import boyd
+from boyd.errors import BoydError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from boyd.cli.api_access import Api
+
+#: Names or ids, each with what a shell shows beside it.
+Offers = Iterable[tuple[str, str]]
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+#: Seconds that somebody who has pressed Tab waits at most.
+PATIENCE = 2.0
+#: How many a shell is offered.
+_MOST = 200
+
+
+def offered(find: Callable[[Api], Offers]) -> Completer:
+    """Offer what *find* gets from the API, as far as it begins like the word that is typed."""
+
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from boyd.cli.output import one_line
+
+        try:
+            found = islice(find(_api(ctx)), _MOST * 10)
+            fitting = [(id, text) for id, text in found if id.startswith(incomplete)]
+        except BoydError:
+            return []
+        return [CompletionItem(id, help=one_line(text)) for id, text in fitting[:_MOST]]
+
+    return complete
+
+
+def _api(ctx: click.Context) -> Api:
+    """The API that the half-typed command line means.
+
+    Raises:
+        BoydError: it means none.
+    """
+    from boyd.cli.api_access import Flags, open_api
+    from boyd.settings.process import load_settings
+
+    url, key, profile, agent = (ctx.params.get(name) for name in ("url", "key", "profile", "agent"))
+    settings = load_settings({}, ctx.params.get("config"))
+    api = open_api(settings, Flags(url, key, profile, agent if isinstance(agent, str) else None))
+    api.agent.timeout = api.deployment.timeout = PATIENCE
+    return api
+
+
+def agents(api: Api) -> Offers:
+    """The agents that the key may see."""
+    from boyd.models.responses import AgentList
+
+    return [(one.id, one.name) for one in api.deployment.get("/agents", AgentList).agents]
+
+
+def actions(api: Api) -> Offers:
+    """The actions of the agent."""
+    from boyd.models.responses import ActionList
+
+    found = api.agent.get("/actions", ActionList).actions
+    return [(one.id, one.description) for one in found]
+
+
+def iterations(api: Api) -> Offers:
+    """The last iterations of the agent."""
+    from boyd.models.responses import IterationList
+
+    found = api.agent.get("/loop/history", IterationList, limit=50).iterations
+    return [(str(one.iteration), one.situation or "") for one in found]
+
+
+def runs(api: Api) -> Offers:
+    """The last runs."""
+    from boyd.models import RunPage
+
+    return [(one.id, one.title) for one in api.agent.get("/runs", RunPage, limit=_MOST).runs]
+
+
+def investigations(api: Api) -> Offers:
+    """The last investigations."""
+    from boyd.models.investigation import InvestigationPage
+
+    found = api.agent.get("/investigations", InvestigationPage, limit=_MOST).investigations
+    return [(one.id, one.question) for one in found]
+
+
+def approvals(api: Api) -> Offers:
+    """The approvals that wait, and then those that were resolved."""
+    from boyd.models import ApprovalQueue
+
+    query = {"includeHistory": True, "limit": _MOST}
+    found = api.agent.get("/approvals", ApprovalQueue, **query)
+    for item in (*found.pending, *found.history):
+        yield item.id, f"{item.action_id} {item.status}: {item.decision.rationale}"
+
+
+def pending_approvals(api: Api) -> Offers:
+    """The approvals that wait."""
+    from boyd.models import ApprovalQueue
+
+    found = api.agent.get("/approvals", ApprovalQueue, limit=_MOST)
+    for item in found.pending:
+        yield item.id, f"{item.action_id}: {item.decision.rationale}"
+
+
+def executions(api: Api) -> Offers:
+    """The last executions that succeeded."""
+    from boyd.models import ApprovalQueue
+    from boyd.models.responses import IterationList
+
+    for past in api.agent.get("/loop/history", IterationList, limit=50).iterations:
+        for result in past.results:
+            if result.success:
+                yield naming.loop(str(past.iteration)), result.action
+    found = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
+    for item in found.history:
+        if item.result is not None and item.result.success:
+            yield naming.approval(item.id), item.action_id
+
+
+def keys(api: Api) -> Offers:
+    """The keys of the API."""
+    from boyd.models.responses import KeyList
+
+    found = api.deployment.get("/keys", KeyList).keys
+    return [(one.id, f"{one.name} of {one.principal}") for one in found]
+
+
+def profiles(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a profile."""
+    from click.shell_completion import CompletionItem
+
+    from boyd.cli.api_access import profile_names
+
+    try:
+        return [CompletionItem(one) for one in profile_names() if one.startswith(incomplete)]
+    except BoydError:
+        return []
+
 
 #: For bash, which takes a colon for the end of a word: that of click completes no `plugin:action`.
 _BASH = r"""_boyd_completion() {

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from boyd.cli import completing
-from boyd.cli.connection import Api, Flags, find_api, open_api
-from boyd.cli.ids import not_empty
-from boyd.embedded.runtime import read_runtime, with_redis
+from boyd.cli import completion, output
+from boyd.cli.api_access import Api, Flags, find_api, open_api
+from boyd.cli.completion import Offers, offered
+from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import UnknownAgent
-from boyd.settings import Settings, load_settings
+from boyd.models import Actor
+from boyd.settings.process import Settings, load_settings
 
 if TYPE_CHECKING:
     from boyd.store import AgentEntry, AgentStore, Store
@@ -24,11 +26,69 @@ if TYPE_CHECKING:
 _Command = Callable[..., Any]
 
 
+def short(whole: str) -> str:
+    """An id as tables show it."""
+    return whole[: output.SHORT]
+
+
+def not_empty(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    """What was given, one or several.
+
+    A variable of a script that is not set must not stand for the only thing there is.
+
+    Raises:
+        BadParameter: it is empty.
+    """
+    return _filled(value, "it is empty: say which one is meant, or leave it out")
+
+
+def _whole_or_beginning(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    return _filled(value, "the id is empty: give it, or a beginning of it")
+
+
+def _filled(value: Any, complaint: str) -> Any:
+    for one in value if isinstance(value, tuple) else (value,):
+        if one is not None and not one.strip():
+            raise click.BadParameter(complaint)
+    return value
+
+
+def id_argument(
+    name: str, offers: Callable[[Api], Offers], **how: Any
+) -> Callable[[_Command], _Command]:
+    """An argument that takes an id, or any beginning of one; never an empty one.
+
+    Args:
+        name: of the argument.
+        offers: what a shell offers for it.
+        how: see `click.argument`.
+    """
+    complete = offered(offers)
+    return click.argument(name, callback=_whole_or_beginning, shell_complete=complete, **how)
+
+
+def the_one(noun: str, beginning: str, ids: Iterable[str]) -> str:
+    """The only id that begins like that, or is that; ends the command when there is none."""
+    found = []
+    for one in dict.fromkeys(ids):
+        if one == beginning:
+            return one
+        if one.startswith(beginning):
+            found.append(one)
+    if not found:
+        output.stop(output.NOT_FOUND, f"no {noun} {beginning!r}")
+    if len(found) > 1:
+        some = ", ".join(one[: output.SHORT + 4] for one in found[:5])
+        more = ", …" if len(found) > 5 else ""
+        output.stop(output.FAILED, f"{beginning!r} fits {len(found)} {noun}s: {some}{more}")
+    return found[0]
+
+
 #: Names an agent; an empty name is refused, rather than taken for the only one.
 agent_option: Callable[[_Command], _Command] = click.option(
     "--agent",
     callback=not_empty,
-    shell_complete=completing.offered(completing.agents),
+    shell_complete=completion.offered(completion.agents),
     help="Which agent; needed when there are several.",
 )
 
@@ -103,7 +163,7 @@ def deployment_api_options(command: _Command) -> _Command:
 
 
 @dataclass(frozen=True)
-class Access:
+class CommandAccess:
     """The two ways to the state: over the API, and directly on Redis.
 
     Attributes:
@@ -150,7 +210,7 @@ def access_options(command: _Command) -> _Command:
         **more: Any,
     ) -> Any:
         settings = _load({"redis_url": redis_url}, config)
-        access = Access(settings, Flags(url, key, profile), direct or redis_url is not None)
+        access = CommandAccess(settings, Flags(url, key, profile), direct or redis_url is not None)
         return command(*args, access=access, **more)
 
     return wrapped
@@ -185,7 +245,7 @@ def _key(command: _Command) -> _Command:
 def _profile(command: _Command) -> _Command:
     help_ = "Take URL and key from that profile."
     return click.option(
-        "--profile", callback=not_empty, shell_complete=completing.profiles, help=help_
+        "--profile", callback=not_empty, shell_complete=completion.profiles, help=help_
     )(command)
 
 
@@ -254,3 +314,16 @@ def _running_agent(settings: Settings) -> str | None:
     if running is None or settings.redis_url not in (None, running.redis_url):
         return None
     return running.agent
+
+
+def user() -> str:
+    """The user of the operating system, as a principal."""
+    try:
+        return "-".join(getpass.getuser().split()) or "unknown"
+    except (KeyError, OSError):  # no name for this user id, as in many containers
+        return "unknown"
+
+
+def actor() -> Actor:
+    """Who gives the command, as the audit names them."""
+    return Actor(principal=f"cli:{user()}", person=True)

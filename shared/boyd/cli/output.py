@@ -13,14 +13,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
 from boyd.cli import interrupts
-from boyd.cli.columns import GAP, Column, layout
-from boyd.counting import counted
+from boyd.cli.tables import GAP, Column, layout
 from boyd.errors import ApiProblem
+from boyd.formatting import counted
 from boyd.models import ActionResult, LoopResult, Model
 
 if TYPE_CHECKING:
@@ -451,3 +452,9 @@ def fitted(
 
 def _colour(cell: str) -> str:
     return _COLOURS.get(cell.split(" ")[0].rstrip(":,"), "")
+
+
+def command_name() -> str:
+    """`boyd` where it is found on PATH; elsewhere as it was typed, as in `.venv/bin/boyd`."""
+    typed = sys.argv[0]
+    return typed if Path(typed).name == "boyd" and shutil.which("boyd") is None else "boyd"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from boyd.cli import mind_view, output
-from boyd.cli.cycles import next_cycle
-from boyd.cli.mind import Mind, to_type
-from boyd.cli.thawing import frozen_line
-from boyd.errors import ApiUnavailable, BoydError
-from boyd.goals.replies import Surroundings
+from boyd.cli import goal_views, output
+from boyd.cli.chat_command import LinePrompt
+from boyd.cli.cycle_runner import next_cycle
+from boyd.cli.frozen_hint import frozen_line
+from boyd.cli.goals_client import GoalsClient, to_type
+from boyd.embedded.state_folder import private_folder
+from boyd.errors import ApiUnavailable, BoydError, ConfigError
+from boyd.plugins.goals.api_models import Surroundings
 
 #: How many memories `recall` shows, and how many entries of memory are looked at for symbols.
 _TOP = 5
@@ -25,7 +31,7 @@ class UsageError(Exception):
     """What was typed is not complete, or no command."""
 
 
-class Lines(Protocol):
+class InputSource(Protocol):
     """Where the commands come from."""
 
     def question(self) -> str | None:
@@ -33,7 +39,7 @@ class Lines(Protocol):
 
 
 @dataclass(frozen=True)
-class Word:
+class ReplCommand:
     """A command of the REPL; *run* takes what follows its name.
 
     Attributes:
@@ -51,27 +57,35 @@ class Word:
 class Repl:
     """Commands from a terminal or a pipe, and what comes of them."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: GoalsClient) -> None:
         self._mind = mind
-        self._waits = mind_view.Waits(answer="answer {} TEXT")
-        self._known = Known(mind)
-        self.words: dict[str, Word] = {
-            "status": Word(self._status, "", "the session at a glance; also `s`"),
-            "goals": Word(self._goals, "", "all goals"),
-            "add": Word(self._add, "DESCRIPTION", "a new goal"),
-            "suspend": Word(self._suspend, "ID", "let a goal rest", self._known.goals),
-            "resume": Word(self._resume, "ID", "take a goal up again", self._known.goals),
-            "fail": Word(self._fail, "ID", "give a goal up", self._known.goals),
-            "priority": Word(self._priority, "ID NUMBER", "how important it is", self._known.goals),
-            "why": Word(self._why, "ID", "what was decided for a goal", self._known.goals),
-            "memory": Word(self._memory, "", "what is on its mind, the newest first"),
-            "recall": Word(self._recall, "QUERY", "what is remembered about something"),
-            "graph": Word(self._graph, "SYMBOL", "what is known about it", self._known.symbols),
-            "questions": Word(self._questions, "", "what waits for an answer"),
-            "answer": Word(self._answer, "ID TEXT", "answer a question", self._known.questions),
-            "consolidate": Word(self._consolidate, "", "make memories of what is on its mind"),
-            "help": Word(self._help, "", "this list"),
-            "quit": Word(self._quit, "", "leave; also `q`, `exit` and Ctrl-D"),
+        self._waits = goal_views.WaitingToolView(answer="answer {} TEXT")
+        self._known = Completions(mind)
+        self.words: dict[str, ReplCommand] = {
+            "status": ReplCommand(self._status, "", "the session at a glance; also `s`"),
+            "goals": ReplCommand(self._goals, "", "all goals"),
+            "add": ReplCommand(self._add, "DESCRIPTION", "a new goal"),
+            "suspend": ReplCommand(self._suspend, "ID", "let a goal rest", self._known.goals),
+            "resume": ReplCommand(self._resume, "ID", "take a goal up again", self._known.goals),
+            "fail": ReplCommand(self._fail, "ID", "give a goal up", self._known.goals),
+            "priority": ReplCommand(
+                self._priority, "ID NUMBER", "how important it is", self._known.goals
+            ),
+            "why": ReplCommand(self._why, "ID", "what was decided for a goal", self._known.goals),
+            "memory": ReplCommand(self._memory, "", "what is on its mind, the newest first"),
+            "recall": ReplCommand(self._recall, "QUERY", "what is remembered about something"),
+            "graph": ReplCommand(
+                self._graph, "SYMBOL", "what is known about it", self._known.symbols
+            ),
+            "questions": ReplCommand(self._questions, "", "what waits for an answer"),
+            "answer": ReplCommand(
+                self._answer, "ID TEXT", "answer a question", self._known.questions
+            ),
+            "consolidate": ReplCommand(
+                self._consolidate, "", "make memories of what is on its mind"
+            ),
+            "help": ReplCommand(self._help, "", "this list"),
+            "quit": ReplCommand(self._quit, "", "leave; also `q`, `exit` and Ctrl-D"),
         }
         self._others = {"s": "status", "q": "quit", "exit": "quit", "?": "help", "h": "help"}
         self._left = False
@@ -86,12 +100,10 @@ class Repl:
             ApiUnavailable: nobody answers, and nobody is there who could try again.
             Exit: Ctrl-C, where nobody types.
         """
-        from boyd.cli.repl_prompt import new_lines
-
         is_typed = output.can_ask()
         if is_typed:
             self._greet()
-        lines = new_lines(self.words, state)
+        lines = new_input_source(self.words, state)
         well = True
         while not self._left and (line := lines.question()) is not None:
             well &= self._does(line.strip())
@@ -135,7 +147,7 @@ class Repl:
     def _greet(self) -> None:
         session = self._mind.session()
         begun = f"after cycle {session.cycle}" if session.cycle else "nothing was done yet"
-        output.say(f"Goals: {mind_view.counts(session)}; {begun}.")
+        output.say(f"Goals: {goal_views.counts(session)}; {begun}.")
         output.say("Enter does a cycle, `help` lists the commands, `q` leaves.")
         self._waits.tell(session.questions, session.waiting)
 
@@ -144,7 +156,7 @@ class Repl:
             output.say("No goal is active: `add DESCRIPTION` adds one.")
             return
         done = next_cycle(self._mind)
-        mind_view.show_cycle(done)
+        goal_views.show_cycle(done)
         self._waits.tell(done.session.questions, done.approvals)
         if not done.result.success:
             raise BoydError("the iteration has failed")
@@ -155,24 +167,24 @@ class Repl:
 
     def _status(self, _: str) -> None:
         session = self._mind.session()
-        mind_view.show_session(session)
-        waits = mind_view.Waits(answer="answer {} TEXT")
+        goal_views.show_session(session)
+        waits = goal_views.WaitingToolView(answer="answer {} TEXT")
         waits.tell(session.questions, session.waiting)
 
     def _goals(self, _: str) -> None:
-        mind_view.show_goals(self._mind.goals())
+        goal_views.show_goals(self._mind.goals())
 
     def _add(self, description: str) -> None:
-        output.say(mind_view.standing_line(self._mind.wanted(description)))
+        output.say(goal_views.standing_line(self._mind.wanted(description)))
 
     def _suspend(self, id: str) -> None:
-        output.say(mind_view.standing_line(self._mind.suspend(id)))
+        output.say(goal_views.standing_line(self._mind.suspend(id)))
 
     def _resume(self, id: str) -> None:
-        output.say(mind_view.standing_line(self._mind.resume(id)))
+        output.say(goal_views.standing_line(self._mind.resume(id)))
 
     def _fail(self, id: str) -> None:
-        output.say(mind_view.standing_line(self._mind.fail(id)))
+        output.say(goal_views.standing_line(self._mind.fail(id)))
 
     def _priority(self, rest: str) -> None:
         id, _, number = rest.partition(" ")
@@ -182,21 +194,21 @@ class Repl:
         output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
 
     def _memory(self, _: str) -> None:
-        mind_view.show_memory(self._mind.memory(_TOP))
+        goal_views.show_memory(self._mind.memory(_TOP))
 
     def _why(self, id: str) -> None:
-        mind_view.show_why(self._mind.why(id))
+        goal_views.show_why(self._mind.why(id))
 
     def _recall(self, query: str) -> None:
-        mind_view.show_episodes(self._mind.recall(query, _TOP))
+        goal_views.show_episodes(self._mind.recall(query, _TOP))
 
     def _graph(self, symbol: str) -> None:
         found = self._mind.about(symbol)
         self._known.seen(found)
-        mind_view.show_surroundings(found)
+        goal_views.show_surroundings(found)
 
     def _questions(self, _: str) -> None:
-        mind_view.show_questions(self._mind, self._mind.questions())
+        goal_views.show_questions(self._mind, self._mind.questions())
 
     def _answer(self, rest: str) -> None:
         id, _, text = rest.partition(" ")
@@ -206,7 +218,7 @@ class Repl:
         output.say(f"question {output.one_line(answered.id)} is answered")
 
     def _consolidate(self, _: str) -> None:
-        output.say(mind_view.consolidated_line(self._mind.consolidate()))
+        output.say(goal_views.consolidated_line(self._mind.consolidate()))
 
     def _help(self, _: str) -> None:
         listed = self.words.items()
@@ -217,10 +229,10 @@ class Repl:
         self._left = True
 
 
-class Known:
+class Completions:
     """What can be completed; asked for when it is needed, once until something is done."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: GoalsClient) -> None:
         self._mind = mind
         self._seen: set[str] = set()
         self._asked: dict[str, list[str]] = {}
@@ -254,3 +266,76 @@ class Known:
         if name not in self._asked:
             self._asked[name] = find()
         return self._asked[name]
+
+
+MARK = "boyd> "
+#: Where what was typed is kept, in the state folder.
+HISTORY = "repl-history"
+
+
+def new_input_source(words: Mapping[str, ReplCommand], state: Path) -> InputSource:
+    """What fits where this runs."""
+    return TerminalLines(words, state) if output.can_ask() else LinePrompt()
+
+
+class TerminalLines:
+    """A prompt that can be edited; Tab completes, the arrow keys call back what was typed."""
+
+    def __init__(self, words: Mapping[str, ReplCommand], state: Path) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            history=_history(state),
+            completer=WordCompleter(words),
+            complete_while_typing=False,
+            complete_in_thread=True,
+        )
+
+    def question(self) -> str | None:
+        """The next line; Ctrl-C forgets it, Ctrl-D ends."""
+        while True:
+            try:
+                return self._session.prompt(MARK)
+            except KeyboardInterrupt:
+                output.note("`q` or Ctrl-D leaves.")
+            except EOFError:
+                return None
+
+
+class WordCompleter(Completer):
+    """Completes the command, and then what its first argument may be."""
+
+    def __init__(self, words: Mapping[str, ReplCommand]) -> None:
+        self._words = words
+
+    def get_completions(self, document: Document, _: CompleteEvent) -> Iterator[Completion]:
+        """All that the text before the cursor may become."""
+        name, space, begun = document.text_before_cursor.lstrip().partition(" ")
+        if not space:
+            listed = self._words.items()
+            yield from _fitting(
+                name, [f"{one} " if word.arguments else one for one, word in listed]
+            )
+            return
+        word = self._words.get(name)
+        if word is not None and word.values is not None:
+            try:
+                known = sorted(word.values())
+            except BoydError:  # nobody answers, and nobody has asked for an error
+                return
+            yield from _fitting(begun.lstrip(), known)
+
+
+def _fitting(begun: str, known: Iterable[str]) -> Iterator[Completion]:
+    """What begins so, unless it has what a terminal would obey."""
+    for one in known:
+        if one.startswith(begun) and one.isprintable():
+            yield Completion(one, start_position=-len(begun))
+
+
+def _history(state: Path) -> History:
+    """What was typed before, in a file that only its owner may read; in memory where it cannot."""
+    try:
+        path = private_folder(state) / HISTORY
+        path.touch(mode=0o600)
+    except (ConfigError, OSError):
+        return InMemoryHistory()
+    return FileHistory(str(path))

@@ -8,14 +8,7 @@ import click
 
 from boyd.cli.group import boyd
 from boyd.cli.interrupts import INTERRUPTED, is_interrupt
-from boyd.errors import (
-    INIT_FAILED,
-    AgentPaused,
-    ApiProblem,
-    BoydError,
-    InitFailed,
-    UnknownAgent,
-)
+from boyd.errors import INIT_FAILED, AgentPaused, ApiProblem, BoydError, InitFailed, UnknownAgent
 
 #: Exit statuses of errors that scripts may want to tell apart; all others are 1.
 STATUS: dict[type[BoydError], int] = {UnknownAgent: 4, AgentPaused: 5, InitFailed: INIT_FAILED}

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 from boyd.cli import output
-from boyd.cli.ids import short
-from boyd.cli.typed import boyd_here
-from boyd.counting import counted
+from boyd.cli.options import short
+from boyd.cli.output import command_name
+from boyd.formatting import counted, dollars
 from boyd.models.investigation import (
     Asked,
     Compacted,
@@ -33,7 +33,6 @@ from boyd.models.investigation import (
     call_label,
     call_number,
 )
-from boyd.money import dollars
 
 Channel = Literal["text", "reasoning"]
 #: How a line looks: what it is about, more about that, or what should be noticed.
@@ -165,7 +164,7 @@ class Transcript(ABC):
         self.settle()
         self._waited.add(waits.call_id)
         name = short(waits.approval_id)
-        command = f"{boyd_here()} approvals"
+        command = f"{command_name()} approvals"
         self.line("note", f"  it waits for approval {name}; see it with `{command} show {name}`")
         self.line("note", f"  `{command} approve {name}` lets it run, `deny` refuses it")
         self.doing(f"waits for approval {name}")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from boyd.embedded import logs
-from boyd.embedded.death import follow_parent
+from boyd.embedded import log_files
+from boyd.subprocess_call import follow_parent
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Life:
     """
 
     def __init__(self, child: Child) -> None:
-        log = logs.open_log(child.log)
+        log = log_files.open_log(child.log)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - ours, and no shell
                 child.argv,

@@ -27,14 +27,13 @@ from pydantic import Field, ValidationError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from boyd.embedded import logs
+from boyd.embedded import log_files
 from boyd.embedded.child import Child
-from boyd.embedded.files import private_folder, write_private
-from boyd.embedded.lock import open_locked
+from boyd.embedded.state_folder import open_locked, private_folder, write_private
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import ConfigError
 from boyd.models.base import Model
-from boyd.store.release import OLDEST, Release
+from boyd.store.server_release import OLDEST, Release
 
 HOST = "127.0.0.1"
 # Below the ports that Linux gives to outgoing connections. In that range a client that reconnects
@@ -49,7 +48,7 @@ START_SECONDS = 120.0  # a large append-only file is read at start
 Fsync = Literal["everysec", "always"]
 
 
-class Access(Model):
+class RedisAccess(Model):
     """What a client needs to know; kept from start to start."""
 
     password: Annotated[str, Field(pattern=r"^[0-9a-f]{32,}$", repr=False)]
@@ -61,7 +60,7 @@ class RedisServer:
     """A server that can be started: the child, and the URL that it will answer on."""
 
     child: Child
-    access: Access
+    access: RedisAccess
 
     @property
     def url(self) -> str:
@@ -120,7 +119,7 @@ def redis_server(
         child = Child(
             name="redis",
             argv=(str(program), str(config)),
-            log=logs.log_path(state, "redis"),
+            log=log_files.log_path(state, "redis"),
             # Either ends with all data written.
             stop_signal=signal.SIGTERM,
             death_signal=signal.SIGTERM,
@@ -212,11 +211,11 @@ def _hold(folder: Path) -> int:
     return lock
 
 
-def _access(path: Path) -> Access:
+def _access(path: Path) -> RedisAccess:
     try:
-        access = Access.from_json(path.read_bytes())
+        access = RedisAccess.from_json(path.read_bytes())
     except (OSError, ValidationError):  # none yet, or damaged: the data do not depend on it
-        access = Access(password=secrets.token_hex(24), port=_free_port())
+        access = RedisAccess(password=secrets.token_hex(24), port=_free_port())
     if not _is_free(access.port):
         access = access.patched({"port": _free_port()})
     write_private(path, access.to_json())
@@ -240,7 +239,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _config(folder: Path, access: Access, fsync: Fsync) -> str:
+def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
     lines = [
         "# Written anew at each start of `boyd up`.",
         f"bind {HOST}",

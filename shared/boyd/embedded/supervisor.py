@@ -15,17 +15,90 @@ is given up: the supervisor raises, so that `boyd up` fails instead of flapping 
 from __future__ import annotations
 
 import math
+import os
+import select
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from subprocess import SubprocessError
-from typing import Self
+from types import FrameType
+from typing import Any, Self
 
-from boyd.embedded import logs
+from boyd.embedded import log_files
 from boyd.embedded.child import Child, Life
-from boyd.embedded.wakeup import Wakeup
 from boyd.errors import BoydError
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A terminal and a wrapper (make, uv run) may both deliver one Ctrl-C.
+SAME_PRESS_SECONDS = 0.3
+
+
+class Wakeup:
+    """While entered (main thread only), waits end when a child dies or a stop is asked for.
+
+    A threading.Event would do the same, but setting one from a signal handler can deadlock with
+    the wait that the handler interrupted.
+    """
+
+    def __init__(self) -> None:
+        self.stops = 0
+        self._last_stop = -math.inf
+        self._pipe: tuple[int, int] | None = None
+        self._fd_before = -1
+        self._handlers_before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        reader, writer = self._pipe = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        self._fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._handle(signal.SIGCHLD, _nothing)
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                self._handle(number, self._on_stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers_before.items():
+            signal.signal(number, handler)
+        self._handlers_before.clear()
+        signal.set_wakeup_fd(self._fd_before)
+        assert self._pipe is not None
+        for descriptor in self._pipe:
+            os.close(descriptor)
+        self._pipe = None
+
+    def stop(self) -> None:
+        """Ask for a stop; asked twice it means at once. From handlers and threads alike."""
+        self.stops += 1
+        if self._pipe is not None:
+            with suppress(BlockingIOError):  # full: it wakes anyway
+                os.write(self._pipe[1], b"\0")
+
+    def wait(self, seconds: float) -> None:
+        """Return after *seconds*, or as soon as something has happened."""
+        assert self._pipe is not None, "enter it first"
+        poll = select.poll()
+        poll.register(self._pipe[0], select.POLLIN)
+        if poll.poll(max(0, math.ceil(seconds * 1000))):
+            with suppress(BlockingIOError):
+                os.read(self._pipe[0], 4096)
+
+    def _handle(self, number: signal.Signals, handler: Any) -> None:
+        self._handlers_before[number] = signal.signal(number, handler)
+
+    def _on_stop(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._last_stop >= SAME_PRESS_SECONDS:
+            self.stop()
+        self._last_stop = now
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """The byte in the pipe is all that counts."""
+
 
 # A signal or a dead child wakes the loop at once; this is for a wake-up that got lost.
 LONGEST_WAIT_SECONDS = 1.0
@@ -34,7 +107,7 @@ ROTATE_EVERY_SECONDS = 30.0
 LAST_SECONDS = 1.0
 
 
-class StartFailed(BoydError):
+class ChildStartFailed(BoydError):
     """A part of Boyd cannot start."""
 
 
@@ -97,7 +170,7 @@ class Supervisor:
         try:
             post.life = Life(child)
         except (OSError, SubprocessError) as error:
-            raise StartFailed(f"{child.name} cannot start: {_reason(error)}") from None
+            raise ChildStartFailed(f"{child.name} cannot start: {_reason(error)}") from None
         self._posts.append(post)
 
     def pids(self) -> dict[str, int | None]:
@@ -128,7 +201,7 @@ class Supervisor:
                 post.settled = True
                 return True
             if time.monotonic() >= deadline:
-                raise StartFailed(f"{name} was not ready within {timeout:g} s{post.quote(1)}")
+                raise ChildStartFailed(f"{name} was not ready within {timeout:g} s{post.quote(1)}")
             self._look_after_all(time.monotonic() + every)
         return False
 
@@ -185,11 +258,11 @@ class Supervisor:
         name, log = post.child.name, post.child.log
         if post.is_fatal:
             post.life = None
-            raise StartFailed(f"{name} cannot start: {post.last_words}")
+            raise ChildStartFailed(f"{name} cannot start: {post.last_words}")
         pause = post.bury()
         if post.hopeless:
             times = f"{post.deaths} times in a row"
-            raise StartFailed(f"{name} cannot start: it {how}, {times}{post.quote(10)}")
+            raise ChildStartFailed(f"{name} cannot start: it {how}, {times}{post.quote(10)}")
         self._notify(f"{name} {how}; starting it again in {pause:g} s (log: {log})")
 
     def _rotate_logs(self) -> None:
@@ -197,7 +270,7 @@ class Supervisor:
         if now >= self._rotate_at:
             self._rotate_at = now + ROTATE_EVERY_SECONDS
             for log in {post.child.log for post in self._posts}:
-                logs.rotate(log)
+                log_files.rotate(log)
 
     def _end(self, post: _Post) -> None:
         if not post.life:
@@ -248,7 +321,7 @@ class _Post:
         self.restart_at = 0.0
         self._pace = pace
         self._pause = pace.first
-        self._log_began = logs.size(child.log)
+        self._log_began = log_files.size(child.log)
 
     @property
     def hopeless(self) -> bool:
@@ -264,7 +337,7 @@ class _Post:
     @property
     def last_words(self) -> str:
         """The last line it logged, or where it has logged none."""
-        lines = logs.last_lines(self.child.log, 1, self._log_began)
+        lines = log_files.last_lines(self.child.log, 1, self._log_began)
         return lines[0].removeprefix("boyd: ") if lines else f"see {self.child.log}"
 
     def bury(self) -> float:
@@ -280,7 +353,7 @@ class _Post:
 
     def quote(self, count: int) -> str:
         """The last *count* lines it logged, as the end of an error message."""
-        lines = logs.last_lines(self.child.log, count, self._log_began)
+        lines = log_files.last_lines(self.child.log, count, self._log_began)
         if not lines:
             return f"; it logged nothing in {self.child.log}"
         if count == 1:

@@ -27,8 +27,8 @@ from boyd.intake.request import (
     check_one,
     plausible,
     read_json,
+    severity_of,
 )
-from boyd.intake.severity import severity_of
 from boyd.models import JsonObject, Observation, Severity, explain, utc_now
 
 #: Who sends which version of the webhook.

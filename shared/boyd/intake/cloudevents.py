@@ -30,8 +30,8 @@ from boyd.intake.request import (
     media_type,
     plausible,
     read_json,
+    severity_of,
 )
-from boyd.intake.severity import severity_of
 from boyd.models import JsonObject, Observation, Severity, utc_now
 
 VERSION = "1.0"

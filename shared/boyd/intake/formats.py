@@ -11,8 +11,8 @@ from pydantic_core import PydanticSerializationError
 
 from boyd.errors import PluginError
 from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
-from boyd.mistakes import saying
 from boyd.models import Observation
+from boyd.settings.files import saying
 
 GROUP = "boyd.intakes"
 

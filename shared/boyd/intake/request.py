@@ -10,8 +10,8 @@ from typing import Any
 import jiter
 from pydantic import ValidationError
 
-from boyd.models import explain, unstorable, utc_now
-from boyd.values import TooManyValues, check_read, check_values
+from boyd.json_limits import TooManyValues, check_read, check_values
+from boyd.models import Severity, explain, unstorable, utc_now
 
 #: The most observations that one request may bring, and the most bytes of JSON they may have.
 MAX_OBSERVATIONS = 10_000
@@ -118,3 +118,17 @@ def plausible(time: datetime | None) -> datetime | None:
     if time is None or time.year < 1970:
         return None
     return time.astimezone(UTC) if time < utc_now() + MAX_AHEAD else None
+
+
+WORDS: dict[Severity, str] = {
+    "critical": "critical crit fatal emergency emerg disaster page",
+    "error": "error err major high",
+    "warning": "warning warn minor medium moderate",
+    "info": "info information informational notice none low debug ok normal",
+}
+_SEVERITIES = {word: severity for severity, words in WORDS.items() for word in words.split()}
+
+
+def severity_of(word: str) -> Severity | None:
+    """The severity that a word stands for in either case; None when it is not known."""
+    return _SEVERITIES.get(word.strip().lower())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boyd.formatting import dollars
 from boyd.llm.conversation import Conversation
-from boyd.model_settings import Prices
 from boyd.models.investigation import Ending, Limits, Usage, Wanted
-from boyd.money import dollars
+from boyd.settings.model import Prices
 
 #: The share of a limit at which those who watch are told.
 WARN = 0.8

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from boyd.llm.messages import Message
-from boyd.llm.view import for_model, left_out, shortened
+from boyd.llm.output_view import for_model, left_out, shortened
 from boyd.models.investigation import Compacted, ToolObservation, call_label
 
 Why = Literal["full", "cut", "near"]

@@ -10,11 +10,11 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from boyd.errors import BoydError
-from boyd.llm.arguments import parsed
 from boyd.llm.compaction import Compaction
 from boyd.llm.messages import Message, Turn
-from boyd.llm.tooling import is_error
-from boyd.llm.view import SHOWN, for_model
+from boyd.llm.output_view import SHOWN, for_model
+from boyd.llm.tool_call_parsing import parsed
+from boyd.llm.tool_calls import is_error
 from boyd.models import JsonObject
 from boyd.models.investigation import (
     Asked,
@@ -46,7 +46,7 @@ CALL_ID = "call{:05d}"
 
 
 @dataclass
-class Called:
+class ToolCallRecord:
     """A tool call and how far it is.
 
     Attributes:
@@ -81,7 +81,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentTurn:
     """The conversation as it was sent for the last turn, and how many tokens that were.
 
     Attributes:
@@ -126,7 +126,7 @@ class Conversation:
     """
 
     messages: list[Message] = field(default_factory=list)
-    calls: list[Called] = field(default_factory=list)
+    calls: list[ToolCallRecord] = field(default_factory=list)
     step: int = 0
     numbered: int = 0
     total: Counters = field(default_factory=Counters)
@@ -145,7 +145,7 @@ class Conversation:
     compacted: Compacted | None = None
     compactions: int = 0
     refused: int | None = None
-    sent: Sent | None = None
+    sent: SentTurn | None = None
     has_more: bool = False
     concluding: Steered | None = None
     spoke_at: int = 0
@@ -168,7 +168,7 @@ class Conversation:
         return conversation
 
     @property
-    def open(self) -> list[Called]:
+    def open(self) -> list[ToolCallRecord]:
         """The calls of the last turn that have no result yet, in the model's order."""
         return [called for called in self.calls if called.observation is None]
 
@@ -191,11 +191,11 @@ class Conversation:
         return [one.turn for one in self.rounds]
 
     @property
-    def done(self) -> list[Called]:
+    def done(self) -> list[ToolCallRecord]:
         """The calls since the last question that have a result."""
         return [called for called in self.calls if called.observation is not None]
 
-    def of_step(self, step: int) -> list[Called]:
+    def of_step(self, step: int) -> list[ToolCallRecord]:
         """The calls of one turn."""
         return [called for called in self.calls if called.step == step]
 
@@ -294,14 +294,14 @@ class Conversation:
     def _say(self, entry: Said) -> None:
         counted = entry.requests == 1 and not entry.usage.estimated
         tokens = entry.usage.input_tokens if counted else None
-        self.sent = Sent(len(self.messages), self.compacted, tokens or None)
+        self.sent = SentTurn(len(self.messages), self.compacted, tokens or None)
         self.compactions = 0
         self.messages.append(Message(role="assistant", text=entry.text, calls=entry.calls))
         self.step = entry.step
         self.shown = False
         turn = Turn(text=entry.text, calls=entry.calls, finish=entry.finish, usage=entry.usage)
         self.rounds.append(Round(entry.step, turn, self.stripped > 0))
-        self.calls += [Called(call, entry.step) for call in entry.calls]
+        self.calls += [ToolCallRecord(call, entry.step) for call in entry.calls]
         self.numbered += len(entry.calls)
         self._count(entry.usage, steps=1, requests=entry.requests)
 
@@ -325,5 +325,5 @@ class Conversation:
         self.total = self.total.plus(usage or Usage(), **more)
         self.used = self.used.plus(usage or Usage(), **more)
 
-    def _called(self, call_id: str) -> Called:
+    def _called(self, call_id: str) -> ToolCallRecord:
         return next(called for called in reversed(self.calls) if called.call.id == call_id)

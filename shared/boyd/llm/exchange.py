@@ -1,23 +1,32 @@
-"""One request and what comes back, read by a thread, so that nobody has to wait for it.
-
-A time limit on a socket begins anew with every byte, and who waits for one cannot be told to stop.
-So the thread waits, and the one who asked takes what has come, or cuts the connection.
-"""
+"""What one attempt at a turn has brought so far."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Protocol, Self
 
 import httpx2
 
-from boyd.llm.faults import Fault
-from boyd.outbound.session import Lifeline
+from boyd.llm.messages import (
+    CallFragment,
+    ReasoningDelta,
+    StreamEnded,
+    StreamEvent,
+    TextDelta,
+    Turn,
+    TurnFinished,
+    Used,
+)
+from boyd.llm.model_errors import Fault
+from boyd.llm.reply_text import ThinkTagParser
+from boyd.llm.tool_call_parsing import Fragments
+from boyd.models.investigation import Finish, ToolCall, Usage
+from boyd.outbound.guarded_session import Lifeline
 
 MAX_EVENT = 1 << 20
 MAX_ANSWER = 8 << 20
@@ -27,7 +36,7 @@ _FAREWELL = 1.0
 
 
 @dataclass(frozen=True)
-class Event:
+class ServerEvent:
     """A server-sent event."""
 
     data: str
@@ -43,13 +52,13 @@ class Other:
 
 
 @dataclass(frozen=True)
-class Over:
+class ExchangeOver:
     """Nothing comes any more; with an error when that is not as it should be."""
 
     error: BaseException | None = None
 
 
-Item = Event | Other | Over
+Item = ServerEvent | Other | ExchangeOver
 
 
 class Exchange:
@@ -98,9 +107,9 @@ class Exchange:
             finally:
                 response.close()
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits for it
-            self._items.put(Over(error))
+            self._items.put(ExchangeOver(error))
         else:
-            self._items.put(Over())
+            self._items.put(ExchangeOver())
 
     def _read(self, response: httpx2.Response) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -116,7 +125,7 @@ class Exchange:
             size += len(event.data)
             if max(size, response.num_bytes_downloaded) > MAX_ANSWER:
                 raise Fault(f"the answer is larger than {MAX_ANSWER >> 20} MiB")
-            self._items.put(Event(event.data))
+            self._items.put(ServerEvent(event.data))
 
 
 def _excerpt(response: httpx2.Response) -> str:
@@ -127,3 +136,110 @@ def _excerpt(response: httpx2.Response) -> str:
             if len(read) >= _MAX_EXCERPT:
                 break
     return read[:_MAX_EXCERPT].decode("utf-8", "replace")
+
+
+#: How many characters a token has, about, where the server does not count them.
+_PER_TOKEN = 4
+#: How many characters an answer may have, thoughts included: what reads it holds up others (P18).
+MAX_TEXT = 1_000_000
+
+
+class Watch(Protocol):
+    """Whoever looks on while a turn comes about (G6)."""
+
+    def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
+        """A piece has come."""
+        ...
+
+    def discarded(self, why: str) -> None:
+        """The attempt has failed; what it told does not count."""
+        ...
+
+    def stopped(self) -> bool:
+        """Whether the turn is to be given up; asked several times a second, so it must be cheap."""
+        ...
+
+
+class TurnAccumulator:
+    """Takes the events of a stream, tells the watch, and becomes a turn."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._thinking = ThinkTagParser()
+        self._fragments = Fragments()
+        self._finish: Finish | None = None
+        self._said = 0
+        self.used: Usage | None = None
+        self.has_ended = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the server has said that this is all (G5)."""
+        return self.has_ended or self._finish is not None
+
+    def take(self, event: StreamEvent) -> None:
+        """Take the next event.
+
+        Raises:
+            Fault: the answer is longer than any that is of use; reading it would hold up others.
+        """
+        if isinstance(event, TextDelta | ReasoningDelta):
+            self._said += len(event.text)
+            if self._said > MAX_TEXT:
+                raise Fault(f"its text is longer than {MAX_TEXT} characters")
+        if isinstance(event, TextDelta):
+            self._show(self._thinking.feed(event.text))
+        elif isinstance(event, ReasoningDelta):
+            self._show(self._thinking.think(event.text))
+        elif isinstance(event, CallFragment):
+            self._fragments.add(event)
+        elif isinstance(event, Used):
+            self.used = event.usage
+        elif isinstance(event, TurnFinished):
+            self._finish = event.reason
+        elif isinstance(event, StreamEnded):
+            self.has_ended = True
+
+    def turn(self, *, taken: Collection[str], prefix: str, sent: int, requests: int) -> Turn:
+        """The turn that all this is.
+
+        Args:
+            taken: the ids of earlier calls.
+            prefix: what the ids of calls begin with that have none.
+            sent: how many characters were sent, in case the server has not counted.
+            requests: how many attempts it took.
+        """
+        self._show(self._thinking.end())
+        calls = self._fragments.calls(taken, prefix)
+        finish = self._ending(calls)
+        if finish == "filtered" or (finish == "length" and not self._fragments.are_complete):
+            calls = []
+        return Turn(
+            text=self._thinking.text,
+            reasoning=self._thinking.thought,
+            calls=calls,
+            usage=self.used or self._estimated(sent),
+            finish=finish,
+            requests=requests,
+        )
+
+    def _ending(self, calls: list[ToolCall]) -> Finish:
+        """Why it ended, whatever the server calls an end with calls."""
+        if self._finish in ("length", "filtered"):
+            return self._finish
+        return "calls" if calls else "stop"
+
+    def _estimated(self, sent: int) -> Usage:
+        told = len(self._thinking.text) + len(self._thinking.thought) + self._fragments.size
+        return Usage(input_tokens=_tokens(sent), output_tokens=_tokens(told), estimated=True)
+
+    def _show(self, pieces: Iterable[TextDelta | ReasoningDelta]) -> None:
+        for piece in pieces:
+            kind: Literal["text", "reasoning"] = (
+                "text" if isinstance(piece, TextDelta) else "reasoning"
+            )
+            self._watch.delta(kind, piece.text)
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _PER_TOKEN)

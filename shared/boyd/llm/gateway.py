@@ -10,26 +10,46 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx2
 from pydantic import SecretStr
 
 from boyd.errors import ConfigError
-from boyd.llm import anthropic_messages, openai_chat
-from boyd.llm.answer import Answer, Watch
-from boyd.llm.errors import ContextFull, ModelRefused, ModelUnavailable, Stopped
-from boyd.llm.exchange import Event, Exchange, Other, Over
-from boyd.llm.faults import Fault, of_status
+from boyd.llm.exchange import Exchange, ExchangeOver, Other, ServerEvent, TurnAccumulator, Watch
 from boyd.llm.messages import ModelRequest, Turn
-from boyd.llm.meter import Meter, Uncounted
-from boyd.llm.wire import Wire
-from boyd.model_settings import ModelSettings, ModelTimeouts
-from boyd.model_settings import Wire as WireName
-from boyd.models.investigation import Usage
+from boyd.llm.model_errors import (
+    ContextFull,
+    Fault,
+    ModelRefused,
+    ModelUnavailable,
+    Stopped,
+    of_status,
+)
+from boyd.llm.providers import anthropic_messages, openai_chat
+from boyd.llm.providers.wire import Wire
+from boyd.models.investigation import RequestOutcome, Usage
 from boyd.redaction import Redactor
+from boyd.settings.model import ModelSettings, ModelTimeouts
+from boyd.settings.model import Wire as WireName
 from boyd.version import VERSION
+
+
+class Meter(Protocol):
+    """Counts requests as they end; it may not fail, and lose one when it cannot count it."""
+
+    def count(self, outcome: RequestOutcome, usage: Usage) -> None:
+        """A request has ended so, and has cost so much, as far as the server said."""
+        ...
+
+
+class Uncounted:
+    """Counts nothing."""
+
+    def count(self, outcome: RequestOutcome, usage: Usage) -> None:
+        """See `Meter`."""
+
 
 __all__ = ["WAITS", "Gateway", "Watch"]
 
@@ -130,7 +150,7 @@ class Gateway:
         spent = Usage()
         fault = Fault("it was not asked")
         for attempt, wait in enumerate(WAITS, 1):
-            answer = Answer(watch)
+            answer = TurnAccumulator(watch)
             try:
                 self._pause(max(wait, fault.wait), watch)
                 self._attempt(content, answer, watch)
@@ -171,7 +191,7 @@ class Gateway:
             self._sleep(min(left, _SLICE))
             left -= _SLICE
 
-    def _attempt(self, content: bytes, answer: Answer, watch: Watch) -> None:
+    def _attempt(self, content: bytes, answer: TurnAccumulator, watch: Watch) -> None:
         """Send the request once, and have *answer* take what comes.
 
         Raises:
@@ -186,19 +206,19 @@ class Gateway:
         if not answer.is_complete:
             raise Fault("the answer ended in the middle, without a reason or an end marker")
 
-    def _events(self, exchange: Exchange, answer: Answer, watch: Watch) -> Iterator[str]:
+    def _events(self, exchange: Exchange, answer: TurnAccumulator, watch: Watch) -> Iterator[str]:
         """The data of the events, until the answer has ended."""
         patience = _Patience(self._settings.timeouts)
         while not answer.has_ended:
             if watch.stopped():
                 raise _Abandoned(was_sent=True)
             item = exchange.next(min(patience.left, _SLICE))
-            if isinstance(item, Event):
+            if isinstance(item, ServerEvent):
                 yield item.data
                 patience.begin(answer.is_complete)
             elif isinstance(item, Other):
                 raise of_status(item.status, item.headers, item.body, self._clock())
-            elif isinstance(item, Over):
+            elif isinstance(item, ExchangeOver):
                 self._check_end(item, answer)
                 return
             if patience.left <= 0:
@@ -206,7 +226,7 @@ class Gateway:
                     return
                 raise Fault(patience.why)
 
-    def _check_end(self, end: Over, answer: Answer) -> None:
+    def _check_end(self, end: ExchangeOver, answer: TurnAccumulator) -> None:
         """What is complete counts, however the connection ended.
 
         Raises:

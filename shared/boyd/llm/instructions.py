@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from boyd.model_settings import PARSE_CALLS
+from boyd.settings.model import PARSE_CALLS
 
 ROLE = """\
 You are {agent}, an agent that looks after systems. You are investigating a question.

@@ -84,15 +84,15 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Finished:
+class TurnFinished:
     """The server says why the turn is over."""
 
     reason: Finish
 
 
 @dataclass(frozen=True)
-class Ended:
+class StreamEnded:
     """The end marker of the stream: nothing comes after it."""
 
 
-StreamEvent = TextDelta | ReasoningDelta | CallFragment | Used | Finished | Ended
+StreamEvent = TextDelta | ReasoningDelta | CallFragment | Used | TurnFinished | StreamEnded

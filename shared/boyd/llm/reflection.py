@@ -6,18 +6,36 @@ whether the model keeps its tools. It does nothing itself, and what it remembers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
 from boyd.llm import synthesis
-from boyd.llm.novelty import is_stale
-from boyd.llm.synthesis import Evidence
-from boyd.llm.tooling import ToolOutcome, ToolUse
+from boyd.llm.synthesis import GatheredEvidence
+from boyd.llm.tool_calls import ToolOutcome, ToolUse
 from boyd.models import JsonObject, Model
 from boyd.models.investigation import Category, Profile, call_number
+
+#: The share of known words above which a result is stale, and how many words make it comparable.
+STALE = 0.9
+WORDS = 20
+
+
+def is_stale(text: str, earlier: Iterable[str]) -> bool:
+    """Whether nearly all that *text* says was in the *earlier* texts already."""
+    new = _words(text)
+    if len(new) < WORDS:
+        return False
+    known = new.intersection(*[set().union(*map(_words, earlier))])
+    return len(known) > STALE * len(new)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
+
 
 #: After how many successful calls a profile reflects (F7).
 BASES: dict[Profile, int] = {"research": 3, "general": 8, "execution": 8, "off": 0}
@@ -110,7 +128,7 @@ class _State(Model):
     tries: int = 0
     categories: dict[Category, int] = Field(default_factory=dict)
     seen: list[str] = Field(default_factory=list)
-    evidence: list[Evidence] = Field(default_factory=list)
+    evidence: list[GatheredEvidence] = Field(default_factory=list)
 
 
 class OODAReflection:
@@ -138,7 +156,7 @@ class OODAReflection:
         return self._state.to_wire()
 
     @property
-    def evidence(self) -> list[Evidence]:
+    def evidence(self) -> list[GatheredEvidence]:
         """What was gathered, within the limit for prompts."""
         return list(self._state.evidence)
 
@@ -225,7 +243,7 @@ class OODAReflection:
         stale = is_stale(outcome.text, (one.text for one in self._state.evidence))
         return self._state.stale + 1 if stale else 0
 
-    def _with(self, use: ToolUse, outcome: ToolOutcome) -> list[Evidence]:
+    def _with(self, use: ToolUse, outcome: ToolOutcome) -> list[GatheredEvidence]:
         """The evidence and this result; what was not run is none."""
         if not outcome.succeeded and not outcome.counts_as_error:
             return self._state.evidence

@@ -3,21 +3,93 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
-from boyd.llm import guards, instructions, shape
-from boyd.llm.calls import observed
-from boyd.llm.conversation import Called, Conversation
-from boyd.llm.ends import Ends
-from boyd.llm.marker import marked
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from boyd.llm import instructions, loop_detection
+from boyd.llm.call_history import observed
+from boyd.llm.conclusion import Ends
+from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import Turn
-from boyd.llm.spoken_calls import SpokenCalls
+from boyd.llm.output_view import SAID, bounded
+from boyd.llm.reply_text import is_empty, is_substantive, marked
 from boyd.llm.steering import Steering
-from boyd.llm.substance import is_empty, is_substantive
-from boyd.llm.view import SAID, bounded
+from boyd.llm.tool_call_parsing import SpokenCalls, parsed
 from boyd.models import JsonObject
 from boyd.models.investigation import Entry, Result, Steered, Warned
+
+
+def check_schema(schema: JsonObject) -> None:
+    """Check that answers can be asked to fit *schema*.
+
+    Raises:
+        ValueError: it is no schema of an object, or points to somewhere else.
+    """
+    if schema.get("type") != "object":
+        raise ValueError("its type must be object")
+    for part in _parts(schema):
+        # A pattern of a client, on a text of a model, may take a worker for ever.
+        if {"pattern", "patternProperties"} & set(part):
+            raise ValueError("it may not use patterns")
+    try:
+        Draft202012Validator.check_schema(schema)
+        for part in _parts(schema):
+            if isinstance(part.get("$ref"), str):
+                list(_validator(schema).descend({}, {"$ref": part["$ref"]}))
+        _validator(schema).is_valid({})
+    except SchemaError as error:
+        raise ValueError(error.message) from None
+    except Unresolvable as error:
+        raise ValueError(f"it points to what is not in it: {error}") from None
+    except RecursionError:
+        raise ValueError("it points to itself without an end") from None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"it points to what is no schema: {error}") from None
+
+
+def misfit(value: JsonObject, schema: JsonObject) -> str | None:
+    """What is most wrong about *value*; None when it fits."""
+    try:
+        error = best_match(_validator(schema).iter_errors(value))
+    except (Unresolvable, RecursionError, AttributeError, TypeError) as wrong:
+        return f"the form itself is wrong: {wrong}"
+    if error is None:
+        return None
+    where = "/".join(str(part) for part in error.absolute_path)
+    return f"{where}: {error.message}" if where else str(error.message)
+
+
+def object_in(text: str) -> JsonObject | None:
+    """The object of JSON that *text* holds, if it does."""
+    begin, end = text.find("{"), text.rfind("}")
+    return parsed(text[begin : end + 1]) if 0 <= begin < end else None
+
+
+def found_in(text: str, schema: JsonObject) -> JsonObject | None:
+    """The object that *text* holds and that fits, if it does."""
+    value = object_in(text)
+    return value if value is not None and misfit(value, schema) is None else None
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object in *schema*, itself first."""
+    if isinstance(schema, dict):
+        yield schema
+    inside = schema.values() if isinstance(schema, dict) else schema
+    for part in inside if isinstance(schema, dict | list) else ():
+        yield from _parts(part)
+
+
+def _validator(schema: JsonObject) -> Draft202012Validator:
+    # An empty registry: a schema from outside makes nobody fetch anything.
+    return Draft202012Validator(schema, registry=Registry())
+
 
 #: What is warned of when calls came as text: once that they were read, once that they were not.
 SPOKEN = "spoken_calls"
@@ -48,11 +120,11 @@ class Replies:
         """What follows from a turn without calls."""
         if turn.finish == "length":
             return [self._cut_off(conversation)]
-        trip = guards.check_turns(conversation.turns)
+        trip = loop_detection.check_turns(conversation.turns)
         if trip is not None:
             return [self._ends.ended(conversation, trip.ending, trip.sentence)]
         if is_empty(turn):
-            nudge = guards.turn_warning(conversation.turns)
+            nudge = loop_detection.turn_warning(conversation.turns)
             return [Steered(text=nudge.text if nudge else instructions.EMPTY, why="empty")]
         return [self._answer(conversation, turn.text)]
 
@@ -88,17 +160,19 @@ class Replies:
         """Whether a text has the form that the answer was asked for in."""
         return self._findings(text) is not None
 
-    def misfit(self, called: Called) -> str | None:
+    def misfit(self, called: ToolCallRecord) -> str | None:
         """Why a call of the tool `answer` gives none; None: it fits."""
         found = called.arguments
         if len(called.call.arguments) > SAID:
             return f"The answer is too long: it may have {SAID} characters"
         wrong = "it is no object of JSON"
         if found is not None:
-            wrong = shape.misfit(found, self._schema or {}) or ""
+            wrong = misfit(found, self._schema or {}) or ""
         return f"The answer does not fit its form: {wrong}" if wrong else None
 
-    def given(self, conversation: Conversation, called: Called, now: datetime) -> list[Entry]:
+    def given(
+        self, conversation: Conversation, called: ToolCallRecord, now: datetime
+    ) -> list[Entry]:
         """What a call of the tool `answer` adds whose answer fits: the end."""
         found = called.arguments or {}
         accepted = observed(called, "succeeded", "The answer was taken.", now)
@@ -138,7 +212,7 @@ class Replies:
         return bounded(text if found is None else found)
 
     def _findings(self, text: str) -> JsonObject | None:
-        return shape.found_in(text, self._schema) if self._schema is not None else None
+        return found_in(text, self._schema) if self._schema is not None else None
 
 
 def _has_ceased(conversation: Conversation) -> bool:

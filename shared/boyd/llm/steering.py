@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from boyd.llm import guards, instructions, synthesis
+from boyd.llm import instructions, loop_detection, synthesis
 from boyd.llm.budget import Spent
-from boyd.llm.calls import Calls, outcome
+from boyd.llm.call_history import CallHistory, outcome
 from boyd.llm.conversation import Conversation
 from boyd.llm.reflection import OODAReflection, ReflectionAction
 from boyd.models import JsonObject
@@ -27,7 +27,7 @@ class Steering:
     """
 
     def __init__(
-        self, calls: Calls, profile: Profile, schema: JsonObject | None, limit: int
+        self, calls: CallHistory, profile: Profile, schema: JsonObject | None, limit: int
     ) -> None:
         self._calls = calls
         self._profile = profile
@@ -86,9 +86,9 @@ class Steering:
             parts.append(instructions.in_shape(json.dumps(self._schema)))
         return "\n\n".join(parts)
 
-    def _nudge(self, conversation: Conversation) -> guards.Nudge | None:
+    def _nudge(self, conversation: Conversation) -> loop_detection.LoopWarning | None:
         history = [self._calls.executed(one) for one in conversation.done]
-        return guards.warning(history, len(conversation.of_step(conversation.step)))
+        return loop_detection.warning(history, len(conversation.of_step(conversation.step)))
 
     def _synthesis(self, action: ReflectionAction) -> Steered:
         """What is said when the tools are taken away (F5)."""

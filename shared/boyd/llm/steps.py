@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from boyd.llm import guards, instructions, paging
+from boyd.llm import instructions, loop_detection, toolbox
 from boyd.llm.budget import UNPRICED, Spent, spent, within
-from boyd.llm.calls import Calls, observed
-from boyd.llm.context import Context
-from boyd.llm.conversation import Called, Conversation
-from boyd.llm.ends import Ends
-from boyd.llm.errors import ContextFull
+from boyd.llm.call_history import CallHistory, observed
+from boyd.llm.conclusion import Ends
+from boyd.llm.context_window import ContextWindow
+from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import Message, ModelRequest, ToolSpec, Turn
-from boyd.llm.plan import Next, Over, Think, Use, Write
+from boyd.llm.model_errors import ContextFull
+from boyd.llm.output_view import bounded
 from boyd.llm.replies import SPOKEN, Replies
-from boyd.llm.spoken_calls import SpokenCalls, spoken_calls
 from boyd.llm.steering import Steering
+from boyd.llm.tool_call_parsing import SpokenCalls, spoken_calls
 from boyd.llm.toolbox import ANSWER, READ_OUTPUT, Toolbox, answer_spec
-from boyd.llm.view import bounded
-from boyd.model_settings import ModelSettings
 from boyd.models import to_ms
 from boyd.models.investigation import (
+    Ended,
     Entry,
     InvestigationRequest,
     Profile,
@@ -36,9 +36,41 @@ from boyd.models.investigation import (
     ToolObservation,
     Warned,
 )
+from boyd.settings.model import ModelSettings
 
 
-class Steps:
+@dataclass(frozen=True)
+class Think:
+    """Ask the model for a turn."""
+
+    request: ModelRequest
+
+
+@dataclass(frozen=True)
+class Use:
+    """Execute a tool, or go on with one that was begun."""
+
+    called: ToolCallRecord
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write those entries, and look again."""
+
+    entries: Sequence[Entry]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """There is nothing left to do."""
+
+    ended: Ended
+
+
+Next = Think | Use | Write | Finish
+
+
+class InvestigationSteps:
     """The rules of one investigation.
 
     Attributes:
@@ -59,18 +91,18 @@ class Steps:
         self._toolbox = toolbox
         self._limits = within(request.limits, settings.limits)
         profile = request.profile or settings.profile or _usual(toolbox)
-        self._calls = Calls(toolbox)
+        self._calls = CallHistory(toolbox)
         self.ends = Ends(self._calls, settings.prices)
         most = self._limits.max_tool_calls
         self.steering = Steering(self._calls, profile, request.answer, most)
         self._marker = settings.answer_marker if request.answer is None else None
         self._replies = Replies(self.ends, self.steering, request.answer, self._marker)
-        self._context = Context(settings)
+        self._context = ContextWindow(settings)
 
     def next(self, conversation: Conversation, now: datetime) -> Next:
         """What comes next at *now*."""
         if conversation.ended is not None:
-            return Over(conversation.ended)
+            return Finish(conversation.ended)
         budgets = self._spent(conversation, now)
         if conversation.open:
             return self._next_call(conversation, budgets, now)
@@ -158,7 +190,7 @@ class Steps:
         return [compacted] if compacted else []
 
     def failed(
-        self, conversation: Conversation, called: Called, why: str, now: datetime
+        self, conversation: Conversation, called: ToolCallRecord, why: str, now: datetime
     ) -> list[Entry]:
         """What it adds that a call was not made."""
         return self.result(conversation, observed(called, "failed", why, now))
@@ -199,7 +231,7 @@ class Steps:
     def _tools(self, conversation: Conversation) -> list[ToolSpec]:
         tools = self._toolbox.specs()
         if conversation.has_more:
-            tools.append(paging.spec())
+            tools.append(toolbox.spec())
         if self._request.answer is not None:
             tools.append(answer_spec(self._request.answer))
         return tools
@@ -227,12 +259,12 @@ class Steps:
         if over is not None:
             return Write(self._beyond(conversation, called, over, now))
         history = [self._calls.executed(one) for one in conversation.done]
-        trip = guards.check(history, self._calls.planned(called))
+        trip = loop_detection.check(history, self._calls.planned(called))
         if trip is not None:
             return Write(self.ends.stopped(conversation, trip.ending, trip.sentence, now))
         return self._make(conversation, called, now)
 
-    def _make(self, conversation: Conversation, called: Called, now: datetime) -> Next:
+    def _make(self, conversation: Conversation, called: ToolCallRecord, now: datetime) -> Next:
         """Make a call that no limit and no guard forbids: here, or where its tool is."""
         answers = called.call.name == ANSWER and self._request.answer is not None
         refusal = self._replies.misfit(called) if answers else self._calls.refusal(called)
@@ -243,13 +275,13 @@ class Steps:
         if called.call.name != READ_OUTPUT:
             return Use(called)
         try:
-            page = paging.page(conversation, called)
+            page = toolbox.page(conversation, called)
         except ValueError as error:
             return Write(self.failed(conversation, called, str(error), now))
         return Write(self.result(conversation, observed(called, "succeeded", page, now)))
 
     def _beyond(
-        self, conversation: Conversation, called: Called, over: Spent, now: datetime
+        self, conversation: Conversation, called: ToolCallRecord, over: Spent, now: datetime
     ) -> list[Entry]:
         """What a call adds for which nothing is left: it is not made."""
         if over.what != "tool_calls":

@@ -12,8 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from boyd.llm.signature import canonical_json
-from boyd.llm.tooling import ToolOutcome, ToolUse
+from boyd.llm.tool_calls import ToolOutcome, ToolUse, canonical_json
 from boyd.models import Model
 from boyd.models.investigation import Category
 
@@ -51,7 +50,7 @@ _INSTRUCTIONS: dict[Kind, str] = {
 }
 
 
-class Evidence(Model):
+class GatheredEvidence(Model):
     """One result; of a text that is too long only its ends.
 
     Attributes:
@@ -89,7 +88,7 @@ class Evidence(Model):
             return self.head or "(no output)"
         return f"{self.head}\n[... {self.omitted} characters left out ...]\n{self.tail}"
 
-    def cut_to(self, length: int) -> Evidence:
+    def cut_to(self, length: int) -> GatheredEvidence:
         """The same with at most *length* characters of text, three fifths of them from its head."""
         if len(self.head) + len(self.tail) <= length:
             return self
@@ -101,12 +100,12 @@ class Evidence(Model):
 
 
 def collect(
-    evidence: Sequence[Evidence], use: ToolUse, outcome: ToolOutcome, number: int, step: int
-) -> list[Evidence]:
+    evidence: Sequence[GatheredEvidence], use: ToolUse, outcome: ToolOutcome, number: int, step: int
+) -> list[GatheredEvidence]:
     """*evidence* and one more result, unless the same call has given the same text before."""
     text = outcome.text.strip()
     arguments = use.arguments if isinstance(use.arguments, str) else canonical_json(use.arguments)
-    new = Evidence(
+    new = GatheredEvidence(
         number=number,
         step=step,
         tool=use.name[:_NAME],
@@ -127,7 +126,7 @@ def collect(
     return fitted([*evidence, new])
 
 
-def fitted(evidence: Sequence[Evidence], limit: int = LIMIT) -> list[Evidence]:
+def fitted(evidence: Sequence[GatheredEvidence], limit: int = LIMIT) -> list[GatheredEvidence]:
     """*evidence* within *limit*: the latest results, each cut to its fair share if it is longer."""
     kept = evidence[-RESULTS:]
     around = sum(len(_result(one)) - len(one.text) + _NOTE for one in kept)
@@ -150,7 +149,7 @@ def instruction(kind: Kind) -> str:
     return _INSTRUCTIONS[kind]
 
 
-def prompt(evidence: Sequence[Evidence], kind: Kind, why: str, stuck: bool = False) -> str:
+def prompt(evidence: Sequence[GatheredEvidence], kind: Kind, why: str, stuck: bool = False) -> str:
     """What a model without tools is told, so that it answers.
 
     Args:
@@ -173,7 +172,7 @@ def prompt(evidence: Sequence[Evidence], kind: Kind, why: str, stuck: bool = Fal
     return "\n\n".join(part for part in (why, task, end, section(evidence)) if part)
 
 
-def section(evidence: Sequence[Evidence]) -> str:
+def section(evidence: Sequence[GatheredEvidence]) -> str:
     """The results for a prompt; they are marked as what they are, not as words of the user."""
     if not evidence:
         return "Nothing was gathered."
@@ -181,7 +180,7 @@ def section(evidence: Sequence[Evidence]) -> str:
     return "\n".join([intro, *map(_result, evidence)])
 
 
-def digest(evidence: Sequence[Evidence], reason: str) -> str:
+def digest(evidence: Sequence[GatheredEvidence], reason: str) -> str:
     """An answer without a model: why there is none, and what was found; never empty (F6, T6)."""
     begin = f"The investigation ended without an answer of the model: {_sentence(reason)}"
     found = [one for one in evidence if not one.failed]
@@ -196,14 +195,14 @@ def digest(evidence: Sequence[Evidence], reason: str) -> str:
     return "\n\n".join(parts)
 
 
-def _result(one: Evidence) -> str:
+def _result(one: GatheredEvidence) -> str:
     kind = "error" if one.failed else "result"
     text = one.text.replace("</result", "<\\/result").replace("</error", "<\\/error")
     head = f'<{kind} number="{one.number}" step="{one.step}" tool="{one.tool}">'
     return f"{head}\n{one.arguments}\n---\n{text}\n</{kind}>"
 
 
-def _entry(one: Evidence) -> str:
+def _entry(one: GatheredEvidence) -> str:
     text = "\n".join(f"    {line}" for line in one.text.splitlines())
     return f"#{one.number} {one.tool} {one.arguments} (step {one.step})\n\n{text}"
 

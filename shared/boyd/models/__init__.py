@@ -1,20 +1,13 @@
 """Every data shape of Boyd: camelCase on the wire, snake_case in Python, one model each."""
 
-from boyd.models.access import SCOPES, Actor, ApiKey, Scope
-from boyd.models.action import (
-    APPROVAL_REQUIRED,
-    ActionResult,
-    Autonomy,
-    AutonomyMode,
-    Budget,
-)
+from boyd.models.actor import SCOPES, Actor, ApiKey, Scope
 from boyd.models.approval import (
     ApprovalItem,
     ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
+    JobExecution,
     JoinedRequest,
-    OrderExecution,
     Proposal,
     Vote,
 )
@@ -46,8 +39,19 @@ from boyd.models.call import (
     unexplained,
 )
 from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
-from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
-from boyd.models.graph import Triple
+from boyd.models.decision import (
+    APPROVAL_REQUIRED,
+    NO_OP,
+    ActionResult,
+    Autonomy,
+    AutonomyMode,
+    Budget,
+    Change,
+    Decision,
+    DecisionTrace,
+    Refusal,
+    no_op,
+)
 from boyd.models.loop import (
     Event,
     LoopResult,
@@ -59,7 +63,6 @@ from boyd.models.loop import (
     Phase,
     Problem,
 )
-from boyd.models.observation import Observation, ObservationType
 from boyd.models.run import (
     ActionPerformed,
     Callback,
@@ -74,10 +77,13 @@ from boyd.models.run import (
 from boyd.models.situation import (
     Anomaly,
     Correlation,
+    Observation,
+    ObservationType,
     Situation,
     SituationAssessment,
     mean_confidence,
 )
+from boyd.models.triple import Triple
 
 __all__ = [
     "APPROVAL_REQUIRED",
@@ -119,6 +125,7 @@ __all__ = [
     "Event",
     "ExecutionEntry",
     "ExecutionPage",
+    "JobExecution",
     "JoinedRequest",
     "Json",
     "JsonObject",
@@ -133,7 +140,6 @@ __all__ = [
     "ObservationType",
     "ObserverHealth",
     "ObserverRun",
-    "OrderExecution",
     "Phase",
     "Problem",
     "Proposal",

@@ -6,10 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from boyd.models.access import Actor
-from boyd.models.action import ActionResult, Autonomy
+from boyd.models.actor import Actor
 from boyd.models.base import Confidence, JsonObject, Level, Model, Timestamp
-from boyd.models.decision import Decision
+from boyd.models.decision import ActionResult, Autonomy, Decision
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 
@@ -92,7 +91,7 @@ class Vote(Model):
     claims: str | None = None
 
 
-class OrderExecution(Model):
+class JobExecution(Model):
     """How far the execution of an order is; `unknown`: started, and its outcome lost."""
 
     state: Literal["queued", "running", "succeeded", "failed", "unknown"]
@@ -163,7 +162,7 @@ class ApprovalItem(Proposal):
     version: int = 1
     asked: list[JoinedRequest] = Field(default_factory=list)
     approvals: list[Vote] = Field(default_factory=list)
-    execution: OrderExecution | None = None
+    execution: JobExecution | None = None
     result: ActionResult | None = None
     note: str | None = None
     acted_by: str | None = None

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from boyd.models.access import Actor
-from boyd.models.action import ActionResult
-from boyd.models.approval import OrderExecution
+from boyd.models.actor import Actor
+from boyd.models.approval import JobExecution
 from boyd.models.base import Json, JsonObject, Model, Timestamp
+from boyd.models.decision import ActionResult
 
 CallKind = Literal["execute", "dry-run", "rollback", "endpoint"]
 
@@ -71,7 +71,7 @@ class Call(CallRequest):
 
     id: str
     created_at: Timestamp
-    execution: OrderExecution | None = None
+    execution: JobExecution | None = None
     result: ActionResult | None = None
     approval_id: str | None = None
     reply: EndpointReply | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from boyd.models.action import Autonomy
 from boyd.models.base import JsonObject, Level, Model
+from boyd.models.decision import Autonomy
 
 
 class ActionInfo(Model):

@@ -6,11 +6,9 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from boyd.models.action import ActionResult
 from boyd.models.base import Model, Timestamp
-from boyd.models.decision import Decision, DecisionTrace
-from boyd.models.observation import Observation
-from boyd.models.situation import Situation
+from boyd.models.decision import ActionResult, Decision, DecisionTrace
+from boyd.models.situation import Observation, Situation
 
 Mode = Literal["manual", "continuous", "event-driven"]
 

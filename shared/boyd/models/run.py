@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from boyd.models.action import ActionResult
 from boyd.models.base import JsonObject, Level, Model, Timestamp
+from boyd.models.decision import ActionResult
 from boyd.models.situation import SituationAssessment
 
 RunStatus = Literal["pending", "investigating", "completed", "failed", "cancelled"]

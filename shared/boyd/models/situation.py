@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from pydantic import Field
 
-from boyd.models.base import Confidence, JsonObject, Level, Model
+from boyd.models.base import Confidence, JsonObject, Level, Model, Severity, Timestamp, utc_now
+
+ObservationType = Literal["metric", "log", "alert", "event", "state"]
+
+
+class Observation(Model):
+    """One signal from one source at one time."""
+
+    source: str = Field(min_length=1)
+    type: ObservationType
+    data: JsonObject
+    severity: Severity | None = None
+    metadata: JsonObject | None = None
+    timestamp: Timestamp = Field(default_factory=utc_now)
 
 
 class Anomaly(Model):

@@ -1,7 +1,7 @@
 """Requests to addresses that clients name: checked, bounded, signed (R5)."""
 
 from boyd.models import Delivery
-from boyd.outbound.address import check_url
 from boyd.outbound.callback import DELAYS, post_callback, retry_delay
+from boyd.outbound.guarded_session import check_url
 
 __all__ = ["DELAYS", "Delivery", "check_url", "post_callback", "retry_delay"]

@@ -15,8 +15,7 @@ from requests_hardened.ip_filter import InvalidIPAddress
 from standardwebhooks import Webhook
 
 from boyd.models import Delivery
-from boyd.outbound.address import check_url
-from boyd.outbound.session import GuardedSession
+from boyd.outbound.guarded_session import GuardedSession, check_url
 
 #: Seconds from a failed attempt to the next: nine attempts in somewhat less than eight hours.
 DELAYS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0)

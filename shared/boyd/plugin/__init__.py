@@ -1,7 +1,5 @@
 """What a plugin is: component classes, hook specifications, and the host that calls them."""
 
-from boyd.plugin.approvals import Approvals
-from boyd.plugin.base import Plugin
 from boyd.plugin.components import (
     Action,
     Component,
@@ -18,15 +16,15 @@ from boyd.plugin.components import (
     strategy,
     tool,
 )
-from boyd.plugin.context import AgentInfo, Context, Llm, State
-from boyd.plugin.graph import Graph
+from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, State
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
+from boyd.plugin.plugin import Plugin
 
 __all__ = [
     "Action",
     "AgentInfo",
-    "Approvals",
+    "ApprovalReader",
     "Component",
     "Context",
     "Endpoint",

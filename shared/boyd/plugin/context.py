@@ -5,21 +5,113 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import requests
 from pydantic import BaseModel
 
 from boyd.errors import ConfigError
-from boyd.models import Catalog, Mode, utc_now
+from boyd.models import ApprovalItem, Catalog, Mode, Triple, utc_now
+from boyd.models.triple import Place
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
-    from boyd.plugin.approvals import Approvals
-    from boyd.plugin.graph import Graph
-    from boyd.plugin.http import Session
+
+
+class ApprovalReader(Protocol):
+    """The agent's approvals, those that wait and those of its history."""
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        """An approval as it is now; None: there is none, or it is not kept any more."""
+
+    def waiting(self, approval_ids: Collection[str]) -> set[str]:
+        """Those of them that nobody has answered yet, in one round trip; none for none."""
+
+
+class Graph(Protocol):
+    """Facts that all workers share, found by subject, object, predicate and word.
+
+    A fact is there once, with the greatest confidence it was ever added with. Labels that a graph
+    does not know have no facts. Lists are in the order of their labels. Each call but `all`,
+    `page` and a large `add` is one round trip or two, however many labels it is given.
+    """
+
+    def add(self, triples: Iterable[Triple]) -> int:
+        """Add facts; how many were new, or surer than before.
+
+        Raises:
+            PayloadTooLarge: the graph would become too large.
+            ValueError: a label cannot be stored.
+        """
+
+    def remove(self, subject: str, predicate: str, object: str) -> bool:
+        """Remove a fact; whether it was there."""
+
+    def out(self, symbol: str) -> list[Triple]:
+        """The facts about a symbol."""
+
+    def into(self, symbol: str) -> list[Triple]:
+        """The facts that name a symbol as their object."""
+
+    def out_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
+        """The facts about each of those symbols."""
+
+    def into_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
+        """The facts that name each of those symbols as their object."""
+
+    def with_predicate(self, predicate: str, limit: int = 1000) -> list[Triple]:
+        """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
+
+    def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
+        """How many facts each of those symbols is subject or object of."""
+
+    def symbols_with(self, words: Collection[str], limit: int = 1000) -> dict[str, list[str]]:
+        """For each of those words, as `boyd.tokenizer` has them, up to *limit* labels that hold it.
+
+        Those with the fewest other words come first, then by label. They are labels of subjects,
+        predicates and objects of knowledge: what an agent notes of its own work (`agent:…`) is
+        none.
+        """
+
+    def size(self) -> int:
+        """How many facts there are."""
+
+    def revision(self) -> int:
+        """How often it was changed."""
+
+    def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
+        """Up to *limit* facts in the order of their labels: the first ones, or those *after* one.
+
+        Whoever reads page by page sees each fact once that is there all the while.
+        """
+
+    def all(self) -> Iterator[Triple]:
+        """Every fact, in the order of their labels.
+
+        What is added or removed meanwhile may be among them or not.
+        """
+
+
+DEFAULT_TIMEOUT = 10.0
+MAX_REDIRECTS = 5
+
+
+class Session(requests.Session):
+    """A session in which every request has a time limit (10 s unless given) and few redirects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.max_redirects = MAX_REDIRECTS
+        self.headers["User-Agent"] = "boyd"
+
+    def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
+        """Send a request, as `requests.Session.request` does, with a time limit."""
+        options["timeout"] = options.get("timeout") or DEFAULT_TIMEOUT
+        return super().request(method, url, **options)
+
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -135,7 +227,7 @@ class Context:
     catalog: Catalog = field(default_factory=Catalog)
     _playbooks: Callable[[], Mapping[str, Sequence[str]]] = dict
     _graph: Callable[[str, str | None], Graph] | None = None
-    _approvals: Approvals | None = None
+    _approvals: ApprovalReader | None = None
     host: str = field(default_factory=socket.gethostname)
     worker: str = ""
     not_due: Mapping[str, datetime] = field(default_factory=dict)
@@ -183,7 +275,7 @@ class Context:
         return self._graph(name, of)
 
     @property
-    def approvals(self) -> Approvals:
+    def approvals(self) -> ApprovalReader:
         """The agent's approvals, to look at.
 
         Raises:
@@ -197,8 +289,6 @@ class Context:
     def http(self) -> Session:
         """An HTTP session with time limits, one per thread."""
         if not hasattr(_sessions, "session"):
-            from boyd.plugin.http import Session
-
             _sessions.session = Session()
         session: Session = _sessions.session
         return session

@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from boyd.errors import ConfigError, PluginError
-from boyd.mistakes import nearest
-from boyd.plugin.base import Plugin
-from boyd.plugin.whereabouts import located
+from boyd.plugin.plugin import Plugin
+from boyd.plugin.source_location import located
+from boyd.settings.files import nearest
 
 GROUP = "boyd.plugins"
 

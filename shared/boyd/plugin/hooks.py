@@ -13,14 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from boyd.models import (
-        ActionResult,
-        ApprovalItem,
-        Decision,
-        LoopResult,
-        Observation,
-        Situation,
-    )
+    from boyd.models import ActionResult, ApprovalItem, Decision, LoopResult, Observation, Situation
     from boyd.plugin.components import Action
     from boyd.plugin.context import Context
 

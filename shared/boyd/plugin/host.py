@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from boyd.errors import PluginError
 from boyd.models import ActionInfo, Catalog, EndpointInfo
-from boyd.plugin.base import Plugin
 from boyd.plugin.components import (
     Action,
     Component,
@@ -23,6 +22,7 @@ from boyd.plugin.components import (
     Tool,
 )
 from boyd.plugin.hooks import SPECIFICATIONS, is_guard
+from boyd.plugin.plugin import Plugin
 from boyd.plugin.signature import Taker
 
 _C = TypeVar("_C", bound=Component)

@@ -58,7 +58,7 @@ class Hours(BaseModel):
         return WEEKDAYS[day.weekday()] in self.weekdays
 
 
-class ApprovalPolicy(Plugin):
+class ApprovalRules(Plugin):
     """Requires approval for decisions that are risky, out of hours, or listed; never lifts it.
 
     It is a guard: when it cannot tell, the action is not executed (L25). Hooks run in plugin

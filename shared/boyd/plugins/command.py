@@ -17,7 +17,7 @@ OUTPUT_LIMIT = 4096
 
 
 @dataclass(frozen=True)
-class Finished:
+class CompletedCommand:
     """A command that ended; *output* is the end of what it wrote to stdout and stderr."""
 
     code: int
@@ -33,7 +33,7 @@ def run(
     timeout: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-) -> Finished:
+) -> CompletedCommand:
     """Run *argv* in a process group of its own and wait for it.
 
     Only the command itself is waited for: a service that it leaves running is left alone. When it
@@ -60,7 +60,7 @@ def run(
                 said = _said(_tail(output))
                 raise CommandFailed(f"{argv[0]} took longer than {timeout:g} s{said}") from None
             raise
-        return Finished(process.returncode, _tail(output))
+        return CompletedCommand(process.returncode, _tail(output))
 
 
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:

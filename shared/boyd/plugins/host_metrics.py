@@ -9,14 +9,14 @@ from typing import Any, Literal
 import psutil
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from boyd.counting import counted
+from boyd.formatting import counted
 from boyd.models import Anomaly, Correlation, Model, Observation, Severity, SituationAssessment
 from boyd.plugin import Context, Observer, Plugin, orienter
 
 What = Literal["cpu", "memory", "disk", "load"]
 
 
-class Limits(BaseModel):
+class Thresholds(BaseModel):
     """From which value on a measure is worth a warning, and from which it is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -25,7 +25,7 @@ class Limits(BaseModel):
     error: float = Field(ge=0)
 
     @model_validator(mode="after")
-    def _ordered(self) -> Limits:
+    def _ordered(self) -> Thresholds:
         if self.error < self.warning:
             raise ValueError("error must not be below warning")
         return self
@@ -37,7 +37,7 @@ class Limits(BaseModel):
         return "warning" if value >= self.warning else "info"
 
 
-class Over(Model):
+class Exceeded(Model):
     """A measure of a host that is over a threshold; `threshold` is the one it is over."""
 
     host: str
@@ -58,11 +58,11 @@ class Over(Model):
         )
 
 
-class Evidence(Model):
+class LoadEvidence(Model):
     """What strategies can decide on."""
 
     hosts: list[str]
-    over: list[Over]
+    over: list[Exceeded]
 
 
 class HostMetrics(Plugin):
@@ -86,10 +86,10 @@ class HostMetrics(Plugin):
         interval: float = Field(default=30.0, gt=0)
         cpu_sample: float = Field(default=0.1, gt=0, le=10)
         mounts: list[str] = Field(default=["/"])
-        cpu: Limits = Limits(warning=85, error=95)
-        memory: Limits = Limits(warning=85, error=95)
-        disk: Limits = Limits(warning=85, error=95)
-        load: Limits = Limits(warning=2, error=4)
+        cpu: Thresholds = Thresholds(warning=85, error=95)
+        memory: Thresholds = Thresholds(warning=85, error=95)
+        disk: Thresholds = Thresholds(warning=85, error=95)
+        load: Thresholds = Thresholds(warning=2, error=4)
 
     options: Options
 
@@ -144,8 +144,8 @@ class HostMetrics(Plugin):
             data={"host": ctx.host, "what": what, **data},
         )
 
-    def _limits(self, what: What) -> Limits:
-        found: Limits = getattr(self.options, what)
+    def _limits(self, what: What) -> Thresholds:
+        found: Thresholds = getattr(self.options, what)
         return found
 
     @orienter()
@@ -160,7 +160,7 @@ class HostMetrics(Plugin):
             source=f"{self.id}:analyze_hosts",
             findings=[*(one.text for one in over), *lost] or [self._all_well(hosts, ctx)],
             confidence=0.9 if over or lost else 1.0,
-            data=Evidence(hosts=hosts, over=over).to_wire(),
+            data=LoadEvidence(hosts=hosts, over=over).to_wire(),
             anomalies=[_anomaly(one) for one in over] or None,
             correlations=list(self._together(over)) or None,
         )
@@ -172,11 +172,11 @@ class HostMetrics(Plugin):
         due = f"{self.id}:measure" not in ctx.not_due
         return f"No host was {'measured' if due else 'due to be measured'} in this iteration"
 
-    def _over(self, observation: Observation) -> Over | None:
+    def _over(self, observation: Observation) -> Exceeded | None:
         data, thresholds = observation.data, observation.data["thresholds"]
         if observation.severity not in ("warning", "error") or not isinstance(thresholds, dict):
             return None
-        return Over.model_validate(
+        return Exceeded.model_validate(
             {
                 "host": data["host"],
                 "what": data["what"],
@@ -187,7 +187,7 @@ class HostMetrics(Plugin):
             }
         )
 
-    def _together(self, over: list[Over]) -> Iterator[Correlation]:
+    def _together(self, over: list[Exceeded]) -> Iterator[Correlation]:
         for host in sorted({one.host for one in over}):
             sources = sorted({f"{self.id}/{host}/{one.what}" for one in over if one.host == host})
             if len(sources) > 1:
@@ -199,7 +199,7 @@ def _lost(observation: Observation) -> bool:
     return "error" in observation.data
 
 
-def _anomaly(one: Over) -> Anomaly:
+def _anomaly(one: Exceeded) -> Anomaly:
     return Anomaly(
         type=f"high-{one.what}",
         description=one.text,

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import requests
 from pydantic import Field, SecretStr, field_validator
 
-from boyd.counting import counted
+from boyd.formatting import counted
 from boyd.models import ActionResult, ApprovalItem
 from boyd.plugin import Context, Plugin
 

@@ -5,37 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from boyd.errors import StoreError
-from boyd.store.access import Access, Admission
-from boyd.store.answers import Answers, StoredAnswer, Taken
+from boyd.store.api_keys import Admission, ApiKeys
 from boyd.store.approvals import Answered, Approvals, Verdict, fingerprint, read_item
-from boyd.store.audit import Audit, actor_fields, seal_all
+from boyd.store.audit_chain import Sealing
+from boyd.store.audit_trail import Audit, actor_fields, seal_all
+from boyd.store.batches import Batches, Due, StuckBatch, take_each
 from boyd.store.calls import Calls, read_call
-from boyd.store.chain import Sealing
-from boyd.store.client import Client, connect, masked, translated
-from boyd.store.clock import ServerClock
-from boyd.store.due import Due, take_each
-from boyd.store.events import AgentEvents, Events, is_later
-from boyd.store.fleet import AgentEntry, AgentFleet, Fleet, WorkerInfo, in_service, read_entry
+from boyd.store.connection import Client, connect, masked, translated
+from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
+from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning
+from boyd.store.fact_graph import FactGraph
+from boyd.store.fleet import (
+    AgentEntry,
+    AgentFleet,
+    Fleet,
+    Observers,
+    WorkerInfo,
+    in_service,
+    read_entry,
+)
 from boyd.store.freezes import Freezes, reason_text
-from boyd.store.graph import FactGraph
-from boyd.store.growth import Growth, Topic
 from boyd.store.history import History
-from boyd.store.investigations import Change, Investigations, Written, read_investigation
-from boyd.store.iterations import Entry, Iterations, Lost, Retry
+from boyd.store.idempotency import IdempotentAnswers, ReservedAnswer, StoredAnswer
+from boyd.store.investigations import (
+    Investigations,
+    LogChange,
+    ModelUsage,
+    Written,
+    read_investigation,
+)
+from boyd.store.iteration_record import BatchRun, Record, dump_blocks, dump_problems, dump_results
+from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
+from boyd.store.jobs import Ending, Jobs, StuckJob
 from boyd.store.keys import DEPLOYMENT, Keys
-from boyd.store.ledger import Fence, Ledger, Reply, Stale, StillRunning
-from boyd.store.loop import Begun, Loop, Room, Slot
-from boyd.store.observers import Observers
-from boyd.store.orders import Ending, Orders, StuckOrder
-from boyd.store.record import Record, UnitRun, dump_blocks, dump_problems, dump_results
-from boyd.store.retention import Retention
+from boyd.store.loop_control import Begun, Loop, Room, Slot
+from boyd.store.plugin_state import PluginState
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
-from boyd.store.state import PluginState
-from boyd.store.timing import Timing
-from boyd.store.turns import Turns
-from boyd.store.units import StuckUnit, Units
-from boyd.store.usage import ModelUsage
+from boyd.store.throttle import Throttle
+from boyd.store.timing import Retention, ServerClock, Timing
 
 
 class AgentStore:
@@ -59,18 +67,18 @@ class AgentStore:
         self.clock = clock
         self.loop = Loop(client, scripts, keys, agent_id, timing)
         self.iterations = Iterations(client, scripts, keys, timing)
-        self.units = Units(scripts, keys, timing)
+        self.units = Batches(scripts, keys, timing)
         self.observers = Observers(client, keys)
         self.history = History(client, scripts, keys, agent_id)
         self.due = Due(scripts, keys, timing)
         self.runs = Runs(client, scripts, keys, timing.dispatch)
         self.approvals = Approvals(client, scripts, keys, agent_id, timing.dispatch)
         self.calls = Calls(client, scripts, keys, timing.dispatch)
-        self.orders = Orders(client, scripts, keys, timing)
+        self.orders = Jobs(client, scripts, keys, timing)
         self.investigations = Investigations(client, scripts, keys, timing.dispatch)
         self.usage = ModelUsage(client, scripts, keys)
         self.events = AgentEvents(client, keys)
-        self.ledger = Ledger(client, scripts, keys, worker, timing.lease)
+        self.ledger = ActionLedger(client, scripts, keys, worker, timing.lease)
         self.audit = Audit(client, scripts, keys, sealing)
 
     def retention(self) -> Retention:
@@ -107,8 +115,8 @@ class Store:
         self._scripts = Scripts(client)
         self.fleet = Fleet(client, self._scripts)
         self.freezes = Freezes(client, self._scripts)
-        self.access = Access(client, self._scripts)
-        self.answers = Answers(client, self._scripts)
+        self.access = ApiKeys(client, self._scripts)
+        self.answers = IdempotentAnswers(client, self._scripts)
         self.audit = Audit(client, self._scripts, Keys(DEPLOYMENT), self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:
@@ -131,51 +139,53 @@ class Store:
         """What has passed its deadline, of each of those agents, or why it cannot be taken."""
         return take_each(self._scripts, [self.agent(name).due for name in agent_ids])
 
-    def turns(self, agent_ids: Iterable[str]) -> Turns:
+    def turns(self, agent_ids: Iterable[str]) -> Throttle:
         """The turns of all processes that run exactly those agents."""
-        return Turns(self.client, self._scripts, agent_ids)
+        return Throttle(self.client, self._scripts, agent_ids)
 
     def events(self, agent_ids: list[str]) -> Events:
         """What happens to those agents from now on."""
         return Events(self.client, agent_ids)
 
-    def growth(self) -> Growth:
+    def growth(self) -> StreamWatcher:
         """Which events and logs grow from now on."""
-        return Growth(self.client)
+        return StreamWatcher(self.client)
 
 
 __all__ = [
     "DEPLOYMENT",
-    "Access",
+    "ActionLedger",
     "Admission",
     "AgentEntry",
     "AgentEvents",
     "AgentFleet",
     "AgentStore",
     "Answered",
-    "Answers",
+    "ApiKeys",
     "Audit",
+    "BatchRun",
+    "Batches",
     "Begun",
-    "Change",
+    "ClaimReply",
     "Due",
     "Ending",
-    "Entry",
     "Events",
     "FactGraph",
     "Fence",
     "Fleet",
     "Freezes",
-    "Growth",
     "History",
+    "IdempotentAnswers",
     "Investigations",
     "Iterations",
-    "Ledger",
+    "LogChange",
     "Loop",
     "Lost",
     "ModelUsage",
     "Observers",
+    "PhaseEntry",
     "Record",
-    "Reply",
+    "ReservedAnswer",
     "Retention",
     "Retry",
     "Room",
@@ -186,15 +196,13 @@ __all__ = [
     "StillRunning",
     "Store",
     "StoredAnswer",
-    "StuckOrder",
-    "StuckUnit",
+    "StreamWatcher",
+    "StuckBatch",
+    "StuckJob",
     "Submitted",
-    "Taken",
+    "Throttle",
     "Timing",
     "Topic",
-    "Turns",
-    "UnitRun",
-    "Units",
     "Verdict",
     "WorkerInfo",
     "Written",

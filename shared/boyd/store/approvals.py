@@ -24,16 +24,14 @@ from boyd.models import (
     unexplained,
     utc_now,
 )
-from boyd.store.audit import actor_fields
-from boyd.store.client import Client, translated
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
+from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
-from boyd.store.orders import read_execution
-from boyd.store.paging import dump_cursor, load_cursor, read_page
-from boyd.store.portion import Portion
-from boyd.store.retention import Retention
+from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import Scripts
-from boyd.store.timing import milliseconds
+from boyd.store.timing import Retention, milliseconds
 
 #: How a person or the loop may resolve an item; it expires by itself.
 Verdict = Literal["approved", "denied", "withdrawn"]
@@ -189,7 +187,7 @@ class Approvals:
         waiting, resolved = load_cursor(cursor, 2)
         pending = read_page(self._scripts, keys.approvals_pending, waiting, limit, False)
         past = read_page(self._scripts, keys.approvals_history, resolved, limit) if history else []
-        portion = Portion(self._scripts)
+        portion = ByteBudget(self._scripts)
         waits, read = self._read_page(portion, pending)
         done, read_past = self._read_page(portion, past)
         more = portion.full or len(pending) == limit or len(past) == limit
@@ -252,7 +250,7 @@ class Approvals:
             return [read_item(fields) for fields in pipe.execute() if "status" in fields]
 
     def _read_page(
-        self, portion: Portion, places: Sequence[tuple[str, float]]
+        self, portion: ByteBudget, places: Sequence[tuple[str, float]]
     ) -> tuple[list[ApprovalItem], int]:
         """The items of a page, and at how many of its places the portion was full."""
         found = list(portion.read(self._keys.approval_prefix, [name for name, _ in places]))

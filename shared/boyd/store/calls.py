@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from boyd import naming
 from boyd.models import Call, CallRequest
-from boyd.store.audit import actor_fields
-from boyd.store.client import Client, translated
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
+from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
-from boyd.store.orders import read_execution
 from boyd.store.scripts import Scripts
 from boyd.store.timing import milliseconds
 

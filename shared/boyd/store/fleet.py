@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
 from boyd import queues
-from boyd.models import Catalog, Mode, Model, Timestamp, answers, from_ms
-from boyd.store.client import Client, translated
-from boyd.store.keys import (
-    AGENTS,
-    DEPLOYMENT,
-    FREEZES,
-    REGISTERED,
-    WORKER_INFO,
-    WORKERS,
-    Keys,
-)
-from boyd.store.retention import Retention
+from boyd.models import Catalog, Mode, Model, ObserverHealth, Timestamp, from_ms, responses
+from boyd.store.connection import Client, translated
+from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts
+from boyd.store.timing import Retention
 
 Role = Literal["worker", "beat"]
 
@@ -31,7 +23,7 @@ ALIVE = 6.0
 _CACHE = 4.0
 
 
-WorkerInfo = answers.WorkerInfo
+WorkerInfo = responses.WorkerInfo
 
 
 class AgentEntry(Model):
@@ -212,3 +204,33 @@ class AgentFleet:
 
     def _workers(self, fresh: bool = False) -> list[WorkerInfo]:
         return [w for w in self._fleet.recent(fresh) if self._agent_id in w.agents]
+
+
+class Observers:
+    """The observers of one agent, as its iterations have left them."""
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
+        """When each observer last ran, in seconds since the epoch, and how it has been doing."""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hgetall(self._keys.ran)
+            pipe.hgetall(self._keys.health)
+            ran, health = pipe.execute()
+        return {name: float(ms) / 1000 for name, ms in ran.items()}, _read(health)
+
+    def health(self, observers: Sequence[str]) -> dict[str, ObserverHealth]:
+        """How those *observers* have been doing (L15)."""
+        if not observers:
+            return {}
+        with translated():
+            texts = self._client.hmget(self._keys.health, list(observers))
+        found = zip(observers, texts, strict=True)
+        return _read({name: text for name, text in found if text})
+
+
+def _read(texts: Mapping[str, str]) -> dict[str, ObserverHealth]:
+    return {name: ObserverHealth.from_json(text) for name, text in texts.items()}

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from boyd.models import Actor
-from boyd.store.audit import actor_fields
-from boyd.store.client import Client, translated
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, Keys
 from boyd.store.scripts import Scripts
 

@@ -3,15 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from boyd.models import LoopResult, Situation
-from boyd.models.answers import IterationSummary
-from boyd.store.client import Client, translated
+from boyd.models import ActionResult, LoopResult, Situation, from_ms
+from boyd.models.responses import IterationSummary
+from boyd.store.connection import Client, translated
+from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
-from boyd.store.outline import FIELDS, Outlines, outline_of, read_outline
-from boyd.store.portion import Portion
-from boyd.store.record import Record
+from boyd.store.paging import ByteBudget
 from boyd.store.scripts import Scripts
+
+#: The fields of a record that an outline is read from.
+FIELDS = ("outline", "endedAt")
+#: The most characters of an action's error that an outline tells.
+REASON = 200
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """Past iterations, newest first; `before` is the number to go on from, if there are more."""
+
+    iterations: list[IterationSummary]
+    before: int | None = None
+
+
+def summary_of(result: LoopResult) -> IterationSummary:
+    """The outline of a whole result."""
+    return IterationSummary(
+        iteration=result.iteration,
+        trigger=result.trigger,
+        success=result.success,
+        error=result.error,
+        situation=result.situation.summary if result.situation else None,
+        decision=result.decision.action if result.decision else None,
+        observations=len(result.observations),
+        action_results=len(result.action_results),
+        results=list(map(_in_short, result.action_results)),
+        runs=result.runs,
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        duration=result.duration,
+    )
+
+
+def _in_short(result: ActionResult) -> ActionResult:
+    """What the action came to, without what it has put out, which may be large."""
+    waits = {"approvalId": result.waits_for} if result.waits_for else None
+    why = result.error[:REASON] if result.error else None
+    return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": why})
+
+
+def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
+    """The outline from those fields of a record; None when an earlier release wrote it."""
+    if "outline" not in fields:
+        return None
+    outline = IterationSummary.from_json(fields["outline"])
+    # The record says when it ended by the clock of the Redis server.
+    ended = from_ms(float(fields["endedAt"]))
+    duration = (ended - outline.started_at).total_seconds() * 1000
+    return outline.patched({"ended_at": ended, "duration": duration})
 
 
 class History:
@@ -38,7 +88,7 @@ class History:
                 pipe.hgetall(self._keys.archived(number))
             return [self._result(fields) for fields in pipe.execute() if fields]
 
-    def outlines(self, limit: int = 50, before: int | None = None) -> Outlines:
+    def outlines(self, limit: int = 50, before: int | None = None) -> Summaries:
         """Past iterations in a few words, newest first; *before* is the number to go on from.
 
         Only a `Portion` is read, so there may be fewer than *limit* and still more to come.
@@ -46,7 +96,7 @@ class History:
         last = self._newest() if before is None else before - 1
         # One more tells whether there are more; the newest may be in flight, and is not shown then.
         numbers = range(last, max(0, last - limit - 2), -1)
-        portion = Portion(self._scripts)
+        portion = ByteBudget(self._scripts)
         read = portion.read(self._keys.iterations, list(map(str, numbers)), FIELDS)
         found: list[IterationSummary] = []
         for number, fields in zip(numbers, read, strict=False):
@@ -55,7 +105,7 @@ class History:
                 found.append(outline)
         shown = found[:limit]
         more = len(found) > limit or portion.full
-        return Outlines(shown, shown[-1].iteration if more and shown else None)
+        return Summaries(shown, shown[-1].iteration if more and shown else None)
 
     def last(self) -> Record | None:
         """The record of the iteration in flight, or of the last one that has ended."""
@@ -88,7 +138,7 @@ class History:
             return None
         # A record of an earlier release tells it only as a whole.
         result = None if "outline" in fields else self.get(number)
-        return outline_of(result) if result else read_outline(fields)
+        return summary_of(result) if result else read_summary(fields)
 
     def _result(self, fields: Mapping[str, str]) -> LoopResult:
         record = Record(fields)

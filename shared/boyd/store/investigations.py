@@ -20,21 +20,22 @@ from boyd.models.investigation import (
     InvestigationPage,
     InvestigationRequest,
     Logged,
+    RequestOutcome,
+    Usage,
     read_entry,
     redacted,
     title_of,
 )
 from boyd.redaction import redactor
-from boyd.store.audit import actor_fields
-from boyd.store.client import Client, translated
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
+from boyd.store.executions import Fence
 from boyd.store.hashes import flatten, restore
+from boyd.store.health_snapshot import ModelTotals
 from boyd.store.keys import Keys
-from boyd.store.ledger import Fence
-from boyd.store.paging import dump_cursor, load_cursor, read_page
-from boyd.store.portion import Portion
-from boyd.store.retention import Retention
+from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import Scripts
-from boyd.store.timing import milliseconds
+from boyd.store.timing import Retention, milliseconds
 
 #: The most investigations of an agent, whether they have ended or not.
 MOST = 5000
@@ -43,7 +44,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True)
-class Change:
+class LogChange:
     """What one step writes: entries, fields of the hash, and the event that tells of it.
 
     `keep` is how many milliseconds the log is kept from then on; None: it goes on. `step` says that
@@ -119,7 +120,9 @@ class Investigations:
             raise QueueFull(f"there are {MOST} investigations already; this one did not begin")
         return id, bool(began)
 
-    def write(self, id: str, fence: Fence, version: int | None, change: Change) -> Written | None:
+    def write(
+        self, id: str, fence: Fence, version: int | None, change: LogChange
+    ) -> Written | None:
         """Append to the log in one step with what changes, without secrets.
 
         Args:
@@ -223,7 +226,7 @@ class Investigations:
         """
         (position,) = load_cursor(cursor, 1)
         places = read_page(self._scripts, self._keys.investigations, position, limit)
-        portion = Portion(self._scripts)
+        portion = ByteBudget(self._scripts)
         prefix = self._keys.order(naming.investigation(""))
         read = list(portion.read(prefix, [name for name, _ in places]))
         more = portion.full or len(places) == limit
@@ -270,3 +273,53 @@ def read_investigation(fields: Mapping[str, str]) -> Investigation:
         return restore(Investigation, fields)
     except ValueError as error:
         raise StoreError(f"investigation {fields.get('id')} cannot be read: {error}") from None
+
+
+#: How many fields there may be before another model finds no room.
+ROOM = 100
+#: What models count as that found none, and characters of a name that are kept.
+OTHERS = "(others)"
+LONGEST = 100
+#: When a tool call last came as text.
+SPOKEN = "spoken at"
+#: Tokens that one request may have used: what a broken server claims must not end all counting.
+MOST_TOTALS = 10**9
+
+
+class ModelUsage:
+    """The totals of one agent."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._key = keys.usage
+
+    def count(self, model: str, outcome: RequestOutcome, usage: Usage) -> None:
+        """Count a request to *model* that ended so."""
+        tokens = [min(MOST_TOTALS, number) for number in (usage.input_tokens, usage.output_tokens)]
+        args = [model[:LONGEST], OTHERS, ROOM, outcome, *tokens]
+        self._scripts.run("count_request", [self._key], args)
+
+    def spoken(self, at: int) -> None:
+        """Note that a tool call came as text, *at* so many milliseconds since the epoch."""
+        with translated():
+            self._client.hset(self._key, SPOKEN, at)
+
+
+def read_totals(fields: Mapping[str, str]) -> ModelTotals:
+    """The totals that a hash holds; what a later release counts besides is passed over."""
+    found = ModelTotals(spoken_at=_seconds(fields.get(SPOKEN)))
+    for name, number in fields.items():
+        kind, _, rest = name.partition(" ")
+        what, _, model = rest.partition(" ")
+        if kind == "tokens":
+            found.tokens[model, what] = int(number)
+        elif kind == "requests":
+            found.requests[model, what] = int(number)
+        elif kind == "ended":
+            found.ended[what] = int(number)
+    return found
+
+
+def _seconds(ms: str | None) -> float | None:
+    return int(ms) / 1000 if ms else None

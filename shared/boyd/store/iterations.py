@@ -26,24 +26,23 @@ from boyd.models import (
     Situation,
     from_ms,
 )
-from boyd.store.audit import actor_fields
-from boyd.store.client import Client, pairs, translated
-from boyd.store.keys import Keys
-from boyd.store.outline import outline_of
-from boyd.store.record import (
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, pairs, translated
+from boyd.store.history import summary_of
+from boyd.store.iteration_record import (
     Record,
     dump_blocks,
     dump_not_due,
     dump_problems,
     dump_results,
 )
-from boyd.store.retention import Retention
+from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
-from boyd.store.timing import Timing, milliseconds
+from boyd.store.timing import Retention, Timing, milliseconds
 
 
 @dataclass(frozen=True)
-class Entry:
+class PhaseEntry:
     """A phase that was entered; `fields` is the iteration's whole record as stored."""
 
     iteration: int
@@ -113,7 +112,7 @@ class Iterations:
 
     def enter(
         self, iteration: int, epoch: int, phase: Phase, worker: str, fields: Sequence[str] = ()
-    ) -> Entry | None:
+    ) -> PhaseEntry | None:
         """Enter a phase; None when it is not due under this epoch or somebody is in it.
 
         Only *fields* of the record come back; all of them when none is named.
@@ -126,9 +125,9 @@ class Iterations:
         reply = self._scripts.run("enter", names, args)
         if reply[0] != "ok":
             return None
-        return Entry(iteration, epoch, phase, worker, from_ms(reply[1]), pairs(reply[2]))
+        return PhaseEntry(iteration, epoch, phase, worker, from_ms(reply[1]), pairs(reply[2]))
 
-    def enter_orient(self, iteration: int, epoch: int, worker: str) -> Entry | None:
+    def enter_orient(self, iteration: int, epoch: int, worker: str) -> PhaseEntry | None:
         """Enter orient and claim the runs and intake events that wait (L13)."""
         keys = self._keys
         names = [
@@ -141,7 +140,7 @@ class Iterations:
         return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
 
     def leave(
-        self, entry: Entry, following: Phase, fields: Mapping[str, str], queue: str = ""
+        self, entry: PhaseEntry, following: Phase, fields: Mapping[str, str], queue: str = ""
     ) -> bool:
         """Leave a phase with what it produced; False when the entry was lost.
 
@@ -152,14 +151,14 @@ class Iterations:
         names = [self._keys.iteration, self._keys.due, self._keys.events]
         return bool(self._scripts.run("leave", names, args) == "ok")
 
-    def put_back(self, entry: Entry, seconds: float) -> bool:
+    def put_back(self, entry: PhaseEntry, seconds: float) -> bool:
         """Give a phase back that cannot be worked on for so many *seconds*; no attempt is lost."""
         args = [*_fence(entry), milliseconds(seconds)]
         return bool(self._scripts.run("put_back", [self._keys.iteration, self._keys.due], args))
 
     def plan(
         self,
-        entry: Entry,
+        entry: PhaseEntry,
         observers: Sequence[str],
         units: Sequence[str],
         failures: Mapping[str, str],
@@ -182,7 +181,7 @@ class Iterations:
 
     def leave_orient(
         self,
-        entry: Entry,
+        entry: PhaseEntry,
         situation: Situation,
         added: str,
         problems: list[Problem],
@@ -245,7 +244,7 @@ class Iterations:
             *(*retention.of_iterations(), keys.iterations),
             *(keys.prefix, *retention.of_runs(), action, summary[:200]),
             *(dump_problems(result.problems), unheard.to_json()),
-            *(outline_of(result).to_json(), results, *ends),
+            *(summary_of(result).to_json(), results, *ends),
         ]
         names = [
             *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),
@@ -325,7 +324,7 @@ def _entered(
     epoch: int,
     phase: Phase,
     worker: str,
-) -> Entry | None:
+) -> PhaseEntry | None:
     """An entry whose record was read in a step of its own; None when it was lost before that.
 
     While the record names it, nobody but its worker has written what phases produce.
@@ -333,8 +332,8 @@ def _entered(
     ours = {"iteration": str(iteration), "epoch": str(epoch), "phase": phase, "entered": worker}
     if reply[0] != "ok" or not ours.items() <= record.items():
         return None
-    return Entry(iteration, epoch, phase, worker, from_ms(reply[1]), record)
+    return PhaseEntry(iteration, epoch, phase, worker, from_ms(reply[1]), record)
 
 
-def _fence(entry: Entry) -> list[Any]:
+def _fence(entry: PhaseEntry) -> list[Any]:
     return [entry.iteration, entry.epoch, entry.phase, entry.worker]

@@ -23,15 +23,13 @@ from boyd.models import (
     from_ms,
 )
 from boyd.store.approvals import Answered
-from boyd.store.audit import actor_fields
-from boyd.store.client import Client, translated
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
-from boyd.store.paging import load_cursor
-from boyd.store.retention import Retention
+from boyd.store.paging import Search, load_cursor
 from boyd.store.scripts import Scripts
-from boyd.store.search import Search
-from boyd.store.timing import milliseconds
+from boyd.store.timing import Retention, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

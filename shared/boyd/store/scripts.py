@@ -16,7 +16,7 @@ import redis
 from redis.exceptions import NoScriptError
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.store.client import Client, translated
+from boyd.store.connection import Client, translated
 
 if TYPE_CHECKING:
     from redis.commands.core import Script

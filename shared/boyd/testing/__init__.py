@@ -14,12 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boyd.testing.lab import TESTER, HandCourier, Lab
+    from boyd.testing.lab import TESTER, Lab, ManualDispatcher
     from boyd.testing.model_server import ScriptedModel
 
-__all__ = ["TESTER", "HandCourier", "Lab", "ScriptedModel"]
+__all__ = ["TESTER", "Lab", "ManualDispatcher", "ScriptedModel"]
 
-_LAB = ("TESTER", "HandCourier", "Lab")
+_LAB = ("TESTER", "ManualDispatcher", "Lab")
 
 
 def __getattr__(name: str) -> Any:

@@ -14,20 +14,20 @@ from typing import Any
 import fakeredis
 
 from boyd.agent import Agent
-from boyd.engine import (
+from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
+from boyd.queues import DEFAULT, of_host
+from boyd.runtime import (
+    BatchHint,
     Engine,
     EngineSettings,
+    IterationSteps,
     Launcher,
     Leases,
     Post,
     Resolver,
-    Steps,
     Sweeper,
-    UnitHint,
     orders_of,
 )
-from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
-from boyd.queues import DEFAULT, of_host
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
 _WORKER = "lab"
@@ -36,7 +36,7 @@ _WORKER = "lab"
 TESTER = Actor(principal="tester", person=True)
 
 
-class HandCourier:
+class ManualDispatcher:
     """Keeps hints until they are delivered by hand.
 
     `queues` has the queue of each unit, by iteration and number.
@@ -52,7 +52,7 @@ class HandCourier:
         """Keep a hint for a phase."""
         self.hints.append((phase, iteration, epoch))
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[UnitHint]) -> None:
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
         """Keep a hint for each unit."""
         self.hints.extend(("observe", iteration, hint.unit, hint.attempt) for hint in units)
         self.queues.update({(iteration, hint.unit): hint.queue for hint in units})
@@ -99,12 +99,14 @@ class Lab:
         self._beat()
         self.fleet = whole.fleet.of(agent.id)
         self.store: AgentStore = whole.agent(agent.id)
-        self.courier = HandCourier()
+        self.courier = ManualDispatcher()
         self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
         engines = {host: self._engine(host, post) for host in hosts or ("here",)}
         self.engine = next(iter(engines.values()))
-        self.steps = Steps(self.engine)
-        self._observing = {of_host(host): Steps(engine) for host, engine in engines.items()}
+        self.steps = IterationSteps(self.engine)
+        self._observing = {
+            of_host(host): IterationSteps(engine) for host, engine in engines.items()
+        }
         self.orders = orders_of(self.engine)
         self.resolver = Resolver(self.store, self.courier, self.engine.retention)
         self.sweeper = Sweeper(self.engine, self.orders, whole.timing.patience)
@@ -150,7 +152,7 @@ class Lab:
         settings = replace(settings, post=post) if post else settings
         return Engine(self.agent, self.store, self.fleet, self.courier, self.leases, settings)
 
-    def _steps(self, phase: str, ids: Sequence[int]) -> Steps:
+    def _steps(self, phase: str, ids: Sequence[int]) -> IterationSteps:
         """The steps of a worker that may take this one."""
         if phase != "observe":
             return self.steps

@@ -29,7 +29,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from boyd.models import Model, explain
-from boyd.testing.replies import (
+from boyd.testing.scripted_replies import (
+    ChatCompletions,
+    Messages,
     Reply,
     ScriptedCall,
     call,
@@ -44,7 +46,6 @@ from boyd.testing.replies import (
     status,
     unfinished,
 )
-from boyd.testing.spoken import ChatCompletions, Messages
 
 __all__ = [
     "Received",

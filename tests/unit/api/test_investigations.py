@@ -736,7 +736,7 @@ site = Site(lab, server)
 asked = site.post("/investigations", {"question": "x"})
 answers = [site.get("/state"), site.get("/investigations"), asked]
 print([answer.status_code for answer in answers])
-theirs = ("boyd.llm", "boyd.engine.investigation", "httpx2", "jsonschema")
+theirs = ("boyd.llm", "boyd.runtime.investigation", "httpx2", "jsonschema")
 print(sorted(name for name in sys.modules if name.startswith(theirs)))
 """
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from api_kit import Site
-from boyd.engine import UnitHint
 from boyd.errors import StoreUnavailable
+from boyd.runtime import BatchHint
 from boyd_api.courier import WAITING, BackgroundCourier
 from boyd_api.tail import LOOK, Places, Tail
 from harness import wait_until
@@ -174,7 +174,7 @@ def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
     began = time.monotonic()
     courier.send("bad", 1, 1, "start")
     courier.order("a", "call:1", 1, None)
-    courier.fan_out("a", 1, [UnitHint(1, 1, "observe")])
+    courier.fan_out("a", 1, [BatchHint(1, 1, "observe")])
     took = time.monotonic() - began
     slow.go_on.set()
     for _ in range(3):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from boyd.goals.knowledge import activation
-from boyd.goals.knowledge.activation import Activated, activate
 from boyd.models import Triple
-from boyd.testing.graph import MemoryGraph
+from boyd.plugins.goals.knowledge import activation
+from boyd.plugins.goals.knowledge.activation import Activated, activate
+from boyd.testing.memory_graph import MemoryGraph
 
 
 def fact(subject: str, object: str, confidence: float = 1.0, predicate: str = "knows") -> Triple:

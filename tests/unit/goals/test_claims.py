@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from boyd.goals.claims import claim, is_held, release
-from boyd.goals.shapes import Session
+from boyd.plugins.goals.sessions import claim, is_held, release
+from boyd.plugins.goals.state import GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, patched
 
 
-def claimed(session: Session, owner: str, seconds: float = 0) -> tuple[Session, str, int]:
+def claimed(session: GoalSession, owner: str, seconds: float = 0) -> tuple[GoalSession, str, int]:
     """A claim, the goal, and its fence."""
     after, goal = claim(session, owner, later(seconds), CONFIG)
     assert goal

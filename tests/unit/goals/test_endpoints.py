@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from boyd import Plugin, action
-from boyd.goals import exporting
-from boyd.goals.answering import Refused
-from boyd.goals.beginnings import the_one
-from boyd.goals.knowledge import turtle
-from boyd.goals.profiles import PROFILES
 from boyd.models import Triple
+from boyd.plugins.goals import endpoints
+from boyd.plugins.goals.endpoints import Refused, unambiguous
+from boyd.plugins.goals.knowledge import turtle
+from boyd.plugins.goals.tool_profiles import PROFILES
 from goals_kit import Mind
 
 
@@ -111,9 +110,9 @@ def test_the_number_of_a_goal_names_it_also_when_others_begin_with_it() -> None:
 def test_a_beginning_that_several_goals_have_names_none_and_they_are_told() -> None:
     known = ["10-aa", "10-ab", "12-ac", "13-ad", "14-ae", "15-af", "2-b"]
     with pytest.raises(Refused) as many:
-        the_one("goal", "1", known)
+        unambiguous("goal", "1", known)
     with pytest.raises(Refused) as few:
-        the_one("goal", "10", known)
+        unambiguous("goal", "10", known)
 
     some = "10-aa, 10-ab, 12-ac, 13-ad, 14-ae, …"
     assert str(many.value) == f"6 goals begin with '1': {some}; write more of one"
@@ -193,7 +192,7 @@ def test_facts_go_in_and_out_as_turtle_and_metadata_stays() -> None:
 
 def test_a_graph_that_is_full_takes_no_import(monkeypatch: pytest.MonkeyPatch) -> None:
     mind = Mind()
-    monkeypatch.setattr("boyd.store.graph.MOST", 0)
+    monkeypatch.setattr("boyd.store.fact_graph.MOST", 0)
     turtle = "@prefix : <http://example.com/> . :whale :eats :krill ."
 
     assert mind.ask("import_facts", {"turtle": turtle})[0] == 413
@@ -223,8 +222,8 @@ def exported(mind: Mind) -> list[str]:
 
 
 def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "CHARS", 2000)
-    monkeypatch.setattr(exporting, "STEP", 7)
+    monkeypatch.setattr(endpoints, "CHARS", 2000)
+    monkeypatch.setattr(endpoints, "STEP", 7)
     mind = Mind()
     mind.goal("secret plan")
     facts = [
@@ -244,8 +243,8 @@ def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.Monkey
 def test_an_export_has_each_fact_that_is_there_all_the_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exporting, "CHARS", 1)
-    monkeypatch.setattr(exporting, "STEP", 2)
+    monkeypatch.setattr(endpoints, "CHARS", 1)
+    monkeypatch.setattr(endpoints, "STEP", 2)
     mind = Mind()
     mind.know(*(f"s{n} has o" for n in range(6)))
     first = mind.ask("export_facts")[1]

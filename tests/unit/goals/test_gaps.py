@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals.knowledge.gaps import Gap, find_gaps
 from boyd.models import Triple
-from boyd.testing.graph import MemoryGraph
+from boyd.plugins.goals.knowledge.gaps import Gap, find_gaps
+from boyd.testing.memory_graph import MemoryGraph
 
 
 def facts(*lines: str) -> list[Triple]:

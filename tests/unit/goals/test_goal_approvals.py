@@ -9,12 +9,11 @@ import pytest
 
 from boyd import Decision as LoopDecision
 from boyd import Plugin
-from boyd.goals.approvals import outcomes
-from boyd.goals.cycle import taken
-from boyd.goals.shapes import Decision, Session
 from boyd.models import ActionResult, ApprovalItem, LoopResult
+from boyd.plugins.goals.cycle import outcomes, taken
+from boyd.plugins.goals.state import GoalSession, ToolDecision
 from boyd.testing import TESTER
-from boyd.testing.graph import MemoryGraph
+from boyd.testing.memory_graph import MemoryGraph
 from goals_kit import CONFIG, NOW, Mind, Steer, check, having, told
 
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
@@ -63,7 +62,7 @@ def an_item(mind: Mind, approval_id: str, **fields: object) -> ApprovalItem:
     return found.patched(fields)
 
 
-def the_decision(mind: Mind) -> Decision:
+def the_decision(mind: Mind) -> ToolDecision:
     [decision] = mind.session.decisions
     return decision
 
@@ -356,7 +355,7 @@ def test_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
     assert contents.count("Tool result (shell_exec):\nnothing\n") == 1
 
 
-def pending(*approvals: str) -> Session:
+def pending(*approvals: str) -> GoalSession:
     """A session with a decision that waits for each of those."""
     session, [goal] = having("alpha beta")
     for one in approvals:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from boyd.goals.claims import claim
-from boyd.goals.goal_book import (
+from boyd.plugins.goals.decomposition import decompose
+from boyd.plugins.goals.goal_tree import (
     GoalError,
     above,
     active_goals,
@@ -22,27 +22,27 @@ from boyd.goals.goal_book import (
     symbol,
     wanted,
 )
-from boyd.goals.planning import ensure_plan
-from boyd.goals.shapes import Config, GoalStatus, Session
-from boyd.goals.splitting import decompose
+from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.sessions import claim
+from boyd.plugins.goals.state import Config, GoalSession, GoalStatus
 from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
 
 
-def family(criteria: str = "alpha beta, gamma delta") -> tuple[Session, str, list[str]]:
+def family(criteria: str = "alpha beta, gamma delta") -> tuple[GoalSession, str, list[str]]:
     """A session with a goal that was split, its id, and those of its sub-goals."""
     session, [id] = having(criteria)
     session = decompose(stalled(session, id), id, NOW, CONFIG)
     return session, id, session.goals[id].children
 
 
-def put(session: Session, id: str, status: GoalStatus, **fields: Any) -> Session:
+def put(session: GoalSession, id: str, status: GoalStatus, **fields: Any) -> GoalSession:
     fields.setdefault("reason", "said so")
     after = set_status(session, id, status, later(1), CONFIG, **fields)
     check(after, CONFIG)
     return after
 
 
-def statuses(session: Session, *ids: str) -> list[str]:
+def statuses(session: GoalSession, *ids: str) -> list[str]:
     return [session.goals[id].status for id in ids]
 
 

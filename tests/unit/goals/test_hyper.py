@@ -10,13 +10,21 @@ import sys
 import pytest
 
 from boyd.errors import ConfigError
-from boyd.goals import hyper
-from boyd.goals.hyper import DIMENSIONS, NOISE, bundle, encode, heard, similarity, token_vector
+from boyd.plugins.goals import tool_profiles
+from boyd.plugins.goals.tool_profiles import (
+    DIMENSIONS,
+    NOISE,
+    bundle,
+    encode,
+    heard,
+    similarity,
+    token_vector,
+)
 
 SAMPLE = """
-from boyd.goals.hyper import encode, similarity
-from boyd.goals.profiles import PROFILES, vector
-from boyd.goals.hyper import token_vector
+from boyd.plugins.goals.tool_profiles import encode, similarity
+from boyd.plugins.goals.tool_profiles import PROFILES, vector
+from boyd.plugins.goals.tool_profiles import token_vector
 import hashlib
 print(hashlib.sha256(token_vector("mammal").tobytes()).hexdigest())
 print(repr(similarity(encode("read data from the file"), vector(PROFILES["file_io"].keywords))))
@@ -89,12 +97,13 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "numpy", None)
 
     with pytest.raises(ConfigError, match=r"need numpy.*pip install 'boyd\[goals\]'"):
-        hyper.bundle({"red": 1})
+        tool_profiles.bundle({"red": 1})
 
 
 def test_what_agents_without_goals_import_loads_neither_library() -> None:
     code = (
-        "import sys, boyd.goals.scoring, boyd.goals.knowledge.turtle, boyd.goals.knowledge.rules\n"
+        "import sys, boyd.plugins.goals.scoring\n"
+        "import boyd.plugins.goals.knowledge.turtle, boyd.plugins.goals.knowledge.rules\n"
         "print(sorted({'numpy', 'rdflib'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.goals.goal_book import symbol
-from boyd.goals.memory import (
+from boyd.plugins.goals.goal_tree import symbol
+from boyd.plugins.goals.memory import (
     consolidate,
     consult,
     is_consolidation_due,
@@ -20,14 +20,14 @@ from boyd.goals.memory import (
     score,
     teaching_nothing,
 )
-from boyd.goals.shapes import Config, Episode, Session
+from boyd.plugins.goals.state import Config, Episode, GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, remembering
 
 SMALL = Config(working_memory_capacity=4)
 TEN = Config(working_memory_capacity=10)
 
 
-def ids(session: Session) -> list[int]:
+def ids(session: GoalSession) -> list[int]:
     return [entry.id for entry in session.memory]
 
 

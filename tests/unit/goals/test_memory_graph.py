@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boyd.models import Triple
-from boyd.plugin.graph import Graph
-from boyd.store.graph import FactGraph
+from boyd.plugin.context import Graph
+from boyd.store.fact_graph import FactGraph
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
-from boyd.testing.graph import MemoryGraph
+from boyd.testing.memory_graph import MemoryGraph
 
 CLIENT = fakeredis.FakeRedis(server=fakeredis.FakeServer(), decode_responses=True)
 SCRIPTS = Scripts(CLIENT)

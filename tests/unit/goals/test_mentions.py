@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals.knowledge.mentions import mentioned
 from boyd.models import Triple
-from boyd.plugin.graph import Graph
-from boyd.testing.graph import MemoryGraph
+from boyd.plugin.context import Graph
+from boyd.plugins.goals.knowledge.similarity import mentioned
+from boyd.testing.memory_graph import MemoryGraph
 
 
 def known(graph: Graph, *labels: str) -> Graph:

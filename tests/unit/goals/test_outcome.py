@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.goals.claims import claim
-from boyd.goals.goal_book import set_status
-from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle, refusal
-from boyd.goals.planning import ensure_plan
-from boyd.goals.psyche import new_psyche
-from boyd.goals.shapes import Config
-from boyd.goals.splitting import decompose
+from boyd.plugins.goals.decomposition import decompose
+from boyd.plugins.goals.goal_tree import set_status
+from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle, refusal
+from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.psyche import new_psyche
+from boyd.plugins.goals.sessions import claim
+from boyd.plugins.goals.state import Config
 from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
 
 FOUR = "alpha beta gamma delta"
 
 
-def outcome(cycle: int, goal: str, **fields: Any) -> Outcome:
+def outcome(cycle: int, goal: str, **fields: Any) -> DecisionOutcome:
     known = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
-    return Outcome(**{**known, **fields})
+    return DecisionOutcome(**{**known, **fields})
 
 
 def test_the_first_cycle_is_one() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from boyd.goals.planning import (
+from boyd.plugins.goals.plans import (
     Need,
     backtrack,
     ensure_plan,
@@ -16,21 +16,21 @@ from boyd.goals.planning import (
     supersede,
     tick,
 )
-from boyd.goals.shapes import Plan
+from boyd.plugins.goals.state import ToolPlan
 from goals_kit import CONFIG, a_goal, having, patched
 
 HOST = ["file_io", "shell_exec"]
 
 
-def tools(plan: Plan) -> list[str]:
+def tools(plan: ToolPlan) -> list[str]:
     return [step.tool for step in plan.steps]
 
 
-def statuses(plan: Plan) -> list[str]:
+def statuses(plan: ToolPlan) -> list[str]:
     return [step.status for step in plan.steps]
 
 
-def a_plan() -> Plan:
+def a_plan() -> ToolPlan:
     """One of kg_query, reason, file_io."""
     needs: list[Need] = ["knowledge", "reasoning", "external"]
     return make_plan(a_goal(), needs, has_knowledge=True, external=["file_io"])

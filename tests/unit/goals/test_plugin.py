@@ -11,14 +11,14 @@ import pytest
 
 from boyd import Agent
 from boyd.errors import PluginError, Veto
-from boyd.goals import choice
-from boyd.goals.plugin import Goals
-from boyd.goals.profiles import PROFILES, ToolProfile
-from boyd.goals.scoring import Outlook
-from boyd.goals.sessions import Sessions
-from boyd.goals.shapes import Episode
 from boyd.models import Decision, LoopResult, Model, Triple
 from boyd.plugin import Action, Plugin, action, hook, observer, orienter
+from boyd.plugins.goals import choice
+from boyd.plugins.goals.plugin import Goals
+from boyd.plugins.goals.scoring import Outlook
+from boyd.plugins.goals.sessions import Sessions
+from boyd.plugins.goals.state import Episode
+from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
 from goals_kit import CONFIG, Mind, Steer, check
 
 DESCRIPTION = "Find mammals"
@@ -671,7 +671,7 @@ def test_a_session_too_large_for_one_value_forgets_its_oldest(
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(8):
         mind.cycle()
-    monkeypatch.setattr("boyd.store.state.MAX_BYTES", 9_000)
+    monkeypatch.setattr("boyd.store.plugin_state.MAX_BYTES", 9_000)
     for _ in range(3):
         mind.cycle()
     session = mind.session
@@ -683,7 +683,7 @@ def test_a_session_too_large_for_one_value_forgets_its_oldest(
 
 def test_a_graph_that_is_full_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     mind = Mind()
-    monkeypatch.setattr("boyd.store.graph.MOST", 0)
+    monkeypatch.setattr("boyd.store.fact_graph.MOST", 0)
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     mind.cycle()
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals import profiles
-from boyd.goals.hyper import encode, heard, similarity
-from boyd.goals.profiles import PROFILES, SYNONYM, SYNONYMS, WORD, ToolProfile, expand, vector
-from boyd.goals.scoring import CHANCE
+from boyd.plugins.goals import tool_profiles
+from boyd.plugins.goals.scoring import CHANCE
+from boyd.plugins.goals.tool_profiles import (
+    PROFILES,
+    SYNONYM,
+    SYNONYMS,
+    WORD,
+    ToolProfile,
+    encode,
+    expand,
+    heard,
+    similarity,
+    vector,
+)
 
 #: What each sentence activates, the nearest first.
 SENTENCES = {
@@ -101,7 +111,7 @@ def test_there_are_20_roots_of_four_to_six_synonyms() -> None:
 
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     roots = {"cat": ("kitten", "feline"), "pet": ("kitten", "dog"), "wolf": ("dog", "howl")}
-    monkeypatch.setattr(profiles, "SYNONYMS", roots)
+    monkeypatch.setattr(tool_profiles, "SYNONYMS", roots)
 
 
 def test_a_root_brings_its_words(monkeypatch: pytest.MonkeyPatch) -> None:

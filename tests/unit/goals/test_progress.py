@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.goals.progress import evaluate, is_met, is_metadata, ratio, told
-from boyd.goals.shapes import Config
+from boyd.plugins.goals.progress import evaluate, is_met, is_metadata, ratio, told
+from boyd.plugins.goals.state import Config
 from goals_kit import CONFIG, a_goal
 
 FOUR = "alpha beta gamma delta"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals.tools import questions
-from boyd.goals.tools.questions import Questions
+from boyd.plugins.goals.tools import questions
+from boyd.plugins.goals.tools.questions import Questions
 from goals_kit import NOW, Mind, Steer, later
 
 CRITERIA = "unicorn habitat and dragon nests"

@@ -6,21 +6,27 @@ from typing import Any
 
 import pytest
 
-from boyd.goals.goal_book import symbol
-from boyd.goals.memory import consolidate
-from boyd.goals.psyche import ToolInsight, new_psyche
-from boyd.goals.reflection import Report, is_due, look_back, reflect
-from boyd.goals.shapes import Config, Session
+from boyd.plugins.goals.goal_tree import symbol
+from boyd.plugins.goals.memory import consolidate
+from boyd.plugins.goals.psyche import (
+    ReflectionReport,
+    ToolInsight,
+    is_due,
+    look_back,
+    new_psyche,
+    reflect,
+)
+from boyd.plugins.goals.state import Config, GoalSession
 from goals_kit import CONFIG, NOW, empty, having, later, patched, remembering, told
 
 OFF = Config(reflect_every=0)
 
 
-def reported(session: Session, cycle: int = 5) -> tuple[Session, Report]:
+def reported(session: GoalSession, cycle: int = 5) -> tuple[GoalSession, ReflectionReport]:
     return reflect(session, cycle, later(1), CONFIG), look_back(session, cycle, CONFIG)
 
 
-def kinds(report: Report) -> list[tuple[str, int | None]]:
+def kinds(report: ReflectionReport) -> list[tuple[str, int | None]]:
     return [(one.kind, one.priority) for one in report.adjustments]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals.knowledge import rules
-from boyd.goals.knowledge.predicates import canonical
-from boyd.goals.knowledge.rules import infer
 from boyd.models import Triple
-from boyd.testing.graph import MemoryGraph
+from boyd.plugins.goals.knowledge import rules
+from boyd.plugins.goals.knowledge.rules import infer
+from boyd.plugins.goals.knowledge.vocabulary import canonical
+from boyd.testing.memory_graph import MemoryGraph
 
 
 def fact(subject: str, predicate: str, object: str, confidence: float = 1.0) -> Triple:

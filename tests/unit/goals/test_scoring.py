@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from boyd.goals import scoring
-from boyd.goals.knowledge.rules import infer
-from boyd.goals.profiles import PROFILES, ToolProfile
-from boyd.goals.scoring import Candidate, Outlook, Score, affinity, rank
-from boyd.goals.shapes import Archetype, Episode, Goal, Psyche
 from boyd.models import Triple, utc_now
-from boyd.testing.graph import MemoryGraph
+from boyd.plugins.goals import scoring
+from boyd.plugins.goals.knowledge.rules import infer
+from boyd.plugins.goals.scoring import Candidate, Outlook, Score, affinity, rank
+from boyd.plugins.goals.state import Archetype, Episode, Goal, Psyche
+from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
+from boyd.testing.memory_graph import MemoryGraph
 
 NOW = utc_now()
 MARS = Triple(subject="Mars", predicate="orbits", object="Sun")

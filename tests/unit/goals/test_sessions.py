@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from boyd.goals.claims import claim, release
-from boyd.goals.goal_book import (
+from boyd.plugins.goals.decomposition import decompose_stalled
+from boyd.plugins.goals.goal_tree import (
     GoalError,
     active_goals,
     add_goal,
@@ -19,13 +19,12 @@ from boyd.goals.goal_book import (
     set_status,
     symbol,
 )
-from boyd.goals.memory import consolidate, consult, push
-from boyd.goals.outcome import Outcome, apply_outcome, begin_cycle
-from boyd.goals.planning import ensure_plan
-from boyd.goals.psyche import new_psyche
-from boyd.goals.reflection import reflect
-from boyd.goals.shapes import Config, GoalStatus
-from boyd.goals.splitting import decompose_stalled
+from boyd.plugins.goals.memory import consolidate, consult, push
+from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
+from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.psyche import new_psyche, reflect
+from boyd.plugins.goals.sessions import claim, release
+from boyd.plugins.goals.state import Config, GoalStatus
 from goals_kit import check, empty, later
 
 WORDS = ["red", "green", "blue", "sand", "iron", "salt"]
@@ -53,7 +52,7 @@ class Sessions(RuleBasedStateMachine):
         self.seconds = 0.0
         self.seen: set[str] = set()
         self.finished: dict[str, str] = {}
-        self.last: Outcome | None = None
+        self.last: DecisionOutcome | None = None
 
     def now(self) -> datetime:
         self.seconds += 100
@@ -118,7 +117,7 @@ class Sessions(RuleBasedStateMachine):
         self.session = begin_cycle(self.session, self.now())
         self.session = ensure_plan(self.session, id, ["knowledge"], has_knowledge=True)
         fence = self.session.goals[id].fence - behind
-        self.last = Outcome(cycle=self.session.cycle, goal=id, fence=fence, **fields)
+        self.last = DecisionOutcome(cycle=self.session.cycle, goal=id, fence=fence, **fields)
         after = apply_outcome(self.session, self.last, self.now(), self.config)
         assert (after is self.session) == bool(behind)
         self.session = after

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals.knowledge import similar as module
-from boyd.goals.knowledge.similar import Similar, similar, similar_many
 from boyd.models import Triple
-from boyd.testing.graph import MemoryGraph
+from boyd.plugins.goals.knowledge import similarity as module
+from boyd.plugins.goals.knowledge.similarity import Similar, similar, similar_many
+from boyd.testing.memory_graph import MemoryGraph
 
 
 def facts(*lines: str) -> list[Triple]:

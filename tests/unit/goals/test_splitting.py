@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.goals.claims import claim
-from boyd.goals.planning import ensure_plan
-from boyd.goals.shapes import Config, Session
-from boyd.goals.splitting import decompose, decompose_stalled, give_up_stuck, parts_of
+from boyd.plugins.goals.decomposition import decompose, decompose_stalled, give_up_stuck, parts_of
+from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.sessions import claim
+from boyd.plugins.goals.state import Config, GoalSession
 from goals_kit import CONFIG, NOW, a_goal, check, having, patched, stalled, told
 
 
-def split(criteria: str, config: Config = CONFIG, **fields: object) -> tuple[Session, str]:
+def split(criteria: str, config: Config = CONFIG, **fields: object) -> tuple[GoalSession, str]:
     session, [id] = having(criteria)
     session = patched(stalled(session, id), id, **fields)
     session = decompose(session, id, NOW, config)
@@ -155,7 +155,7 @@ def test_all_that_has_stalled_is_split_at_once() -> None:
     assert len(session.goals) == 5
 
 
-def stuck(without: int = 10) -> tuple[Session, str]:
+def stuck(without: int = 10) -> tuple[GoalSession, str]:
     """A session with a goal that was flagged, after so many cycles without progress."""
     session, [id] = having("alone")
     return patched(session, id, stalled=True, cycles_worked=without, last_progress_cycle=0), id

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.goals.hyper import FUNCTION_WORDS
-from boyd.goals.profiles import PROFILES
-from boyd.goals.text import clipped, split_criteria
-from boyd.words import STOP, is_place, keywords, tokens, words
+from boyd.plugins.goals.progress import clipped, split_criteria
+from boyd.plugins.goals.tool_profiles import FUNCTION_WORDS, PROFILES
+from boyd.tokenizer import STOP, is_place, keywords, tokens, words
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from boyd.goals.results import named_by
-from boyd.goals.tools.actions import OUTPUT
+from boyd.plugins.goals.outcome import named_by
+from boyd.plugins.goals.tools.goal_tools import OUTPUT
 from goals_kit import Mind
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from boyd.goals.tools.files import MOST, Files
 from boyd.models import Decision
+from boyd.plugins.goals.tools.files import MOST, Files
 from goals_kit import Mind
 
 #: What the system says of a link on the way, and what is said of what is no file.

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from boyd.goals.results import named_by
-from boyd.goals.tools.web import MOST, fetch
+from boyd.plugins.goals.outcome import named_by
+from boyd.plugins.goals.tools.web import MOST, fetch
 from goals_kit import Mind
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

@@ -13,11 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.errors import ConfigError
-from boyd.goals.knowledge import turtle
-from boyd.goals.knowledge.rules import infer
-from boyd.goals.knowledge.turtle import HEADER, PART, TurtleError, parts, read, statements, write
 from boyd.models import Triple
-from boyd.testing.graph import MemoryGraph
+from boyd.plugins.goals.knowledge import turtle
+from boyd.plugins.goals.knowledge.rules import infer
+from boyd.plugins.goals.knowledge.turtle import (
+    HEADER,
+    PART,
+    TurtleError,
+    parts,
+    read,
+    statements,
+    write,
+)
+from boyd.testing.memory_graph import MemoryGraph
 from costs import MOST, growth
 
 PREFIXES = """

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from boyd.llm.answer import MAX_TEXT, Answer
-from boyd.llm.faults import Fault
+from boyd.llm.exchange import MAX_TEXT, TurnAccumulator
 from boyd.llm.messages import ReasoningDelta, TextDelta
+from boyd.llm.model_errors import Fault
 
 
 class Nobody:
@@ -27,7 +27,7 @@ class Nobody:
 
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
 def test_an_answer_that_is_longer_than_any_of_use_is_not_read(kind: Any) -> None:
-    answer = Answer(Nobody())
+    answer = TurnAccumulator(Nobody())
     for _ in range(4):
         answer.take(kind("x" * (MAX_TEXT // 4)))
 

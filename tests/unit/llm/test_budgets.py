@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from pydantic import BaseModel, ValidationError
 
 from boyd import Agent, ConfigError, Plugin
-from boyd.cli.check import check
-from boyd.llm.errors import ModelError
-from boyd.model_settings import ModelSettings
+from boyd.cli.check_command import check
+from boyd.llm.model_errors import ModelError
 from boyd.models.investigation import InvestigationRequest, Wanted
+from boyd.settings.model import ModelSettings
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, hang, say
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from boyd import Plugin, tool
 from boyd.llm.compaction import Compaction, Target
 from boyd.llm.conversation import Conversation
-from boyd.llm.faults import of_error, of_status
 from boyd.llm.messages import Message
+from boyd.llm.model_errors import of_error, of_status
 from boyd.models.investigation import (
     Asked,
     Compacted,

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.arguments import parsed, sendable
-from boyd.llm.fragments import Fragments
 from boyd.llm.messages import CallFragment
+from boyd.llm.tool_call_parsing import Fragments, parsed, sendable
 from boyd.models.investigation import ToolCall
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.guards import (
+from boyd.llm.loop_detection import (
     Executed,
     Planned,
-    Trip,
+    Violation,
     check,
     check_turns,
     result_digest,
@@ -32,7 +32,7 @@ def plan(call: str, **fields: Any) -> Planned:
     return Planned(f"tool-{call}", call, **fields)
 
 
-def played(script: list[str], **fields: Any) -> tuple[int, int, Trip | None]:
+def played(script: list[str], **fields: Any) -> tuple[int, int, Violation | None]:
     """How many of the calls were asked for and made until a guard tripped."""
     history: list[Executed] = []
     for asked, call in enumerate(script, 1):

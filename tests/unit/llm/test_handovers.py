@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from boyd import Agent, Plugin, tool
-from boyd.engine.investigation import handover
 from boyd.models.investigation import (
     Investigation,
     InvestigationRequest,
@@ -17,6 +16,7 @@ from boyd.models.investigation import (
     Started,
     ToolObservation,
 )
+from boyd.runtime.investigation import handover
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, say
 

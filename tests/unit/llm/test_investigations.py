@@ -21,7 +21,7 @@ from boyd.models.investigation import (
     Waits,
     Warned,
 )
-from boyd.store import Change, Fence, Verdict
+from boyd.store import Fence, LogChange, Verdict
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Received, call, calls, empty, hang, length, say, status
 from model_kit import BOB, SECRET, Scene, Tools, Word, changing, scene
@@ -639,7 +639,7 @@ def test_pieces_of_a_turn_that_lost_its_worker_are_taken_back() -> None:
         here.lab.store.orders.enter(name, 1, "lost/1")
         piece = Delta(step=1, channel="text", text="It was the netw")
         fence = Fence(name, 1, "lost/1")
-        here.lab.store.investigations.write(here.id, fence, None, Change([piece]))
+        here.lab.store.investigations.write(here.id, fence, None, LogChange([piece]))
         here.lab.store.orders.put_back(name, 1, "lost/1", 0)
         here.lab.courier.hints.append(("order", name, 2))
         found = here.settle()

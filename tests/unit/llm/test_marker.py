@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.llm.marker import marked
+from boyd.llm.reply_text import marked
 
 
 @pytest.mark.parametrize(

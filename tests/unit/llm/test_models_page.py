@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from boyd.model_settings import ModelSettings
-from boyd.testing import replies
+from boyd.settings.model import ModelSettings
+from boyd.testing import scripted_replies
 from boyd.testing.model_server import Reply
 
 PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_every_field_of_a_reply_is_told_with_its_default() -> None:
         assert default == "" or name in TOLD_IN_WORDS or f"| {shown(default)} |" in told, name
 
 
-@pytest.mark.parametrize("kind", [replies.Cut, replies.End])
+@pytest.mark.parametrize("kind", [scripted_replies.Cut, scripted_replies.End])
 def test_every_way_to_cut_and_to_end_is_told(kind: Any) -> None:
     told = row("cut") + row("end")
 
@@ -66,14 +66,14 @@ def test_every_way_to_cut_and_to_end_is_told(kind: Any) -> None:
 
 
 def test_every_function_that_makes_a_reply_is_told() -> None:
-    made = [name for name, value in vars(replies).items() if _makes_reply(value)]
+    made = [name for name, value in vars(scripted_replies).items() if _makes_reply(value)]
 
     assert made
     assert all(f"`{name}(" in PAGE for name in made)
 
 
 def _makes_reply(value: Any) -> bool:
-    here = getattr(value, "__module__", "") == replies.__name__
+    here = getattr(value, "__module__", "") == scripted_replies.__name__
     return here and callable(value) and not isinstance(value, type) and value.__name__[0] != "_"
 
 

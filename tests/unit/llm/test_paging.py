@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boyd import Plugin, tool
-from boyd.llm.view import SAID, SHOWN
+from boyd.llm.output_view import SAID, SHOWN
 from boyd.models.investigation import Result, Said
 from boyd.testing.model_server import Received, Reply, call, say
 from model_kit import Word, scene

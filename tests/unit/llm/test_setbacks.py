@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Plugin, action, tool
-from boyd.engine.orders import Done
 from boyd.models import RunRequest
 from boyd.models.investigation import (
     Delta,
@@ -21,7 +20,8 @@ from boyd.models.investigation import (
     Started,
     Usage,
 )
-from boyd.store import Change, Fence, StuckOrder
+from boyd.runtime.jobs.runner import Done
+from boyd.store import Fence, LogChange, StuckJob
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import Received, Reply, call, hang, say, silence
 from model_kit import BOB, SECRET, Scene, Tools, Word, scene
@@ -80,7 +80,7 @@ def test_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_ano
         here.lab.store.orders.enter(name, 1, "lost/1")
         piece = Delta(step=1, channel="text", text="The disk is fi")
         here.lab.store.investigations.write(
-            here.id, Fence(name, 1, "lost/1"), None, Change([piece])
+            here.id, Fence(name, 1, "lost/1"), None, LogChange([piece])
         )
         clock = here.lab.engine.store.clock
         late = clock.now() + timedelta(seconds=61)
@@ -186,7 +186,7 @@ def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not(
         name = f"investigation:{id}"
         taken = here.lab.store.orders.enter(name, 2, "lost/1")
         assert taken is not None
-        change = Change([Started(call_id="call00001")], step="starts")
+        change = LogChange([Started(call_id="call00001")], step="starts")
         version = int(taken["version"])
         here.lab.store.investigations.write(id, Fence(name, 2, "lost/1"), version, change)
         here.lab.store.orders.put_back(name, 2, "lost/1", 0)
@@ -230,7 +230,7 @@ def test_a_run_ends_with_an_investigation_that_is_given_up_and_cannot_be_read() 
 def given_up(here: Scene) -> Done:
     """What its job says of an investigation whose workers were all lost."""
     job = here.lab.orders._jobs["investigation"]
-    return job.given_up(here.id, StuckOrder(2, "think", "w1/1", give_up=True))
+    return job.given_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
 
 
 def test_what_went_wrong_with_a_log_is_told_without_secrets(

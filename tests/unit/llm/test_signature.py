@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.signature import normal_command, signature
+from boyd.llm.tool_calls import normal_command, signature
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.spoken_calls import spoken_calls
+from boyd.llm.tool_call_parsing import spoken_calls
 from boyd.models.investigation import Ended, Said, Steered, Warned
-from boyd.store.usage import read_totals
+from boyd.store.investigations import read_totals
 from boyd.testing.model_server import say
 from model_kit import scene
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from boyd.llm.messages import Turn
-from boyd.llm.substance import is_empty, is_substantive, spoken
+from boyd.llm.reply_text import is_empty, is_substantive, spoken
 from boyd.models.investigation import ToolCall
 
 

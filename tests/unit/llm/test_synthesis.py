@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.llm import synthesis
-from boyd.llm.synthesis import Evidence, collect, digest, dominant, fitted, prompt, section
-from boyd.llm.tooling import ToolOutcome, ToolUse
+from boyd.llm.synthesis import GatheredEvidence, collect, digest, dominant, fitted, prompt, section
+from boyd.llm.tool_calls import ToolOutcome, ToolUse
 from boyd.models.investigation import Category
 
 
-def gathered(*texts: str, **fields: Any) -> list[Evidence]:
+def gathered(*texts: str, **fields: Any) -> list[GatheredEvidence]:
     """Evidence of one new call for each text."""
-    evidence: list[Evidence] = []
+    evidence: list[GatheredEvidence] = []
     for number, text in enumerate(texts, 1):
         use = ToolUse(f"c{number}", "look", fields.get("arguments", {"n": number}), "search")
         bad = text.startswith("error")
@@ -26,7 +26,7 @@ def gathered(*texts: str, **fields: Any) -> list[Evidence]:
     return evidence
 
 
-def length(evidence: Sequence[Evidence]) -> int:
+def length(evidence: Sequence[GatheredEvidence]) -> int:
     return sum(len(one.head) + len(one.tail) for one in evidence)
 
 

@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from boyd.llm import anthropic_messages, openai_chat
-from boyd.llm.faults import Fault, of_error, of_status, retry_after
 from boyd.llm.messages import (
     CallFragment,
-    Ended,
-    Finished,
     Message,
     ModelRequest,
     ReasoningDelta,
+    StreamEnded,
     StreamEvent,
     TextDelta,
     ToolSpec,
+    TurnFinished,
     Used,
 )
-from boyd.llm.thinking import Thinking
-from boyd.llm.wire import Decoder
-from boyd.model_settings import ModelSettings
+from boyd.llm.model_errors import Fault, of_error, of_status, retry_after
+from boyd.llm.providers import anthropic_messages, openai_chat
+from boyd.llm.providers.wire import Decoder
+from boyd.llm.reply_text import ThinkTagParser
 from boyd.models.investigation import ToolCall, Usage
+from boyd.settings.model import ModelSettings
 
 TOOL = ToolSpec(name="read", description="Reads.", parameters={"type": "object"})
 CALLS = [ToolCall(id="1", name="read", arguments='{"a":1}'), ToolCall(id="2", name="read")]
@@ -237,7 +237,7 @@ def test_openai_says_text_thought_calls_usage_and_the_end() -> None:
     fragment = {"index": 0, "id": "1", "function": {"name": "read", "arguments": "{}"}}
 
     assert read(
-        openai_chat.Decoder(),
+        openai_chat.OpenAIDecoder(),
         chunk(role="assistant", content=""),
         chunk(reasoning_content="hm", reasoning="hm"),
         chunk(reasoning="so"),
@@ -255,9 +255,9 @@ def test_openai_says_text_thought_calls_usage_and_the_end() -> None:
         ReasoningDelta("oh"),
         TextDelta("Ho"),
         CallFragment(0, "1", "read", "{}"),
-        Finished("calls"),
+        TurnFinished("calls"),
         Used(Usage(input_tokens=3, output_tokens=4)),
-        Ended(),
+        StreamEnded(),
     ]
 
 
@@ -271,7 +271,7 @@ def test_anthropic_says_text_thought_calls_usage_and_the_end() -> None:
     usage = {"input_tokens": 3, "cache_read_input_tokens": 10, "output_tokens": 1}
 
     assert read(
-        anthropic_messages.Decoder(),
+        anthropic_messages.AnthropicDecoder(),
         {"type": "message_start", "message": {"usage": usage}},
         {"type": "ping"},
         start(0, type="thinking", thinking=""),
@@ -297,12 +297,14 @@ def test_anthropic_says_text_thought_calls_usage_and_the_end() -> None:
         CallFragment(3, "1", "read", {}),
         CallFragment(3, arguments="{}"),
         Used(Usage(input_tokens=13, output_tokens=9)),
-        Finished("calls"),
-        Ended(),
+        TurnFinished("calls"),
+        StreamEnded(),
     ]
 
 
-@pytest.mark.parametrize("decoder", [openai_chat.Decoder, anthropic_messages.Decoder])
+@pytest.mark.parametrize(
+    "decoder", [openai_chat.OpenAIDecoder, anthropic_messages.AnthropicDecoder]
+)
 @pytest.mark.parametrize("data", ["", "{", "[]", "3", "[" * 100_000])
 def test_what_is_no_object_is_a_fault_that_may_pass(decoder: type[Decoder], data: str) -> None:
     with pytest.raises(Fault, match="no JSON object") as raised:
@@ -323,13 +325,17 @@ def test_a_server_that_sends_other_types_than_it_should_breaks_nothing(data: st.
     names = ["id", "index", "function", "name", "arguments", "content", "tool_calls", "delta"]
     odd = st.fixed_dictionaries({}, optional=dict.fromkeys(names, JSON))
     openai_odd = {"choices": [{"index": 0, "delta": data.draw(odd), "finish_reason": 3}]}
-    read(openai_chat.Decoder(), openai_odd, {"choices": data.draw(JSON), "usage": data.draw(JSON)})
+    read(
+        openai_chat.OpenAIDecoder(),
+        openai_odd,
+        {"choices": data.draw(JSON), "usage": data.draw(JSON)},
+    )
     kinds = ["message_start", "content_block_start", "content_block_delta", "message_delta"]
     fields = {"message": JSON, "content_block": JSON, "delta": JSON, "usage": JSON, "index": JSON}
     for kind in kinds:
         event = data.draw(st.fixed_dictionaries({}, optional=fields))
         try:
-            read(anthropic_messages.Decoder(), {"type": kind, **event})
+            read(anthropic_messages.AnthropicDecoder(), {"type": kind, **event})
         except Fault:
             pytest.fail("nothing here is an error")
 
@@ -338,7 +344,7 @@ def test_a_server_that_sends_other_types_than_it_should_breaks_nothing(data: st.
 
 
 def told(pieces: Iterable[str]) -> tuple[str, str]:
-    thinking = Thinking()
+    thinking = ThinkTagParser()
     for piece in pieces:
         list(thinking.feed(piece))
     list(thinking.end())

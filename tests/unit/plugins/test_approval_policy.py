@@ -8,7 +8,7 @@ import pytest
 from boyd.errors import PluginError
 from boyd.models import Decision, Situation, no_op
 from boyd.plugin import Action
-from boyd.plugins.approval_policy import ApprovalPolicy
+from boyd.plugins.approval_policy import ApprovalRules
 from plugin_kit import Clock, Rig
 
 APPROVAL = {"requires_approval": True}
@@ -22,7 +22,7 @@ def decision(**values: Any) -> Decision:
 def ask(
     choice: Decision, now: datetime = MONDAY_NOON, action: Action | None = None, **options: Any
 ) -> Any:
-    rig = Rig(ApprovalPolicy(**options))
+    rig = Rig(ApprovalRules(**options))
     rig.clock = Clock(now)
     [hook] = rig.host.hooks("on_decide")
     return hook(decision=choice, situation=Situation(), action=action, ctx=rig.ctx)
@@ -115,7 +115,7 @@ def test_a_no_op_is_left_alone() -> None:
 
 
 def test_it_is_a_guard() -> None:
-    [hook] = Rig(ApprovalPolicy()).host.hooks("on_decide")
+    [hook] = Rig(ApprovalRules()).host.hooks("on_decide")
     assert hook.fail_closed
 
 
@@ -131,4 +131,4 @@ def test_it_is_a_guard() -> None:
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(PluginError):
-        ApprovalPolicy(**options)
+        ApprovalRules(**options)

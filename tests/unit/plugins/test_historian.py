@@ -14,8 +14,7 @@ from boyd.llm.playbooks import load_folder, match, parse
 from boyd.models import EndpointReply, EndpointRequest, LoopResult
 from boyd.plugin import Observer, Orienter, Strategy
 from boyd.plugins.historian import Historian
-from boyd.plugins.historian.incidents import Trial, is_gone, sighting
-from boyd.plugins.historian.words import keywords, similarity
+from boyd.plugins.historian.incidents import Trial, is_gone, keywords, sighting, similarity
 from boyd.testing import Lab
 from boyd.testing.model_server import ScriptedModel, call, status
 from kit import assessed, person, seen

@@ -8,7 +8,7 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import Situation
-from boyd.plugins.host_metrics import Evidence, HostMetrics
+from boyd.plugins.host_metrics import HostMetrics, LoadEvidence
 from plugin_kit import Rig
 
 HOST = "here"
@@ -42,7 +42,7 @@ def test_workers_with_names_of_their_own_are_hosts_of_their_own() -> None:
         metrics.on_host = name
         seen += metrics.observe()
     found = metrics.orient(seen)
-    evidence = Evidence.model_validate(found.assessments[0].data)
+    evidence = LoadEvidence.model_validate(found.assessments[0].data)
     assert evidence.hosts == ["host-a", "host-b", "host-c"]
     assert [anomaly.affected_resources for anomaly in found.anomalies] == [
         ["host-a"],
@@ -106,7 +106,7 @@ def test_the_evidence_says_which_host_is_over_which_threshold() -> None:
     found = situation(disk=ALWAYS)
     evidence = found.evidence("host-metrics:analyze_hosts")
     assert evidence["hosts"] == [HOST]
-    [over] = Evidence.model_validate(evidence).over
+    [over] = LoadEvidence.model_validate(evidence).over
     assert (over.host, over.what, over.mount) == (HOST, "disk", "/")
     assert (over.severity, over.threshold) == ("warning", 0.0)
     assert found.anomalies[0].affected_resources == [HOST]

@@ -13,10 +13,9 @@ import pytest
 from boyd import Agent, Observation, Plugin, PluginError, SituationAssessment
 from boyd.models import LoopResult
 from boyd.plugin import Observer, Tool
-from boyd.plugins.investigation import Evidence, Investigation, fingerprint
-from boyd.plugins.investigation.fingerprint import normal, subject
-from boyd.plugins.investigation.memory import Failure, Memory, Rules, Sight, settle
-from boyd.plugins.investigation.prompt import listed, title
+from boyd.plugins.investigator import AnswerEvidence, Investigator, fingerprint
+from boyd.plugins.investigator.cases import CaseMemory, Failure, Rules, Sight, settle
+from boyd.plugins.investigator.question import listed, normal, subject, title
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import Reply, ScriptedModel, call, say, status
 from kit import seen
@@ -67,7 +66,7 @@ class Rig:
         llm = {"base_url": f"{model.url}/v1", "model": "x", **options.pop("llm", {})}
         self.model = model
         self.eyes = Eyes()
-        self.plugin = Investigation(**options)
+        self.plugin = Investigator(**options)
         plugins: Sequence[Plugin] = [self.eyes, self.plugin]
         self.agent = Agent("t", mode=mode, plugins=plugins, llm=llm)
         self.lab = Lab(self.agent, client=client)
@@ -265,7 +264,7 @@ def test_only_the_tools_of_the_options_are_offered(scripted: Scripted) -> None:
 
 def test_a_model_is_needed() -> None:
     with pytest.raises(PluginError, match=r"'investigation': needs a model.*\[llm\]"):
-        Lab(Agent("t", plugins=[Investigation()]))
+        Lab(Agent("t", plugins=[Investigator()]))
 
 
 # From what is seen to what is known
@@ -310,7 +309,7 @@ def test_once_it_has_ended_the_assessment_has_what_was_found(scripted: Scripted)
     [anomaly] = said.anomalies
     assert (anomaly.type, anomaly.severity) == ("root-cause", "medium")
     assert anomaly.affected_resources == ["web-1"]
-    evidence = Evidence.from_json(json.dumps(said.data))
+    evidence = AnswerEvidence.from_json(json.dumps(said.data))
     [found] = rig.investigations
     assert (evidence.investigation, evidence.ending) == (found.id, "final_answer")
     assert (evidence.turns, evidence.tool_calls) == (2, 2)
@@ -594,7 +593,7 @@ def test_a_worker_that_comes_late_changes_nothing(scripted: Scripted) -> None:
     rig.plugin.investigate([], rig.lab.engine.context("investigation", 1))
     rig.plugin.investigate([full(host="x")], rig.lab.engine.context("investigation", 1))
     assert state.get("memory") == before
-    memory = Memory.model_validate(before)
+    memory = CaseMemory.model_validate(before)
     rules = Rules(pause=1, cooldown=0, max_running=1, max_per_episode=1, absence=None)
     late = Sight(iteration=1, now=rig.lab.store.clock.now())
     news = {memory.cases[0].key: Failure("late")}

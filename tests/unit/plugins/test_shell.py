@@ -12,7 +12,7 @@ from boyd.errors import PluginError, Veto
 from boyd.models import ActionResult, CallRequest, Situation
 from boyd.plugin import Action
 from boyd.plugins.shell import Shell, runner
-from boyd.plugins.shell.output import Captured
+from boyd.plugins.shell.runner import Captured
 from boyd.testing import Lab
 from kit import person
 from plugin_kit import Rig
@@ -29,13 +29,13 @@ class Stub:
         self.timed_out = False
         self.error: Exception | None = None
 
-    def __call__(self, command: str, **how: Any) -> runner.Ended:
+    def __call__(self, command: str, **how: Any) -> runner.CommandResult:
         self.calls.append({"command": command, **how})
         if self.error:
             raise self.error
         output = Captured(how["limit"])
         output.add(b"said\n")
-        return runner.Ended(self.code, self.timed_out, output, 0.5)
+        return runner.CommandResult(self.code, self.timed_out, output, 0.5)
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from boyd.plugins.shell.command_line import read
 from boyd.plugins.shell.interactive import interactive
-from boyd.plugins.shell.line import read
 
 WAITS = [
     "vim notes.txt",

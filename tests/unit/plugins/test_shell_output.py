@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.shell.output import Captured
+from boyd.plugins.shell.runner import Captured
 
 MARK = re.compile(r"\n\[(\d+) bytes omitted\]\n")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.shell.line import read
+from boyd.plugins.shell.command_line import read
 from boyd.plugins.shell.policy import MAX_COMMAND, Policy
 
 ALLOWED = Policy(allow=["git status", "ls", "cat", "cd", "sudo -n systemctl status"])

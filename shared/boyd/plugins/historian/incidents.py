@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
@@ -27,12 +28,55 @@ from boyd.models import (
     Severity,
     Timestamp,
 )
-from boyd.plugins.historian.words import keywords
-from boyd.plugins.investigation.fingerprint import fingerprint, reaching, subject
+from boyd.plugins.investigator.question import fingerprint, normal, reaching, subject
 from boyd.redaction import redactor
 
 if TYPE_CHECKING:
     from boyd.llm.playbooks import Playbook
+
+#: Keywords of an incident, and characters of each.
+MOST = 15
+LONGEST = 60
+
+_WORD = re.compile(r"[^\W\d_]\w*(?:[.-]\w+)*")
+_COMMON = frozenset(
+    """a about after all also an and any are as at be because been before but by can could did do
+    does else false for from had has have if in into is it its more no none not null of on one only
+    or other our out over so some than that the their them then there these they this to true under
+    up was we were what when where which while who will with would you your""".split()  # noqa: SIM905 - easier to read
+)
+
+
+def keywords(observations: Iterable[Observation], most: int = MOST) -> list[str]:
+    """The words that most *observations* have in sources and texts, then by the alphabet."""
+    counts: Counter[str] = Counter()
+    for one in observations:
+        counts.update(set(_words(one)))
+    return sorted(counts, key=lambda word: (-counts[word], word))[:most]
+
+
+def similarity(one: Collection[str], other: Collection[str]) -> float:
+    """How similar two sets of keywords are, from 0 to 1."""
+    either = len({*one, *other})
+    return len({*one} & {*other}) / either if either else 0.0
+
+
+def _words(observation: Observation) -> Iterator[str]:
+    # What is kept for long, and told to models, holds no secrets.
+    safe = redactor().redact_json({"source": observation.source, "data": observation.data})
+    for text in _texts(safe):
+        for word in _WORD.findall(normal(text).casefold()):
+            if 3 <= len(word) <= LONGEST and word not in _COMMON:
+                yield word
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+
 
 #: Before all others in a prompt come the playbooks that people have written.
 PRIORITY = -10
@@ -42,7 +86,7 @@ SOURCES = 8
 #: Things that an incident is about: what more of them have in common, no single action shows.
 SUBJECTS = 100
 FACTORS = 5
-LONGEST = 500
+LONGEST_STORY = 500
 NAME = 80
 
 _LESSON = "## Lesson"
@@ -92,7 +136,7 @@ class Sighting:
     sources: frozenset[str]
 
 
-class Entry(Model):
+class IncidentRecord(Model):
     """An incident in the index.
 
     Attributes:
@@ -199,7 +243,9 @@ def incident_id(agent_id: str, plugin_id: str, trial: Trial) -> str:
     return f"incident-{slug}-{hashlib.sha256(about.encode()).hexdigest()[:20]}"
 
 
-def counted(index: Sequence[Entry], trial: Trial, id: str, most: int) -> list[Entry]:
+def counted(
+    index: Sequence[IncidentRecord], trial: Trial, id: str, most: int
+) -> list[IncidentRecord]:
     """The index with one more incident, the last one last; at most *most* of them.
 
     Counting the same trial again changes nothing.
@@ -207,7 +253,7 @@ def counted(index: Sequence[Entry], trial: Trial, id: str, most: int) -> list[En
     known = next((one for one in index if one.id == id), None)
     if known is not None and known.iteration >= trial.iteration:
         return list(index)
-    entry = Entry(
+    entry = IncidentRecord(
         id=id,
         action=trial.action,
         count=known.count + 1 if known else 1,
@@ -309,7 +355,7 @@ def _json(value: object) -> str:
     return json.dumps(redactor().redact_json(value), ensure_ascii=False)
 
 
-def _line(text: str, longest: int = LONGEST) -> str:
+def _line(text: str, longest: int = LONGEST_STORY) -> str:
     """A text as one line without secrets, as Markdown takes it."""
     line = " ".join(redactor().redact(text).replace("`", "'").split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -26,9 +26,8 @@ from boyd.models import (
 )
 from boyd.plugin import Context, Plugin, endpoint, orienter
 from boyd.plugins.historian import incidents
-from boyd.plugins.historian.incidents import Entry, Story, Trial
-from boyd.plugins.historian.words import keywords, similarity
-from boyd.plugins.investigation.fingerprint import reaching
+from boyd.plugins.historian.incidents import IncidentRecord, Story, Trial, keywords, similarity
+from boyd.plugins.investigator.question import reaching
 
 _TRIALS = "trials"
 _INDEX = "index"
@@ -264,16 +263,16 @@ def _stored(ctx: Context, key: str) -> list[Any]:
     return found
 
 
-def _read(stored: Any) -> list[Entry]:
-    return [Entry.model_validate(one, extra="ignore") for one in stored or ()]
+def _read(stored: Any) -> list[IncidentRecord]:
+    return [IncidentRecord.model_validate(one, extra="ignore") for one in stored or ()]
 
 
-def _texts(ctx: Context, entries: Iterable[Entry]) -> dict[str, str]:
+def _texts(ctx: Context, entries: Iterable[IncidentRecord]) -> dict[str, str]:
     keys = [f"incident:{one.id}" for one in entries]
     return {key.partition(":")[2]: text for key, text in ctx.state.get_many(keys).items()}
 
 
-def _about(entry: Entry) -> JsonObject:
+def _about(entry: IncidentRecord) -> JsonObject:
     return {
         "id": entry.id,
         "action": entry.action,
@@ -283,7 +282,7 @@ def _about(entry: Entry) -> JsonObject:
     }
 
 
-def _recalled(entry: Entry, text: str) -> str:
+def _recalled(entry: IncidentRecord, text: str) -> str:
     description, lesson = incidents.told(text, entry.id)
     times = "once" if entry.count == 1 else f"{entry.count} times"
     when = f"Seen before ({times}, last on {incidents.day(entry.at)})"

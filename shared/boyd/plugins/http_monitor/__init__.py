@@ -1,20 +1,20 @@
 """Checks HTTP endpoints and restarts those that fail."""
 
-from boyd.plugins.http_monitor.options import (
+from boyd.plugins.http_monitor.endpoints import (
     CommandRestart,
-    Endpoint,
     FunctionRestart,
     HttpRestart,
+    MonitoredEndpoint,
     Options,
 )
 from boyd.plugins.http_monitor.plugin import HttpMonitor, RestartParams
 
 __all__ = [
     "CommandRestart",
-    "Endpoint",
     "FunctionRestart",
     "HttpMonitor",
     "HttpRestart",
+    "MonitoredEndpoint",
     "Options",
     "RestartParams",
 ]

@@ -19,9 +19,9 @@ from boyd.models import (
     no_op,
 )
 from boyd.plugin import Action, Context, Observer, Plugin, endpoint, orienter, strategy
-from boyd.plugins.http_monitor import analysis, memory
-from boyd.plugins.http_monitor import options as settings
-from boyd.plugins.http_monitor.options import Endpoint
+from boyd.plugins.http_monitor import endpoints as settings
+from boyd.plugins.http_monitor import health
+from boyd.plugins.http_monitor.endpoints import MonitoredEndpoint
 from boyd.plugins.http_monitor.probe import Check, Prober, shown
 from boyd.plugins.http_monitor.restart import described, restart
 
@@ -47,7 +47,7 @@ class HttpMonitor(Plugin):
     id = "http-monitor"
 
     class Options(settings.Options):
-        """See `boyd.plugins.http_monitor.options`."""
+        """See `boyd.plugins.http_monitor.endpoints`."""
 
     options: Options
 
@@ -101,8 +101,8 @@ class HttpMonitor(Plugin):
             for endpoint, check in zip(endpoints, checks, strict=True)
         ]
 
-    def _observation(self, ctx: Context, endpoint: Endpoint, check: Check) -> Observation:
-        known = memory.count(ctx, endpoint, check, self.options.max_history)
+    def _observation(self, ctx: Context, endpoint: MonitoredEndpoint, check: Check) -> Observation:
+        known = health.count(ctx, endpoint, check, self.options.max_history)
         return Observation(
             source=self._source,
             type="metric",
@@ -129,10 +129,10 @@ class HttpMonitor(Plugin):
     ) -> SituationAssessment:
         """Tell which endpoints are unhealthy, and whether one failure explains the others."""
         own = [o for o in observations if o.source == self._source]
-        failing = [self._endpoints[id] for id in analysis.by_endpoint(own, self._endpoints)]
-        evidence = analysis.gather(own, self._endpoints, memory.recall(ctx, failing), ctx.now())
+        failing = [self._endpoints[id] for id in health.by_endpoint(own, self._endpoints)]
+        evidence = health.gather(own, self._endpoints, health.recall(ctx, failing), ctx.now())
         due = f"{self.id}:health_check" not in ctx.not_due
-        return analysis.assess(f"{self.id}:analyze_failures", self._source, evidence, due)
+        return health.assess(f"{self.id}:analyze_failures", self._source, evidence, due)
 
     @strategy()
     def restart_unhealthy_endpoint(self, situation: Situation) -> Decision:
@@ -156,20 +156,20 @@ class HttpMonitor(Plugin):
         # having a say, and in a cascading failure one of them may know what to do.
         return self._evidence(situation).to_restart() is not None
 
-    def _evidence(self, situation: Situation) -> analysis.Evidence:
+    def _evidence(self, situation: Situation) -> health.CheckEvidence:
         found = situation.evidence(f"{self.id}:analyze_failures")
-        return analysis.Evidence.model_validate(found)
+        return health.CheckEvidence.model_validate(found)
 
     def restart_service(self, params: RestartParams, ctx: Context) -> ActionResult:
         """Restart what is behind an endpoint; the cooldown begins before the attempt."""
         endpoint = self._known(params)
-        memory.stamp_restart(ctx, endpoint)
+        health.stamp_restart(ctx, endpoint)
         try:
             said = restart(endpoint)
         except Exception as error:  # noqa: BLE001 - however it fails, it is a failed restart
             ctx.logger.warning("restart of %s failed: %s", endpoint.id, error)
             return self._result(endpoint, success=False, error=f"Restart failed: {error}")
-        memory.forgive(ctx, endpoint)
+        health.forgive(ctx, endpoint)
         effects = [f"{endpoint.title} was restarted"]
         return self._result(endpoint, success=True, output=said, side_effects=effects)
 
@@ -177,10 +177,12 @@ class HttpMonitor(Plugin):
     def list_endpoints(self, ctx: Context) -> JsonObject:
         """Show every endpoint with its last checks, newest first."""
         known = list(self._endpoints.values())
-        memories = memory.recall(ctx, known)
+        memories = health.recall(ctx, known)
         return {"endpoints": [_told(one, memories[one.id]) for one in known]}
 
-    def _result(self, endpoint: Endpoint, *, output: str = "", **values: Any) -> ActionResult:
+    def _result(
+        self, endpoint: MonitoredEndpoint, *, output: str = "", **values: Any
+    ) -> ActionResult:
         # The loop measures the duration.
         return ActionResult(
             action=f"{self.id}:restartService",
@@ -192,13 +194,13 @@ class HttpMonitor(Plugin):
     def _would_restart(self, params: RestartParams) -> str:
         return described(self._known(params))
 
-    def _known(self, params: RestartParams) -> Endpoint:
+    def _known(self, params: RestartParams) -> MonitoredEndpoint:
         if params.endpoint_id not in self._endpoints:
             raise LookupError(f"there is no endpoint {params.endpoint_id!r}")
         return self._endpoints[params.endpoint_id]
 
 
-def _severity(endpoint: Endpoint, check: Check, failures: int) -> Severity:
+def _severity(endpoint: MonitoredEndpoint, check: Check, failures: int) -> Severity:
     if check.healthy:
         return "info"
     if failures < endpoint.failure_threshold:
@@ -206,7 +208,7 @@ def _severity(endpoint: Endpoint, check: Check, failures: int) -> Severity:
     return "critical" if endpoint.critical else "error"
 
 
-def _told(endpoint: Endpoint, known: memory.Memory) -> JsonObject:
+def _told(endpoint: MonitoredEndpoint, known: health.EndpointMemory) -> JsonObject:
     """An endpoint as it is shown, without headers and how it is restarted."""
     checks: list[JsonValue] = [past.to_wire() for past in reversed(known.checks)]
     return {

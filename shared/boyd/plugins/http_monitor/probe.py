@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import requests
 
-from boyd.plugin.http import Session
-from boyd.plugins.http_monitor.options import Endpoint, Headers
+from boyd.plugin.context import Session
+from boyd.plugins.http_monitor.endpoints import Headers, MonitoredEndpoint
 
 #: Seconds that a check gets on top of its time limit before it is given up.
 GRACE = 0.25
@@ -42,7 +42,7 @@ class Prober:
     def __init__(self) -> None:
         self._hanging: dict[str, threading.Thread] = {}
 
-    def check_all(self, endpoints: Sequence[Endpoint]) -> list[Check]:
+    def check_all(self, endpoints: Sequence[MonitoredEndpoint]) -> list[Check]:
         """Check *endpoints*, one thread each; the checks in their order."""
         began = time.monotonic()
         running = [self._start(endpoint) for endpoint in endpoints]
@@ -51,7 +51,7 @@ class Prober:
             for endpoint, (thread, found) in zip(endpoints, running, strict=True)
         ]
 
-    def _start(self, endpoint: Endpoint) -> tuple[threading.Thread, list[Check]]:
+    def _start(self, endpoint: MonitoredEndpoint) -> tuple[threading.Thread, list[Check]]:
         found: list[Check] = []
         hanging = self._hanging.get(endpoint.id)
         if hanging and hanging.is_alive():
@@ -63,7 +63,11 @@ class Prober:
         return thread, found
 
     def _wait(
-        self, endpoint: Endpoint, thread: threading.Thread, found: list[Check], began: float
+        self,
+        endpoint: MonitoredEndpoint,
+        thread: threading.Thread,
+        found: list[Check],
+        began: float,
     ) -> Check:
         if not found:
             thread.join(max(0.0, began + endpoint.timeout + GRACE - time.monotonic()))
@@ -73,7 +77,7 @@ class Prober:
         return Check(None, _too_slow(endpoint), endpoint.timeout * 1000)
 
 
-def check(endpoint: Endpoint) -> Check:
+def check(endpoint: MonitoredEndpoint) -> Check:
     """Ask *endpoint* once; never raises, and never reads the body of the answer."""
     began = time.perf_counter()
     try:
@@ -86,7 +90,7 @@ def check(endpoint: Endpoint) -> Check:
     return Check(status, f"answered {status}, expected {endpoint.expected_status}", took)
 
 
-def _ask(endpoint: Endpoint) -> int:
+def _ask(endpoint: MonitoredEndpoint) -> int:
     with (
         Session() as session,
         session.request(
@@ -114,7 +118,7 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
-def _reason(endpoint: Endpoint, error: Exception) -> str:
+def _reason(endpoint: MonitoredEndpoint, error: Exception) -> str:
     """Why the check failed, in our own words: those of requests quote the URL and the headers."""
     if isinstance(error, requests.Timeout):
         return _too_slow(endpoint)
@@ -146,5 +150,5 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             waiting += [item for item in linked if isinstance(item, BaseException)]
 
 
-def _too_slow(endpoint: Endpoint) -> str:
+def _too_slow(endpoint: MonitoredEndpoint) -> str:
     return f"no answer within {endpoint.timeout:g} s"

@@ -6,14 +6,14 @@ from typing import Any
 
 import requests
 
+from boyd.plugin.context import Session
 from boyd.plugin.discovery import import_object
-from boyd.plugin.http import Session
 from boyd.plugins.command import run_checked
-from boyd.plugins.http_monitor.options import (
+from boyd.plugins.http_monitor.endpoints import (
     CommandRestart,
-    Endpoint,
     FunctionRestart,
     HttpRestart,
+    MonitoredEndpoint,
 )
 from boyd.plugins.http_monitor.probe import plain, shown
 
@@ -22,7 +22,7 @@ class RestartFailed(Exception):
     """The restart was attempted and did not succeed."""
 
 
-def restart(endpoint: Endpoint) -> str:
+def restart(endpoint: MonitoredEndpoint) -> str:
     """Restart what is behind *endpoint*; what it said.
 
     Raises:
@@ -38,7 +38,7 @@ def restart(endpoint: Endpoint) -> str:
     raise RestartFailed(f"{endpoint.title} has no restart configured")
 
 
-def described(endpoint: Endpoint) -> str:
+def described(endpoint: MonitoredEndpoint) -> str:
     """What `restart` would do."""
     how = endpoint.restart
     if isinstance(how, CommandRestart):

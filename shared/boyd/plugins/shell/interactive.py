@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from boyd.plugins.shell.line import MAX_DEPTH, Command, Line, read
+from boyd.plugins.shell.command_line import MAX_DEPTH, Command, CommandLine, read
 from boyd.plugins.shell.programs import SHELLS, name, named, script, stages
 
 Words = Sequence[str]
@@ -46,7 +46,7 @@ _SSH_VALUED = named("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W
 _TELLS = frozenset({"--version", "--help", "-V", "-h", "-?"})
 
 
-def interactive(line: Line, depth: int = 0) -> str | None:
+def interactive(line: CommandLine, depth: int = 0) -> str | None:
     """Why *line* would wait for a person; None if nothing says that it would."""
     fed = any(command.fed for command in line.commands)
     for command in line.commands:

@@ -16,7 +16,7 @@ from boyd.models import ActionResult, Decision, JsonObject, Model
 from boyd.models.investigation import ToolObservation
 from boyd.plugin import Action, Context, Plugin, hook
 from boyd.plugins.shell import runner
-from boyd.plugins.shell.policy import Policy, Verdict, prefix
+from boyd.plugins.shell.policy import Policy, PolicyVerdict, prefix
 
 DEFAULT_TIMEOUT = 60.0
 MAX_TIMEOUT = 600.0
@@ -202,7 +202,7 @@ class Shell(Plugin):
             "says": self._says(verdict),
         }
 
-    def _says(self, verdict: Verdict) -> str:
+    def _says(self, verdict: PolicyVerdict) -> str:
         if verdict.refused:
             return f"Would refuse it: {verdict.refused}"
         if verdict.uncovered:
@@ -212,11 +212,11 @@ class Shell(Plugin):
     def _is_ours(self, action: Action) -> bool:
         return action.plugin_id == self.id
 
-    def _judge(self, params: Mapping[str, Any]) -> Verdict:
+    def _judge(self, params: Mapping[str, Any]) -> PolicyVerdict:
         """What the policy says of params that nobody has validated yet."""
         command, workdir = params.get("command"), params.get("workdir")
         if not isinstance(command, str) or not isinstance(workdir, str | None):
-            return Verdict(uncovered="its parameters are not valid")
+            return PolicyVerdict(uncovered="its parameters are not valid")
         verdict = self._policy.judge(command)
         if verdict.refused or verdict.uncovered or workdir is None:
             return verdict
@@ -224,7 +224,7 @@ class Shell(Plugin):
         # A program may do what a file in the folder says.
         outside = self.options.workdir is None or not asked.is_relative_to(ours)
         reason = f"the folder {asked} is not within the `workdir` of the options"
-        return Verdict(uncovered=reason) if outside else verdict
+        return PolicyVerdict(uncovered=reason) if outside else verdict
 
     def _workdir(self, asked: str | None) -> str:
         user = self._account()

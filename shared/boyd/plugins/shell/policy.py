@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from boyd.plugins.shell.command_line import (
+    MAX_DEPTH,
+    Command,
+    CommandLine,
+    everything,
+    nothing,
+    read,
+)
 from boyd.plugins.shell.interactive import interactive
-from boyd.plugins.shell.line import MAX_DEPTH, Command, Line, everything, nothing, read
 from boyd.plugins.shell.programs import (
     ASSIGNMENT,
     KEYWORDS,
@@ -31,7 +38,7 @@ EVALUATORS = named(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PolicyVerdict:
     """What is to become of a command line.
 
     Attributes:
@@ -59,21 +66,21 @@ class Policy:
         self._allow = [_allowable(text) for text in allow]
         self._deny = [prefix(text) for text in deny]
 
-    def judge(self, command: str) -> Verdict:
+    def judge(self, command: str) -> PolicyVerdict:
         """What is to become of *command*; the same for the same text, wherever it is asked."""
         refused = _unrunnable(command)
         if refused:
-            return Verdict(refused=refused)
+            return PolicyVerdict(refused=refused)
         line = read(command)
         denied = self._denied(line, command)
         if denied:
-            return Verdict(refused=f"`{denied}` is denied by the policy", denied=True)
+            return PolicyVerdict(refused=f"`{denied}` is denied by the policy", denied=True)
         waits = interactive(line)
         if waits:
-            return Verdict(refused=f"Interactive: {waits}", interactive=True)
-        return Verdict(uncovered=self._uncovered(line))
+            return PolicyVerdict(refused=f"Interactive: {waits}", interactive=True)
+        return PolicyVerdict(uncovered=self._uncovered(line))
 
-    def _uncovered(self, line: Line) -> str | None:
+    def _uncovered(self, line: CommandLine) -> str | None:
         if line.strange:
             return f"it has {line.strange}"
         for command in line.commands:
@@ -81,7 +88,7 @@ class Policy:
                 return f"`{_shown(command)}` is not allowed"
         return None
 
-    def _denied(self, line: Line, text: str) -> str | None:
+    def _denied(self, line: CommandLine, text: str) -> str | None:
         """The prefix that denies *line*, if one does; the deeper it hides the coarser the look."""
         if not self._deny:
             return None
@@ -138,7 +145,7 @@ def _covers(allowed: Prefix, command: Command) -> bool:
     return literal and tuple(word.text for word in begin) == allowed
 
 
-def _runs(line: Line, depth: int = 0) -> Iterator[Sequence[str]]:
+def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
     """Every command that *line* runs as far as can be told, in here-documents and scripts too."""
     if depth > MAX_DEPTH:
         return

@@ -1,0 +1,370 @@
+"""`boyd actions list|executions|run|dry-run|rollback`: run an action, or see what was run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+import click
+
+from boyd import naming
+from boyd.cli import api_access, completion, output
+from boyd.cli.api_access import Api
+from boyd.cli.options import api_options, id_argument, short, the_one
+from boyd.cli.output import command_name
+from boyd.cli.parameter_types import (
+    Number,
+    Pairs,
+    Whole,
+    object_option,
+    pairs_option,
+    period_options,
+)
+from boyd.cli.spinner import Spinner
+from boyd.cli.tables import label, sentence, whole
+from boyd.errors import ApiProblem
+from boyd.models import ActionInfo, ActionResult, ExecutionEntry
+from boyd.models.responses import ActionList, Execution, Taken
+
+#: The columns of the list.
+EXECUTION_COLUMNS = (
+    *(label("execution", least=17), whole("started"), label("action"), whole("state")),
+    *(label("target", drop=3), whole("took", drop=2), label("host"), label("by", drop=1)),
+)
+
+
+@click.command()
+@click.option("--host", help="Only those on that host.")
+@click.option("--worker", help="Only those of that process.")
+@click.option("--action", help="Only those of that action.")
+@click.option(
+    "--state",
+    type=click.Choice(["running", "succeeded", "failed", "unknown"]),
+    help="Only those that are so.",
+)
+@period_options
+@click.option("--limit", type=Whole(1, 100_000), default=50, show_default=True)
+@output.output_option
+@api_options
+def executions(
+    api: Api,
+    host: str | None,
+    worker: str | None,
+    action: str | None,
+    state: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    form: str,
+) -> None:
+    """List what was executed within the last seven days, the newest first."""
+    query = {
+        "host": host,
+        "worker": worker,
+        "action": action,
+        "state": state,
+        "since": since,
+        "until": until,
+    }
+    found = api_access.executions(api, limit, **query)
+    if output.print_data(form, found):
+        return
+    if not found:
+        output.say("Nothing was executed.")
+        return
+    output.print_table(EXECUTION_COLUMNS, map(_row, found))
+
+
+def _row(entry: ExecutionEntry) -> list[str]:
+    took = entry.ended_at - entry.started_at if entry.ended_at and entry.started_at else None
+    return [
+        entry.id,
+        output.short_date(entry.started_at or entry.ended_at),
+        entry.action,
+        entry.state,
+        entry.target,
+        output.duration(took.total_seconds() * 1000) if took is not None else "",
+        entry.host or "",
+        entry.by or "",
+    ]
+
+
+_Command = Callable[..., None]
+
+#: Seconds in which an approval is made that was asked for.
+_ASKING = 3.0
+#: The columns of the list.
+COLUMNS = (
+    *(whole("action"), whole("risk"), whole("autonomy")),
+    *(whole("dry run", drop=3), whole("rollback", drop=2)),
+    *(sentence("params", least=12), sentence("description", drop=1)),
+)
+
+wait_option: Callable[[_Command], _Command] = click.option(
+    "--wait",
+    type=Number(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the result; 0: do not wait.",
+)
+rationale_option: Callable[[_Command], _Command] = click.option(
+    "--rationale", help="Why; for the audit, and for whoever has to approve it."
+)
+approval_option: Callable[[_Command], _Command] = click.option(
+    "--require-approval", is_flag=True, help="Ask a person in any case."
+)
+
+
+@click.group()
+def actions() -> None:
+    """List the actions of an agent, run them, try them out or undo them."""
+
+
+actions.add_command(executions)
+
+
+@actions.command("list")
+@output.output_option
+@api_options
+def list_(api: Api, form: str) -> None:
+    """List the actions of an agent with their parameters."""
+    found = api.agent.get("/actions", ActionList).actions
+    if output.print_data(form, found):
+        return
+    if not found:
+        output.say("The agent has no actions.")
+        return
+    output.print_table(COLUMNS, map(_actions_row, found))
+
+
+def _actions_row(action: ActionInfo) -> list[str]:
+    return [
+        action.id,
+        action.risk,
+        action.autonomy.mode,
+        "yes" if action.dry_run else "no",
+        "yes" if action.rollback else "no",
+        _params(action),
+        action.description,
+    ]
+
+
+def _params(action: ActionInfo) -> str:
+    """The names of the parameters; those that may be left out in brackets."""
+    if action.params is None:
+        return "any"
+    known, required = action.params.get("properties"), action.params.get("required")
+    names = known if isinstance(known, dict) else {}
+    needed = required if isinstance(required, list) else []
+    return ", ".join(name if name in needed else f"[{name}]" for name in names)
+
+
+def _params_options(command: _Command) -> _Command:
+    one = pairs_option("-p", "--param", help_="A parameter; its value is JSON, or else text.")
+    whole = object_option("--params", "params", "All of them; `-`: standard input.")
+    made: _Command = one(whole(command))
+    return made
+
+
+@actions.command()
+@id_argument("action", completion.actions)
+@_params_options
+@rationale_option
+@approval_option
+@wait_option
+@output.output_option
+@api_options
+def run(
+    api: Api,
+    action: str,
+    param: Pairs,
+    params: dict[str, Any],
+    rationale: str | None,
+    require_approval: bool,
+    wait: float,
+    form: str,
+) -> None:
+    """Run an action, through the same gate as the loop's.
+
+    Exit status 124: it has not ended, or it waits for an approval.
+    """
+    body = {
+        "params": {**params, **param},
+        "rationale": rationale,
+        "requiresApproval": require_approval,
+    }
+    with _explaining(api, action, param):
+        _order(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+
+
+@actions.command("dry-run")
+@id_argument("action", completion.actions)
+@_params_options
+@wait_option
+@output.output_option
+@api_options
+def dry_run(
+    api: Api, action: str, param: Pairs, params: dict[str, Any], wait: float, form: str
+) -> None:
+    """Tell what an action would do, without doing it."""
+    path = f"/actions/{quote(action, safe=':')}/dry-run"
+    with _explaining(api, action, param):
+        _order(api, path, {"params": {**params, **param}}, wait, form)
+
+
+@actions.command()
+@id_argument("execution", completion.executions)
+@rationale_option
+@approval_option
+@wait_option
+@output.output_option
+@api_options
+def rollback(
+    api: Api,
+    execution: str,
+    rationale: str | None,
+    require_approval: bool,
+    wait: float,
+    form: str,
+) -> None:
+    """Undo a successful execution, once.
+
+    EXECUTION is `loop:12` for what iteration 12 did, `approval:` and an approval's id, or `call:`
+    and the id that `boyd actions run` has told.
+    """
+    body = {"rationale": rationale, "requiresApproval": require_approval}
+    path = f"/executions/{quote(_whole(api, execution), safe=':')}/rollback"
+    _order(api, path, body, wait, form, undoes=execution)
+
+
+def _whole(api: Api, execution: str) -> str:
+    """The execution with the whole id of its approval."""
+    kind, beginning = naming.parts(execution)
+    if kind != "approval":
+        return execution
+    if not beginning.strip():
+        raise click.BadParameter(
+            f"{execution!r} has an empty id: give it, or a beginning of it",
+            param_hint="EXECUTION",
+        )
+    known = (
+        item.id
+        for page in api_access.approvals(api, history=True)
+        for item in (*page.pending, *page.history)
+    )
+    return naming.approval(the_one("approval", beginning, known))
+
+
+class _Failed(click.exceptions.Exit):
+    """Ends the command, as the action has failed."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__(output.FAILED)
+        self.error = error
+
+
+@contextmanager
+def _explaining(api: Api, action: str, param: Pairs) -> Iterator[None]:
+    """Say what to do where the name of the action or the kind of a value was mistaken."""
+    try:
+        yield
+    except _Failed as failed:
+        for name, typed in param.typed.items():
+            if f"{name}: Input should be a valid string" in failed.error:
+                output.note(_as_text(name, typed))
+        raise
+    except ApiProblem as problem:
+        if problem.status != 404 or "has no action" not in problem.detail:
+            raise
+        text = f"{output.one_line(problem.detail)}; {_instead(api, action)}"
+        output.stop(output.NOT_FOUND, text)
+
+
+def _as_text(name: str, typed: str) -> str:
+    quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
+    return f"boyd: {name}={output.one_line(typed)} was taken as JSON; as text it is -p {quoted}"
+
+
+def _instead(api: Api, action: str) -> str:
+    """What may have been meant."""
+    listing = f"`{command_name()} actions list` shows what there is"
+    try:
+        known = [one.id for one in api.agent.get("/actions", ActionList).actions]
+    except ApiProblem:  # a key that may act need not be one that may look
+        return listing
+    close = " or ".join(get_close_matches(action, known))
+    return f"did you mean {close}?" if close else listing
+
+
+def _order(
+    api: Api, path: str, body: dict[str, Any], wait: float, form: str, undoes: str | None = None
+) -> None:
+    """Have it done and show what came of it; ends the command unless it succeeded."""
+    taken = api.agent.post(path, Taken, body, wait=0)
+    if body.get("requiresApproval"):  # whoever asks for an approval wants to know its id
+        wait = max(wait, _ASKING)
+    if wait and taken.result is None and not taken.queued:
+        taken = _await(api, taken, wait)
+    shown = output.print_data(form, taken)
+    if taken.result is None:
+        _tell_what_waits(taken)
+    if not shown:
+        if taken.earlier:
+            output.note(f"boyd: {undoes} was undone before; nothing was done now")
+        show_result(taken.result, naming.title(taken.result.action, undoes))
+        output.print_pairs([("execution", taken.execution_id)])
+    if not taken.result.success:
+        raise _Failed(taken.result.error or "")
+
+
+def _await(api: Api, taken: Taken, seconds: float) -> Taken:
+    path = f"/executions/{quote(taken.execution_id, safe=':')}"
+    with Spinner(seconds) as waiting:
+        while True:
+            now = waiting.ask(lambda: api.agent.get(path, Execution))
+            if now is not None and now.result is not None:
+                return _ended(taken, now.result)
+            if now is not None and now.state == "waiting":
+                return taken.patched({"queued": True, "approval_id": now.approval_id})
+            if waiting.is_over:
+                return taken
+            waiting.pause(_doing(now) if now else taken.execution_id)
+
+
+def _doing(execution: Execution) -> str:
+    where = f" on {execution.worker}" if execution.worker else ""
+    return f"{execution.action} {execution.state}{where}"
+
+
+def _ended(taken: Taken, result: ActionResult) -> Taken:
+    if result.waits_for:
+        return taken.patched({"queued": True, "approval_id": result.waits_for})
+    return taken.patched({"queued": None, "result": result, "success": result.success})
+
+
+def _tell_what_waits(taken: Taken) -> NoReturn:
+    if taken.approval_id:
+        name = short(taken.approval_id)
+        text = f"it waits for approval {name}; see `{command_name()} approvals show {name}`"
+    else:
+        text = f"it has not ended; {taken.execution_id} goes on without this command"
+    output.stop(output.TIMED_OUT, text)
+
+
+def show_result(result: ActionResult, title: str = "") -> None:
+    """Print the outcome of an action; *title* says what was done if not the action."""
+    output.say(output.action_outcome(result, title))
+    output.print_pairs(
+        [
+            output.error_row(result),
+            ("took", output.took(result)),
+            ("output", output.text_of(result.output)),
+            ("effects", ", ".join(result.side_effects or [])),
+        ]
+    )

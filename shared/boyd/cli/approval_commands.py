@@ -1,0 +1,332 @@
+"""Gives answers to approvals, and says truthfully what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from boyd.cli import api_access, approval_view, completion, output
+from boyd.cli.api_access import Api
+from boyd.cli.approval_view import watch_queue
+from boyd.cli.options import api_options, id_argument, short, the_one
+from boyd.cli.output import command_name
+from boyd.cli.parameter_types import Number
+from boyd.cli.spinner import Spinner
+from boyd.errors import ApiProblem
+from boyd.formatting import counted
+from boyd.models import ApprovalItem, ApprovalQueue
+from boyd.models.responses import Resolved
+
+#: Characters of a whole id.
+_WHOLE = 36
+#: Seconds after which a preview is too old to decide by, and that one waits for a new one.
+_FRESH = 10.0
+_PREVIEW_WAIT = 15.0
+#: How often an answer is given again because the item was only proposed once more meanwhile.
+_TRIES = 10
+#: What may change without making it another proposal.
+_PASSING = {
+    *("preview_at", "first_preview"),
+    *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
+    *("asked", "approvals"),
+}
+
+
+@dataclass
+class AnswerOutcome:
+    """What came of one answer: an exit status, the item as far as it is known, what went wrong."""
+
+    item: ApprovalItem
+    status: int = 0
+    said: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """As it is printed."""
+        problem = {"problem": self.said} if self.said else {}
+        return {"id": self.item.id, "success": not self.status, **problem, "approval": self.item}
+
+
+def find(api: Api, beginning: str) -> ApprovalItem:
+    """The item whose id begins like that; ends the command when there is none, or several."""
+    if len(beginning) == _WHOLE:
+        return api.agent.get(f"/approvals/{beginning}", ApprovalItem)
+    known = {item.id: item for item in _all(api)}
+    return known[the_one("approval", beginning, known)]
+
+
+def _all(api: Api) -> Iterator[ApprovalItem]:
+    for page in api_access.approvals(api, history=True):
+        yield from page.pending
+        yield from page.history
+
+
+def approve_item(
+    api: Api, beginnings: Sequence[str], note: str | None, *, ask: bool, wait: float, form: str
+) -> None:
+    """Approve each, then wait for the results; ends the command unless all went well."""
+    outcomes = []
+    for item in _found(api, beginnings):
+        shown = _asked(api, item) if ask else item
+        outcome = answered(api, "approve", shown, note, ask)
+        if form == "table":
+            say_answer(api, outcome, len(beginnings) > 1)
+        outcomes.append(outcome)
+    if wait:
+        with Spinner(wait) as waiting:
+            for outcome in outcomes:
+                _await(api, outcome, waiting)
+    _finish(outcomes, form, len(beginnings) > 1)
+
+
+def refuse_item(
+    api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str
+) -> None:
+    """Deny or withdraw each; ends the command unless all went well."""
+    outcomes = [answered(api, verb, item, note, ask=False) for item in _found(api, beginnings)]
+    if form == "table":
+        for outcome in outcomes:
+            say_answer(api, outcome, len(beginnings) > 1)
+    _finish(outcomes, form, len(beginnings) > 1)
+
+
+def _found(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
+    """All of them, so that nothing is answered when one is mistaken."""
+    if all(len(one) == _WHOLE for one in beginnings):
+        found = [find(api, one) for one in beginnings]
+    else:
+        known = {item.id: item for item in _all(api)}
+        found = [known[the_one("approval", one, known)] for one in beginnings]
+    return list({item.id: item for item in found}.values())
+
+
+def _asked(api: Api, item: ApprovalItem) -> ApprovalItem:
+    """Show it, and go on when it is wanted; ends the command when it is not."""
+    if item.status != "pending":
+        return item
+    item = fresh(api, item)
+    approval_view.show(item, api.agent.now())
+    if not click.confirm("Approve?"):
+        output.stop(output.FAILED, f"{short(item.id)} is not approved; it still waits")
+    return item
+
+
+def fresh(api: Api, item: ApprovalItem) -> ApprovalItem:
+    """The item with what its dry run says now; with the last preview, and why, if that fails."""
+    made = item.preview_at
+    if item.status != "pending" or made is None:
+        return item
+    if (api.agent.now() - made).total_seconds() < _FRESH:
+        return item
+    path = f"/approvals/{item.id}/preview"
+    try:
+        now = api.agent.post(path, ApprovalItem, wait=_PREVIEW_WAIT)
+    except ApiProblem as problem:
+        if problem.name == "not-pending":
+            return api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        output.note(f"boyd: the preview is an old one: {output.one_line(problem.detail)}")
+        return item
+    if now.preview_at == made:
+        output.note("boyd: the preview is an old one: the dry run has not ended in time")
+    return now
+
+
+def answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> AnswerOutcome:
+    """Give the answer to what *item* was when it was shown."""
+    path = f"/approvals/{item.id}/{verb}"
+    query = {"wait": 0} if verb == "approve" else {}
+    now = item
+    for _ in range(_TRIES):
+        try:
+            body = {"note": note}
+            done = api.agent.post(path, Resolved, body, if_match=now.version, **query)
+            return AnswerOutcome(done.approval)
+        except ApiProblem as problem:
+            if problem.name != "changed":
+                return _refused(api, item, problem)
+        now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
+        if now.status == "pending" and not _is_same(now, item):
+            if not ask:
+                return AnswerOutcome(now, output.CONFLICT, "it has changed since it was looked at")
+            output.note("It has changed meanwhile:")
+            item = _asked(api, now)
+    return AnswerOutcome(now, output.CONFLICT, "it changes all the time: try again")
+
+
+def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
+    """Whether whoever was shown the one would be approving the other."""
+    return one.model_dump(exclude=_PASSING) == other.model_dump(exclude=_PASSING)
+
+
+def _refused(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
+    """What it is instead: somebody else, or the time, was first; or we may not."""
+    status = output.status_of(problem)
+    known = problem.document.get("approval")
+    if isinstance(known, dict):
+        item = ApprovalItem.model_validate(known, strict=False, extra="ignore")
+    if problem.name == "not-pending" and item.status != "pending":
+        return AnswerOutcome(item, status, approval_view.refusal(item, api.agent.now()))
+    return AnswerOutcome(item, status, output.one_line(problem.detail))
+
+
+def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
+    """Print what an answer has led to so far; with *several*, of which item."""
+    item = outcome.item
+    which = f"{short(item.id)} " if several else ""
+    if outcome.said:
+        return  # told at the end, on standard error
+    if item.status != "pending":
+        output.say(f"{which}{item.title} is {item.status}")
+        return
+    have, need = len(item.approvals), item.required.min_approvals
+    left = approval_view.time_left(item, api.agent.now())
+    output.say(
+        f"{which}{item.title} has {have} of {need} approvals, and waits for"
+        f" {counted(need - have, 'more approval')}; time left: {left}"
+    )
+
+
+def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
+    """Wait until the action has ended, if it is this answer that has set it going."""
+    item = outcome.item
+    path = f"/approvals/{item.id}"
+    while not outcome.said and item.status == "approved" and item.result is None:
+        if waiting.is_over:
+            outcome.status = output.TIMED_OUT
+            what = f"{item.title} is approved and has not ended: {approval_view.progress(item)}"
+            outcome.said = f"{what}; see `{command_name()} approvals show {short(item.id)}`"
+            return
+        waiting.pause(f"{item.title} {approval_view.progress(item)}")
+        outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
+
+
+def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None:
+    for outcome in outcomes:
+        result = outcome.item.result
+        which = f"{short(outcome.item.id)} " if several else ""
+        if outcome.said:
+            output.note(f"boyd: {which}{outcome.said}")
+        elif result is not None:
+            outcome.status = 0 if result.success else output.FAILED
+            if form == "table":
+                output.say(f"{which}{approval_view.outcome(outcome.item)}")
+                rows = [output.error_row(result), ("output", output.text_of(result.output))]
+                output.print_pairs(rows)
+    wires = [outcome.to_wire() for outcome in outcomes]
+    output.print_data(form, wires if several else wires[0])
+    statuses = {outcome.status for outcome in outcomes}
+    if statuses != {0}:
+        wrong = statuses - {0}
+        raise click.exceptions.Exit(wrong.pop() if len(wrong) == 1 else output.FAILED)
+
+
+_Command = Callable[..., None]
+
+#: How many resolved ones `--all` lists.
+_HISTORY = 50
+
+ids_argument: Callable[[_Command], _Command] = id_argument(
+    "approvals", completion.pending_approvals, nargs=-1, required=True, metavar="APPROVAL..."
+)
+note_option: Callable[[_Command], _Command] = click.option("--note", help="Why; kept with it.")
+
+
+@click.group()
+def approvals() -> None:
+    """See what waits for a person, and answer it."""
+
+
+@approvals.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also what was resolved.")
+@click.option("--watch", is_flag=True, help="Go on, and show each change until Ctrl-C.")
+@output.output_option
+@api_options
+def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
+    """List what waits, the next to expire first."""
+
+    def read() -> ApprovalQueue:
+        return _queue(api, everything)
+
+    if watch:
+        watch_queue(api, read, form)
+        return
+    queue = read()
+    if output.print_data(form, queue):
+        return
+    items = [*queue.pending, *queue.history]
+    if not items:
+        output.say("Nothing waits.")
+        return
+    output.print_table(approval_view.columns(items), approval_view.table(items, api.agent.now()))
+
+
+def _queue(api: Api, everything: bool) -> ApprovalQueue:
+    pending: list[ApprovalItem] = []
+    history: list[ApprovalItem] = []
+    for page in api_access.approvals(api, history=everything):
+        pending += page.pending
+        history += page.history
+        if everything and len(history) >= _HISTORY and not page.pending:
+            break
+    return ApprovalQueue(pending=pending, history=history[:_HISTORY])
+
+
+@approvals.command()
+@id_argument("approval", completion.approvals)
+@output.output_option
+@api_options
+def show(api: Api, approval: str, form: str) -> None:
+    """Show everything about an item.
+
+    What, why, and with which parameters exactly; what it takes to approve it, and who has. The
+    table has a preview of now, which a worker makes; json and yaml have the last one.
+    """
+    item = find(api, approval)
+    if not output.print_data(form, item):
+        approval_view.show(fresh(api, item), api.agent.now())
+
+
+@approvals.command()
+@ids_argument
+@note_option
+@click.option("--yes", is_flag=True, help="Do not show it and ask first.")
+@click.option(
+    "--wait",
+    type=Number(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the result; 0: do not wait.",
+)
+@output.output_option
+@api_options
+def approve(
+    api: Api, approvals: Sequence[str], note: str | None, yes: bool, wait: float, form: str
+) -> None:
+    """Approve: a worker executes the action, even if this command is interrupted.
+
+    On a terminal it shows each item and asks. What is approved is what was shown.
+    """
+    ask = not yes and output.can_ask()
+    approve_item(api, approvals, note, ask=ask, wait=wait, form=form)
+
+
+@approvals.command()
+@ids_argument
+@note_option
+@output.output_option
+@api_options
+def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
+    """Deny: nothing is executed."""
+    refuse_item(api, "deny", approvals, note, form)
+
+
+@approvals.command()
+@ids_argument
+@note_option
+@output.output_option
+@api_options
+def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
+    """Withdraw: it is not wanted any more; nothing is executed."""
+    refuse_item(api, "withdraw", approvals, note, form)

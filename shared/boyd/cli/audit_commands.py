@@ -1,0 +1,355 @@
+"""`boyd audit show|verify|export`: who changed what, and whether the record still fits (A15)."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import click
+
+from boyd.cli import completion, output
+from boyd.cli.api_access import Api
+from boyd.cli.options import CommandAccess, access_options, choose_agent, not_empty, open_store
+from boyd.cli.parameter_types import Whole, period_options
+from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
+
+if TYPE_CHECKING:
+    from boyd.client import Client
+    from boyd.store import Audit
+
+#: The most entries that one request may ask for.
+_PAGE = 500
+
+
+@dataclass(frozen=True)
+class AuditQuery:
+    """Which entries of a trail are wanted, and from when."""
+
+    filter: AuditFilter = field(default_factory=AuditFilter)
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, object]:
+        """As the API takes it."""
+        filters = {name: getattr(self.filter, name) for name in AuditFilter.model_fields}
+        return {**filters, "since": self.since, "until": self.until}
+
+
+class Trail(Protocol):
+    """One chain of entries."""
+
+    def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
+        """The last entries, oldest first."""
+
+    def after(self, seq: int, seconds: float) -> list[AuditEntry]:
+        """The entries after that one; waits so long for the first."""
+
+    def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
+        """Check the chain; only a trail on Redis can begin at a head."""
+
+    def export(self, wanted: AuditQuery) -> Iterator[str]:
+        """The entries as lines of JSON, the oldest first."""
+
+
+class DirectTrail:
+    """A trail on Redis; seals what nobody else has sealed."""
+
+    def __init__(self, chain: Audit) -> None:
+        self._chain = chain
+
+    def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
+        """See `Trail`."""
+        self._chain.seal()
+
+        def page(count: int, cursor: str | None) -> AuditPage:
+            return self._chain.page(count, cursor, wanted.since, wanted.until, wanted.filter)
+
+        return _newest(page, limit)
+
+    def after(self, seq: int, seconds: float) -> list[AuditEntry]:
+        """See `Trail`."""
+        self._chain.seal()
+        return self._chain.wait(seq, seconds)
+
+    def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
+        """See `Trail`."""
+        self._chain.seal()
+        return self._chain.verify(expect, begin)
+
+    def export(self, wanted: AuditQuery) -> Iterator[str]:
+        """See `Trail`."""
+        self._chain.seal()
+        return self._chain.export(wanted.since, wanted.until, wanted.filter)
+
+
+class RemoteTrail:
+    """A trail as the API tells it."""
+
+    def __init__(self, client: Client, path: str) -> None:
+        self._client = client
+        self._path = path
+
+    @classmethod
+    def of_agent(cls, api: Api) -> Self:
+        """The trail of the agent that is meant."""
+        return cls(api.agent, "/audit")
+
+    @classmethod
+    def of_deployment(cls, api: Api) -> Self:
+        """The trail of what concerns all agents."""
+        return cls(api.deployment, "/deployment/audit")
+
+    def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
+        """See `Trail`."""
+        query = wanted.query()
+        return _newest(lambda count, cursor: self._page(count, cursor, **query), limit)
+
+    def after(self, seq: int, seconds: float) -> list[AuditEntry]:
+        """See `Trail`; the API is asked once, after that time."""
+        time.sleep(seconds)
+        return [entry for entry in self._page(_PAGE, None).entries[::-1] if entry.seq > seq]
+
+    def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
+        """See `Trail`."""
+        assert begin is None, "whoever begins at a head is on Redis"
+        return self._client.get(f"{self._path}/verify", Verification, expect=expect)
+
+    def export(self, wanted: AuditQuery) -> Iterator[str]:
+        """See `Trail`."""
+        return self._client.lines(f"{self._path}/export", **wanted.query())
+
+    def _page(self, limit: int, cursor: str | None, **query: object) -> AuditPage:
+        return self._client.get(self._path, AuditPage, **query, limit=limit, cursor=cursor)
+
+
+def _newest(page: Callable[[int, str | None], AuditPage], limit: int) -> list[AuditEntry]:
+    """So many entries, oldest first, page by page."""
+    found: list[AuditEntry] = []
+    cursor: str | None = None
+    while len(found) < limit:
+        read = page(min(_PAGE, limit - len(found)), cursor)
+        found += read.entries
+        cursor = read.next_cursor
+        if cursor is None:
+            break
+    return found[::-1]
+
+
+#: Seconds to wait for the next entry, at most, before sealing what nobody else has sealed.
+_BLOCK = 1.0
+#: How the chain of the whole deployment is called.
+EVERYWHERE = "deployment"
+
+agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--agent",
+    callback=not_empty,
+    shell_complete=completion.offered(completion.agents),
+    help="Whose; needed when there are several agents.",
+)
+deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--deployment",
+    is_flag=True,
+    help="That of the deployment: keys, freezing everywhere.",
+)
+
+
+def _head(_ctx: click.Context, _param: click.Parameter, value: str | None) -> AuditHead | None:
+    try:
+        return AuditHead.parse(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def head_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
+    """An option that takes a place in a chain, as `verify` prints it."""
+    return click.option(name, variable, metavar="SEQ:HASH", callback=_head, help=help_)
+
+
+def wanted_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give *command* the options that choose entries, as `wanted`."""
+
+    @functools.wraps(command)
+    def filtered(
+        *args: Any, since: datetime | None, until: datetime | None, **options: Any
+    ) -> None:
+        filters = {name: options.pop(name) for name in AuditFilter.model_fields}
+        command(*args, wanted=AuditQuery(AuditFilter(**filters), since, until), **options)
+
+    for name, help_ in (
+        ("--worker", "Only what that process has executed."),
+        ("--host", "Only what was executed on that host."),
+        ("--action", "Only what was about that action."),
+        ("--kind", "Only that: as in action.started, or action for all that begin with it."),
+        ("--by", "Only what that person or program has done, or was said to be done for it."),
+    ):
+        filtered = click.option(name, help=help_)(filtered)
+    made: Callable[..., None] = period_options(filtered)
+    return made
+
+
+@click.group()
+def audit() -> None:
+    """See who changed what, and check the record."""
+
+
+@audit.command()
+@agent_option
+@deployment_option
+@wanted_options
+@click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@output.lines_option
+@access_options
+def show(
+    access: CommandAccess,
+    agent: str | None,
+    deployment: bool,
+    wanted: AuditQuery,
+    limit: int,
+    follow: bool,
+    form: str,
+) -> None:
+    """Show the last changes, the newest at the end."""
+    _, trail = _trail(access, agent, deployment)
+    last = _last(trail) if follow else 0
+    entries = trail.newest(limit, wanted)
+    if not entries and not follow and form == "table":
+        nothing = wanted == AuditQuery()
+        output.say("Nothing has been changed yet." if nothing else "No entry fits.")
+    _print(entries, form)
+    if follow:
+        _follow(trail, max([last, *(entry.seq for entry in entries)]), wanted, form)
+
+
+def _last(trail: Trail) -> int:
+    """The number of the last entry, whatever it is about."""
+    return max((entry.seq for entry in trail.newest(1, AuditQuery())), default=0)
+
+
+def _follow(trail: Trail, last: int, wanted: AuditQuery, form: str) -> None:
+    try:
+        while True:
+            entries = trail.after(last, _BLOCK)
+            _print([entry for entry in entries if wanted.filter.fits(entry)], form)
+            last = entries[-1].seq if entries else last
+    except KeyboardInterrupt:
+        return
+
+
+def _print(entries: list[AuditEntry], form: str) -> None:
+    for entry in entries:
+        if not output.print_item(form, entry):
+            output.say(_line(entry))
+
+
+def _line(entry: AuditEntry) -> str:
+    """One change as one line: when, who, what, from what to what, why."""
+    parts = [output.date(entry.at), f"#{entry.seq}", _who(entry), entry.kind, *_what(entry)]
+    line = "  ".join(output.one_line(part) for part in parts if part)
+    return f"{line}: {output.one_line(entry.note)}" if entry.note else line
+
+
+def _who(entry: AuditEntry) -> str:
+    claims = f" for {entry.claims}" if entry.claims else ""
+    address = f" from {entry.address}" if entry.address else ""
+    return f"{entry.who or 'boyd'}{claims}{address}"
+
+
+def _what(entry: AuditEntry) -> Iterator[str]:
+    yield " ".join(f"{name}={value}" for name, value in entry.what.items())
+    if entry.before and entry.after:
+        yield f"{entry.before} → {entry.after}"
+    elif entry.after:
+        yield f"→ {entry.after}"
+
+
+@audit.command()
+@agent_option
+@deployment_option
+@click.option("--all", "everything", is_flag=True, help="All agents and the deployment.")
+@head_option("--expect", "expect", "A head that was noted; it must still be in the chain.")
+@head_option("--from", "begin", "A head that is trusted; only what follows is checked.")
+@output.output_option
+@access_options
+def verify(
+    access: CommandAccess,
+    agent: str | None,
+    deployment: bool,
+    everything: bool,
+    expect: AuditHead | None,
+    begin: AuditHead | None,
+    form: str,
+) -> None:
+    """Check that no entry was changed, removed, added or moved.
+
+    Exit status 1 names the first that does not fit. Note the head that is printed, elsewhere, and
+    give it to --expect later: that finds a chain that was cut off or made anew.
+    """
+    if everything and (agent or deployment or expect or begin):
+        raise click.UsageError("--all takes no other chain and no head")
+    if everything:
+        trails = _trails(access)
+    else:
+        trails = dict([_trail(access, agent, deployment, directly=begin is not None)])
+    found = {name: trail.verify(expect, begin) for name, trail in trails.items()}
+    if not output.print_data(form, found):
+        for name, result in found.items():
+            _say(name, result)
+    if not all(result.ok for result in found.values()):
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _say(name: str, result: Verification) -> None:
+    waiting = f", {result.waiting} not sealed yet" if result.waiting else ""
+    trimmed = f" (up to {result.trimmed.seq}: trimmed)" if result.trimmed else ""
+    if result.misfit:
+        misfit = result.misfit
+        at = f" ({misfit.id})" if misfit.id else ""
+        text = f"entry {misfit.seq}{at} does not fit: {misfit.why}: {misfit.detail}"
+        output.say(f"fail  {name}  {output.one_line(text)}{waiting}")
+        return
+    head = f", head {result.head}" if result.head else ""
+    fit = "1 entry fits" if result.checked == 1 else f"{result.checked} entries fit"
+    output.say(f"ok    {name}  {fit}{trimmed}{head}{waiting}")
+
+
+@audit.command()
+@agent_option
+@deployment_option
+@wanted_options
+@access_options
+def export(access: CommandAccess, agent: str | None, deployment: bool, wanted: AuditQuery) -> None:
+    """Print the entries as lines of JSON, the oldest first."""
+    _, trail = _trail(access, agent, deployment)
+    for line in trail.export(wanted):
+        output.say(line)
+
+
+def _trail(
+    access: CommandAccess, agent: str | None, deployment: bool, *, directly: bool = False
+) -> tuple[str, Trail]:
+    """A chain and its name: over the API, unless only Redis has what is asked for."""
+    if agent and deployment:
+        raise click.UsageError("--agent and --deployment name different chains; give one")
+    api = None if directly else access.api(agent)
+    if api is not None and deployment:
+        return EVERYWHERE, RemoteTrail.of_deployment(api)
+    if api is not None:
+        return api.agent_id, RemoteTrail.of_agent(api)
+    store = open_store(access.settings)
+    if deployment:
+        return EVERYWHERE, DirectTrail(store.audit)
+    entry, one = choose_agent(store, access.settings, agent)
+    return entry.id, DirectTrail(one.audit)
+
+
+def _trails(access: CommandAccess) -> dict[str, Trail]:
+    store = open_store(access.settings)
+    agents: dict[str, Trail] = {
+        name: DirectTrail(store.agent(name).audit) for name in store.fleet.agents()
+    }
+    return {EVERYWHERE: DirectTrail(store.audit), **agents}

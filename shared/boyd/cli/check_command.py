@@ -1,0 +1,259 @@
+"""`boyd check`: whether settings and agents can be used, and what is in them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from boyd.agent import Agent, load_agent
+from boyd.cli import output
+from boyd.cli.options import settings_options
+from boyd.errors import BoydError, ConfigError
+from boyd.models import NO_OP
+from boyd.plugin import Action, Component, Observer, Plugin, Strategy
+from boyd.plugin.hooks import SPECIFICATIONS
+from boyd.redaction import masked
+from boyd.settings.files import nearest, saying
+from boyd.settings.process import Settings
+
+
+def decided_for(strategy: Strategy) -> Iterator[str]:
+    """The ids of actions that the function names as `Decision(action="...")`.
+
+    What it computes cannot be known; `f"{self.id}:name"` is read with the id of the plugin.
+    """
+    for call in ast.walk(_source(strategy)):
+        if isinstance(call, ast.Call) and _is_decision(call.func):
+            for keyword in call.keywords:
+                name = _text(keyword.value, strategy.plugin_id) if keyword.arg == "action" else None
+                if name and name != NO_OP:
+                    yield name
+
+
+def _source(strategy: Strategy) -> ast.AST:
+    try:
+        function = inspect.unwrap(strategy.decide)  # type: ignore[attr-defined]
+        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return ast.Module(body=[], type_ignores=[])  # made by other code, or in a session
+
+
+def _is_decision(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return bool(name == "Decision")
+
+
+def _text(value: ast.expr, plugin_id: str) -> str | None:
+    """A text that stands there; None when it is only known later."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return value.value
+    if not isinstance(value, ast.JoinedStr):
+        return None
+    parts = [_part(part, plugin_id) for part in value.values]
+    return "".join(part for part in parts if part) if all(parts) else None
+
+
+def _part(part: ast.expr, plugin_id: str) -> str | None:
+    if isinstance(part, ast.FormattedValue):
+        return plugin_id if ast.unparse(part.value) == "self.id" else None
+    return _text(part, plugin_id)
+
+
+#: What is shown in place of a secret, and the names of options that hold one.
+MASK = "***"
+_SECRET = re.compile(r"secret|token|password|passwd|key|headers", re.IGNORECASE)
+
+
+@click.command()
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--print", "show_all", is_flag=True, help="Also print every effective setting.")
+@settings_options
+def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
+    """Check settings and agents.
+
+    AGENT is an agent file or module:agent; without one, the setting `agents` or agent.toml here.
+    """
+    if show_all:
+        output.say("settings")
+        _show_values(hide(settings.model_dump(mode="json")))
+        output.say()
+    references = agents or settings.agents or _agent_here()
+    if not references:
+        output.say("The settings are fine. No agent was named.")
+        return
+    seen: dict[str, str] = {}
+    fine = [_check(reference, seen, show_all) for reference in references]
+    if not all(fine):
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _agent_here() -> tuple[str, ...]:
+    return ("agent.toml",) if Path("agent.toml").exists() else ()
+
+
+def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
+    try:
+        agent = load_agent(reference)
+        if agent.id in seen:
+            raise ConfigError(f"{seen[agent.id]} has the id {agent.id!r} too")
+        for plugin in agent.host.plugins.values():
+            for misfit in plugin.misfits(agent.host.catalog):
+                raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
+    except BoydError as error:
+        output.note(f"failed: {output.one_line(_named(reference, str(error)))}")
+        return False
+    except Exception as error:  # noqa: BLE001 - whatever an agent's code raises is a finding
+        text = f"{reference}: {type(error).__name__}: {saying(error)}"
+        output.note(f"failed: {output.one_line(text)}")
+        return False
+    seen[agent.id] = reference
+    _show(agent, reference, show_all)
+    for doubt in _doubts(agent):
+        output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
+    return True
+
+
+def _doubts(agent: Agent) -> Iterator[str]:
+    """Settings and decisions for actions that no plugin has, by a slip or since it is gone."""
+    known = agent.host.actions
+    for number, rule in enumerate(agent.settings.approvals.policies):
+        for pattern in rule.actions:
+            if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
+                what = f"no action fits {pattern!r}, so it does nothing{nearest(pattern, known)}"
+                yield f"approvals.policies.{number}.actions: {what}"
+    for strategy in agent.host.strategies.values():
+        for id in decided_for(strategy):
+            if id not in known:
+                yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, known)}"
+    for id in agent.settings.budgets:
+        if id not in known:
+            yield f"budgets: no action has the id {id!r}, so it does nothing{nearest(id, known)}"
+
+
+def _named(reference: str, message: str) -> str:
+    return message if reference in message else f"{reference}: {message}"
+
+
+def _show(agent: Agent, reference: str, show_all: bool) -> None:
+    info = agent.info
+    named = f" ({info.name})" if info.name != info.id else ""
+    every = f" every {output.seconds(agent.settings.loop_interval)}"
+    mode = info.mode + (every if info.mode == "continuous" else "")
+    output.say(f"ok: {reference}: agent {agent.id}{named}, {mode}")
+    llm = agent.settings.llm
+    if llm is not None:
+        output.say(f"  model {llm.model} at {llm.base_url}")
+    if show_all:
+        _show_values(agent.settings.model_dump(mode="json"))
+    for plugin in agent.host.plugins.values():
+        _show_plugin(agent, plugin, show_all)
+    output.say()
+
+
+def _show_plugin(agent: Agent, plugin: Plugin, show_all: bool) -> None:
+    output.say(f"  plugin {plugin.id}")
+    if show_all:
+        options = hide(json.loads(plugin.options.model_dump_json(fallback=repr)))
+        _show_values({"option": options} if options else {}, indent=4)
+    parts = [*_components(agent, plugin.id), *_hooks(agent, plugin.id)]
+    output.print_pairs(parts, indent=4)
+
+
+def _components(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
+    host = agent.host
+    kinds: dict[str, Mapping[str, Component]] = {
+        "observer": host.observers,
+        "orienter": host.orienters,
+        "strategy": host.strategies,
+        "action": host.actions,
+        "tool": host.tools,
+    }
+    for kind, components in kinds.items():
+        for component in components.values():
+            if component.plugin_id == plugin_id:
+                yield kind, f"{component.name}: {', '.join(_traits(agent, component))}"
+
+
+def _traits(agent: Agent, component: Component) -> Iterator[str]:
+    if isinstance(component, Observer):
+        yield from _observer_traits(component)
+    if isinstance(component, Action):
+        yield from _action_traits(agent, component)
+    if component.has("applicable_when"):
+        yield "sometimes applicable"
+    yield f"at most {output.seconds(component.timeout)}"
+
+
+def _observer_traits(observer: Observer) -> Iterator[str]:
+    yield f"every {output.seconds(observer.interval)}" if observer.interval else "every time"
+    if observer.scope == "every_host":
+        yield "on every host"
+    if observer.queue:
+        yield f"queue {observer.queue}"
+    if observer.has("partition"):
+        yield "in shards"
+    if observer.isolated:
+        yield "in a process of its own"
+
+
+def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
+    fields = action.params.model_fields.items() if action.params else ()
+    names = ", ".join(field.alias or name for name, field in fields)
+    yield f"params ({names if action.params else 'any'})"
+    yield f"risk {action.risk}"
+    if action.tool:
+        yield "a tool for models"
+    yield action.autonomy.mode
+    if action.autonomy.min_confidence is not None:
+        yield f"confidence from {action.autonomy.min_confidence:g}"
+    if action.queue:
+        yield f"queue {action.queue}"
+    budget = agent.budget(action.id)
+    if budget:
+        per = f" per {action.target}" if action.target else ""
+        yield f"at most {budget.limit} in {output.seconds(budget.window)}{per}"
+    yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
+    if action.idempotent:
+        yield "idempotent"
+
+
+def _hooks(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
+    for name in SPECIFICATIONS:
+        for hook in agent.host.hooks(name):
+            if hook.plugin_id == plugin_id:
+                yield "hook", f"{name} (guard)" if hook.fail_closed else name
+
+
+def hide(options: Any) -> Any:
+    """Options with every value masked whose name says that it is a secret."""
+    if isinstance(options, dict):
+        return {
+            name: MASK if value and _SECRET.search(str(name)) else hide(value)
+            for name, value in options.items()
+        }
+    if isinstance(options, list):
+        return [hide(item) for item in options]
+    return options
+
+
+def _show_values(values: Mapping[str, Any], indent: int = 2) -> None:
+    for path, value in _paths(values):
+        text = masked(json.dumps(value, ensure_ascii=False))
+        output.say(f"{'':{indent}}{path} = {output.one_line(text)}")
+
+
+def _paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _paths(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,106 @@
+"""`boyd doctor`: what is wrong with a deployment, and what to do about it."""
+
+from __future__ import annotations
+
+import click
+
+from boyd import checks
+from boyd.agent import Agent, load_agent
+from boyd.checks import Finding
+from boyd.cli import output
+from boyd.cli.options import agents_option, settings_options, with_agents
+from boyd.cli.tables import folded
+from boyd.embedded.state_folder import with_redis
+from boyd.errors import BoydError, StoreError
+from boyd.formatting import counted
+from boyd.plugin import Action, Observer
+from boyd.settings.process import Settings
+from boyd.store import connect, masked
+from boyd.store.health_reader import read_health
+from boyd.store.health_snapshot import HealthSnapshot
+
+#: Seconds to wait for an answer of Redis or of the broker.
+PATIENCE = 3.0
+
+
+@click.command()
+@agents_option
+@output.output_option
+@settings_options
+def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
+    """Find what is wrong, and what to do.
+
+    It looks at Redis, workers, beats, queues and agents.
+    The agents that are named, here or in the settings, are looked into for the queues that their
+    plugins need. The exit status is 1 when something has to be done.
+    """
+    findings = _findings(with_redis(with_agents(settings, agents)))
+    if not output.print_data(form, {"findings": findings}):
+        _show(findings)
+    if any(finding.level == "error" for finding in findings):
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _show(findings: list[Finding]) -> None:
+    if len(findings) == 1:  # without Redis there is nothing else to look at
+        output.say(f"{findings[0].level}: {_text(findings[0])}")
+        return
+    rows = [[finding.level, finding.subject, _text(finding)] for finding in findings]
+    output.print_table(["", "check", folded("found")], rows)
+    bad = sum(finding.level != "ok" for finding in findings)
+    output.say()
+    output.say(f"{counted(bad, 'thing')} to look at." if bad else "All is well.")
+
+
+def _text(finding: Finding) -> str:
+    what = finding.what.rstrip(".")
+    return f"{what}: {finding.what_to_do}" if finding.what_to_do else finding.what
+
+
+def _findings(settings: Settings) -> list[Finding]:
+    assert settings.redis_url is not None
+    where = masked(settings.redis_url)
+    needs, wrong = _needs(settings)
+    client = connect(settings.redis_url, timeout=PATIENCE)
+    broker = checks.broker_of(settings, PATIENCE)
+    try:
+        vitals = read_health(client, broker, needs)
+    except StoreError as error:
+        return [checks.unreachable(f"{where}: {error}")]
+    return [
+        checks.ok("redis", f"{where} answers in {vitals.latency * 1000:.1f} ms"),
+        *_broker(settings, vitals),
+        *checks.examine(vitals, needs),
+        *wrong,
+    ]
+
+
+def _broker(settings: Settings, vitals: HealthSnapshot) -> list[Finding]:
+    """A broker of its own is named when it answers; that it does not is among the checks."""
+    url = settings.broker_url
+    if not url or url == settings.redis_url or vitals.broker_error is not None:
+        return []
+    return [checks.ok("broker", f"{masked(url)} answers")]
+
+
+def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:
+    """The queues that plugins name; only whoever has the agent file can know them."""
+    needs: dict[str, dict[str, list[str]]] = {}
+    wrong = []
+    for reference in settings.agents:
+        try:
+            agent = load_agent(reference)
+        except BoydError as error:
+            wrong.append(checks.error("agent file", str(error), f"see `boyd check {reference}`"))
+        else:
+            needs[agent.id] = _named_queues(agent)
+    return needs, wrong
+
+
+def _named_queues(agent: Agent) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    parts: list[Observer | Action] = [*agent.host.observers.values(), *agent.host.actions.values()]
+    for part in parts:
+        if part.queue:
+            found.setdefault(part.queue, []).append(part.id)
+    return found

@@ -1,0 +1,400 @@
+"""How goals, cycles, memories and facts are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from boyd.cli import output
+from boyd.cli.cycle_runner import Cycle
+from boyd.cli.goals_client import GoalsClient, to_type
+from boyd.cli.options import short
+from boyd.cli.tables import folded, label, sentence, whole
+from boyd.formatting import counted
+from boyd.models import Observation
+from boyd.models.triple import Triple
+from boyd.plugins.goals.api_models import Consolidated, SessionState, Surroundings, Why
+from boyd.plugins.goals.psyche import ARCHETYPES
+from boyd.plugins.goals.scoring import leaning
+from boyd.plugins.goals.state import (
+    Archetype,
+    Episode,
+    Goal,
+    MemoryEntry,
+    Psyche,
+    Question,
+    SessionSummary,
+    ToolDecision,
+    ToolPlan,
+)
+
+#: Statuses in the order in which they are counted.
+STATUSES = ("Active", "Suspended", "Completed", "Failed")
+#: How many lines of an entry of memory are shown.
+_LINES = 3
+
+
+class WaitingToolView:
+    """What waits for a person, each told once, with the command that answers it."""
+
+    def __init__(self, answer: str = "") -> None:
+        """*answer* is how questions are answered; default: by a command of the shell."""
+        self._answer = answer
+        self._told: set[str] = set()
+
+    def tell(self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]) -> None:
+        """Say what of this is new."""
+        for line in self.lines(questions, approvals):
+            output.say(f"  {line}")
+
+    def lines(
+        self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]
+    ) -> Iterable[str]:
+        """A line for each that is new."""
+        for action, approval in approvals:
+            if self._is_new(approval):
+                how = to_type(f"approvals approve {short(approval)}")
+                yield output.one_line(f"{action} waits for an approval: {how}")
+        for question in questions:
+            if self._is_new(f"question {question.id}"):
+                how = self._answer or to_type("questions answer {} TEXT")
+                text = output.one_line(question.text)
+                yield f"asks: {text}  {how.format(output.one_line(question.id))}"
+
+    def _is_new(self, name: str) -> bool:
+        new = name not in self._told
+        self._told.add(name)
+        return new
+
+
+def show_cycle(cycle: Cycle) -> None:
+    """All phases of a cycle."""
+    output.say(_headline(cycle))
+    result, decision = cycle.result, cycle.decision
+    lines = cycle_detail(decision)
+    output.print_pairs(
+        [
+            ("Observe", ", ".join(map(_seen, result.observations)) or "nothing"),
+            ("Orient", result.situation.summary if result.situation else "nothing"),
+            ("Decide", _decided(cycle)),
+            ("Act", "; ".join(map(output.action_outcome, result.action_results)) or "nothing"),
+            ("Result", _came_of(cycle, lines)),
+        ]
+    )
+    for line in lines[1:]:
+        output.say(f"           {line}".rstrip())
+
+
+def _seen(observation: Observation) -> str:
+    """What was seen, in a few words; of what the plugin itself sees, how much there is."""
+    data = observation.data
+    found: object
+    for name, noun in (("goals", "active goal"), ("episodes", "recalled memory")):
+        if observation.source == name and isinstance(found := data.get(name), list):
+            return _several(len(found), noun)
+    if observation.source == "working-memory" and isinstance(found := data.get("size"), int):
+        return f"{_several(found, 'entry')} in working memory"
+    return observation.source
+
+
+def _several(number: int, noun: str) -> str:
+    if number != 1 and noun.endswith("y"):
+        return f"{number} {noun[:-1]}ies"
+    return counted(number, noun)
+
+
+def show_step(cycle: Cycle) -> None:
+    """A cycle in a few lines: its goal, what was chosen on which scores, what came of it."""
+    output.say(_headline(cycle))
+    lines = cycle_detail(cycle.decision)
+    for text in (_decided(cycle), _came_of(cycle, lines)):
+        output.say(f"  {output.one_line(text)}")
+
+
+def cycle_detail(decision: ToolDecision | None) -> list[str]:
+    """What a tool has found, line by line."""
+    return output.clean(decision.detail).strip().splitlines() if decision else []
+
+
+def _headline(cycle: Cycle) -> str:
+    if cycle.decision is None:
+        return f"no cycle, iteration {cycle.result.iteration}"
+    goal = cycle.goal
+    name = f"{goal.description} ({goal.id})" if goal else cycle.decision.goal
+    return output.one_line(f"cycle {cycle.decision.cycle}: {name}")
+
+
+def _decided(cycle: Cycle) -> str:
+    if cycle.decision is not None:
+        return f"{cycle.decision.tool} {cycle.decision.breakdown}"
+    found = cycle.result.decision
+    return f"{found.action}: {found.rationale}" if found else "nothing"
+
+
+def _came_of(cycle: Cycle, lines: Sequence[str]) -> str:
+    """Progress, the goal's status where it has changed, and the first line of what was found."""
+    if not cycle.result.success:
+        return f"failed: {cycle.result.error or 'no reason given'}"
+    if cycle.decision is None:
+        session = cycle.session
+        spent = session.active and session.cycle >= session.max_cycles
+        why = f": the session has had its {session.max_cycles} cycles" if spent else ""
+        return f"nothing was done{why}"
+    text = _progress(cycle.decision)
+    if cycle.goal is not None and cycle.goal.status not in ("Active", cycle.decision.progress):
+        text += f", the goal is {cycle.goal.status}"
+    return f"{text}: {lines[0]}" if lines else text
+
+
+def _progress(decision: ToolDecision) -> str:
+    """What came of a decision, and which keywords were found by it."""
+    by = f" by {', '.join(decision.found)}" if decision.found else ""
+    return f"{decision.progress or 'not done'}{by}"
+
+
+def counts(session: SessionState | SessionSummary) -> str:
+    """The goals by their status, as in `2 active, 1 completed`."""
+    known = [(name, session.goals.get(name, 0)) for name in STATUSES]
+    return ", ".join(f"{number} {name.lower()}" for name, number in known if number) or "none"
+
+
+def show_session(session: SessionState) -> None:
+    """A session at a glance."""
+    memory = session.memory
+    output.print_pairs(
+        [
+            ("session", session.id),
+            ("cycle", f"{session.cycle} of at most {session.max_cycles}"),
+            ("goals", counts(session)),
+            ("memory", f"{memory.size} of {memory.capacity} entries"),
+            ("episodes", str(session.episodes)),
+            ("facts", str(session.graph.facts)),
+        ]
+    )
+
+
+#: The columns of goals, facts and questions. A question is read whole before it is answered.
+GOALS = (
+    *(whole("id"), label("status", least=10), whole("priority", drop=2)),
+    *(whole("cycles", drop=3), label("parent", drop=1), sentence("goal")),
+)
+FACTS = (
+    *(label("subject"), label("predicate"), label("object")),
+    *(whole("confidence", drop=2), label("source", drop=1)),
+)
+QUESTIONS = (
+    *(whole("id"), whole("asked"), label("goal", drop=1)),
+    *(folded("question"), folded("answer")),
+)
+
+
+def show_goals(goals: Sequence[Goal]) -> None:
+    """Goals, one a line."""
+    if not goals:
+        output.say("There are no such goals.")
+        return
+    output.print_table(GOALS, map(_goal_row, goals))
+
+
+def _goal_row(goal: Goal) -> list[str]:
+    return [
+        goal.id,
+        _status(goal),
+        str(goal.priority),
+        str(goal.cycles_worked),
+        goal.parent or "",
+        goal.description,
+    ]
+
+
+def _status(goal: Goal) -> str:
+    asks = goal.question is not None and goal.status == "Active"
+    held = ["stalled" if goal.stalled else "", "waits for an answer" if asks else ""]
+    return ", ".join([goal.status, *filter(None, held)])
+
+
+def standing_line(goal: Goal) -> str:
+    """How a goal stands now."""
+    return output.one_line(f"goal {goal.id} is {goal.status}: {goal.description}")
+
+
+def show_goal(mind: GoalsClient, goal: Goal) -> None:
+    """Everything about a goal."""
+    output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
+    criteria = "" if goal.criteria == goal.description else goal.criteria
+    used = sorted(goal.used.items(), key=lambda one: -one[1])
+    now = mind.api.agent.now()
+    output.print_pairs(
+        [
+            ("id", goal.id),
+            ("reason", goal.reason or ""),
+            ("criteria", criteria),
+            ("found", ", ".join(goal.matched)),
+            ("priority", str(goal.priority)),
+            ("cycles", _worked(goal)),
+            ("tools", ", ".join(f"{tool} ({times})" for tool, times in used)),
+            ("failed plans", str(goal.failed_plans or "")),
+            ("parent", goal.parent or ""),
+            ("children", ", ".join(goal.children)),
+            ("question", goal.question or ""),
+            ("added", output.age(goal.created_at, now)),
+            ("changed", output.age(goal.updated_at, now)),
+        ]
+    )
+
+
+def _worked(goal: Goal) -> str:
+    still = goal.cycles_worked - goal.last_progress_cycle
+    text = f"{goal.cycles_worked}, the last {still} without progress"
+    return f"{text}; stalls after {goal.stall_threshold}" if goal.cycles_worked else "0"
+
+
+def show_why(why: Why) -> None:
+    """What was decided for a goal, when, and on which scores."""
+    goal = why.goal
+    output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
+    family = [("parent", [why.parent] if why.parent else []), ("children", why.children)]
+    pairs = [("reason", goal.reason or "")]
+    pairs += [(name, ", ".join(map(_named, some))) for name, some in family]
+    output.print_pairs([*pairs, ("plan", _plan(why.plan) if why.plan else "")])
+    if not why.decisions:
+        output.say("  Nothing was decided for it yet.")
+    for decision in why.decisions:
+        _show_decision(decision)
+
+
+def _named(goal: Goal) -> str:
+    return f"{goal.id} {goal.description} ({goal.status})"
+
+
+def _plan(plan: ToolPlan) -> str:
+    steps = " → ".join(f"{step.tool} ({step.status})" for step in plan.steps)
+    attempt = f", attempt {plan.attempt + 1}" if plan.attempt else ""
+    reason = f": {plan.reason}" if plan.reason else ""
+    return f"{steps}, {plan.status}{attempt}{reason}"
+
+
+def _show_decision(decision: ToolDecision) -> None:
+    came = _progress(decision)
+    where = f"cycle {decision.cycle}, {output.date(decision.at)}"
+    output.say(f"  {output.one_line(f'{where}, {decision.tool}: {came}')}")
+    output.say(f"    {output.one_line(decision.breakdown)}")
+    detail = cycle_detail(decision)
+    if detail:
+        output.say(f"    {output.one_line(detail[0])}")
+
+
+def show_episodes(episodes: Sequence[Episode]) -> None:
+    """What the agent remembers."""
+    if not episodes:
+        output.say("Nothing like that is remembered.")
+    for episode in episodes:
+        output.say(f"{output.date(episode.timestamp)}  {output.one_line(episode.summary)}")
+        output.print_pairs(
+            [
+                ("id", episode.id),
+                ("goal", episode.goal or ""),
+                ("learned", ", ".join(episode.learnings)),
+                ("tools", ", ".join(episode.tools)),
+                ("relevance", f"{episode.relevance:.2f}"),
+            ]
+        )
+
+
+def show_memory(entries: Sequence[MemoryEntry]) -> None:
+    """What is on the agent's mind."""
+    if not entries:
+        output.say("Nothing is on the agent's mind.")
+    for entry in entries:
+        where = f"cycle {entry.source_cycle}, {entry.kind}, relevance {entry.relevance:.2f}"
+        output.say(f"{entry.id}  {where}, consulted {_several(entry.reference_count, 'time')}")
+        lines = [line for line in output.clean(entry.content).splitlines() if line.strip()]
+        for line in lines[:_LINES]:
+            output.say(f"  {line}")
+        if len(lines) > _LINES:
+            output.say(f"  … {_several(len(lines) - _LINES, 'more line')}")
+
+
+def show_psyche(psyche: Psyche | None) -> None:
+    """What the agent leans to, and what its shadow forbids."""
+    if psyche is None:
+        output.say("The agent has no psyche (`with_psyche = false`).")
+        return
+    header = ["archetype", "weight", "bonus", "tools"]
+    output.print_table(header, [_leaning_row(*one) for one in psyche.weights.items()])
+    output.say()
+    for pattern in psyche.shadow:
+        how = "forbids" if pattern.veto else f"would rather not ({pattern.severity:.1f})"
+        what = [f"{one!r}" for one in pattern.triggers]
+        what += [f"whatever is {pattern.danger}"] if pattern.danger else []
+        text = f"the shadow {how} {', '.join(what)}: {pattern.explanation or pattern.name}"
+        output.say(output.one_line(text))
+    met = _several(psyche.shadow_encounters, "encounter")
+    output.say(f"{met} with the shadow, individuation {psyche.individuation:.2f}")
+
+
+def _leaning_row(archetype: Archetype, weight: float) -> list[str]:
+    tools = [tool for tool, one in ARCHETYPES.items() if one == archetype]
+    return [archetype, f"{weight:.2f}", f"{leaning(weight):+.3f}", ", ".join(tools)]
+
+
+def show_sessions(mind: GoalsClient, sessions: Sequence[SessionSummary]) -> None:
+    """Sessions, one a line."""
+    now = mind.api.agent.now()
+    header = ["session", "begun", "changed", "cycles", "episodes", "goals"]
+    output.print_table(header, [_session_row(one, now) for one in sessions])
+    if len(sessions) > 1:
+        output.say(f"{to_type('agent reopen SESSION')} goes on with an older one.")
+
+
+def _session_row(session: SessionSummary, now: datetime) -> list[str]:
+    numbers = [str(session.cycle), str(session.episodes)]
+    ages = [output.age(session.created_at, now), output.age(session.updated_at, now)]
+    name = f"{session.id} (now)" if session.current else session.id
+    return [name, *ages, *numbers, counts(session)]
+
+
+def consolidated_line(found: Consolidated) -> str:
+    """What became of working memory."""
+    kept = f"{found.consolidated} kept as memories, {found.forgotten} forgotten"
+    return f"{kept}; working memory is {found.pressure:.0%} full"
+
+
+def show_surroundings(found: Surroundings) -> None:
+    """What is known about a symbol, outgoing facts first."""
+    if not found.out and not found.into:
+        output.say(f"Nothing is known about {output.one_line(found.symbol)}.")
+        if found.alike:
+            output.say("These symbols have its words:")
+        for symbol in found.alike:
+            output.say(f"  {output.one_line(symbol)}")
+        return
+    output.print_table(FACTS, map(_fact_row, [*found.out, *found.into]))
+
+
+def _fact_row(fact: Triple) -> list[str]:
+    return [
+        fact.subject,
+        fact.predicate,
+        fact.object,
+        f"{fact.confidence:.2f}",
+        fact.source or "",
+    ]
+
+
+def show_questions(mind: GoalsClient, questions: Sequence[Question]) -> None:
+    """What the agent wants to know."""
+    if not questions:
+        output.say("The agent asks nothing.")
+        return
+    now = mind.api.agent.now()
+    rows = [_question_row(one, now) for one in questions]
+    told = any(one.answer is not None for one in questions)
+    output.print_table(QUESTIONS[: 4 + told], [row[: 4 + told] for row in rows])
+
+
+def _question_row(question: Question, now: datetime) -> list[str]:
+    asked = output.short_age(question.asked_at, now) if question.asked_at else ""
+    by = f" ({question.answered_by})" if question.answered_by else ""
+    answer = f"{question.answer}{by}" if question.answer is not None else ""
+    return [question.id, asked, question.goal or "", question.text, answer]

@@ -1,0 +1,376 @@
+"""Everything of one iteration, as `boyd history N` shows it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, get_args
+
+import click
+
+from boyd.cli import completion, output
+from boyd.cli.api_access import Api
+from boyd.cli.options import api_options
+from boyd.cli.parameter_types import Whole
+from boyd.cli.tables import folded, label, sentence, whole
+from boyd.errors import ApiProblem
+from boyd.formatting import counted
+from boyd.models import (
+    NO_OP,
+    SEVERITIES,
+    DecisionTrace,
+    LoopResult,
+    LoopStatus,
+    Observation,
+    ObserverRun,
+    Phase,
+    Problem,
+    Refusal,
+    Situation,
+)
+from boyd.models.responses import IterationList, IterationSummary
+
+#: Observations of one observer that are shown with their data; of more, the worst ones.
+_SHOWN = 5
+#: Values of an observation's data that are shown, and characters of each.
+_VALUES = 8
+_VALUE = 60
+#: Hosts that are named in one line.
+_HOSTS = 5
+_WORST_FIRST = tuple(reversed(SEVERITIES))
+
+
+def observation_lines(result: LoopResult, width: int) -> Iterator[str]:
+    """The observations by observer, then those that nobody but runs, intake and hooks made."""
+    rest = list(result.observations)
+    for observer, group in groupby(result.observer_runs, key=lambda run: run.id):
+        runs = list(group)
+        count = sum(run.observations for run in runs)
+        seen, rest = rest[:count], rest[count:]
+        yield from _block(_title(observer, runs, seen), seen, width)
+    if rest:
+        by = "from runs, intake and hooks" if result.observer_runs else "all"
+        yield from _block(f"{by}: {_counted(rest)}", rest, width)
+    if result.not_due:
+        yield f"not due: {', '.join(_waits(result))}"
+    elif not result.observer_runs and not result.observations:
+        yield "none"
+
+
+def _block(title: str, seen: Sequence[Observation], width: int) -> Iterator[str]:
+    yield output.cut(output.one_line(title), width)
+    for line in _shown(seen):
+        yield f"  {output.cut(output.one_line(line), width - 2)}"
+
+
+def _title(name: str, runs: Sequence[ObserverRun], seen: Sequence[Observation]) -> str:
+    times = f"{len(runs)} runs " if len(runs) > 1 else ""
+    return f"{name}: {_counted(seen)}; {times}on {_hosts(runs)}, {_took(runs)}"
+
+
+def _hosts(runs: Sequence[ObserverRun]) -> str:
+    names = sorted({run.host for run in runs})
+    more = f" and {len(names) - _HOSTS} more" if len(names) > _HOSTS else ""
+    return ", ".join(names[:_HOSTS]) + more
+
+
+def _took(runs: Sequence[ObserverRun]) -> str:
+    least, most = (output.duration(f(run.duration for run in runs)) for f in (min, max))
+    return most if least == most else f"{least} to {most}"
+
+
+def _counted(seen: Sequence[Observation]) -> str:
+    """How many there are, and of which severity."""
+    counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
+    told = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
+    text = counted(len(seen), "observation")
+    return f"{text} ({', '.join(told)})" if told else text
+
+
+def _shown(seen: Sequence[Observation]) -> Iterator[str]:
+    """The worst with their data, and the others in one line."""
+    ordered = sorted(seen, key=_rank)
+    # One line that stands for many says more than a few of them that are all alike.
+    alike = len(seen) > _SHOWN and len({one.severity for one in seen}) == 1
+    first = [] if alike else ordered[:_SHOWN]
+    for one in first:
+        data = _data(one.data)
+        yield f"{one.severity or 'unrated'} {one.source}{f': {data}' if data else ''}"
+    others = ordered[len(first) :]
+    if others:
+        ranges = ", ".join(_ranges(others))
+        how = f"{len(others)} more" if first else f"all {len(others)}"
+        yield f"{how}: {_sources(others)}{f'; {ranges}' if ranges else ''}"
+
+
+def _rank(one: Observation) -> int:
+    return _WORST_FIRST.index(one.severity) if one.severity else len(_WORST_FIRST)
+
+
+def _sources(seen: Sequence[Observation]) -> str:
+    sources = list(dict.fromkeys(one.source for one in seen))
+    return sources[0] if len(sources) == 1 else f"{sources[0]} to {sources[-1]}"
+
+
+def _ranges(seen: Sequence[Observation]) -> Iterator[str]:
+    """From where to where the numbers go that all of them have."""
+    for name in list(seen[0].data)[:_VALUES]:
+        values = [one.data.get(name) for one in seen]
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numbers) == len(values):
+            least, most = min(numbers), max(numbers)
+            yield f"{name} {least:g}" if least == most else f"{name} {least:g} to {most:g}"
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    told = [f"{name}={_value(value)}" for name, value in list(data.items())[:_VALUES]]
+    more = [f"and {len(data) - _VALUES} more"] if len(data) > _VALUES else []
+    return " ".join([*told, *more])
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return output.cut(output.one_line(text), _VALUE)
+
+
+def _waits(result: LoopResult) -> Iterator[str]:
+    for one in result.not_due:
+        left = (one.due_at - result.started_at).total_seconds()
+        yield f"{one.id} (in {output.seconds(max(1, round(left)))})"
+
+
+def show(result: LoopResult) -> None:
+    """Print everything of one iteration."""
+    ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
+    output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
+    output.print_pairs(
+        [
+            ("trigger", result.trigger),
+            ("started", output.date(result.started_at)),
+            ("ended", output.date(result.ended_at)),
+            ("took", output.duration(result.duration)),
+            ("phases", _phases(result)),
+            ("repeated", counted(result.retries, "time") if result.retries else ""),
+            ("runs", ", ".join(result.runs)),
+        ]
+    )
+    _heading("Observations")
+    for line in observation_lines(result, output.width() - 2):
+        output.say(f"  {line}")
+    _show_problems("Observers that failed", result.observer_errors)
+    _show_problems("Problems", _others(result))
+    if result.situation:
+        _show_situation(result.situation)
+    _show_decision(result)
+    _show_results(result)
+
+
+def _phases(result: LoopResult) -> str:
+    order: tuple[str, ...] = get_args(Phase)
+    phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
+    return ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)
+
+
+def _others(result: LoopResult) -> list[Problem]:
+    return [problem for problem in result.problems if problem not in result.observer_errors]
+
+
+def _show_problems(title: str, problems: list[Problem]) -> None:
+    if problems:
+        _heading(title)
+        rows = [
+            [p.id, p.phase, p.host or "", output.duration(p.duration), p.error] for p in problems
+        ]
+        where = [label("host", drop=1)] if any(p.host for p in problems) else []
+        if not where:
+            rows = [[id, phase, took, error] for id, phase, _, took, error in rows]
+        output.print_table(["id", "phase", *where, "took", folded("error")], rows, indent=2)
+
+
+def _show_situation(situation: Situation) -> None:
+    _heading("Situation")
+    output.print_pairs(
+        [
+            ("summary", situation.summary),
+            ("priority", situation.priority),
+            ("confidence", f"{situation.confidence:.2f}"),
+            *(
+                (f"from {item.source}", "; ".join(item.findings) or "nothing")
+                for item in situation.assessments
+            ),
+            *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
+            *(("correlation", item.description) for item in situation.correlations),
+        ]
+    )
+
+
+def _show_decision(result: LoopResult) -> None:
+    decision = result.decision
+    if decision is None:
+        return
+    _heading("Decision")
+    alternatives = ", ".join(item.action for item in decision.alternatives or [])
+    output.print_pairs(
+        [
+            ("action", decision.action),
+            *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
+            ("rationale", decision.rationale),
+            ("confidence", f"{decision.confidence:.2f}"),
+            ("risk", decision.risk),
+            ("approval", "required" if decision.requires_approval else ""),
+            ("impact", decision.estimated_impact or ""),
+            ("alternatives", alternatives),
+            *_traced(result),
+        ]
+    )
+
+
+def _traced(result: LoopResult) -> Iterator[tuple[str, str]]:
+    trace = result.trace or DecisionTrace()
+    yield "strategies", ", ".join(trace.strategies) or "none: the agent has no strategy"
+    yield "applicable", ", ".join(trace.applicable) or "none"
+    if trace.chosen is None:
+        yield from _no_say(result, trace)
+    yield "chosen", trace.chosen or "none"
+    for change in trace.changes:
+        yield "changed", f"{', '.join(change.fields)} by {change.plugin}"
+    if trace.vetoed:
+        yield "vetoed", _refused(trace.vetoed)
+    if trace.invalid:
+        yield "not valid", _refused(trace.invalid)
+
+
+def _no_say(result: LoopResult, trace: DecisionTrace) -> Iterator[tuple[str, str]]:
+    """Why no strategy chose: each was asked whether it applies, and did not."""
+    failed = {p.id: p.error for p in result.problems if p.phase == "decide"}
+    for name in trace.strategies:
+        if name in failed:
+            yield "not applicable", f"{name}: its predicate failed: {failed[name]}"
+        else:
+            yield "not applicable", f"{name}: its predicate is false in this situation"
+
+
+def _refused(refusal: Refusal) -> str:
+    return f"{refusal.action or 'the action'} by {refusal.by}: {refusal.reason}"
+
+
+def _show_results(result: LoopResult) -> None:
+    if result.action_results:
+        _heading("Results")
+        for item in result.action_results:
+            output.print_pairs(
+                [
+                    ("action", output.action_outcome(item)),
+                    ("took", output.took(item)),
+                    ("host", item.host or ""),
+                    ("worker", item.worker or ""),
+                    ("output", output.text_of(item.output)),
+                    ("effects", ", ".join(item.side_effects or [])),
+                    *(
+                        (name, output.text_of(value))
+                        for name, value in (item.metrics or {}).items()
+                    ),
+                ]
+            )
+
+
+def _heading(text: str) -> None:
+    output.say()
+    output.say(text)
+
+
+#: The columns of the list.
+COLUMNS = (
+    *(whole("#"), whole("ended"), whole("outcome")),
+    *(whole("took", drop=2), whole("seen", drop=4), label("trigger", drop=3)),
+    *(sentence("situation", drop=1), label("action", least=44)),
+)
+#: The most that one request may ask for, and that are read at once.
+_PAGE = 500
+_TOGETHER = 100_000
+
+
+@click.command()
+@click.argument(
+    "iteration",
+    required=False,
+    type=Whole(1),
+    shell_complete=completion.offered(completion.iterations),
+)
+@click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
+@click.option(
+    "--before", type=Whole(2), metavar="N", help="Go on with what came before iteration N."
+)
+@output.output_option
+@api_options
+def history(api: Api, iteration: int | None, limit: int, before: int | None, form: str) -> None:
+    """Show past iterations, newest first.
+
+    With ITERATION, show everything of that one.
+    """
+    if iteration is None:
+        _list(api, limit, before, form)
+    else:
+        _one(api, iteration, form)
+
+
+def _list(api: Api, limit: int, before: int | None, form: str) -> None:
+    shown = _read(api, limit, before)
+    if output.print_data(form, shown):
+        return
+    if not shown.iterations:
+        output.say("There are no past iterations.")
+        return
+    output.print_table(COLUMNS, map(_row, shown.iterations))
+    if shown.next_cursor:
+        output.note(f"Older ones: --before {shown.next_cursor}")
+
+
+def _read(api: Api, limit: int, before: int | None) -> IterationList:
+    """So many past iterations, page by page; a page may hold fewer than it was asked for."""
+    found: list[IterationSummary] = []
+    cursor = str(before) if before else None
+    while True:
+        wanted = min(limit - len(found), _PAGE)
+        page = api.agent.get("/loop/history", IterationList, limit=wanted, cursor=cursor)
+        found += page.iterations
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= limit:
+            return IterationList(iterations=found, next_cursor=cursor)
+
+
+def _row(result: IterationSummary) -> list[str]:
+    return [
+        str(result.iteration),
+        output.short_date(result.ended_at),
+        "ok" if result.success else "failed",
+        output.duration(result.duration),
+        str(result.observations),
+        result.trigger,
+        result.situation or "",
+        _action(result),
+    ]
+
+
+def _action(result: IterationSummary) -> str:
+    """What it came to; of an iteration that an earlier release has kept, what was decided."""
+    if not result.success:
+        return result.error or "no reason given"
+    done = "; ".join(map(output.action_outcome, result.results))
+    return done or result.decision or NO_OP
+
+
+def _one(api: Api, iteration: int, form: str) -> None:
+    try:
+        result = api.agent.get(f"/loop/history/{iteration}", LoopResult)
+    except ApiProblem as problem:
+        if problem.name != "not-found":
+            raise
+        running = api.agent.get("/loop/status", LoopStatus)
+        if running.iteration == iteration and running.phase != "idle":
+            output.stop(output.NOT_FOUND, f"iteration {iteration} is not over: {running.phase}")
+        output.stop(output.NOT_FOUND, f"no iteration {iteration} of {running.agent_id} is kept")
+    if not output.print_data(form, result):
+        show(result)

@@ -1,0 +1,156 @@
+"""`boyd keys`: make, list and revoke the keys of the HTTP API, over it or directly on Redis.
+
+Whoever can reach Redis may do that; so the first key comes to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from boyd.cli import completion, output
+from boyd.cli.api_access import Api
+from boyd.cli.options import CommandAccess, access_options, actor, id_argument, open_store, the_one
+from boyd.cli.output import command_name
+from boyd.cli.parameter_types import duration_option, words_option
+from boyd.cli.tables import label, sentence, whole
+from boyd.models import SCOPES, Scope, explain, utc_now
+from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
+
+#: The columns of the list.
+COLUMNS = (
+    *(whole("id"), label("name", drop=2), label("principal"), sentence("scopes")),
+    *(label("groups", drop=3), label("agents", drop=4), whole("created", drop=5)),
+    whole("expires", drop=1),
+)
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke the keys of the HTTP API."""
+
+
+@keys.command()
+@click.argument("name")
+@click.option("--principal", required=True, help="Whom it stands for; the audit names them.")
+@click.option("--person", is_flag=True, help="The principal is a person, not a program.")
+@words_option(
+    "--scope",
+    "scopes",
+    choices=SCOPES,
+    required=True,
+    help="What it may do, with commas between them. `admin` includes all.",
+)
+@words_option("--group", "groups", metavar="NAME,...", help="Groups of the principal.")
+@words_option(
+    "--agent",
+    "agents",
+    offers=completion.agents,
+    metavar="NAME,...",
+    help="Agents that it may see; none: all.",
+)
+@duration_option("--expires", "Good for so long, as in 90d.")
+@output.output_option
+@access_options
+def create(
+    access: CommandAccess,
+    name: str,
+    principal: str,
+    person: bool,
+    scopes: list[Scope],
+    groups: list[str],
+    agents: list[str],
+    expires: float | None,
+    form: str,
+) -> None:
+    """Make a key, and print it, once."""
+    wanted = {
+        "name": name,
+        "principal": principal,
+        "person": person,
+        "scopes": scopes,
+        "groups": groups,
+        "agents": agents,
+    }
+    api = access.api()
+    made = _made_over(api, wanted, expires) if api else _made_in(access, wanted, expires)
+    if made.key is None:
+        reason = f"key {made.id} was made, and its text was lost on the way: revoke it"
+        output.stop(output.FAILED, reason)
+    if not output.print_data(form, made):
+        output.note(f"key {made.id} for {principal}: keep it, it is not shown again")
+        output.say(made.key)
+
+
+def _made_over(api: Api, wanted: dict[str, Any], expires: float | None) -> NewKey:
+    return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
+
+
+def _made_in(access: CommandAccess, wanted: dict[str, Any], expires: float | None) -> NewKey:
+    store = open_store(access.settings)
+    try:
+        key, text = store.access.create(**wanted, by=actor(), expires_in=expires)
+    except ValidationError as error:
+        raise click.UsageError(explain(error)) from None
+    return NewKey(**key.model_dump(exclude={"hash"}), key=text)
+
+
+@keys.command("list")
+@output.output_option
+@access_options
+def list_keys(access: CommandAccess, form: str) -> None:
+    """List the keys, without what would let anybody use them."""
+    found = _all(access, access.api())
+    if output.print_data(form, found):
+        return
+    if not found:
+        make = f"`{command_name()} keys create`"
+        output.say(f"There is no key: the API lets nobody in. {make} makes one.")
+        return
+    output.print_table(COLUMNS, map(_row, found))
+
+
+def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
+    if api is not None:
+        return api.deployment.get("/keys", KeyList).keys
+    found = open_store(access.settings).access.all()
+    return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in found]
+
+
+def _row(key: KeyInfo) -> list[str]:
+    return [
+        key.id,
+        key.name,
+        f"{key.principal} (person)" if key.person else key.principal,
+        ", ".join(key.scopes),
+        ", ".join(key.groups),
+        ", ".join(key.agents) or "all",
+        output.short_date(key.created_at),
+        _expiry(key),
+    ]
+
+
+def _expiry(key: KeyInfo) -> str:
+    if key.expires_at is None:
+        return "never"
+    return "expired" if key.expires_at <= utc_now() else output.short_date(key.expires_at)
+
+
+@keys.command()
+@id_argument("key_id", completion.keys, metavar="ID")
+@access_options
+def revoke(access: CommandAccess, key_id: str) -> None:
+    """Make a key useless at once.
+
+    Any beginning of its id will do that fits one key only.
+    """
+    api = access.api()
+    found = the_one("key", key_id, [key.id for key in _all(access, api)])
+    if api is not None:
+        api.deployment.delete(f"/keys/{found}", Revoked)
+    elif not open_store(access.settings).access.revoke(found, actor()):
+        output.stop(output.NOT_FOUND, f"no key {key_id!r}")
+    output.say(f"key {found} is revoked")

@@ -1,0 +1,234 @@
+"""A transcript on a terminal: what comes is seen at once, and printed when it is known what it is.
+
+Only at its end is it known whether a turn is the answer: that is printed below a line that says so,
+and what was said before a call is dim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from boyd.cli import output
+from boyd.cli.transcript import Channel, Tone, Transcript
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.live import Live
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
+#: Characters of a line that tell what it is the beginning of.
+_TELLING = 12
+
+
+class Prose:
+    """Markdown as rich renders it, without anything that does more than colour it.
+
+    Links are written out, so that nobody is led elsewhere than where they say; what entities such
+    as `&#8238;` become is cleaned too.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = output.clean(text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.markdown import Heading, Markdown
+        from rich.segment import Segment
+        from rich.text import Text
+
+        class LeftHeading(Heading):
+            def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+                yield Text(self.text.plain, "bold underline" if self.tag == "h1" else "bold")
+
+        class Calm(Markdown):
+            elements = {**Markdown.elements, "heading_open": LeftHeading}  # noqa: RUF012 - as there
+
+        made = Calm(self._text, code_theme="ansi_dark", hyperlinks=False)
+        for text, style, control in console.render(made, options):
+            if control is None:
+                yield Segment(output.clean(text), style)
+
+
+def whole_blocks(text: str) -> int:
+    """How many characters of *text* are blocks that nothing which may follow can change."""
+    fence = ""
+    begin, at, blank = "", 0, False
+    whole = 0
+    for line in text.splitlines(keepends=True):
+        is_sure = line.endswith("\n") or len(line) > _TELLING
+        if not fence and blank and line.strip() and is_sure and not _goes_on(begin, line):
+            whole, begin = at, line
+        begin = begin or line
+        marker = _FENCE.match(line)
+        if marker and not fence:
+            fence = marker[1]
+        elif marker and marker[1].startswith(fence) and not line[marker.end() :].strip():
+            fence = ""
+        blank = not line.strip()
+        at += len(line)
+    return whole
+
+
+def _goes_on(begin: str, line: str) -> bool:
+    """Whether a line after a blank one still belongs to what began with the line *begin*."""
+    return line[0] == " " or bool(_ITEM.match(begin) and _ITEM.match(line))
+
+
+_STYLES: dict[Tone, str] = {
+    "call": "bold",
+    "ok": "green",
+    "detail": "dim",
+    "note": "yellow",
+    "end": "dim",
+}
+#: Lines of the screen that what is drawn anew all the time leaves free.
+_FREE = 4
+
+
+class LiveTranscript(Transcript):
+    """Shows a turn as it comes, and prints it once the next entry tells what it was."""
+
+    def __init__(self) -> None:
+        from rich.spinner import Spinner
+
+        super().__init__()
+        self._console: Console = output.console()
+        self._spinner = Spinner("dots")
+        self._live: Live | None = None
+        self._channel: Channel = "text"
+        self._block = ""
+        self._printed = ""
+        self.doing("the model is asked")
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.settle()
+        self._stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """See `Transcript`."""
+        self.settle()
+        self._stop()
+        try:
+            yield
+        finally:
+            self._printed = "others"
+            self._start()
+
+    def question(self, text: str) -> None:
+        """See `Transcript`."""
+        from rich.text import Text
+
+        self._print("question", Text(f"> {output.clean(text).strip()}", "bold"))
+
+    def piece(self, channel: Channel, text: str) -> None:
+        """See `Transcript`."""
+        if channel != self._channel:
+            self.settle()
+        self._channel = channel
+        self._block += text
+        whole = whole_blocks(self._block) if channel == "reasoning" else 0
+        if whole:
+            self._print_block(self._block[:whole])
+            self._block = self._block[whole:]
+        self.doing("the model thinks" if channel == "reasoning" else "the model answers")
+
+    def turn(self, text: str, shown: str) -> None:
+        """See `Transcript`: it is drawn until the next entry comes."""
+        if self._channel == "reasoning":
+            self.settle()
+        self._channel, self._block = "text", text
+
+    def answer(self, text: str, said: bool) -> None:
+        """See `Transcript`."""
+        from rich.rule import Rule
+
+        if said:
+            self._block = ""
+        self.settle()
+        self._print("answer", Rule(self.heading, align="left", style="dim"))
+        self._print("text", Prose(text))
+
+    def withdraw(self, why: str) -> None:
+        """See `Transcript`: thoughts that are printed already are told not to count."""
+        self._block = ""
+        gone = self._printed == "reasoning"
+        what = "withdrawn, what was just thought does not count" if gone else "withdrawn"
+        self.line("note", f"! {what}: {why}")
+        self.doing("the model is asked")
+
+    def line(self, tone: Tone, text: str) -> None:
+        """See `Transcript`."""
+        from rich.text import Text
+
+        shown = Text(text, _STYLES[tone], no_wrap=tone == "detail", overflow="ellipsis")
+        self._print("lines", shown)
+
+    def doing(self, what: str) -> None:
+        """See `Transcript`."""
+        from rich.text import Text
+
+        self._spinner.update(text=Text(output.one_line(what), "dim"))
+
+    def settle(self) -> None:
+        """See `Transcript`."""
+        block, self._block = self._block, ""
+        if block.strip():
+            self._print_block(block)
+
+    def _print_block(self, block: str) -> None:
+        from rich.styled import Styled
+        from rich.text import Text
+
+        if self._channel == "text":
+            self._print("aloud", Styled(Prose(block), "dim"))
+        else:
+            self._print("reasoning", Text(output.clean(block).strip(), "dim italic"))
+
+    def _print(self, kind: str, shown: RenderableType) -> None:
+        """Print for good, apart from what is of another kind."""
+        if self._printed and (kind != "lines" or self._printed != "lines"):
+            self._console.print()
+        self._console.print(shown)
+        self._printed = kind
+
+    def _start(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._drawn,
+            refresh_per_second=8,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _drawn(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        if not self._block.strip():
+            return self._spinner
+        size = self._console.size
+        rows = max(1, size.height - _FREE)
+        lines = output.clean(self._block).strip("\n").split("\n")[-rows:]
+        text = "\n".join(lines)[-rows * size.width :]
+        style = "dim italic" if self._channel == "reasoning" else ""
+        return Group(Text(text, style), self._spinner)

@@ -1,0 +1,180 @@
+"""`boyd observe`: one observer, once, in this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from boyd.agent import Agent, load_agent
+from boyd.cli import output
+from boyd.cli.api_access import Api
+from boyd.cli.options import api_options, open_store, settings_options
+from boyd.cli.status_command import OBSERVED, observer_cells
+from boyd.cli.tables import folded
+from boyd.errors import ConfigError, PluginError, StoreError
+from boyd.logs import setup_logging
+from boyd.models import Observation
+from boyd.models.responses import ObserverList
+from boyd.phases import observe as phase
+from boyd.phases import planning
+from boyd.phases.phase_context import PhaseContext
+from boyd.plugin import Context, Observer, State
+from boyd.settings.process import Settings
+
+#: Gives the state of a plugin by its id.
+_States = Callable[[str], State]
+
+
+@click.command()
+@click.argument("agent")
+@click.argument("observer")
+@output.lines_option
+@settings_options
+def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
+    """Run one observer, here and now.
+
+    AGENT is an agent file or module:agent, OBSERVER an id such as host-metrics:measure. It uses the
+    agent's state in Redis, or an empty one when there is no Redis. With `-o json` each observation
+    is a line.
+    """
+    setup_logging(settings.log_level, settings.log_format)
+    loaded = load_agent(agent)
+    chosen = _find(loaded, observer)
+    states = _states(settings, loaded)
+    here = settings.worker.host
+
+    def context(plugin_id: str, iteration: int | None) -> Context:
+        return Context(loaded.info, plugin_id, states(plugin_id), iteration, host=here)
+
+    ctx = PhaseContext(loaded, "observe", context)
+    _prepare(ctx, chosen)
+    seen = _run(ctx, settings, chosen)
+    _show([o for one in seen for o in phase.load(one.observations or "[]")], form)
+    errors = [*(problem.error for problem in ctx.problems), *(one.error for one in seen)]
+    failed = [error for error in errors if error]
+    for error in failed:
+        output.note(f"{chosen.id} failed: {output.one_line(error)}")
+    if failed:
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _find(agent: Agent, name: str) -> Observer:
+    observers = agent.host.observers
+    found = [o for o in observers.values() if name in (o.id, o.name)]
+    if len(found) != 1:
+        what = "several observers are called" if found else "no observer"
+        names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
+        output.stop(output.NOT_FOUND, f"{what} {name!r}; there are: {names}")
+    return found[0]
+
+
+def _states(settings: Settings, agent: Agent) -> _States:
+    try:
+        return open_store(settings).agent(agent.id).state
+    except (ConfigError, StoreError):
+        output.note("No Redis: the observer begins with an empty state, and it is not kept.")
+        state = _DictState()
+        return lambda _plugin_id: state
+
+
+def _prepare(ctx: PhaseContext, observer: Observer) -> None:
+    plugin = ctx.host.plugins[observer.plugin_id]
+    try:
+        plugin.init(ctx.context(plugin.id))
+    except Exception as error:
+        raise PluginError(plugin.id, f"init failed: {error}") from error
+
+
+def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
+    how = settings.worker
+    plan = planning.plan(ctx, [observer], _Here(how.host), "here", how.bundle_size)
+    tasks = [task for unit in plan.units for task in unit.tasks]
+    if not tasks:
+        return []
+    unit = planning.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
+    return phase.observe(ctx, unit, None, how.max_bytes, how.width)
+
+
+class _Here:
+    """The fleet as planning sees it: this process, which serves every queue."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def serving(self, queue: str) -> int:
+        return 1
+
+    def hosts(self) -> list[str]:
+        return [self._host]
+
+    def host_queue(self, host: str) -> str:
+        return "here"
+
+
+class _DictState:
+    """A `State` in memory; values go through JSON, as in Redis."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return json.loads(self._values[key]) if key in self._values else default
+
+    def get_many(self, keys: list[str]) -> dict[str, Any]:
+        return {key: self.get(key) for key in keys if key in self._values}
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        self._values[key] = json.dumps(value, allow_nan=False)
+
+    def compare_and_set(
+        self, key: str, expected: Any, value: Any, ttl: float | None = None
+    ) -> bool:
+        with self._lock:
+            same = bool(self.get(key) == expected)
+            if same:
+                self.set(key, value)
+            return same
+
+    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+        with self._lock:
+            value = change(self.get(key))
+            self.set(key, value)
+            return value
+
+    def delete(self, key: str) -> None:
+        self._values.pop(key, None)
+
+
+def _show(observations: Sequence[Observation], form: str) -> None:
+    if form != "table":
+        for observation in observations:
+            output.print_item(form, observation)
+        return
+    if not observations:
+        output.say("It saw nothing.")
+        return
+    rows = [
+        [o.severity or "unrated", o.type, o.source, json.dumps(o.data, ensure_ascii=False)]
+        for o in observations
+    ]
+    output.print_table(["severity", "type", "source", folded("data")], rows)
+
+
+@click.command()
+@output.output_option
+@api_options
+def observers(api: Api, form: str) -> None:
+    """List an agent's observers with their health."""
+    found = api.agent.get("/observers", ObserverList)
+    if output.print_data(form, found):
+        return
+    if not found.observers:
+        output.say("The agent has no observers.")
+        return
+    rows = [[one.id, *observer_cells(one, api.agent.now())] for one in found.observers]
+    output.print_table(OBSERVED, rows)

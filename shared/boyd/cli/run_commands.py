@@ -1,0 +1,242 @@
+"""`boyd runs submit|list|show|cancel|wait|redeliver`: have an agent look into something."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, get_args
+
+import click
+
+from boyd.cli import api_access, completion, output
+from boyd.cli.api_access import Api
+from boyd.cli.control_commands import timeout_option
+from boyd.cli.options import api_options, id_argument, short, the_one
+from boyd.cli.parameter_types import Whole, object_option
+from boyd.cli.spinner import Spinner
+from boyd.cli.tables import label, sentence, whole
+from boyd.errors import ApiProblem
+from boyd.formatting import counted
+from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
+from boyd.models.responses import Redelivering, RunCancelled, RunCreated
+
+_ENDED = ("completed", "failed", "cancelled")
+#: The columns of the list.
+COLUMNS = (
+    *(whole("id"), whole("status"), whole("priority", drop=2), whole("age")),
+    *(label("source", drop=3), label("asked by", drop=1), sentence("title", least=30)),
+)
+#: Characters of a whole id.
+_WHOLE = 36
+#: How far back a beginning of an id is looked for.
+_KNOWN = 5000
+
+run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
+    "run", completion.runs
+)
+
+
+@click.group()
+def runs() -> None:
+    """Ask an agent to look into something, and see what it found."""
+
+
+@runs.command()
+@click.argument("title")
+@click.option("--description", help="What is to be done; `-`: from standard input.")
+@click.option("--priority", type=click.Choice(LEVELS), default="medium", show_default=True)
+@object_option("--context", "context", "Facts for whoever works on it; `-`: standard input.")
+@click.option("--source", default="cli", show_default=True, help="Where it comes from.")
+@click.option("--callback-url", help="Is told when the run has ended.")
+@click.option("--kind", help="A label for whoever reads it.")
+@click.option("--wait", is_flag=True, help="Wait for its end, as `boyd runs wait` does.")
+@timeout_option
+@output.output_option
+@api_options
+def submit(
+    api: Api,
+    title: str,
+    description: str | None,
+    wait: bool,
+    timeout: float | None,
+    form: str,
+    callback_url: str | None,
+    **more: Any,
+) -> None:
+    """Submit a run, and print its id.
+
+    Without --description the title says it all. --timeout waits, too.
+    """
+    if not title.strip():
+        raise click.BadParameter("there is nothing in it", param_hint="TITLE")
+    said = sys.stdin.read() if description == "-" else description
+    body = {"title": title, "description": said or title, "callbackUrl": callback_url, **more}
+    made = api.agent.post("/runs", RunCreated, body)
+    if wait or timeout is not None:
+        output.note(f"run {made.id} is {made.status}")
+        _finish(api, made.id, timeout, form)
+    elif not output.print_data(form, made):
+        output.say(made.id)
+
+
+@runs.command("list")
+@click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only such.")
+@click.option("--priority", type=click.Choice(LEVELS), help="Only such.")
+@click.option("--source", help="Only from there.")
+@click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
+@output.output_option
+@api_options
+def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
+    """List runs, newest first."""
+    page = min(limit, api_access.PAGE)
+    found = list(islice(api_access.runs(api, limit=page, **query), limit))
+    if output.print_data(form, found):
+        return
+    if not found:
+        output.say("There are no such runs.")
+        return
+    output.print_table(COLUMNS, [_row(api, run) for run in found])
+
+
+def _row(api: Api, run: Run) -> list[str]:
+    return [
+        short(run.id),
+        run.status,
+        run.priority,
+        output.short_age(run.created_at, api.agent.now()),
+        run.source,
+        ", ".join(run.requested_by),
+        run.title,
+    ]
+
+
+@runs.command()
+@run_argument
+@output.output_option
+@api_options
+def show(api: Api, run: str, form: str) -> None:
+    """Show a run, and its result when it has ended."""
+    found = find(api, run)
+    callback = _callback(api, found)
+    shown = {**found.to_wire(), **({"callback": callback} if callback else {})}
+    if not output.print_data(form, shown):
+        _show(api, found, callback)
+
+
+def find(api: Api, beginning: str) -> Run:
+    """The run whose id begins like that; ends the command when there is none, or several."""
+    if len(beginning) == _WHOLE:
+        return api.agent.get(f"/runs/{beginning}", Run)
+    known = {run.id: run for run in islice(api_access.runs(api, limit=api_access.PAGE), _KNOWN)}
+    return known[the_one("run", beginning, known)]
+
+
+def _callback(api: Api, run: Run) -> Callback | None:
+    if run.callback_url is None:
+        return None
+    try:
+        return api.agent.get(f"/runs/{run.id}/callback", Callback)
+    except ApiProblem as problem:
+        if problem.status != 404:
+            raise
+        return None
+
+
+def _show(api: Api, run: Run, callback: Callback | None = None) -> None:
+    output.say(output.one_line(f"{run.title}: {run.status}"))
+    now = api.agent.now()
+    output.print_pairs(
+        [
+            ("id", run.id),
+            ("what", run.description if run.description != run.title else ""),
+            ("priority", run.priority),
+            ("source", run.source),
+            ("kind", run.kind or ""),
+            ("asked by", ", ".join(run.requested_by)),
+            ("submitted", output.age(run.created_at, now)),
+            ("ended", output.age(run.completed_at, now) if run.completed_at else ""),
+            ("iteration", str(run.iteration or "")),
+            ("approval", run.approval_id or ""),
+            ("reason", run.reason or ""),
+            *((f"  {name}", str(value)) for name, value in run.context.items()),
+            ("callback", _callback_text(callback) if callback else run.callback_url or ""),
+        ]
+    )
+    if run.result is not None:
+        _show_result(run.result)
+
+
+def _callback_text(callback: Callback) -> str:
+    tries = counted(callback.attempts, "attempt")
+    last = callback.deliveries[-1] if callback.deliveries else None
+    how = f", the last: {last.error or last.status}" if last else ""
+    return f"{callback.url}: {callback.state}, {tries}{how}"
+
+
+def _show_result(result: RunResult) -> None:
+    output.print_pairs(
+        [
+            ("summary", result.summary),
+            *(("finding", text) for text in result.findings),
+            *(
+                ("action", f"{one.action} {'ok' if one.success else 'failed'}: {one.description}")
+                for one in result.actions_performed
+            ),
+            *(("recommended", text) for text in result.recommendations),
+            ("took", output.duration(result.duration)),
+        ]
+    )
+
+
+@runs.command()
+@run_argument
+@click.option("--reason", help="Why; kept with the run.")
+@api_options
+def cancel(api: Api, run: str, reason: str | None) -> None:
+    """Cancel a run that has not ended."""
+    found = find(api, run)
+    done = api.agent.post(f"/runs/{found.id}/cancel", RunCancelled, {"reason": reason})
+    output.say(f"run {short(done.id)} is {done.status}")
+
+
+@runs.command()
+@run_argument
+@timeout_option
+@output.output_option
+@api_options
+def wait(api: Api, run: str, timeout: float | None, form: str) -> None:
+    """Wait until a run has ended; exit status 1 unless it is completed."""
+    _finish(api, find(api, run).id, timeout, form)
+
+
+def _finish(api: Api, run_id: str, timeout: float | None, form: str) -> None:
+    ended = _await(api, run_id, timeout)
+    if not output.print_data(form, ended):
+        _show(api, ended)
+    if ended.status != "completed":
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _await(api: Api, run_id: str, timeout: float | None) -> Run:
+    run: Run | None = None
+    with Spinner(timeout) as waiting:
+        while True:
+            run = waiting.ask(lambda: api.agent.get(f"/runs/{run_id}", Run)) or run
+            if run is not None and run.status in _ENDED:
+                return run
+            state = run.status if run else "pending"
+            if waiting.is_over:
+                text = f"run {short(run_id)} is {state}"
+                output.stop(output.TIMED_OUT, f"{text} after {output.seconds(timeout or 0)}")
+            waiting.pause(f"run {short(run_id)}: {state}")
+
+
+@runs.command()
+@run_argument
+@api_options
+def redeliver(api: Api, run: str) -> None:
+    """Send the callback of a run that has ended once more."""
+    found = find(api, run)
+    api.agent.post(f"/runs/{found.id}/callback/redeliver", Redelivering)
+    output.say(f"the callback of run {short(found.id)} is sent again")

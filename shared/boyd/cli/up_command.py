@@ -1,0 +1,290 @@
+"""`boyd up`: everything on one machine, as children of one process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from boyd.agent import load_agents
+from boyd.cli import output
+from boyd.cli.options import actor, settings_options, user, with_agents
+from boyd.cli.output import command_name
+from boyd.embedded.child import Child
+from boyd.embedded.log_files import log_path
+from boyd.embedded.redis_server import redis_server
+from boyd.embedded.state_folder import (
+    RunningDeployment,
+    key_file,
+    private_folder,
+    published,
+    read_key,
+    state_lock,
+    write_private,
+)
+from boyd.embedded.supervisor import Supervisor
+from boyd.errors import INIT_FAILED, ConfigError, StoreError
+from boyd.models import SCOPES
+from boyd.settings.process import ApiSettings, Settings
+from boyd.store import Store, connect, masked, translated
+from boyd.version import VERSION
+
+
+def greet(settings: Settings, agents: list[str]) -> None:
+    """Print what is being started."""
+    noun = "agent" if len(agents) == 1 else "agents"
+    output.say(f"boyd {VERSION}: starting {noun} {', '.join(agents)}")
+    if settings.redis_url:
+        output.say(f"  redis  {masked(settings.redis_url)}")
+    output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
+
+
+def ready(settings: Settings, api_url: str, key: str | None) -> None:
+    """Print where the API is, now that it answers; *key* is printed when it is given."""
+    path = key_file(settings.state_dir)
+    output.say(f"  API    {api_url}")
+    output.say(f"  key    {key or f'{_home(path)} (yours alone; boyd finds it by itself)'}")
+    for line in _fitted(f'curl --oauth2-bearer "$(cat {_typed(path)})"', f"{api_url}/api/v0/state"):
+        output.say(line)
+    if settings.api.warning:
+        output.say(output.painted(f"warning: {settings.api.warning}", "yellow"))
+    output.say(f"Ctrl-C stops everything. In another terminal: {command_name()} status --watch")
+
+
+def _fitted(command: str, url: str) -> list[str]:
+    """The command on one line, or on two where a terminal is too narrow."""
+    line = f"  try    {command} {url}"
+    if len(line) <= output.width():
+        return [line]
+    return [f"  try    {command} \\", f"           {url}"]
+
+
+def _home(path: Path) -> str:
+    """The path, with `~` for the home folder."""
+    here = path.expanduser()
+    return f"~/{here.relative_to(Path.home())}" if here.is_relative_to(Path.home()) else str(here)
+
+
+def _typed(path: Path) -> str:
+    """The same as it is typed in a shell."""
+    shown = _home(path)
+    return f"~/{shlex.quote(shown[2:])}" if shown.startswith("~/") else shlex.quote(shown)
+
+
+#: Seconds for a worker to start and announce itself.
+START = 60.0
+#: Seconds between two looks at what happened.
+LOOK = 0.5
+#: Seconds between two looks whether Redis still has the key of this command.
+KEY_CHECK = 5.0
+
+
+@click.command()
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option("--show-key", is_flag=True, help="Print the key for the API, not only where it is.")
+@settings_options
+def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
+    """Run agents on this machine: Redis, workers, beat and API, until Ctrl-C.
+
+    AGENT is an agent file or module:agent. With BOYD_REDIS_URL that server is used instead of an
+    embedded one. Data, logs and your key for the API are in the state folder (BOYD_STATE_DIR).
+    """
+    settings = with_agents(settings, agents or _agent_here(settings))
+    names = list(load_agents(settings.agents))
+    if len(names) == 1 and not settings.agent:
+        settings = settings.model_copy(update={"agent": names[0]})
+    with state_lock(_prepared(settings.state_dir)):
+        settings = settings.model_copy(update={"api": _free(settings.api)})
+        with Supervisor(_say) as supervisor, _redis(settings, supervisor) as url:
+            if url is not None:
+                greet(settings, names)
+                _run(settings, supervisor, url, names, show_key)
+
+
+def _agent_here(settings: Settings) -> tuple[str, ...]:
+    return ("agent.toml",) if not settings.agents and Path("agent.toml").exists() else ()
+
+
+def _prepared(folder: Path) -> Path:
+    private_folder(folder)
+    return folder
+
+
+def _free(api: ApiSettings) -> ApiSettings:
+    """The API's address with a port that is free now.
+
+    Raises:
+        ConfigError: the port is in use, or the address is not ours.
+    """
+    try:
+        with socket.create_server((api.host, api.port)) as listening:
+            return api.model_copy(update={"port": listening.getsockname()[1]})
+    except OSError as error:
+        reason = f"{_why(error)}; choose another with BOYD_API__PORT"
+        raise ConfigError(f"the API cannot listen on {api.host}:{api.port}: {reason}") from None
+
+
+def _why(error: OSError) -> str:
+    """The system's own words; Python adds the address to them, and a failed look-up has others."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
+
+
+@contextmanager
+def _redis(settings: Settings, supervisor: Supervisor) -> Iterator[str | None]:
+    """The URL of a Redis that answers; None when a stop was asked for meanwhile."""
+    if settings.redis_url:
+        with translated():
+            connect(settings.redis_url).ping()
+        yield settings.redis_url
+        return
+    with redis_server(settings.state_dir, named=settings.embedded.server) as server:
+        yield server.url if server.start(supervisor) else None
+
+
+def _run(
+    settings: Settings, supervisor: Supervisor, url: str, agents: list[str], show_key: bool
+) -> None:
+    store = Store(connect(url))
+    watch = _Watch(store, agents, settings.state_dir)
+    api_url = _reached(settings.api)
+    key = _own_key(store, settings.state_dir)
+    workers, others = _children(settings, url)
+    for child in workers:
+        supervisor.start(child)
+    if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
+        return
+    watch.look()  # from here on, so that the first iteration is shown when the API answers
+    for child in others:
+        supervisor.start(child)
+    if not supervisor.wait_until("api", lambda: _answers(api_url), START):
+        return
+    runtime = RunningDeployment(redis_url=url, api_url=api_url, agent=settings.agent)
+    with published(settings.state_dir, runtime):
+        ready(settings, api_url, key if show_key else None)
+        supervisor.run(watch.look, every=LOOK)
+    _say("stopping")
+
+
+def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
+    """The workers, and what may start once they are there."""
+    env = {
+        **os.environ,
+        "BOYD_REDIS_URL": url,
+        "BOYD_AGENTS": ",".join(settings.agents),
+        "BOYD_LOG_LEVEL": settings.log_level,
+        "BOYD_API__HOST": settings.api.host,
+        "BOYD_API__PORT": str(settings.api.port),
+    }
+    if settings.agent:
+        env["BOYD_AGENT"] = settings.agent
+    commands = {
+        "worker": ["worker", "-Q", "loop,observe,host,callback,think"],
+        "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
+        "beat": ["beat"],
+        "api": ["api"],
+    }
+    children = [
+        Child(
+            name,
+            (sys.executable, "-m", "boyd.cli", *arguments),
+            log_path(settings.state_dir, name),
+            env=env,
+            fatal=frozenset({INIT_FAILED}),
+        )
+        for name, arguments in commands.items()
+    ]
+    return children[:2], children[2:]
+
+
+def _reached(api: ApiSettings) -> str:
+    """The URL under which this machine reaches the API."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{api.port}"
+
+
+def _own_key(store: Store, state: Path) -> str:
+    """The key of whoever starts this: that of the last start, unless Redis has lost it."""
+    known = read_key(state)
+    if known is not None and store.access.admit(known, rate=100, burst=100).key is not None:
+        return known
+    by = actor()
+    _, text = store.access.create("boyd up", user(), SCOPES, by=by, person=True)
+    assert text is not None, "a key with a new id has a text"
+    write_private(key_file(state), text + "\n")
+    return text
+
+
+def _workers_ready(store: Store) -> bool:
+    try:
+        served = {queue for worker in store.fleet.workers() for queue in worker.queues}
+    except StoreError:
+        return False
+    return {"loop", "observe", "act"} <= served
+
+
+def _answers(api_url: str) -> bool:
+    """Whether the API answers requests; that it listens is not enough."""
+    parts = urlsplit(api_url)
+    assert parts.hostname is not None
+    connection = HTTPConnection(parts.hostname, parts.port, timeout=1.0)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class _Watch:
+    """Shows each iteration that ends, in one line."""
+
+    def __init__(self, store: Store, agents: list[str], state: Path) -> None:
+        self._store = store
+        self._state = state
+        self._key_checked_at = time.monotonic()
+        self._events = store.events(agents)
+        self._answers = True
+
+    def look(self) -> None:
+        """Show what has ended since the last look."""
+        try:
+            for agent_id, event in self._events.wait(0):
+                if event.kind in ("iteration.completed", "iteration.failed"):
+                    self._show(agent_id, int(str(event.data["iteration"])))
+            self._keep_key()
+            self._answers = True
+        except StoreError as error:
+            if self._answers:
+                _say(str(error))
+            self._answers = False
+
+    def _keep_key(self) -> None:
+        """Make the key of this command again when Redis has lost it."""
+        if time.monotonic() - self._key_checked_at < KEY_CHECK:
+            return
+        self._key_checked_at = time.monotonic()
+        before = read_key(self._state)
+        if _own_key(self._store, self._state) != before:
+            _say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
+
+    def _show(self, agent_id: str, iteration: int) -> None:
+        result = self._store.agent(agent_id).history.get(iteration)
+        if result:
+            _say(output.painted_iteration(result))
+
+
+def _say(line: str) -> None:
+    click.echo(line)

@@ -1,0 +1,242 @@
+"""Where a running `boyd up` can be reached: one small file in its state folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from boyd.errors import ConfigError
+from boyd.models.base import Model, Timestamp, utc_now
+from boyd.settings.process import Settings
+
+
+def private_folder(folder: Path) -> Path:
+    """Make *folder* (mode 0700) and its parents where they are missing; give it back absolute.
+
+    A folder that exists keeps its mode: whoever made it decided.
+
+    Raises:
+        ConfigError: it cannot be made or written to.
+    """
+    folder = folder.absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, _reason(folder, error)) from None
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise _unusable(folder, "it is read-only or belongs to someone else")
+    return folder
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put *text* into *path* (mode 0600) so that a reader sees all of it or what was before.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _reason(folder: Path, error: OSError) -> str:
+    blocking = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    if not blocking.is_dir():
+        return f"{blocking} is not a folder"
+    return error.strerror or str(error)
+
+
+def _unusable(folder: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"cannot keep data in {folder}: {reason}; choose a folder that you may write to"
+    )
+
+
+LOCK_FILE = "boyd.lock"
+# Long enough for a reader's short test of the lock, or for a killed predecessor to be gone.
+PATIENCE_SECONDS = 0.5
+
+
+@contextmanager
+def state_lock(state: Path) -> Iterator[None]:
+    """Hold the state folder for this process; makes the folder if need be.
+
+    Raises:
+        ConfigError: another `boyd up` holds it, or the folder cannot be used.
+    """
+    folder = private_folder(state)
+    path = folder / LOCK_FILE
+    lock = open_locked(path, PATIENCE_SECONDS)
+    if lock is None:
+        pid = _written_pid(path)
+        whose = f" (pid {pid})" if pid else ""
+        raise ConfigError(f"boyd up is already running in {folder}{whose}")
+    try:
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        # Emptied, not removed: a removed file could be locked twice, once by its old name.
+        with suppress(OSError):
+            os.ftruncate(lock, 0)
+        os.close(lock)
+
+
+def lock_holder(state: Path) -> int | None:
+    """The pid of the `boyd up` that holds the state folder; None when there is none."""
+    path = state / LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return None if _lock(descriptor, fcntl.LOCK_SH) else _written_pid(path)
+    finally:
+        os.close(descriptor)
+
+
+def open_locked(path: Path, patience: float) -> int | None:
+    """Open *path* and lock it; None when someone else holds it for *patience* seconds.
+
+    The lock lives as long as the descriptor and all its copies in children.
+
+    Raises:
+        ConfigError: the file cannot be opened or locked.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot open {path}: {error.strerror}") from None
+    deadline = time.monotonic() + patience
+    try:
+        while not _lock(descriptor, fcntl.LOCK_EX):
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return None
+            time.sleep(0.02)
+    except OSError as error:
+        os.close(descriptor)
+        raise ConfigError(f"cannot lock {path}: {error.strerror}") from None
+    return descriptor
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _written_pid(path: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
+
+
+RUNTIME_FILE = "runtime.json"
+#: Holds the key of whoever started `boyd up`; it is kept for the next start.
+KEY_FILE = "key"
+
+
+class RunningDeployment(Model):
+    """A running `boyd up`; the Redis URL holds a password and stays out of logs.
+
+    `agent` is the one that is meant when none is named.
+    """
+
+    pid: int = Field(default_factory=os.getpid, gt=0)
+    redis_url: str = Field(repr=False)
+    api_url: str | None = None
+    agent: str | None = None
+    started_at: Timestamp = Field(default_factory=utc_now)
+
+
+@contextmanager
+def published(state: Path, runtime: RunningDeployment) -> Iterator[None]:
+    """Let others read *runtime* while the block runs; the caller holds the state lock.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    path = state / RUNTIME_FILE
+    write_private(path, runtime.to_json())
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read_runtime(state: Path) -> RunningDeployment | None:
+    """The `boyd up` that runs in *state*; None when none does, whatever file a dead one left.
+
+    Raises:
+        ConfigError: there is a file, and it belongs to someone else.
+    """
+    try:
+        runtime = RunningDeployment.from_json((state / RUNTIME_FILE).read_bytes())
+        holder = lock_holder(state)
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
+    return runtime if runtime.pid == holder and _alive(runtime.pid) else None
+
+
+def key_file(state: Path) -> Path:
+    """The file with the key for the API of the `boyd up` of that folder."""
+    return state / KEY_FILE
+
+
+def read_key(state: Path) -> str | None:
+    """That key, if there is one that we may read."""
+    try:
+        return key_file(state).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def with_redis(settings: Settings) -> Settings:
+    """The settings with a Redis URL: the one that is set, or that of a running `boyd up`.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    if settings.redis_url:
+        return settings
+    running = read_runtime(settings.state_dir)
+    if running is None:
+        raise ConfigError(
+            "no Redis: set BOYD_REDIS_URL, or start everything with `boyd up`"
+            f" (nothing runs in {settings.state_dir})"
+        )
+    return settings.model_copy(update={"redis_url": running.redis_url})

@@ -1,0 +1,26 @@
+"""Numbers with their nouns, in the singular and in the plural."""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun, as in `1 run` and `2 runs`.
+
+    Args:
+        number: how many.
+        noun: the noun, in the singular.
+        plural: the same in the plural; without it *noun* with an s.
+    """
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def dollars(amount: float) -> str:
+    """An amount in plain decimals with two digits that count, as in `$1.25` and `$0.000021`."""
+    if amount <= 0:
+        return "$0"
+    if amount >= 1:
+        return f"${amount:.2f}"
+    places = 1 - floor(log10(amount))
+    return "$" + f"{amount:.{places}f}".rstrip("0").rstrip(".")

@@ -1,0 +1,165 @@
+"""Messages as Anthropic has them (G1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from pydantic import SecretStr
+
+from boyd.llm.messages import (
+    CallFragment,
+    Message,
+    ModelRequest,
+    ReasoningDelta,
+    StreamEnded,
+    StreamEvent,
+    TextDelta,
+    ToolSpec,
+    TurnFinished,
+    Used,
+)
+from boyd.llm.model_errors import of_error
+from boyd.llm.providers.wire import Wire, document, frame, index, number, part, prepared, text
+from boyd.models.investigation import Finish, Usage
+from boyd.settings.model import ModelSettings
+
+_VERSION = "2023-06-01"
+_FINISHES: Mapping[str, Finish] = {
+    "tool_use": "calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "filtered",
+}
+#: What is read from a cache or written to one was sent, too.
+_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def url(settings: ModelSettings) -> str:
+    """Where requests go; `base_url` may end in `/v1`."""
+    return settings.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
+
+
+def headers(key: SecretStr | None) -> dict[str, str]:
+    """The version, and the key if there is one."""
+    given = {"x-api-key": key.get_secret_value()} if key else {}
+    return {"anthropic-version": _VERSION, **given}
+
+
+def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
+    """The JSON object of a request.
+
+    Without `use_tools` tools may not be used (F5); they are named all the same when the
+    conversation has calls of them, which the server would refuse otherwise.
+    """
+    system, messages = prepared(request, takes_system=settings.steering == "system")
+    made = {**frame(settings, "max_tokens"), "messages": _messages(messages)}
+    if system:
+        made["system"] = system
+    if request.tools and (request.use_tools or any(one.calls for one in messages)):
+        made["tools"] = [_tool(one) for one in request.tools]
+        if not request.use_tools:
+            made["tool_choice"] = {"type": "none"}
+    return made
+
+
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The messages with all that one side says in a row as one: results first, as they come."""
+    return [
+        {"role": role, "content": [block for one in group for block in _blocks(one)]}
+        for role, group in groupby(messages, _side)
+    ]
+
+
+def _side(message: Message) -> str:
+    return "user" if message.role == "tool" else message.role
+
+
+def _blocks(message: Message) -> Iterator[dict[str, Any]]:
+    if message.role == "tool":
+        yield _result(message)
+        return
+    if message.text.strip():
+        yield {"type": "text", "text": message.text}
+    for call in message.calls:
+        arguments = json.loads(call.arguments)
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def _result(message: Message) -> dict[str, Any]:
+    result = {"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}
+    return {**result, "is_error": True} if message.failed else result
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.parameters,
+    }
+
+
+class AnthropicDecoder:
+    """Reads the events of one answer; remembers which blocks are calls, and what was counted."""
+
+    def __init__(self) -> None:
+        self._calls: set[int | None] = set()
+        self._counted: dict[str, int] = {}
+
+    def decode(self, data: str) -> Iterable[StreamEvent]:
+        """What one event says.
+
+        Raises:
+            Fault: an error, or nothing that belongs on this wire.
+        """
+        event = document(data)
+        return list(self._events(text(event, "type"), event))
+
+    def _events(self, kind: str, event: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        if kind == "error":
+            raise of_error(event.get("error"))
+        if kind == "message_start":
+            yield from self._count(part(part(event, "message"), "usage"))
+        elif kind == "content_block_start":
+            yield from self._begin(index(event), part(event, "content_block"))
+        elif kind == "content_block_delta":
+            yield from self._go_on(index(event), part(event, "delta"))
+        elif kind == "message_delta":
+            yield from self._count(part(event, "usage"))
+            if reason := text(part(event, "delta"), "stop_reason"):
+                yield TurnFinished(_FINISHES.get(reason, "stop"))
+        elif kind == "message_stop":
+            yield StreamEnded()
+
+    def _count(self, usage: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        names = (*_INPUTS, "output_tokens")
+        self._counted |= {name: number(usage, name) for name in names if number(usage, name)}
+        if self._counted:
+            sent = sum(self._counted.get(name, 0) for name in _INPUTS)
+            yield Used(
+                Usage(input_tokens=sent, output_tokens=self._counted.get("output_tokens", 0))
+            )
+
+    def _begin(self, at: int | None, block: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        if text(block, "type") == "tool_use":
+            self._calls.add(at)
+            yield CallFragment(
+                at, text(block, "id") or None, text(block, "name"), part(block, "input")
+            )
+        elif said := text(block, "text"):
+            yield TextDelta(said)
+        elif thought := text(block, "thinking"):
+            yield ReasoningDelta(thought)
+
+    def _go_on(self, at: int | None, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        if said := text(delta, "text"):
+            yield TextDelta(said)
+        elif thought := text(delta, "thinking"):
+            yield ReasoningDelta(thought)
+        elif (more := text(delta, "partial_json")) and at in self._calls:
+            yield CallFragment(at, arguments=more)
+
+
+WIRE = Wire(url, headers, body, AnthropicDecoder)

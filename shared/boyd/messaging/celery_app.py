@@ -1,0 +1,187 @@
+"""Celery: its settings, the names of tasks, and how hints become messages.
+
+The broker may lose, double or delay a message; nothing rests on it (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from celery import Celery, Signature, chain, group
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+from boyd import queues
+from boyd.errors import ConfigError
+from boyd.models import Phase
+from boyd.runtime import BatchHint
+from boyd.store.connection import Address, masked, sentinel_options
+
+log = logging.getLogger("boyd.messaging.celery_app")
+
+_PHASES: tuple[Phase, ...] = ("start", "observe", "orient", "decide", "act", "complete")
+
+TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
+
+#: The task that takes an order.
+ORDER = "boyd.order"
+
+#: The phase that follows in the same chain; what decide and complete lead to depends on them.
+FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
+
+_TRANSPORT = {
+    "priority_steps": [0],
+    "socket_timeout": 15,
+    "socket_connect_timeout": 3,
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+    # How long a worker that was told to stop may sit in BRPOP; longer saves little.
+    "polling_interval": 1,
+    "visibility_timeout": 86_400,
+}
+
+
+#: Seconds between two tries to connect; kombu would wait for up to 30.
+_TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
+
+
+class _Connection(Connection):  # type: ignore[misc]
+    """A connection that is soon back when the broker is."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Connection:
+        """Connect, however long it takes."""
+        return super().ensure_connection(*args, **{**_TRIES, **options})
+
+
+def make_app(broker_url: str) -> Celery:
+    """A Celery app that publishes and consumes Boyd's tasks; connects when first used.
+
+    Raises:
+        ConfigError: *broker_url* is not a Redis URL.
+    """
+    try:
+        address = Address.of(broker_url)
+    except ValueError as error:
+        raise ConfigError(f"broker_url {masked(broker_url)!r} cannot be used: {error}") from None
+    app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
+    app.amqp.Connection = _Connection
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        result_serializer="json",
+        event_serializer="json",
+        # State is in Redis, under our own keys: Celery keeps nothing.
+        result_backend=None,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # Acknowledge early: redelivery would double running tasks, and our sweeper resends anyway.
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        broker_transport_options=_TRANSPORT | _sentinel_transport(address),
+        broker_use_ssl=address.tls and {"ssl_cert_reqs": "required", **address.ssl_options},
+        broker_connection_retry=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        # A server that loses its part answers a consumer with an error before it hangs up.
+        broker_channel_error_retry=True,
+        # A hint that cannot be sent is sent by the sweeper: fail fast instead of blocking.
+        task_publish_retry=True,
+        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0},
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        task_default_queue="boyd.unused",
+        enable_utc=True,
+    )
+    return app
+
+
+def _kombu_url(address: Address) -> str:
+    """The same place as kombu writes it; what it does not understand in a URL is left out."""
+    options = address.options
+    db = options.get("db", 0)
+    if "path" in options:
+        path = quote(options["path"])
+        return f"redis+socket://{_user(options)}{path}?virtual_host={db}"
+    places = address.sentinels or ((options.get("host", "localhost"), options.get("port", 6379)),)
+    scheme = "sentinel" if address.sentinels else "redis"
+    return ";".join(
+        f"{scheme}://{_user(options)}{_bracketed(host)}:{port}/{db}" for host, port in places
+    )
+
+
+def _user(options: Mapping[str, Any]) -> str:
+    name, password = (quote(options.get(part, ""), safe="") for part in ("username", "password"))
+    return f"{name}:{password}@" if password else f"{name}@" if name else ""
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _sentinel_transport(address: Address) -> dict[str, Any]:
+    if not address.sentinels:
+        return {}
+    return {"master_name": address.service, "sentinel_kwargs": sentinel_options(address)}
+
+
+class CeleryDispatcher:
+    """Carries hints as Celery messages; implements `engine.Courier`."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def send(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
+    ) -> None:
+        """Publish the chain of phases that begins with *phase*."""
+        self._publish(self.chain_from(agent_id, iteration, epoch, phase, queue))
+
+    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
+        """Publish the observe phase: a group with one member for each unit."""
+        members = [
+            self._task("observe", agent_id, hint.queue, iteration, hint.unit, hint.attempt)
+            for hint in units
+        ]
+        self._publish(group(members, app=self._app))
+
+    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Publish that an order is due."""
+        where = queues.full_name(queue or queues.ACT, agent_id)
+        arguments = (agent_id, name, attempt)
+        self._publish(
+            self._app.signature(ORDER, args=arguments, immutable=True, options={"queue": where})
+        )
+
+    def chain_from(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None
+    ) -> Signature:
+        """*phase* and what always follows it, each an immutable signature of ids."""
+        first = self._task(phase, agent_id, queue or _usual_queue(phase), iteration, epoch)
+        following = FOLLOWS.get(phase)
+        if following is None:
+            return first
+        then = self._task(following, agent_id, queues.LOOP, iteration, epoch)
+        return chain(first, then, app=self._app)
+
+    def _task(self, phase: Phase, agent_id: str, queue: str, *ids: int) -> Signature:
+        name = queues.full_name(queue, agent_id)
+        return self._app.signature(
+            TASKS[phase], args=(agent_id, *ids), immutable=True, options={"queue": name}
+        )
+
+    def _publish(self, canvas: Signature) -> None:
+        try:
+            canvas.apply_async()
+        # When kombu fails to reconnect it leaves a channel behind that has no connection at all.
+        except (OperationalError, OSError, AttributeError) as error:
+            log.warning("a message could not be sent and will be sent again: %s", error)
+
+
+def _usual_queue(phase: Phase) -> str:
+    return queues.ACT if phase == "act" else queues.LOOP

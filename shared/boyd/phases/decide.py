@@ -1,0 +1,148 @@
+"""Decide: the first applicable strategy chooses; hooks may change or veto the choice (L22-L27)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from boyd.errors import Overrun, Veto
+from boyd.models import NO_OP, Change, Decision, DecisionTrace, Refusal, Situation, explain, no_op
+from boyd.phases import time_limit
+from boyd.phases.orient import fields
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.plugin import Hook, Strategy
+from boyd.redaction import clean
+
+
+def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionTrace]:
+    """What to do in *situation*, and how that came about."""
+    return _Deciding(ctx, situation).run()
+
+
+def review(
+    ctx: PhaseContext, decision: Decision, situation: Situation
+) -> tuple[Decision, DecisionTrace]:
+    """What the hooks make of a decision that a client has taken (L31)."""
+    return _Deciding(ctx, situation).review(decision)
+
+
+class _Deciding:
+    def __init__(self, ctx: PhaseContext, situation: Situation) -> None:
+        self.ctx = ctx
+        self.situation = situation
+        self.changes: list[Change] = []
+        self.vetoed: Refusal | None = None
+        self.invalid: Refusal | None = None
+        self.applicable: list[Strategy] = []
+        self.decision = no_op("No applicable strategy")
+
+    def run(self) -> tuple[Decision, DecisionTrace]:
+        strategies = list(self.ctx.host.strategies.values())
+        self.applicable = [s for s in strategies if self._applies(s)]
+        chosen = self.applicable[0] if self.applicable else None
+        if chosen and self._choose(chosen):
+            self._ask_hooks()
+        self._block()
+        trace = DecisionTrace(
+            strategies=[s.id for s in strategies],
+            applicable=[s.id for s in self.applicable],
+            chosen=chosen.id if chosen else None,
+            changes=self.changes,
+            vetoed=self.vetoed,
+            invalid=self.invalid,
+        )
+        return self.decision, trace
+
+    def review(self, decision: Decision) -> tuple[Decision, DecisionTrace]:
+        self.decision = decision
+        self._ask_hooks()
+        self._block()
+        trace = DecisionTrace(changes=self.changes, vetoed=self.vetoed, invalid=self.invalid)
+        return self.decision, trace
+
+    def _applies(self, strategy: Strategy) -> bool:
+        if not strategy.has("applicable_when"):
+            return True
+        try:
+            return bool(self._call(strategy, "applicable_when"))
+        except (Exception, Overrun) as error:  # noqa: BLE001 - L22: only this strategy is out
+            self.ctx.report(strategy.id, error)
+            return False
+
+    def _choose(self, strategy: Strategy) -> bool:
+        """Let *strategy* decide; False if there is nothing for the hooks to look at."""
+        try:
+            found = self._call(strategy, "decide")
+        except (Exception, Overrun) as error:  # noqa: BLE001 - L23: no-op, the iteration succeeds
+            self.ctx.report(strategy.id, error)
+            self.decision = no_op(f"Strategy {strategy.id} failed: {describe(error)}")
+            return False
+        return self._accept(found, strategy.id)
+
+    def _accept(self, found: Any, by: str) -> bool:
+        try:
+            # A Decision built without validation is validated here like any other (L26).
+            values = dict(found.__dict__) if isinstance(found, Decision) else found
+            self.decision = Decision.model_validate(values)
+            return True
+        except ValidationError as error:
+            action = found.action if isinstance(found, Decision) else _action(found)
+            self._refuse(Refusal(by=by, reason=explain(error), action=action))
+            return False
+
+    def _ask_hooks(self) -> None:
+        for hook in self.ctx.host.hooks("on_decide"):
+            self._ask(hook)
+
+    def _ask(self, hook: Hook) -> None:
+        answer = self.ctx.hook(
+            hook,
+            # A copy: what a hook wants changed it returns, so that the trace tells.
+            decision=self.decision.model_copy(deep=True),
+            situation=self.situation,
+            action=self.ctx.host.actions.get(self.decision.action),
+        )
+        if self.vetoed or self.invalid or not answer:
+            return
+        if isinstance(answer, Veto):
+            reason = clean(str(answer)) or "vetoed"
+            self._veto(Refusal(by=hook.plugin_id, reason=reason, action=self.decision.action))
+            return
+        try:
+            self._lay_over(hook.plugin_id, answer)
+        except (ValidationError, TypeError) as error:
+            reason = explain(error) if isinstance(error, ValidationError) else str(error)
+            self.ctx.failed(hook, reason)
+            action = self.decision.action
+            self._refuse(Refusal(by=hook.plugin_id, reason=reason, action=action))
+
+    def _lay_over(self, plugin_id: str, answer: Any) -> None:
+        changes = fields(answer)
+        self.decision = self.decision.patched(changes)
+        self.changes.append(Change(plugin=plugin_id, fields=sorted(changes)))
+
+    def _veto(self, refusal: Refusal) -> None:
+        self.vetoed = refusal
+        self.decision = no_op(f"Vetoed by {refusal.by}: {refusal.reason}")
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.invalid = refusal
+        self.decision = no_op(f"Invalid decision from {refusal.by}: {refusal.reason}")
+
+    def _block(self) -> None:
+        """A guard that failed in this or an earlier phase blocks the action (L25)."""
+        if self.ctx.blocks and not self.decision.is_no_op:
+            block = self.ctx.blocks[0]
+            self._veto(Refusal(by=block.by, reason=block.reason, action=self.decision.action))
+
+    def _call(self, strategy: Strategy, function: str) -> Any:
+        ctx = self.ctx.context(strategy.plugin_id)
+        return time_limit.call(
+            lambda: strategy.call(function, situation=self.situation, ctx=ctx), strategy.timeout
+        )
+
+
+def _action(found: Any) -> str:
+    action = found.get("action") if isinstance(found, dict) else None
+    return action if isinstance(action, str) and action else NO_OP

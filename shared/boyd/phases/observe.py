@@ -1,0 +1,140 @@
+"""Observe: what the observers of a unit saw, and all that an iteration knows of (L11, L13, L14)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from boyd.errors import PayloadTooLarge
+from boyd.models import Observation, explain
+from boyd.phases import time_limit
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.planning import Batch, ObserverTask
+
+_observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+
+#: Runs an isolated observer in a process of its own: id, shard, ctx iteration, seconds.
+Isolate = Callable[[str, Any, int | None, float], list[Any]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one task came to: observations as JSON text, or an error; duration in milliseconds.
+
+    `count` is how many observations they are.
+    """
+
+    task: ObserverTask
+    observations: str | None
+    error: str | None
+    duration: float
+    count: int = 0
+
+
+def observe(
+    ctx: PhaseContext, unit: Batch, isolate: Isolate | None, max_bytes: int, width: int
+) -> list[Seen]:
+    """Run a unit's observers side by side, each under its time limit (L11).
+
+    Args:
+        ctx: the phase.
+        unit: what to run.
+        isolate: runs isolated observers in a process of their own; None: run them here.
+        max_bytes: the most JSON that one task may return.
+        width: how many run at the same time.
+    """
+    calls = [_observing(ctx, task, isolate, max_bytes) for task in unit.tasks]
+    outcomes = time_limit.call_all(calls, width)
+    return [_seen(task, outcome) for task, outcome in zip(unit.tasks, outcomes, strict=True)]
+
+
+def _seen(task: ObserverTask, outcome: time_limit.CallOutcome) -> Seen:
+    if outcome.error is not None:
+        return Seen(task, None, describe(outcome.error), outcome.duration)
+    text, count = outcome.value
+    return Seen(task, text, None, outcome.duration, count)
+
+
+def _observing(
+    ctx: PhaseContext, task: ObserverTask, isolate: Isolate | None, max_bytes: int
+) -> time_limit.TimedCall:
+    observer = ctx.host.observers.get(task.observer)
+    shard = json.loads(task.shard)
+
+    def run() -> tuple[str, int]:
+        if observer is None:
+            raise LookupError(f"this worker's agent has no observer {task.observer!r}")
+        if observer.isolated and isolate:
+            found = isolate(observer.id, shard, ctx.iteration, observer.timeout)
+        else:
+            context = ctx.context(observer.plugin_id)
+            found = observer.call("observe", ctx=context, shard=shard)
+        observations = validated(found)
+        return _limited(observations, max_bytes), len(observations)
+
+    # An isolated process is killed by its runner; the thread that waits for it gets a grace.
+    grace = 5.0 if observer is not None and observer.isolated and isolate else 0.0
+    return time_limit.TimedCall(run, (observer.timeout if observer else 1.0) + grace)
+
+
+def validated(found: Any) -> list[Observation]:
+    """What an observer or a hook returned, as observations.
+
+    Raises:
+        ValueError: it is not a list of observations; the message names the field at fault.
+    """
+    if isinstance(found, Observation):
+        raise ValueError("returned one Observation; return a list of them: [Observation(...)]")
+    if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+        raise ValueError(f"must return a list of Observation, not {type(found).__name__}")
+    items = list(found)
+    try:
+        # Also what is an Observation already: it may have been changed since it was made.
+        return [Observation.model_validate(_fields(item)) for item in items]
+    except ValidationError as error:
+        raise ValueError(f"returned an invalid observation: {explain(error)}") from None
+
+
+def _fields(item: Any) -> Any:
+    return dict(item.__dict__) if isinstance(item, Observation) else item
+
+
+def _limited(observations: list[Observation], max_bytes: int) -> str:
+    text = dump(observations)
+    if len(text) > max_bytes:
+        raise PayloadTooLarge(f"returned {len(text)} bytes; the limit is {max_bytes}")
+    return text
+
+
+def dump(observations: list[Observation]) -> str:
+    """Observations as JSON text."""
+    return _observations.dump_json(observations, by_alias=True, exclude_none=True).decode()
+
+
+def load(text: str) -> list[Observation]:
+    """Observations from JSON text."""
+    return _observations.validate_json(text, extra="ignore")
+
+
+def assemble(
+    ctx: PhaseContext, seen: Mapping[int, str], extra: Iterable[Observation]
+) -> tuple[list[Observation], list[Observation]]:
+    """All observations of the iteration, and those among them that no observer made.
+
+    In order: what the tasks saw by index, *extra*, what hooks add to those (L14).
+    """
+    observations = [item for index in sorted(seen) for item in load(seen[index])]
+    added = list(extra)
+    before = [*observations, *added]
+    for hook in ctx.host.hooks("on_observe"):
+        more = ctx.hook(hook, observations=list(before))
+        if more is not None:
+            try:
+                added += validated(more)
+            except ValueError as error:
+                ctx.failed(hook, error)
+    return observations + added, added

@@ -1,0 +1,84 @@
+"""Orient: every orienter reads every observation; the readings are merged (L16-L20)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from boyd.models import Observation, Situation, SituationAssessment, explain, mean_confidence
+from boyd.phases import time_limit
+from boyd.phases.phase_context import PhaseContext
+from boyd.plugin import Orienter
+
+
+def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
+    """The situation that *observations* make."""
+    situation = merge(_assess(ctx, observations))
+    for hook in ctx.host.hooks("on_orient"):
+        changes = ctx.hook(hook, situation=situation, observations=observations)
+        if changes:
+            try:
+                situation = situation.patched(fields(changes))
+            except (ValidationError, TypeError) as error:
+                ctx.failed(hook, _reason(error))
+    return situation
+
+
+def _assess(ctx: PhaseContext, observations: list[Observation]) -> list[SituationAssessment]:
+    orienters = list(ctx.host.orienters.values())
+    calls = [time_limit.TimedCall(_reading(ctx, o, observations), o.timeout) for o in orienters]
+    assessments = []
+    for orienter, outcome in zip(orienters, time_limit.call_all(calls), strict=True):
+        if outcome.error is None:
+            assessments.append(outcome.value)
+        else:
+            ctx.report(orienter.id, outcome.error, outcome.duration)
+    return assessments
+
+
+def _reading(
+    ctx: PhaseContext, orienter: Orienter, observations: list[Observation]
+) -> Callable[[], SituationAssessment]:
+    def read() -> SituationAssessment:
+        context = ctx.context(orienter.plugin_id)
+        found = orienter.call("orient", observations=list(observations), ctx=context)
+        if isinstance(found, SituationAssessment):
+            return found
+        if found is None:
+            raise ValueError("returned no assessment")
+        try:
+            return SituationAssessment.model_validate(found)
+        except ValidationError as error:
+            raise ValueError(f"returned an invalid assessment: {explain(error)}") from None
+
+    return read
+
+
+def merge(assessments: Sequence[SituationAssessment]) -> Situation:
+    """The assessments as one situation (L17, L18)."""
+    if not assessments:
+        return Situation()
+    return Situation(
+        summary=" | ".join("; ".join(a.findings) for a in assessments),
+        assessments=list(assessments),
+        anomalies=[item for a in assessments for item in a.anomalies or ()],
+        correlations=[item for a in assessments for item in a.correlations or ()],
+        confidence=mean_confidence(assessments),
+    )
+
+
+def fields(changes: Any) -> Mapping[str, Any]:
+    """What a hook returned, as fields to lay over something.
+
+    Raises:
+        TypeError: it is not a mapping.
+    """
+    if not isinstance(changes, Mapping):
+        raise TypeError(f"must return a mapping of fields, not {type(changes).__name__}")
+    return changes
+
+
+def _reason(error: ValidationError | TypeError) -> str:
+    return explain(error) if isinstance(error, ValidationError) else str(error)

@@ -1,0 +1,114 @@
+"""What the phase functions work on: an agent, its plugins' contexts, and what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from boyd.agent import Agent
+from boyd.errors import Overrun, Veto
+from boyd.models import NotDue, Phase, Problem, Refusal
+from boyd.phases import time_limit
+from boyd.plugin import Context, Hook
+from boyd.redaction import clean
+from boyd.settings.files import saying
+
+#: Seconds one hook may take.
+HOOK_TIMEOUT = 30.0
+#: The hooks in which a veto means something.
+MAY_VETO = ("on_decide", "on_before_act")
+#: The most characters of an error that are kept.
+MAX_ERROR = 2000
+#: The most that are looked at: a secret must be seen whole to be found.
+_READ = 10 * MAX_ERROR
+
+log = logging.getLogger("boyd.phases")
+
+
+class PhaseContext:
+    """One phase of one iteration, or an action that runs outside of one.
+
+    Attributes:
+        problems: components and hooks that failed and were left out.
+        blocks: guards that failed; the iteration's action must not be executed (L25).
+        not_due: observers that the iteration left out because of their intervals.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        phase: Phase,
+        contexts: Callable[[str, int | None], Context],
+        iteration: int | None = None,
+    ) -> None:
+        self.agent = agent
+        self.host = agent.host
+        self.phase: Phase = phase
+        self.iteration = iteration
+        self.problems: list[Problem] = []
+        self.blocks: list[Refusal] = []
+        self.not_due: list[NotDue] = []
+        self._contexts = contexts
+
+    def context(self, plugin_id: str) -> Context:
+        """The `ctx` of the plugin *plugin_id*."""
+        context = self._contexts(plugin_id, self.iteration)
+        if not self.not_due:
+            return context
+        return replace(context, not_due={one.id: one.due_at for one in self.not_due})
+
+    def report(self, id: str, error: object, duration: float = 0.0) -> None:
+        """Log and record that the component or hook *id* failed."""
+        text = describe(error)
+        log.warning("%s failed: %s", id, text, extra=self._extra())
+        self.problems.append(
+            Problem(id=id, phase=self.phase, error=text, duration=round(duration, 3))
+        )
+
+    def run_hooks(self, name: str, **values: Any) -> None:
+        """Call the hook *name* of each plugin in turn, for those that return nothing."""
+        for hook in self.host.hooks(name):
+            self.hook(hook, **values)
+
+    def hook(self, hook: Hook, **values: Any) -> Any:
+        """Call one hook; None if it failed, the `Veto` if it raised one."""
+        began = time.perf_counter()
+        ctx = self.context(hook.plugin_id)
+        try:
+            return time_limit.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
+        except Veto as veto:
+            if hook.name in MAY_VETO:
+                return veto
+            self.failed(hook, f"only {' and '.join(MAY_VETO)} may veto")
+            return None
+        except (Exception, Overrun, SystemExit) as error:  # noqa: BLE001 - L25: logged, and the loop goes on
+            self.failed(hook, error, (time.perf_counter() - began) * 1000)
+            return None
+
+    def failed(self, hook: Hook, error: object, duration: float = 0.0) -> None:
+        """Record that a hook failed; a guard that did blocks the action (L25)."""
+        name = f"{hook.plugin_id}.{hook.name}"
+        self.report(name, error, duration)
+        if hook.fail_closed:
+            reason = f"guard {name} failed: {describe(error)}"
+            self.blocks.append(Refusal(by=hook.plugin_id, reason=reason, action=""))
+
+    def _extra(self) -> dict[str, object]:
+        return {"agent": self.agent.id, "iteration": self.iteration, "phase": self.phase}
+
+
+def describe(error: object) -> str:
+    """An error as one line: its message, with its type unless that says nothing.
+
+    It is kept and shown, so secrets are taken out, whoever has put them into a message.
+    """
+    text = " ".join(saying(error).split())
+    if isinstance(error, BaseException) and not isinstance(error, Overrun):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    # Names of files may hold what UTF-8 cannot; texts of errors may be of any length.
+    text = text.encode("utf-8", "backslashreplace").decode()
+    text = clean(text[:_READ])
+    return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} …"

@@ -1,0 +1,188 @@
+"""Runs functions under a time limit.
+
+Python cannot kill a thread: one that overruns is abandoned, counted in `abandoned`, and the worker
+recycles itself when too many of them are alive. In the main thread of a process an alarm is used
+instead, which really interrupts the function.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from boyd.errors import Overrun
+
+#: Seconds that the first thread works alone.
+ALONE = 0.002
+
+
+@dataclass(frozen=True)
+class TimedCall:
+    """A function and the seconds it may take."""
+
+    function: Callable[[], Any]
+    timeout: float
+
+
+@dataclass
+class CallOutcome:
+    """How a call ended; `duration` is in milliseconds."""
+
+    value: Any = None
+    error: BaseException | None = None
+    duration: float = 0.0
+
+
+class AbandonedCall:
+    """The threads that overran and may still be running."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def add(self, thread: threading.Thread) -> None:
+        """Remember a thread that was given up."""
+        with self._lock:
+            self._threads.append(thread)
+
+    def alive(self) -> int:
+        """How many of them still run."""
+        with self._lock:
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            return len(self._threads)
+
+
+abandoned = AbandonedCall()
+
+
+def call(function: Callable[[], Any], timeout: float) -> Any:
+    """Run *function* for at most *timeout* seconds.
+
+    Raises:
+        Overrun: it took longer.
+    """
+    if threading.current_thread() is threading.main_thread():
+        with _alarm(timeout):
+            return function()
+    outcome = call_all([TimedCall(function, timeout)])[0]
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
+
+
+def call_all(calls: Sequence[TimedCall], width: int = 64) -> list[CallOutcome]:
+    """Run all *calls* side by side, at most *width* at a time; outcomes in the order of calls."""
+    return _Crew(calls, width).run()
+
+
+class _Crew:
+    """Threads that share a list of calls.
+
+    The first thread works alone for a moment: trivial calls are done by then, and more threads
+    would only cost. What is left after that gets a thread each, up to the width.
+    """
+
+    def __init__(self, calls: Sequence[TimedCall], width: int) -> None:
+        self._calls = calls
+        self._width = width
+        self._waiting = deque(range(len(calls)))
+        self._running: dict[int, tuple[float, threading.Thread]] = {}
+        self._done: SimpleQueue[tuple[int, CallOutcome]] = SimpleQueue()
+        self._outcomes: dict[int, CallOutcome] = {}
+        self._alone_until = time.monotonic() + ALONE
+        self._staffed = False
+
+    def run(self) -> list[CallOutcome]:
+        """Wait until every call has ended or overrun."""
+        if self._calls:
+            self._hire(1)
+        while len(self._outcomes) < len(self._calls):
+            try:
+                index, outcome = self._done.get(timeout=self._patience())
+                self._outcomes.setdefault(index, outcome)
+            except Empty:
+                self._staff(self._give_up())
+        return [self._outcomes[index] for index in range(len(self._calls))]
+
+    def _hire(self, count: int) -> None:
+        for _ in range(count):
+            threading.Thread(target=self._work, name="bounded", daemon=True).start()
+
+    def _staff(self, given_up: int) -> None:
+        """Hire for what still waits, once; after that, only replace threads that were given up."""
+        if not self._staffed and time.monotonic() >= self._alone_until:
+            self._staffed = True
+            given_up += self._width - 1
+        self._hire(min(len(self._waiting), given_up))
+
+    def _patience(self) -> float:
+        """Seconds until there may be something to do: a deadline, or more threads to hire."""
+        moments = [deadline for deadline, _ in list(self._running.values())]
+        if self._waiting and not self._staffed:
+            moments.append(self._alone_until)
+        # A thread that was hired just now has not yet said what it runs.
+        return max(0.0, min(moments) - time.monotonic()) if moments else ALONE
+
+    def _give_up(self) -> int:
+        """Give up the calls that have overrun; how many."""
+        given_up = 0
+        now = time.monotonic()
+        for index, (deadline, thread) in list(self._running.items()):
+            overdue = self._running.pop(index, None) if deadline <= now else None
+            if overdue is not None:
+                abandoned.add(thread)
+                limit = self._calls[index].timeout
+                self._outcomes[index] = CallOutcome(error=overrun(limit), duration=limit * 1000)
+                given_up += 1
+        return given_up
+
+    def _work(self) -> None:
+        mine = True
+        while mine and self._waiting:
+            try:
+                index = self._waiting.popleft()
+            except IndexError:
+                return
+            timeout = self._calls[index].timeout
+            self._running[index] = (time.monotonic() + timeout, threading.current_thread())
+            outcome = _outcome(self._calls[index].function)
+            # Who was given up meanwhile has been replaced.
+            mine = self._running.pop(index, None) is not None
+            self._done.put((index, outcome))
+
+
+def _outcome(function: Callable[[], Any]) -> CallOutcome:
+    outcome = CallOutcome()
+    began = time.perf_counter()
+    try:
+        outcome.value = function()
+    except BaseException as error:  # noqa: BLE001 - the caller decides what it means
+        outcome.error = error
+    outcome.duration = (time.perf_counter() - began) * 1000
+    return outcome
+
+
+def overrun(timeout: float) -> Overrun:
+    """The error of a call that took longer than *timeout* seconds."""
+    return Overrun(f"took longer than {timeout:g} s")
+
+
+@contextmanager
+def _alarm(timeout: float) -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise overrun(timeout)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, timeout)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

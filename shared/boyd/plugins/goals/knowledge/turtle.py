@@ -1,0 +1,372 @@
+"""Graphs of facts from and to Turtle, read by rdflib; nothing is ever fetched (M11).
+
+A fact is a triple of RDF. What is less than certain, or has a source, is said once more as an
+`rdf:Statement` with `urn:boyd:confidence` and `urn:boyd:source`: other programs read the fact, and
+Boyd reads it back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from pydantic import ValidationError
+
+from boyd import subprocess_call
+from boyd.errors import Overrun
+from boyd.models import Triple
+from boyd.models.triple import Place
+from boyd.plugins.goals.knowledge.vocabulary import (
+    IS_A,
+    SUBCLASS_OF,
+    SYMBOLS,
+    VOCABULARY,
+    Names,
+    is_label,
+    is_of_language,
+    is_prose,
+    speaks,
+    symbol_iri,
+)
+from boyd.plugins.goals.optional_libraries import extra
+
+if TYPE_CHECKING:
+    import rdflib
+    from rdflib.term import Node
+
+#: The most bytes that are read, and the most triples.
+MAX_BYTES, MAX_TRIPLES = 10_000_000, 100_000
+
+#: What every text that is written begins with, and what stands between its parts: each of them can
+#: be read without the others.
+HEADER = f"""\
+# Facts of a graph of Boyd.
+@prefix : <{SYMBOLS}> .
+@prefix boyd: <{VOCABULARY}> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+
+"""
+PART = "# Another part.\n"
+
+#: The most seconds and bytes that reading a file of others may take.
+MAX_SECONDS, MAX_MEMORY = 60.0, 2_000_000_000
+#: Facts that come back from that process in one piece.
+_PART = 500
+
+_CONFIDENCE, _SOURCE = VOCABULARY + "confidence", VOCABULARY + "source"
+#: What relative IRIs are relative to; it is never opened.
+_BASE = "file:///"
+#: Symbols that may stand behind a prefix as they are.
+_LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
+#: Predicates that have a name in RDF.
+_SHORT = {IS_A: "a", SUBCLASS_OF: "rdfs:subClassOf"}
+_UNSTORABLE = "\x1f"
+#: What rdflib's parser raises when a text is not Turtle: its own, and whatever it runs into.
+_PARSER_ERRORS = (SyntaxError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
+
+_Parts: TypeAlias = "tuple[Node, Node, Node]"
+
+
+class TurtleError(ValueError):
+    """A text that is no Turtle, or too much of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedGraph:
+    """What a file of Turtle says.
+
+    Attributes:
+        triples: its facts, in the order of their labels.
+        skipped: how many triples were left out for which reason: `blank-node`, `label` (they name
+            what they are about), `prose` (they explain it in sentences), `language` (of another
+            one), `schema` (is a class, a property), `metadata` (`agent:…`), `unfit` (an empty
+            label, or a text that is too long for one).
+    """
+
+    triples: tuple[Triple, ...]
+    skipped: Mapping[str, int]
+
+
+def read(
+    text: str | bytes,
+    *,
+    source: str | None = None,
+    language: str = "en",
+    prose: bool = False,
+    max_bytes: int = MAX_BYTES,
+    max_triples: int = MAX_TRIPLES,
+) -> ParsedGraph:
+    """Read the facts in a text of Turtle.
+
+    Things are called by their `rdfs:label` or `skos:prefLabel`, in *language* if there is one, else
+    by the last part of their IRI; `a` is `is-a` and `rdfs:subClassOf` is `subclass-of`. Literals
+    become symbols of their text. Of blank nodes nothing is taken.
+
+    Args:
+        text: what to read; bytes are UTF-8.
+        source: of the facts that name none.
+        language: of literals with a language, those in this one are taken.
+        prose: take the texts of `rdfs:comment`, `skos:definition` and their like too: words in them
+            can be found then, but each is a symbol that leads nowhere.
+        max_bytes: the most that is read.
+        max_triples: the most that the file may have.
+
+    Raises:
+        TurtleError: it is not Turtle, or too large.
+    """
+    file = _parsed(_bounded(text, max_bytes), max_triples)
+    names, notes = Names(file, language), _Notes(file)
+    skipped: Counter[str] = Counter()
+    found: dict[Place, Triple] = {}
+    for parts in file:
+        if parts[0] in notes.nodes:
+            continue
+        fact = _unwanted(parts, language, prose) or _fact(names, parts, notes.of(parts, source))
+        if isinstance(fact, str):
+            skipped[fact] += 1
+        else:
+            known = found.setdefault(_key(fact), fact)
+            found[_key(fact)] = max(known, fact, key=_sureness)
+    return ParsedGraph(tuple(found[key] for key in sorted(found)), dict(sorted(skipped.items())))
+
+
+def read_apart(text: str, *, source: str | None = None) -> ParsedGraph:
+    """What `read` finds, in a process of its own that has limits of time and memory.
+
+    A text of a few bytes may ask rdflib for a number of a billion digits.
+
+    Raises:
+        TurtleError: it is not Turtle, too large, or takes too long or too much memory to read.
+    """
+    request = json.dumps({"text": text, "source": source})
+    try:
+        answer = subprocess_call.call(f"{__name__}:_answer", request, MAX_SECONDS, MAX_MEMORY)
+    except Overrun as error:
+        raise TurtleError(f"reading it {error}") from None
+    except subprocess_call.Failed as error:
+        raise TurtleError(f"it cannot be read: {error}") from None
+    head, *parts = answer.splitlines()
+    told = json.loads(head)
+    if "refused" in told:
+        raise TurtleError(told["refused"])
+    # One part at a time: all at once would hold the interpreter too long.
+    facts = [Triple.model_validate(fact) for part in parts for fact in json.loads(part)]
+    return ParsedGraph(tuple(facts), told["skipped"])
+
+
+def _answer(request: str) -> str:
+    """What `read` makes of a request, in the process that is for it: one JSON document a line."""
+    asked = json.loads(request)
+    try:
+        found = read(asked["text"], source=asked["source"])
+    except TurtleError as error:
+        return json.dumps({"refused": str(error)})
+    except MemoryError:
+        return json.dumps({"refused": "it takes too much memory to read"})
+    facts = [fact.model_dump(mode="json") for fact in found.triples]
+    parts = (facts[at : at + _PART] for at in range(0, len(facts), _PART))
+    return "\n".join(map(json.dumps, ({"skipped": dict(found.skipped)}, *parts)))
+
+
+def write(triples: Iterable[Triple]) -> str:
+    """The facts as Turtle, without those about the agent; `read` gives the same ones."""
+    return HEADER + statements(sorted(triples, key=_key))
+
+
+def statements(triples: Iterable[Triple]) -> str:
+    """The facts as Turtle that is to stand below `HEADER`, in their order."""
+    named: set[str] = set()
+    lines = (line for one in triples if not one.is_metadata for line in _lines(one, named))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def parts(text: str) -> list[str]:
+    """What was written in parts as one text for each; any other text is one part."""
+    if not text.startswith(HEADER):
+        return [text]
+    return [HEADER + part for part in text.removeprefix(HEADER).split(PART)]
+
+
+def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
+    """What says a fact; what its terms are called, unless that is in *named* by now."""
+    predicate = _SHORT.get(fact.predicate) or _term(fact.predicate)
+    ends = (_term(fact.subject), predicate, _term(fact.object))
+    yield f"{' '.join(ends)} ."
+    for term, label in zip(ends, fact.place, strict=True):
+        if term.startswith("<") and term not in named:
+            named.add(term)
+            yield f"{term} rdfs:label {_quoted(label)} ."
+    if fact.confidence < 1 or fact.source is not None:
+        subject, _, object_ = ends
+        of = _term_of_predicate(predicate)
+        note = f"rdf:subject {subject} ; rdf:predicate {of} ; rdf:object {object_}"
+        source = "" if fact.source is None else f" ; boyd:source {_quoted(fact.source)}"
+        sure = format(Decimal(repr(fact.confidence)), "f")
+        yield f"[] a rdf:Statement ; {note} ; boyd:confidence {sure}{source} ."
+
+
+def _term(symbol: str) -> str:
+    return f":{symbol}" if _LOCAL.fullmatch(symbol) else f"<{symbol_iri(symbol)}>"
+
+
+def _term_of_predicate(predicate: str) -> str:
+    return "rdf:type" if predicate == "a" else predicate
+
+
+def _quoted(text: str) -> str:
+    """A literal: what JSON escapes Turtle escapes in the same way."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+class _Notes:
+    """What the statements of `write` say of facts.
+
+    Attributes:
+        nodes: the statements themselves.
+    """
+
+    def __init__(self, file: rdflib.Graph) -> None:
+        with extra():
+            import rdflib
+        confidences = dict(file.subject_objects(rdflib.URIRef(_CONFIDENCE)))
+        sources = dict(file.subject_objects(rdflib.URIRef(_SOURCE)))
+        self.nodes: set[Node] = {*confidences, *sources}
+        self._notes: dict[_Parts, tuple[str | None, str | None]] = {}
+        for node in self.nodes:
+            of = (rdflib.RDF.subject, rdflib.RDF.predicate, rdflib.RDF.object)
+            subject, predicate, object_ = (file.value(node, part) for part in of)
+            if subject is not None and predicate is not None and object_ is not None:
+                note = (_text(confidences.get(node)), _text(sources.get(node)))
+                self._notes[subject, predicate, object_] = note
+
+    def of(self, parts: _Parts, source: str | None) -> tuple[float, str | None]:
+        """How sure a fact is, and where it comes from: *source* unless it is noted.
+
+        What is noted as its confidence and is none is nothing to rely on: 0.
+        """
+        if parts not in self._notes:
+            return 1.0, source
+        confidence, named = self._notes[parts]
+        sureness = 1.0 if confidence is None else _confidence(confidence)
+        return sureness, source if named is None else named
+
+
+def _bounded(text: str | bytes, max_bytes: int) -> str:
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) > max_bytes:
+        raise TurtleError(f"it has {len(data)} bytes, and at most {max_bytes} are read")
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise TurtleError(f"it is not UTF-8: {error}") from error
+
+
+def _parsed(text: str, max_triples: int) -> rdflib.Graph:
+    with extra():
+        import rdflib
+
+    class Bounded(rdflib.Graph):
+        def __init__(self) -> None:
+            self._prefixes: dict[str, str] = {}
+            super().__init__(bind_namespaces="none")
+
+        def add(self, triple: _Parts) -> Self:
+            if len(self) >= max_triples:
+                raise TurtleError(f"it has more than {max_triples} triples")
+            super().add(triple)
+            return self
+
+        def bind(self, prefix: str | None, namespace: object, *_: object, **__: object) -> None:
+            # rdflib compares each prefix with all the others.
+            self._prefixes[str(namespace)] = prefix or ""
+
+        def namespaces(self) -> Generator[tuple[str, rdflib.URIRef], None, None]:
+            yield from ((prefix, rdflib.URIRef(iri)) for iri, prefix in self._prefixes.items())
+
+    try:
+        return Bounded().parse(data=text, format="turtle", publicID=_BASE)
+    except TurtleError:
+        raise
+    except RecursionError as error:
+        raise TurtleError("it nests too deeply") from error
+    except _PARSER_ERRORS as error:
+        raise TurtleError(_explained(text, error)) from error
+
+
+def _explained(text: str, error: Exception) -> str:
+    # What rdflib's message has as the line is often too much; where it stopped is right.
+    state = vars(error)
+    if not isinstance(error, SyntaxError) or "_i" not in state:
+        return "it is not Turtle, or ends in the middle"
+    line = text.count("\n", 0, state["_i"]) + 1
+    return f"line {line} is not Turtle: {state.get('_why', 'it cannot be read')}"
+
+
+def _unwanted(parts: _Parts, language: str, prose: bool) -> str | None:
+    """Why a triple of RDF is no fact, before anything is named."""
+    from rdflib import RDF, BNode, Literal
+
+    subject, predicate, object_ = parts
+    if isinstance(subject, BNode) or isinstance(object_, BNode):
+        return "blank-node"
+    if is_label(str(predicate)):
+        return "label"
+    if predicate == RDF.type and is_of_language(str(object_)):
+        return "schema"
+    if isinstance(object_, Literal):
+        return _unwanted_text(object_, str(predicate), language, prose)
+    return None
+
+
+def _unwanted_text(text: rdflib.Literal, predicate: str, language: str, prose: bool) -> str | None:
+    if is_prose(predicate) and not prose:
+        return "prose"
+    return None if speaks(text.language, language) else "language"
+
+
+def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple | str:
+    """The fact that a triple of RDF states, or why it is none."""
+    from rdflib import URIRef
+
+    subject, predicate, object_ = parts
+    confidence, source = note
+    text = names.of(str(object_)) if isinstance(object_, URIRef) else str(object_).strip()
+    try:
+        fact = Triple(
+            subject=names.of(str(subject)),
+            predicate=names.of_predicate(str(predicate)),
+            object=text,
+            confidence=confidence,
+            source=source,
+        )
+    except ValidationError:
+        return "unfit"
+    if any(_UNSTORABLE in part for part in _key(fact)):
+        return "unfit"
+    return "metadata" if fact.is_metadata else fact
+
+
+def _key(fact: Triple) -> Place:
+    return fact.place
+
+
+def _sureness(fact: Triple) -> tuple[float, str]:
+    return (fact.confidence, fact.source or "")
+
+
+def _text(node: Node | None) -> str | None:
+    return None if node is None else str(node)
+
+
+def _confidence(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return 0.0
+    return value if 0 <= value <= 1 else 0.0

@@ -1,0 +1,185 @@
+"""What the terms of RDF are called in a graph, and symbols of a graph in RDF."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from boyd.plugins.goals.optional_libraries import extra
+
+if TYPE_CHECKING:
+    import rdflib
+    from rdflib.term import Node
+
+#: What the symbol of a goal begins with.
+GOAL = "goal:"
+
+IS_A = "is-a"
+SUBCLASS_OF = "subclass-of"
+PART_OF = "part-of"
+HAS_A = "has-a"
+SIMILAR_TO = "similar-to"
+PARENT_OF = "parent-of"
+CHILD_OF = "child-of"
+CONTAINS = "contains"
+#: What comes to mind with something: no more than that, so that no rule knows it.
+RELATED_TO = "related-to"
+
+_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BETWEEN = re.compile(r"[\s_-]+")
+
+
+def canonical(predicate: str) -> str:
+    """`isPartOf`, `part of` and `part_of` as `part-of`: lower case, joined by hyphens.
+
+    Rules only know predicates in this form, so it is how new facts should be written. What begins
+    with `agent:` is left as it is.
+    """
+    if predicate.startswith("agent:"):
+        return predicate
+    joined = _BETWEEN.sub("-", _BOUNDARY.sub("-", predicate).strip()).strip("-").lower()
+    return _SPELLED.get(joined, joined) or predicate
+
+
+_SPELLED = {
+    "isa": IS_A,
+    "is-an": IS_A,
+    "sub-class-of": SUBCLASS_OF,
+    "is-part-of": PART_OF,
+    "has": HAS_A,
+    "has-an": HAS_A,
+    "is-similar-to": SIMILAR_TO,
+    "is-parent-of": PARENT_OF,
+    "is-child-of": CHILD_OF,
+    "contain": CONTAINS,
+    "has-part": CONTAINS,
+}
+
+
+#: What the IRIs of a graph's symbols begin with.
+SYMBOLS = "urn:boyd:symbol:"
+#: What those of Boyd's own vocabulary begin with.
+VOCABULARY = "urn:boyd:"
+
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+_OWL = "http://www.w3.org/2002/07/owl#"
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+_LABELS = (_RDFS + "label", _SKOS + "prefLabel")
+_PROSE = frozenset(
+    {
+        _RDFS + "comment",
+        *(_SKOS + name for name in ("definition", "note", "scopeNote", "example", "editorialNote")),
+        *(_SKOS + name for name in ("changeNote", "historyNote")),
+        "http://purl.org/dc/elements/1.1/description",
+        "http://purl.org/dc/terms/description",
+    }
+)
+#: What predicates of RDF are called in a graph.
+_CALLED = {_RDF + "type": IS_A, _RDFS + "subClassOf": SUBCLASS_OF}
+_PARTS = re.compile(r"[#/:]")
+
+
+def symbol_iri(symbol: str) -> str:
+    """The IRI of a symbol, from which it can be read back."""
+    return SYMBOLS + quote(symbol, safe="", errors="surrogatepass")
+
+
+def is_label(predicate: str) -> bool:
+    """Whether a predicate only says what its subject is called."""
+    return predicate in _LABELS
+
+
+def is_prose(predicate: str) -> bool:
+    """Whether a predicate explains its subject to readers, in sentences."""
+    return predicate in _PROSE
+
+
+def is_of_language(term: str) -> bool:
+    """Whether a term belongs to RDF, RDFS or OWL: what is of that type is no fact of the world."""
+    return term.startswith((_RDF, _RDFS, _OWL))
+
+
+def speaks(tag: str | None, language: str) -> bool:
+    """Whether a text with that language tag is one to take."""
+    return tag is None or tag.lower().split("-")[0] == language.lower()
+
+
+class Names:
+    """What the IRIs of a file are called.
+
+    By their label if they have one, otherwise by the last part of the IRI. Predicates are spelled
+    as rules know them. Where several terms would have the same name, the prefix of each is put
+    behind it, or the whole IRI; predicates of the same name are the same one.
+    """
+
+    def __init__(self, file: rdflib.Graph, language: str) -> None:
+        self._language = language
+        self._prefixes = {str(iri): prefix for prefix, iri in file.namespaces()}
+        self._labels = self._read_labels(file)
+        self._predicates = {str(predicate) for predicate in file.predicates(unique=True)}
+        terms = {str(term) for term in _iris(file)} - self._predicates
+        self._taken = Counter(self._plain(iri) for iri in terms)
+        spelled = {iri: self._with_prefix(iri) for iri in terms}
+        self._spelled = Counter(spelled.values())
+
+    def of(self, iri: str) -> str:
+        """The name of a term."""
+        if iri in self._predicates:
+            return self.of_predicate(iri)
+        plain = self._plain(iri)
+        if self._taken[plain] <= 1 or iri.startswith(SYMBOLS):
+            return plain
+        name = self._with_prefix(iri)
+        return name if name != plain and self._spelled[name] == 1 else f"{plain} <{iri}>"
+
+    def of_predicate(self, iri: str) -> str:
+        """The name of a predicate."""
+        if iri.startswith(SYMBOLS):
+            return self._plain(iri)
+        return _CALLED.get(iri) or canonical(self._plain(iri))
+
+    def _plain(self, iri: str) -> str:
+        if iri.startswith(SYMBOLS):
+            return unquote(iri.removeprefix(SYMBOLS), errors="surrogatepass")
+        return self._labels.get(iri) or _last_part(iri)
+
+    def _with_prefix(self, iri: str) -> str:
+        prefix = self._prefixes.get(_space(iri))
+        return f"{self._plain(iri)} ({prefix})" if prefix else self._plain(iri)
+
+    def _read_labels(self, file: rdflib.Graph) -> dict[str, str]:
+        with extra():
+            import rdflib
+        best: dict[str, tuple[int, int, str]] = {}
+        for rank, predicate in enumerate(_LABELS):
+            for subject, label in file.subject_objects(rdflib.URIRef(predicate)):
+                text = " ".join(str(label).split())
+                if isinstance(label, rdflib.Literal) and text:
+                    found = (self._strangeness(label.language), rank, text)
+                    best[str(subject)] = min(best.get(str(subject), found), found)
+        return {subject: text for subject, (_, _, text) in best.items()}
+
+    def _strangeness(self, tag: str | None) -> int:
+        if tag is None:
+            return 1
+        return 0 if speaks(tag, self._language) else 2
+
+
+def _iris(file: rdflib.Graph) -> set[Node]:
+    with extra():
+        import rdflib
+    ends = {end for subject, _, object_ in file for end in (subject, object_)}
+    return {end for end in ends if isinstance(end, rdflib.URIRef)}
+
+
+def _space(iri: str) -> str:
+    """What comes before the last part, as prefixes stand for it."""
+    return iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
+
+
+def _last_part(iri: str) -> str:
+    parts = [part for part in _PARTS.split(unquote(iri)) if part]
+    return parts[-1] if parts else iri

@@ -1,0 +1,250 @@
+"""What each tool is for, in words, and how those words widen to others (M4)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import Field
+
+from boyd.models import Confidence, Model
+from boyd.plugins.goals.optional_libraries import extra
+from boyd.plugins.goals.state import Archetype, Danger
+from boyd.tokenizer import stem, tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector: TypeAlias = npt.NDArray[np.int64]
+
+DIMENSIONS = 10_000
+#: The standard deviation of the similarity of texts that have nothing in common.
+NOISE = 0.5 / math.sqrt(DIMENSIONS)
+#: The similarity of texts that have nothing in common, and of an empty text with any.
+UNRELATED = 0.5
+
+#: The only stop words that do not count here (M4): a tool may be for what the others ask, such as
+#: `what` and `about`.
+FUNCTION_WORDS = frozenset({"the", "and", "for", "that", "this", "from", "with"})
+_SHORTEST = 3
+
+
+def heard(text: str) -> list[str]:
+    """The words of *text* that count: lower case, singular, of three characters at least."""
+    found = (word.lower() for word in tokens(text))
+    return [stem(word) for word in found if len(word) >= _SHORTEST and word not in FUNCTION_WORDS]
+
+
+@lru_cache(maxsize=64)
+def encode(text: str) -> Vector:
+    """A text as the sum of its words, zero without any; do not write to it."""
+    vector = bundle(Counter(heard(text)))
+    vector.setflags(write=False)
+    return vector
+
+
+def bundle(weights: Mapping[str, int]) -> Vector:
+    """The weighted sum of tokens."""
+    with extra():
+        import numpy as np
+    total = np.zeros(DIMENSIONS, dtype=np.int64)
+    for token, weight in weights.items():
+        total += token_vector(token) * np.int64(weight)
+    return total
+
+
+@lru_cache(maxsize=1024)
+def token_vector(token: str) -> npt.NDArray[np.int8]:
+    """A token as 1 and -1 in each dimension; do not write to it."""
+    with extra():
+        import numpy as np
+    digest = hashlib.shake_256(token.encode("utf-8", "surrogatepass")).digest(DIMENSIONS // 8)
+    bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))
+    vector: npt.NDArray[np.int8] = bits.astype(np.int8) * np.int8(2) - np.int8(1)
+    vector.setflags(write=False)
+    return vector
+
+
+def similarity(one: Vector, other: Vector) -> float:
+    """0.5 + 0.5·cos: 1 for the same direction, 0.5 for unrelated ones."""
+    lengths = int(one @ one) * int(other @ other)
+    if lengths == 0:
+        return UNRELATED
+    return UNRELATED + 0.5 * (int(one @ other) / math.sqrt(lengths))
+
+
+#: A word of the profile counts twice as much as one that only stands for the same.
+WORD, SYNONYM = 2, 1
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "search": ("find", "lookup", "locate", "seek", "discover"),
+    "document": ("paper", "article", "book", "report", "pdf"),
+    "fetch": ("download", "retrieve", "get", "request", "pull"),
+    "write": ("save", "store", "export", "output", "append"),
+    "read": ("open", "load", "view", "input", "scan"),
+    "execute": ("run", "launch", "invoke", "start", "perform"),
+    "ask": ("question", "query", "inquire", "prompt", "consult"),
+    "infer": ("deduce", "derive", "conclude", "reason", "imply"),
+    "knowledge": ("fact", "information", "learn", "understand"),
+    "missing": ("gap", "absent", "lack", "incomplete", "unknown"),
+    "ingest": ("import", "absorb", "load", "add", "collect"),
+    "library": ("archive", "collection", "catalog", "corpus", "shelf"),
+    "similar": ("alike", "related", "resemble", "comparable", "analogous"),
+    "memory": ("recall", "remember", "episode", "history", "past"),
+    "create": ("make", "build", "generate", "construct", "produce"),
+    "analyze": ("examine", "inspect", "study", "evaluate", "assess"),
+    "command": ("shell", "terminal", "console", "script", "program"),
+    "web": ("internet", "online", "website", "site", "url"),
+    "topic": ("subject", "theme", "field", "concept"),
+    "quote": ("said", "say", "says", "mention", "cite", "passage"),
+}
+
+
+class ToolProfile(Model):
+    """What utility scoring must know of a tool; other plugins' actions may have one too.
+
+    Attributes:
+        name: of the tool, as the goal's history and episodes name it.
+        keywords: what it is for; 17 to 25 words are a good number.
+        threshold: the similarity of goal and tool must be greater than this.
+        multiplier: of the similarity, which gives the base score.
+        danger: the worst it may do; a tool may know better once it has its parameters.
+        consolidation: it tidies memory, so it is preferred while that is nearly full.
+        archetype: the side of the psyche that likes it.
+    """
+
+    name: str = Field(min_length=1)
+    keywords: tuple[str, ...] = Field(default=(), strict=False)
+    threshold: Confidence = 0.55
+    multiplier: Confidence = 0.75
+    danger: Danger = "Cautious"
+    consolidation: bool = False
+    archetype: Archetype | None = None
+
+
+def expand(keywords: tuple[str, ...]) -> dict[str, int]:
+    """The weights of a profile's words and of their synonyms, in one pass.
+
+    A word that is a root or stands under one brings the root and all its words; what it brings
+    does not bring others in turn.
+    """
+    own = {stem(word) for word in keywords}
+    brought = {
+        stem(word)
+        for root, others in SYNONYMS.items()
+        if not own.isdisjoint(stem(one) for one in (root, *others))
+        for word in (root, *others)
+    }
+    return dict.fromkeys(sorted(brought), SYNONYM) | dict.fromkeys(sorted(own), WORD)
+
+
+@lru_cache(maxsize=128)
+def vector(keywords: tuple[str, ...]) -> Vector:
+    """A profile's words, expanded, as a hypervector; do not write to it."""
+    made = bundle(expand(keywords))
+    made.setflags(write=False)
+    return made
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_PROFILES = (
+    ToolProfile(name="kg_query", danger="Safe", archetype="sage"),
+    ToolProfile(name="kg_mutate", danger="Cautious"),
+    ToolProfile(name="memory_recall", danger="Safe", consolidation=True, archetype="guardian"),
+    ToolProfile(name="reason", danger="Safe", archetype="sage"),
+    ToolProfile(name="similarity_search", danger="Safe", archetype="guardian"),
+    ToolProfile(
+        name="file_io",
+        keywords=_words(
+            "file read write save load open close path folder directory disk export import append "
+            "output input text data"
+        ),
+        archetype="explorer",
+    ),
+    ToolProfile(
+        name="http_fetch",
+        keywords=_words(
+            "http https url web website page site internet online download fetch get request "
+            "endpoint api link browse remote"
+        ),
+        archetype="explorer",
+    ),
+    ToolProfile(
+        name="shell_exec",
+        keywords=_words(
+            "shell command execute run script terminal console bash process program binary launch "
+            "invoke start kill pipe system"
+        ),
+        danger="Danger",
+        archetype="explorer",
+    ),
+    ToolProfile(
+        name="infer_rules",
+        keywords=_words(
+            "infer deduce derive conclude imply rule logic transitive inherit classify type "
+            "hierarchy ontology chain forward propagate reason"
+        ),
+        threshold=0.0,
+        multiplier=0.7,
+        danger="Safe",
+        archetype="sage",
+    ),
+    ToolProfile(
+        name="gap_analysis",
+        keywords=_words(
+            "gap missing incomplete unknown lack absent sparse coverage insufficient unanswered "
+            "need require discover explore what undefined weak"
+        ),
+        threshold=0.0,
+        multiplier=0.7,
+        danger="Safe",
+        archetype="healer",
+    ),
+    ToolProfile(
+        name="user_interact",
+        keywords=_words(
+            "ask user human person question answer prompt confirm clarify approve choose feedback "
+            "reply respond dialog interact help"
+        ),
+        danger="Safe",
+        archetype="healer",
+    ),
+    ToolProfile(
+        name="content_ingest",
+        keywords=_words(
+            "ingest import load absorb add capture collect document paper article book pdf epub "
+            "html publication website library archive parse content learn store"
+        ),
+        threshold=0.5,
+    ),
+    ToolProfile(
+        name="library_search",
+        keywords=_words(
+            "search library find lookup retrieve paper article book document paragraph passage "
+            "chapter author topic about said mention quote citation reference source knowledge"
+        ),
+        threshold=0.5,
+        multiplier=0.8,
+        danger="Safe",
+    ),
+    ToolProfile(
+        name="consolidate",
+        keywords=_words(
+            "consolidate memory memorize remember keep retain tidy compact compress condense "
+            "summarize digest forget free working episode lesson"
+        ),
+        danger="Safe",
+        consolidation=True,
+    ),
+)
+
+#: The tools of `boyd.plugins.goals`; of those with the same score the first here is chosen.
+PROFILES: dict[str, ToolProfile] = {profile.name: profile for profile in _PROFILES}

@@ -1,0 +1,132 @@
+"""The monitor's options. All times are in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SecretStr,
+    model_validator,
+)
+
+from boyd.plugin import Plugin
+
+
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http or https URL with a host")
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Method = Annotated[str, Field(pattern=r"^[A-Z]{3,16}$")]
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+#: A secret, so that neither `repr` nor `boyd check --print` shows it.
+Headers = dict[str, SecretStr]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CommandRestart(_Settings):
+    """Restart by a command: a list of arguments, never a line for a shell.
+
+    A process that the command leaves behind should redirect its own output: what it inherits is a
+    temporary file. To keep a process running yourself, use the plugin `process`.
+    """
+
+    type: Literal["command"]
+    argv: list[str] = Field(min_length=1)
+    cwd: Path | None = None
+    timeout: Seconds = 60.0
+
+
+class HttpRestart(_Settings):
+    """Restart by a request, which must be answered with 2xx; a table as body is sent as JSON."""
+
+    type: Literal["http"]
+    url: HttpUrl
+    method: Method = "POST"
+    body: JsonValue = None
+    headers: Headers = Field(default_factory=dict)
+    timeout: Seconds = 30.0
+
+
+class FunctionRestart(_Settings):
+    """Restart by a Python function, called with the endpoint's id.
+
+    It fails by raising or by returning False. *timeout* only widens the action's own time limit.
+    """
+
+    type: Literal["function"]
+    function: str = Field(pattern=r"^[\w.]+:\w+$")
+    timeout: Seconds = 60.0
+
+
+Restart = Annotated[CommandRestart | HttpRestart | FunctionRestart, Field(discriminator="type")]
+
+
+class MonitoredEndpoint(_Settings):
+    """An endpoint to watch.
+
+    Attributes:
+        timeout: seconds the whole check may take, name resolution included.
+        failure_threshold: failures in a row from which the endpoint counts as down.
+        cooldown: seconds after an attempt to restart in which no other one is made, whether the
+            attempt succeeded or not.
+        critical: whether being down is critical; its restart then needs a person's approval.
+    """
+
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: str = ""
+    url: HttpUrl
+    method: Method = "GET"
+    expected_status: int = Field(default=200, ge=100, le=599)
+    timeout: Seconds = 5.0
+    headers: Headers = Field(default_factory=dict)
+    failure_threshold: int = Field(default=3, ge=1)
+    cooldown: float = Field(default=300.0, ge=0)
+    critical: bool = False
+    restart: Restart | None = None
+
+    @property
+    def title(self) -> str:
+        """The name to show."""
+        return self.name or self.id
+
+
+class Options(Plugin.Options):
+    """The monitor's options.
+
+    Attributes:
+        check_interval: seconds between two checks of an endpoint in continuous mode (L10).
+        max_history: how many checks are remembered per endpoint.
+        shard_size: how many endpoints one member of the fan-out checks, all at the same time.
+        queue: the queue of workers that can reach the endpoints; None: any worker.
+        restart_queue: the queue of workers that may restart them; None: `boyd.act`.
+    """
+
+    endpoints: list[MonitoredEndpoint] = Field(min_length=1)
+    check_interval: Seconds = 30.0
+    max_history: int = Field(default=50, ge=1, le=1000)
+    shard_size: int = Field(default=25, ge=1, le=200)
+    queue: str | None = None
+    restart_queue: str | None = None
+
+    @model_validator(mode="after")
+    def _unique_ids(self) -> Options:
+        ids = [endpoint.id for endpoint in self.endpoints]
+        twice = sorted({id for id in ids if ids.count(id) > 1})
+        if twice:
+            raise ValueError(f"two endpoints have the same id: {', '.join(twice)}")
+        return self

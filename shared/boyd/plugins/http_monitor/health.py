@@ -1,0 +1,301 @@
+"""What a round of checks means: typed evidence, and the assessment that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from pydantic import Field
+
+from boyd.formatting import counted
+from boyd.models import (
+    Anomaly,
+    Correlation,
+    Level,
+    Model,
+    Observation,
+    SituationAssessment,
+    Timestamp,
+)
+from boyd.plugin import Context
+from boyd.plugins.http_monitor.endpoints import MonitoredEndpoint
+from boyd.plugins.http_monitor.probe import Check
+
+#: Seconds that the memory of an endpoint outlives its last check.
+KEEP = 7 * 86400.0
+
+
+class Past(Model):
+    """A check that was made; `ms` is the time it took."""
+
+    at: Timestamp
+    ok: bool
+    ms: float
+    status: int | None = None
+    error: str | None = None
+
+
+class EndpointMemory(Model):
+    """What is known of one endpoint.
+
+    Attributes:
+        failures: failed checks in a row.
+        checks: the last checks, oldest first.
+        restarted_at: when a restart was last attempted, whatever came of it.
+        iteration: the iteration that was counted last, so that none is counted twice.
+    """
+
+    failures: int = 0
+    checks: list[Past] = Field(default_factory=list)
+    restarted_at: Timestamp | None = None
+    iteration: int | None = None
+
+    def in_cooldown(self, endpoint: MonitoredEndpoint, now: datetime) -> bool:
+        """Whether the last attempt to restart *endpoint* is too recent for another one."""
+        if self.restarted_at is None:
+            return False
+        return now < self.restarted_at + timedelta(seconds=endpoint.cooldown)
+
+
+def recall(ctx: Context, endpoints: list[MonitoredEndpoint]) -> dict[str, EndpointMemory]:
+    """The memory of each of *endpoints* by id, in one round trip."""
+    keys = {_key(endpoint): endpoint.id for endpoint in endpoints}
+    found = ctx.state.get_many(list(keys))
+    return {id: _read(found.get(key)) for key, id in keys.items()}
+
+
+def count(
+    ctx: Context, endpoint: MonitoredEndpoint, check: Check, max_history: int
+) -> EndpointMemory:
+    """Count a check, once per iteration; outside of an iteration it leaves no trace."""
+    if ctx.iteration is None:
+        return recall(ctx, [endpoint])[endpoint.id]
+    past = Past(
+        at=ctx.now(),
+        ok=check.healthy,
+        ms=round(check.ms, 1),
+        status=check.status,
+        error=check.error,
+    )
+
+    def change(memory: EndpointMemory) -> EndpointMemory:
+        if memory.iteration == ctx.iteration:
+            return memory
+        return memory.patched(
+            {
+                "failures": 0 if check.healthy else memory.failures + 1,
+                "checks": [*memory.checks, past][-max_history:],
+                "iteration": ctx.iteration,
+            }
+        )
+
+    return _update(ctx, endpoint, change)
+
+
+def stamp_restart(ctx: Context, endpoint: MonitoredEndpoint) -> None:
+    """Begin the cooldown: before the attempt, so that it holds when the attempt fails or dies."""
+    now = ctx.now()
+    _update(ctx, endpoint, lambda memory: memory.patched({"restarted_at": now}))
+
+
+def forgive(ctx: Context, endpoint: MonitoredEndpoint) -> None:
+    """Start counting from zero after a restart that succeeded."""
+    _update(ctx, endpoint, lambda memory: memory.patched({"failures": 0}))
+
+
+def _update(ctx: Context, endpoint: MonitoredEndpoint, change: Any) -> EndpointMemory:
+    stored = ctx.state.update(
+        _key(endpoint),
+        lambda value: change(_read(value)).to_wire(),
+        ttl=max(KEEP, 2 * endpoint.cooldown),
+    )
+    return _read(stored)
+
+
+def _key(endpoint: MonitoredEndpoint) -> str:
+    return f"endpoint:{endpoint.id}"
+
+
+def _read(value: Any) -> EndpointMemory:
+    return EndpointMemory() if value is None else EndpointMemory.model_validate(value)
+
+
+Pattern = Literal["none", "isolated", "cascading"]
+
+#: How many unhealthy endpoints are named one by one: a situation is kept in Redis and read by
+#: people, and 10 000 endpoints may fail at once.
+NAMED = 20
+#: How many of them strategies can see.
+EVIDENCE = 200
+
+
+class Unhealthy(Model):
+    """An endpoint that failed its last check."""
+
+    endpoint_id: str
+    name: str
+    failures: int
+    threshold: int
+    over_threshold: bool
+    in_cooldown: bool
+    restartable: bool
+    critical: bool
+    error: str | None = None
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether a restart is due."""
+        return self.over_threshold and self.restartable and not self.in_cooldown
+
+
+class CheckEvidence(Model):
+    """What strategies decide on; `unhealthy` is in the order of configuration."""
+
+    checked: int = 0
+    unhealthy_count: int = 0
+    pattern: Pattern = "none"
+    unhealthy: list[Unhealthy] = Field(default_factory=list)
+
+    def to_restart(self) -> Unhealthy | None:
+        """The endpoint to restart; none in a cascading failure, whose cause lies elsewhere."""
+        if self.pattern == "cascading":
+            return None
+        return next((one for one in self.unhealthy if one.may_restart), None)
+
+
+def gather(
+    observations: Sequence[Observation],
+    endpoints: Mapping[str, MonitoredEndpoint],
+    memories: Mapping[str, EndpointMemory],
+    now: datetime,
+) -> CheckEvidence:
+    """The evidence in the monitor's own *observations* of this iteration."""
+    failing = [
+        _unhealthy(endpoints[id], memories[id], observation, now)
+        for id, observation in by_endpoint(observations, endpoints).items()
+        if not observation.data["healthy"]
+    ]
+    # Sorting is stable: only where there are too many do those over the threshold go first.
+    kept = failing if len(failing) <= EVIDENCE else sorted(failing, key=lambda u: not u.may_restart)
+    return CheckEvidence(
+        checked=len(observations),
+        unhealthy_count=len(failing),
+        pattern=_pattern(len(failing), len(observations)),
+        unhealthy=kept[:EVIDENCE],
+    )
+
+
+def by_endpoint(
+    observations: Sequence[Observation], endpoints: Mapping[str, MonitoredEndpoint]
+) -> dict[str, Observation]:
+    """The observations by endpoint id, in the order of configuration."""
+    found = {str(observation.data["endpointId"]): observation for observation in observations}
+    return {id: found[id] for id in endpoints if id in found}
+
+
+def assess(
+    source: str, observed: str, evidence: CheckEvidence, due: bool = True
+) -> SituationAssessment:
+    """The evidence as an assessment.
+
+    Args:
+        source: the orienter's id.
+        observed: the source of the observations.
+        evidence: what was found.
+        due: whether the endpoints were to be checked in this iteration.
+    """
+    if not evidence.unhealthy:
+        one = evidence.checked == 1
+        healthy = (
+            "The endpoint is healthy" if one else f"All {evidence.checked} endpoints are healthy"
+        )
+        unseen = "No endpoint was checked" if due else "No endpoint was due for a check"
+        finding = healthy if evidence.checked else f"{unseen} in this iteration"
+        return SituationAssessment(
+            source=source, findings=[finding], confidence=1.0, data=evidence.to_wire()
+        )
+    return SituationAssessment(
+        source=source,
+        findings=_findings(evidence),
+        contributing_factor=_factor(evidence),
+        impact_assessment=_impact(evidence),
+        confidence=0.9,
+        data=evidence.to_wire(),
+        anomalies=[_anomaly(one) for one in evidence.unhealthy[:NAMED]],
+        correlations=_correlations(observed, evidence),
+    )
+
+
+def _unhealthy(
+    endpoint: MonitoredEndpoint, memory: EndpointMemory, observation: Observation, now: datetime
+) -> Unhealthy:
+    failures, error = observation.data["consecutiveFailures"], observation.data.get("error")
+    assert isinstance(failures, int)
+    return Unhealthy(
+        endpoint_id=endpoint.id,
+        name=endpoint.title,
+        failures=failures,
+        threshold=endpoint.failure_threshold,
+        over_threshold=failures >= endpoint.failure_threshold,
+        in_cooldown=memory.in_cooldown(endpoint, now),
+        restartable=endpoint.restart is not None,
+        critical=endpoint.critical,
+        error=str(error) if error else None,
+    )
+
+
+def _pattern(unhealthy: int, checked: int) -> Pattern:
+    if not unhealthy:
+        return "none"
+    # One endpoint out of one is no cascade: two must fail before one cause for both is likely.
+    return "cascading" if unhealthy >= 2 and unhealthy * 2 >= checked else "isolated"
+
+
+def _findings(evidence: CheckEvidence) -> list[str]:
+    shown = evidence.unhealthy[:NAMED]
+    failures = [counted(one.failures, "consecutive failure") for one in shown]
+    findings = [counted(evidence.unhealthy_count, "endpoint is", "endpoints are") + " unhealthy"]
+    findings += [f"{one.name}: {text}" for one, text in zip(shown, failures, strict=True)]
+    more = evidence.unhealthy_count - NAMED
+    return [*findings, f"and {more} more"] if more > 0 else findings
+
+
+def _factor(evidence: CheckEvidence) -> str:
+    share = f"{evidence.unhealthy_count} of {evidence.checked} endpoints"
+    if evidence.pattern == "cascading":
+        return f"cascading: {share} fail at once, so a shared cause is likely; none is restarted"
+    return f"isolated: {share} fail"
+
+
+def _impact(evidence: CheckEvidence) -> str | None:
+    down = [one.name for one in evidence.unhealthy if one.over_threshold][:NAMED]
+    return f"Down: {', '.join(down)}" if down else None
+
+
+def _anomaly(one: Unhealthy) -> Anomaly:
+    return Anomaly(
+        type="endpoint-down" if one.over_threshold else "endpoint-failing",
+        description=f"{one.name}: {one.error or 'unhealthy'} ({one.failures} in a row)",
+        severity=_level(one),
+        affected_resources=[one.endpoint_id],
+    )
+
+
+def _level(one: Unhealthy) -> Level:
+    if not one.over_threshold:
+        return "medium"
+    return "critical" if one.critical else "high"
+
+
+def _correlations(observed: str, evidence: CheckEvidence) -> list[Correlation] | None:
+    if evidence.pattern != "cascading":
+        return None
+    # All checks have one source; the endpoint's id tells them apart.
+    return [
+        Correlation(
+            observations=[f"{observed}#{one.endpoint_id}" for one in evidence.unhealthy[:NAMED]],
+            description=f"{evidence.unhealthy_count} endpoints fail in the same iteration",
+            confidence=evidence.unhealthy_count / evidence.checked,
+        )
+    ]

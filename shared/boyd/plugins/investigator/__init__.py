@@ -1,0 +1,17 @@
+"""Has a model investigate what is grave, and tells what it has found out."""
+
+from boyd.plugins.investigator.findings import (
+    AnswerEvidence,
+    InvestigationAnswer,
+    InvestigationOutcome,
+)
+from boyd.plugins.investigator.plugin import Investigator
+from boyd.plugins.investigator.question import fingerprint
+
+__all__ = [
+    "AnswerEvidence",
+    "InvestigationAnswer",
+    "InvestigationOutcome",
+    "Investigator",
+    "fingerprint",
+]

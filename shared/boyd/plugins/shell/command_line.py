@@ -1,0 +1,375 @@
+"""Reads a command line as bash would, as far as that is safe to tell without running it.
+
+No parser of bash under a licence that Boyd could use refuses what it does not understand, so this
+one does: it knows words, quotes, lists and pipelines. Everything else it reads generously, so that
+commands are found wherever they hide, and says in `Line.strange` that there was something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+#: How deep substitutions are followed.
+MAX_DEPTH = 8
+
+_BLANKS = " \t"
+_SAFE_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
+_GLOBS = frozenset("*?[]{}~")
+#: Redirections that write no file.
+_HARMLESS = re.compile(r"(?:>&[12]|&?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t\n;|&]|\Z)")
+_DESCRIPTORS = frozenset("0123456789")
+_OPERATORS = ("&&", "||", "|&", ";", "|", "&")
+_PLAIN_OPERATORS = frozenset({"&&", "||", ";", "|"})
+_HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)\\?([\w.-]+)\2")
+#: A text in which a backslash begins a code: the second word of `echo $'\\x6c'`.
+_ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ShellWord:
+    """A word without its quotes; *literal* if bash passes it on just like that."""
+
+    text: str
+    literal: bool = True
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command; *fed* if it reads a file, a here-document or another command."""
+
+    words: tuple[ShellWord, ...]
+    fed: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words as text."""
+        return tuple(word.text for word in self.words)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What a command line consists of.
+
+    Attributes:
+        commands: the simple commands, also those inside of substitutions.
+        strange: the first thing that is more than words, lists and pipelines; None: nothing.
+        bodies: the texts of here-documents.
+    """
+
+    commands: tuple[Command, ...]
+    strange: str | None = None
+    bodies: tuple[str, ...] = ()
+
+
+def read(text: str, depth: int = 0) -> CommandLine:
+    """Read a command line; never raises."""
+    return _Reader(text, depth).read()
+
+
+@dataclass
+class _Open:
+    """A command that is being read."""
+
+    words: list[ShellWord] = field(default_factory=list)
+    fed: bool = False
+
+
+class _Reader:
+    def __init__(self, text: str, depth: int) -> None:
+        self.text = text
+        self.depth = depth
+        self.at = 0
+        self.commands: list[Command] = []
+        self.bodies: list[str] = []
+        self.strange: str | None = None
+        self.open = _Open()
+        self.outer: list[_Open] = []
+        self.parts: list[str] | None = None
+        self.literal = True
+        self.quoted = False
+        self.awaited: list[tuple[str, bool]] = []
+        # The beginning counts as a separator that may be followed by newlines.
+        self.separator = "\n"
+
+    def read(self) -> CommandLine:
+        if self.depth > MAX_DEPTH:
+            return CommandLine((), "it nests too deep")
+        while self.at < len(self.text):
+            self._step(self.text[self.at])
+        self._end_line()
+        return CommandLine(tuple(self.commands), self.strange, tuple(self.bodies))
+
+    def _step(self, char: str) -> None:
+        if char in _BLANKS:
+            self._end_word()
+            self.at += 1
+        elif char == "\n":
+            self._newline()
+        elif char == "#" and self.parts is None:
+            self._comment()
+        elif char in "'\"\\":
+            {"'": self._single, '"': self._double, "\\": self._backslash}[char]()
+        elif char in "$`":
+            self._expansion(char)
+        elif char in "<>&" and self._redirection():
+            return
+        elif char in ";|&":
+            self._operator()
+        elif char in "()":
+            self._parenthesis(char)
+        else:
+            self._plain(char)
+
+    # Words
+
+    def _add(self, text: str, literal: bool = True, quoted: bool = True) -> None:
+        self.parts = self.parts or []
+        self.parts.append(text)
+        self.literal = self.literal and literal
+        self.quoted = self.quoted or quoted
+
+    def _plain(self, char: str) -> None:
+        if not char.isprintable():
+            self._note("a control character")
+        self._add(char, literal=char not in _GLOBS, quoted=False)
+        self.at += 1
+
+    def _single(self) -> None:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            self._unbalanced()
+            return
+        self._add(self.text[self.at + 1 : end])
+        self.at = end + 1
+
+    def _backslash(self) -> None:
+        following = self.text[self.at + 1 : self.at + 2]
+        if not following:
+            self._note("a backslash at the end")
+        elif following != "\n":
+            self._add(following)
+        self.at += 2
+
+    def _double(self) -> None:
+        self._add("")
+        self.at += 1
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == '"':
+                self.at += 1
+                return
+            if char == "\\":
+                self._escaped()
+            elif char in "$`":
+                self._expansion(char, within=True)
+            else:
+                self._add(char)
+                self.at += 1
+        self._unbalanced()
+
+    def _escaped(self) -> None:
+        """A backslash between double quotes; it stays unless it has something to escape."""
+        following = self.text[self.at + 1 : self.at + 2]
+        if following != "\n":
+            self._add(following if following in '$`"\\' else f"\\{following}")
+        self.at += 2
+
+    def _unbalanced(self) -> None:
+        self._note("a quote that is not closed")
+        self._add(self.text[self.at + 1 :])
+        self.at = len(self.text)
+
+    def _end_word(self) -> None:
+        if self.parts is not None:
+            self.open.words.append(ShellWord("".join(self.parts), self.literal))
+        self.parts, self.literal, self.quoted = None, True, False
+
+    def _comment(self) -> None:
+        end = self.text.find("\n", self.at)
+        self.at = len(self.text) if end < 0 else end
+
+    # Expansions
+
+    def _expansion(self, char: str, within: bool = False) -> None:
+        """Whatever begins with a dollar or a backtick, *within* double quotes or not."""
+        simple = _SAFE_VARIABLE.match(self.text, self.at)
+        if simple:
+            self._add(simple[0], literal=False)
+            self.at = simple.end()
+        elif char == "`":
+            self._substitution(self.at + 1, self._closing_backtick())
+        elif not within and (quoted := _ANSI_C.match(self.text, self.at)):
+            self._note("an expansion that is more than a variable")
+            self._add(_decoded(quoted[1]), literal=False)
+            self.at = quoted.end()
+        elif self.text.startswith("$(", self.at):
+            self._substitution(self.at + 2, self._closing_parenthesis(self.at + 2))
+        else:
+            self._note("an expansion that is more than a variable")
+            self._add("$", literal=False)
+            self.at += 1
+
+    def _substitution(self, start: int, end: int) -> None:
+        self._note("a command substitution")
+        self._nested(self.text[start:end].replace("\\`", "`"))
+        self._add(self.text[self.at : end + 1], literal=False)
+        self.at = end + 1
+
+    def _closing_backtick(self) -> int:
+        found = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL).match(self.text, self.at + 1)
+        return found.end() if found else len(self.text)
+
+    def _closing_parenthesis(self, start: int) -> int:
+        """Where the parenthesis closes that opened before *start*, quotes left aside."""
+        depth, at = 1, start
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "\\":
+                at += 1
+            elif char == "'":
+                end = self.text.find("'", at + 1)
+                at = end if end > 0 else at
+            depth += {"(": 1, ")": -1}.get(char, 0)
+            if not depth:
+                return at
+            at += 1
+        return len(self.text)
+
+    def _nested(self, text: str) -> None:
+        inner = read(text, self.depth + 1)
+        self.commands += inner.commands
+        self.bodies += inner.bodies
+
+    # Between words
+
+    def _newline(self) -> None:
+        self.at += 1
+        empty = self.parts is None and not self.open.words
+        if not (empty and self.separator in {"\n", "&&", "||", "|"}):
+            self._separate("\n")
+        for end, tabs in self.awaited:
+            self._here_document(end, tabs)
+        self.awaited.clear()
+
+    def _operator(self) -> None:
+        operator = next(o for o in _OPERATORS if self.text.startswith(o, self.at))
+        self.at += len(operator)
+        if operator not in _PLAIN_OPERATORS:
+            self._note("a command in the background" if operator == "&" else f"the pipe {operator}")
+        self._separate(operator)
+
+    def _separate(self, separator: str) -> None:
+        self._end_word()
+        if not self.open.words and separator != "\n":
+            self._note(f"nothing before {separator}")
+        self._end_command()
+        self.separator = separator
+        self.open.fed = separator in {"|", "|&"}
+
+    def _end_command(self) -> None:
+        self._end_word()
+        if self.open.words:
+            self.commands.append(Command(tuple(self.open.words), self.open.fed))
+        self.open = _Open()
+
+    def _end_line(self) -> None:
+        self._end_word()
+        if not self.open.words and self.separator in {"&&", "||", "|", "|&"}:
+            self._note(f"nothing after {self.separator}")
+        self._end_command()
+        while self.outer:
+            self._note("a parenthesis that is not closed")
+            self.open = self.outer.pop()
+            self._end_command()
+
+    def _parenthesis(self, char: str) -> None:
+        self._note("parentheses")
+        self.at += 1
+        if char == "(":
+            self._end_word()
+            self.outer.append(self.open)
+            self.open = _Open(fed=self.open.fed)
+        else:
+            self._end_command()
+            self.open = self.outer.pop() if self.outer else _Open()
+        self.separator = "\n"
+
+    # Redirections
+
+    def _redirection(self) -> bool:
+        """Read a redirection; False if the character begins none."""
+        harmless = _HARMLESS.match(self.text, self.at)
+        if harmless:
+            self._redirected(harmless[0][0])
+            self.at = harmless.end()
+            return True
+        if self.text[self.at] == "&" and not self.text.startswith("&>", self.at):
+            return False
+        self._note("a redirection")
+        self._redirected(self.text[self.at])
+        heredoc = _HEREDOC.match(self.text, self.at)
+        if heredoc and not self.text.startswith("<<<", self.at):
+            self.awaited.append((heredoc[3], bool(heredoc[1])))
+            self.at = heredoc.end()
+            return True
+        found = re.compile(r"(?:<<<|<<-?|<>|<&|<|&>>|&>|>>|>&|>\||>)[ \t]*").match(
+            self.text, self.at
+        )
+        assert found, "it begins with one of them"
+        self.at = found.end()
+        if not self.text.startswith("(", self.at):
+            self._skip_target()
+        return True
+
+    def _redirected(self, first: str) -> None:
+        """End the word in front; it is none if it is the number of the descriptor."""
+        word = "".join(self.parts or [])
+        # In front of &> it is a word.
+        if word in _DESCRIPTORS and not self.quoted and first != "&":
+            self.parts = None
+        self._end_word()
+        self.open.fed = self.open.fed or first == "<"
+
+    def _skip_target(self) -> None:
+        """Leave out the word that names the file."""
+        kept = len(self.open.words)
+        while self.at < len(self.text) and self.text[self.at] not in " \t\n;|&<>()":
+            self._step(self.text[self.at])
+        self._end_word()
+        del self.open.words[kept:]
+
+    def _here_document(self, end: str, tabs: bool) -> None:
+        start = self.at
+        while self.at < len(self.text):
+            begin = self.at
+            found = self.text.find("\n", begin)
+            self.at = len(self.text) if found < 0 else found + 1
+            line = self.text[begin : self.at].rstrip("\n")
+            if (line.lstrip("\t") if tabs else line) == end:
+                self.bodies.append(self.text[start:begin])
+                return
+        self.bodies.append(self.text[start:])
+
+    def _note(self, what: str) -> None:
+        self.strange = self.strange or what
+
+
+def nothing(text: str) -> bool:
+    """Whether there is nothing to run: blanks and comments only."""
+    line = read(text)
+    return not line.commands and line.strange is None
+
+
+def everything(text: str) -> Iterator[str]:
+    """All words anywhere in *text*, whatever they are part of."""
+    yield from re.findall(r"[^\s'\"`$(){};|&<>\\]+", text)
+
+
+def _decoded(text: str) -> str:
+    """What the shell makes of the codes in `$'…'`; the text itself where they are malformed."""
+    try:
+        return text.encode("ascii", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError:
+        return text

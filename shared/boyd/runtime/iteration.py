@@ -1,0 +1,373 @@
+"""The steps of an iteration, as workers take them.
+
+Each step enters its phase with one script, runs the phase function, and leaves with one script
+that stores the outcome and makes the next phase due. A step whose message came twice or late finds
+nothing to enter. A step whose worker dies is found by the sweeper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from boyd import naming, queues
+from boyd.errors import StoreUnavailable
+from boyd.messaging.dispatcher import BatchHint
+from boyd.models import (
+    ActionResult,
+    Actor,
+    ApprovalPolicy,
+    Decision,
+    DecisionTrace,
+    LoopResult,
+    ObserverHealth,
+    Phase,
+    Problem,
+)
+from boyd.phases import act, complete, decide, observe, orient, planning
+from boyd.phases.observe import Seen
+from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext, describe
+from boyd.phases.planning import Batch
+from boyd.plugin import Action
+from boyd.runtime import ending
+from boyd.runtime.engine import Engine
+from boyd.runtime.leases import PUT_BACK_MARGIN, LeasedLedger
+from boyd.runtime.triggers import TICK
+from boyd.store import (
+    AgentStore,
+    BatchRun,
+    Fence,
+    PhaseEntry,
+    Record,
+    Stale,
+    StillRunning,
+    dump_blocks,
+    dump_problems,
+    dump_results,
+)
+from boyd.store.runs import read_run
+
+
+def follow(engine: Engine, record: Record, result: LoopResult) -> None:
+    """Withdraw what this iteration shows to have cleared; remember what it has asked for itself.
+
+    Only strategies with `withdraw_when_clear` are followed; without any this costs nothing.
+    """
+    store = engine.store
+    flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
+    if not flagged or result.trace is None:
+        return
+    failed = {problem.id for problem in result.observer_errors}
+    saw = {record.observers[index] for index in record.seen} - failed
+    asked = complete.waiting_for(result)
+    # What a run or an event from outside said is not said again while it lasts.
+    lasting = not record.runs and not record.intake
+    if asked and result.trace.chosen in flagged and lasting:
+        store.approvals.watch(asked, result.trace.chosen, sorted(saw))
+    watched = store.approvals.watched()
+    for approval_id, (strategy, observers) in watched.items():
+        cleared = complete.cleared(strategy, observers, saw, result)
+        if approval_id != asked and cleared and not _called_for(store, approval_id):
+            _withdraw(engine, approval_id, result)
+    over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
+    if over:
+        store.approvals.unwatch(sorted(over))
+
+
+def _called_for(store: AgentStore, approval_id: str) -> bool:
+    """Whether somebody besides the loop and its runs has asked for an item, too."""
+    item = store.approvals.get(approval_id)
+    if item is None:
+        return False
+    return not set(item.requested_by) <= set(store.runs.requesters(item.run_ids))
+
+
+def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
+    summary = result.situation.summary if result.situation else ""
+    loop = Actor(principal=f"agent:{engine.agent.id}")
+    engine.store.approvals.resolve(
+        approval_id,
+        "withdrawn",
+        loop,
+        engine.retention,
+        note=f"The situation has cleared: {summary}"[:500],
+        policy=ApprovalPolicy(),
+    )
+
+
+log = logging.getLogger("boyd.runtime")
+
+#: What decide and act need of an iteration's record; the observations are not among it.
+_TO_DECIDE = ("iteration", "situation", "problems", "blocks")
+_TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved")
+
+#: What a phase function is given; it says whether the chain goes on to the next phase.
+Work = Callable[[PhaseEntry, PhaseContext], bool]
+
+
+@dataclass(frozen=True)
+class _Destination:
+    """Where a decision is acted on.
+
+    Attributes:
+        queue: of the act phase; empty: there is none.
+        refusal: why the decision is not acted on, if it should be.
+        unserved: why the action cannot be executed there, where only an approval is asked for.
+    """
+
+    queue: str = ""
+    refusal: ActionResult | None = None
+    unserved: str = ""
+
+
+class IterationSteps:
+    """The steps of one agent's iterations on one worker."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._agent = engine.agent
+        self._store = engine.store
+        self._iterations = engine.store.iterations
+        self._settings = engine.settings
+
+    def start(self, iteration: int, epoch: int) -> bool:
+        """Take the start step: purge, hooks, and the plan of the observe phase (L7-L12)."""
+        entry = self._iterations.enter(iteration, epoch, "start", self._engine.token())
+        return self._take(entry, self._start)
+
+    def observe(self, iteration: int, unit: int, attempt: int) -> None:
+        """Take one unit of the observe phase; whoever signs off last sends orient (L9)."""
+        token = self._engine.token()
+        payload = self._store.units.enter(iteration, unit, attempt, token)
+        if payload is None:
+            return
+        work = Batch.from_json(payload)
+        ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
+
+        def renew() -> bool:
+            return self._store.units.renew(iteration, unit, attempt, token)
+
+        with self._engine.leases.hold(renew, self._limit(work)):
+            seen = observe.observe(
+                ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
+            )
+        fields = dict(_stored(item, self._settings.host) for item in seen)
+        tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
+        fields |= BatchRun(self._settings.host, self._settings.worker, tasks).fields(unit)
+        signed = self._store.units.sign_off(iteration, unit, attempt, token, fields)
+        if signed and signed[0] == 0:
+            self._engine.courier.send(self._agent.id, iteration, signed[1], "orient")
+
+    def orient(self, iteration: int, epoch: int) -> bool:
+        """Take the orient step: what was seen, with runs and intake, becomes a situation."""
+        entry = self._iterations.enter_orient(iteration, epoch, self._engine.token())
+        return self._take(entry, self._orient)
+
+    def decide(self, iteration: int, epoch: int) -> bool:
+        """Take the decide step and send what it leads to: act, or complete for a no-op."""
+        entry = self._iterations.enter(iteration, epoch, "decide", self._engine.token(), _TO_DECIDE)
+        return self._take(entry, self._decide)
+
+    def act(self, iteration: int, epoch: int) -> bool:
+        """Take the act step: execute the action, or queue it for approval (L28-L34)."""
+        entry = self._iterations.enter(iteration, epoch, "act", self._engine.token(), _TO_ACT)
+        return self._take(entry, self._act)
+
+    def complete(self, iteration: int, epoch: int) -> bool:
+        """Take the last step: hooks, runs, history, and the follow-up if work waits (L35-L38)."""
+        entry = self._iterations.enter(iteration, epoch, "complete", self._engine.token())
+        return self._take(entry, self._complete)
+
+    def _take(self, entry: PhaseEntry | None, work: Work) -> bool:
+        """Run a phase that was entered, holding its lease; whatever it raises fails it (L38)."""
+        if entry is None:
+            return False
+        record = entry.record
+        ctx = PhaseContext(self._agent, entry.phase, self._engine.context, entry.iteration)
+        ctx.problems += record.problems
+        ctx.blocks += record.blocks
+        ctx.not_due = record.not_due
+
+        def renew() -> bool:
+            return self._iterations.renew(entry.iteration, entry.epoch, entry.worker)
+
+        with self._engine.leases.hold(renew, self._phase_limit(entry.phase, record)):
+            try:
+                return work(entry, ctx)
+            except StillRunning as running:
+                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
+                return False
+            except (StoreUnavailable, Stale):
+                raise  # not the phase's fault: the sweeper sends it again, or has done so
+            except Exception as error:
+                log.exception("%s failed", entry.phase, extra={"iteration": entry.iteration})
+                self._fail(entry, ctx, error)
+                return False
+
+    def _start(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+        self._engine.purge_approvals()
+        ctx.run_hooks("on_loop_start")
+        tick = entry.record.trigger == TICK
+        due = planning.due(ctx, *self._last_runs(), entry.now, tick)
+        settings = self._settings
+        plan = planning.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
+        payloads = [unit.to_json() for unit in plan.units]
+        failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
+        planned = self._iterations.plan(
+            entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks, ctx.not_due
+        )
+        if planned:
+            hints = [BatchHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]
+            if hints:
+                self._engine.courier.fan_out(self._agent.id, entry.iteration, hints)
+            else:
+                self._send(entry, "orient")
+        return False
+
+    def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+        record = entry.record
+        runs = [complete.run_observation(read_run(fields)) for fields in entry.runs]
+        extra = [*record.intake, *runs]
+        ctx.phase = "observe"
+        observations, added = observe.assemble(ctx, record.seen, extra)
+        ctx.phase = "orient"
+        situation = orient.orient(ctx, observations)
+        later, healths = observe.dump(added), self._health_after(record, entry.now)
+        return self._iterations.leave_orient(
+            entry, situation, later, ctx.problems, ctx.blocks, healths
+        )
+
+    def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+        situation = entry.record.situation
+        assert situation is not None, "orient stores a situation before decide is due"
+        decision, trace = decide.decide(ctx, situation)
+        where = self._destination(decision, trace)
+        following: Phase = "act" if where.queue else "complete"
+        fields = {
+            "decision": decision.to_json(),
+            "trace": trace.to_json(),
+            "results": dump_results([where.refusal] if where.refusal else []),
+            "unserved": where.unserved,
+            **_problems(ctx),
+        }
+        if self._iterations.leave(entry, following, fields, where.queue):
+            self._send(entry, following, where.queue or None)
+        return False
+
+    def _destination(self, decision: Decision, trace: DecisionTrace) -> _Destination:
+        if trace.invalid:
+            reason = f"Invalid decision: {trace.invalid.reason}"
+            return _Destination(refusal=act.failed(trace.invalid.action, reason))
+        if decision.is_no_op:
+            return _Destination()
+        action = self._agent.host.actions.get(decision.action)
+        if action is None:
+            return _Destination(refusal=act.unknown(decision.action))
+        queue = action.queue or queues.ACT
+        if act.gate(action, decision):
+            return self._asking(action)
+        if self._engine.fleet.serving(queue):
+            return _Destination(queue)
+        return _Destination(refusal=act.failed(action.id, queues.unserved(queue)))
+
+    def _asking(self, action: Action) -> _Destination:
+        """Where an approval is asked for: only a dry run needs a worker that acts."""
+        if not action.has("dry_run"):
+            return _Destination(queues.LOOP, unserved="Not executed: it needs an approval")
+        if self._engine.fleet.serving(queues.ACT):
+            return _Destination(queues.ACT)
+        return _Destination(queues.LOOP, unserved=queues.unserved(queues.ACT))
+
+    def _act(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+        record = entry.record
+        decision = record.decision
+        assert decision is not None, "decide stores a decision before act is due"
+        request = act.Request(
+            execution_id=naming.loop(record.id),
+            decision=decision,
+            situation_summary=record.situation.summary if record.situation else None,
+            run_ids=tuple(record.runs),
+            retry=entry.epoch > 1,
+            asked_by=record.trace.asked_by if record.trace else None,
+            unserved=entry.fields.get("unserved", ""),
+        )
+        fence = Fence(entry.iteration, entry.epoch, entry.worker)
+        ledger = LeasedLedger(self._store, self._engine.leases, fence)
+        result = act.act(ctx, request, ledger, self._engine.waiting)
+        fields = {"results": dump_results([result]), **_problems(ctx)}
+        return self._iterations.leave(entry, "complete", fields)
+
+    def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+        result = entry.record.result(self._agent.id, entry.now)
+        ctx.run_hooks("on_loop_complete", result=result)
+        result = ending.settled(self._store, entry.record, result)
+        result = result.patched({"problems": ctx.problems})
+        follow(self._engine, entry.record, result)
+        told = entry.record.abandoned is not None
+        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, told)
+        return False
+
+    def _fail(self, entry: PhaseEntry, ctx: PhaseContext, error: Exception) -> None:
+        why = f"{entry.phase} failed: {describe(error)}"
+        if entry.phase == "complete":
+            why = entry.record.error or why
+            result = ending.ruined(self._agent.id, entry.record, entry.now, why)
+            ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
+            return
+        fields = {"error": why, **_problems(ctx)}
+        # An action that has begun did what it did, whatever failed after it.
+        done = entry.phase == "act" and self._store.ledger.settle(naming.loop(entry.record.id))
+        if done:
+            fields["results"] = dump_results([done])
+        if self._iterations.leave(entry, "complete", fields):
+            self._send(entry, "complete")
+
+    def _send(self, entry: PhaseEntry, phase: Phase, queue: str | None = None) -> None:
+        self._engine.courier.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
+
+    def _last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
+        # A manual agent runs every observer every time, so there is nothing to look up (L10).
+        manual = self._agent.settings.mode == "manual"
+        return ({}, {}) if manual else self._store.observers.last_runs()
+
+    def _health_after(self, record: Record, now: datetime) -> dict[str, ObserverHealth]:
+        names = record.observers
+        saw = {names[index] for index in record.seen}
+        # One shard or host that fails is an error of the iteration, not of the observer (L15).
+        failed = {p.id: p for p in record.observer_errors if p.id not in saw}
+        ran = dict.fromkeys(names)
+        before = self._store.observers.health(list(failed))
+        interval = self._agent.settings.loop_interval
+        return planning.after(before, ran, failed, now, interval)
+
+    def _limit(self, unit: Batch) -> float:
+        observers = self._agent.host.observers
+        longest = max(
+            (o.timeout for t in unit.tasks if (o := observers.get(t.observer))), default=1.0
+        )
+        waves = -(-len(unit.tasks) // self._settings.width)
+        return longest * waves + HOOK_TIMEOUT
+
+    def _phase_limit(self, phase: Phase, record: Record) -> float:
+        if phase != "act" or record.decision is None:
+            return self._settings.phase_limit
+        return self._engine.action_limit(record.decision.action)
+
+
+def _stored(seen: Seen, host: str) -> tuple[str, str]:
+    if seen.observations is not None:
+        return f"seen:{seen.task.index}", seen.observations
+    problem = Problem(
+        id=seen.task.observer,
+        phase="observe",
+        error=seen.error or "no reason known",
+        duration=round(seen.duration, 3),
+        host=host,
+    )
+    return f"fail:{seen.task.index}", problem.to_json()
+
+
+def _problems(ctx: PhaseContext) -> dict[str, str]:
+    return {"problems": dump_problems(ctx.problems), "blocks": dump_blocks(ctx.blocks)}

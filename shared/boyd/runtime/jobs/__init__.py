@@ -1,0 +1,1 @@
+"""Job handlers: work that workers do besides iterations."""

@@ -1,0 +1,203 @@
+"""Does what clients ask for: execute, try out or undo an action, answer a request (L31, L33)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from boyd import naming
+from boyd.errors import Overrun
+from boyd.models import (
+    ActionResult,
+    Call,
+    Decision,
+    EndpointReply,
+    JsonObject,
+    explain,
+    unexplained,
+)
+from boyd.phases import act, time_limit
+from boyd.phases.claims import Ledger
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.plugin import Perform
+from boyd.runtime.action_runner import ledger_of, take
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.approved_action import given_up
+from boyd.runtime.jobs.runner import Done, Fields
+from boyd.store import Fence, StuckJob, read_call
+from boyd.store.calls import KEEP, kept
+
+log = logging.getLogger(__name__)
+
+
+class ClientCallHandler:
+    """The calls to one agent's workers."""
+
+    patient = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds one call may take."""
+        endpoint = self._engine.agent.host.endpoints.get(fields.get("action", ""))
+        if endpoint is not None:
+            # It may ask for any action.
+            actions = self._engine.agent.host.actions.values()
+            longest = max((action.timeout for action in actions), default=0.0)
+            return self._engine.settings.phase_limit + endpoint.timeout + longest
+        return self._engine.action_limit(fields.get("action"))
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
+        """Do what is asked for."""
+        call = read_call(fields)
+        if call.kind == "endpoint":
+            return replace(self._answer(call, fence, retry), keep=kept(call))
+        if call.kind == "dry-run":
+            return _done(self._dry_run(call))
+        return _done(self._act(call, fence, retry))
+
+    def _dry_run(self, call: Call) -> ActionResult:
+        """Try an action out, perhaps for an approval, which keeps what that says."""
+        approvals = self._engine.store.approvals
+        item = approvals.get(call.previews) if call.previews else None
+        if item is None:
+            return act.dry_run(self._context(), call.action, call.params)
+        found = act.dry_run(
+            self._context(), item.action_id, item.params, for_model=bool(item.wakes)
+        )
+        approvals.refresh(item.id, found)
+        return found
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done:
+        """End with what the ledger knows of it, or as failed."""
+        known = self._engine.store.ledger.settle(_execution(id, fields.get("undoes")))
+        return _done(known or act.failed(fields["action"], why))
+
+    def lost(self, id: str, stuck: StuckJob) -> Done | None:
+        """End with what the ledger knows of it, unless it may be done now."""
+        call = self._engine.store.calls.get(id)
+        execution = _execution(id, call.undoes if call else None)
+        result = self._engine.store.ledger.settle(execution, naming.call(id))
+        return None if result is None else _done(result)
+
+    def given_up(self, id: str, stuck: StuckJob) -> Done:
+        """End with what the ledger knows of it."""
+        call = self._engine.store.calls.get(id)
+        action = call.action if call else "unknown"
+        execution = _execution(id, call.undoes if call else None)
+        return _done(given_up(self._engine, execution, action, stuck))
+
+    def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
+        """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""
+        ledger = ledger_of(self._engine, fence)
+        decision = self._decision(call, ledger)
+        if isinstance(decision, ActionResult):
+            return decision
+        wanted = act.Request(
+            execution_id=_execution(call.id, call.undoes),
+            decision=decision,
+            retry=retry,
+            asked_by=call.actor.principal if call.requires_approval else None,
+            requested_by=(call.actor.principal,),
+            by=call.actor.principal,
+            undoes=call.undoes,
+            origin=naming.call(call.id),
+        )
+        return take(self._engine, ledger, wanted)
+
+    def _decision(self, call: Call, ledger: Ledger) -> Decision | ActionResult:
+        action, params = call.action, call.params
+        if call.undoes:
+            entry = ledger.get(call.undoes)
+            if entry is None:
+                return act.failed(action, f"No execution {call.undoes!r} is known")
+            if naming.is_rollback(call.undoes):
+                return act.failed(action, "A roll-back cannot be rolled back")
+            action, params = entry.action, entry.params
+        known = self._engine.agent.host.actions.get(action)
+        if known is None:
+            return act.unknown(action)
+        return Decision(
+            action=action,
+            params=params,
+            rationale=call.rationale or unexplained(call.actor.principal),
+            confidence=1.0,
+            risk=known.risk,
+            requires_approval=call.requires_approval,
+        )
+
+    def _answer(self, call: Call, fence: Fence, retry: bool) -> Done:
+        endpoint = self._engine.agent.host.endpoints.get(call.action)
+        assert call.endpoint is not None, "an endpoint's call carries the request"
+        if endpoint is None:
+            return _replied(404, f"no endpoint {call.action!r} runs here")
+        if retry and endpoint.method != "GET":
+            return _replied(503, "the worker was lost while it answered; the outcome is unknown")
+        ctx = self._context().context(endpoint.plugin_id)
+        try:
+            answer = time_limit.call(
+                lambda: endpoint.call("handle", request=call.endpoint, ctx=ctx), endpoint.timeout
+            )
+        except (Exception, Overrun, SystemExit) as error:
+            log.error("endpoint %s failed in call %s", endpoint.id, call.id, exc_info=error)
+            return _replied(502, _failure(endpoint.id, error))
+        if isinstance(answer, Perform):
+            if endpoint.method == "GET":
+                return _replied(502, f"endpoint {endpoint.id} may not act: who reads may not")
+            return self._perform(call, answer, fence, retry)
+        return _reply(answer, endpoint.id)
+
+    def _perform(self, call: Call, wanted: Perform, fence: Fence, retry: bool) -> Done:
+        changes = {"action": wanted.action, "params": wanted.params, "rationale": wanted.rationale}
+        try:
+            order = call.patched(changes)
+        except ValidationError as error:
+            why = f"endpoint {call.action} asks for what cannot be done: {explain(error)}"
+            return _replied(502, why)
+        result = self._act(order, fence, retry)
+        body: JsonObject = {"success": result.success, "executionId": naming.call(call.id)}
+        if approval_id := result.waits_for:
+            waits: JsonObject = {"queued": True, "approvalId": approval_id}
+            return _done(result, EndpointReply(status=202, body={**body, **waits}))
+        return _done(result, EndpointReply(body={**body, "result": result.to_wire()}))
+
+    def _context(self) -> PhaseContext:
+        return PhaseContext(self._engine.agent, "act", self._engine.context)
+
+
+def _execution(call_id: str, undoes: str | None) -> str:
+    """The ledger's name for what a call leads to."""
+    return naming.rollback(undoes) if undoes else naming.call(call_id)
+
+
+def _reply(answer: Any, endpoint: str) -> Done:
+    try:
+        reply = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
+        return _done(None, reply)
+    except ValueError:
+        return _replied(502, f"endpoint {endpoint} answered with something that is not JSON")
+
+
+def _failure(endpoint: str, error: BaseException) -> str:
+    """What a client is told: nothing of the exception, which may hold a secret."""
+    if isinstance(error, Overrun):
+        return f"endpoint {endpoint} failed: {describe(error)}"
+    return f"endpoint {endpoint} failed; the log of the worker tells more"
+
+
+def _replied(status: int, error: str) -> Done:
+    return _done(None, EndpointReply(status=status, body={"error": error}, failed=error))
+
+
+def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Done:
+    found = {"result": result, "reply": reply}
+    fields = {name: value.to_json() for name, value in found.items() if value is not None}
+    approval_id = result.waits_for if result else None
+    if approval_id:
+        # What was asked for has been done: to ask a person. How that goes on the approval tells.
+        return Done("succeeded", KEEP, {**fields, "approvalId": approval_id})
+    return Done(result.state if result else "succeeded", KEEP, fields)

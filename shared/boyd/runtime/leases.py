@@ -1,0 +1,187 @@
+"""The ledger as the act phase sees it: claims renewed while the action runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from boyd.errors import StoreError, StoreUnavailable
+from boyd.models import ActionResult, ExecutionEntry
+from boyd.phases.claims import CANCELLED, Claim, ExecutionRequest
+from boyd.store import AgentStore, ClaimReply, Fence
+
+log = logging.getLogger("boyd.runtime")
+
+#: Intervals without a lease after which the thread ends.
+IDLE = 30
+
+
+@dataclass
+class _Held:
+    renew: Callable[[], bool]
+    until: float
+
+
+class Leases:
+    """Renews leases from a thread of its own, one for the process.
+
+    Work that is done before the first renewal costs nothing. A lease is renewed for a limited time
+    only: what hangs loses it.
+    """
+
+    def __init__(self, interval: float) -> None:
+        """Renew every *interval* seconds, which must be well below the lease."""
+        self._interval = interval
+        self._held: dict[int, _Held] = {}
+        self._lock = threading.Lock()
+        self._process = 0
+
+    @contextmanager
+    def hold(self, renew: Callable[[], bool], limit: float) -> Iterator[None]:
+        """Call *renew* while the body runs, for at most *limit* seconds."""
+        held = _Held(renew, time.monotonic() + limit)
+        with self._lock:
+            self._start()
+            self._held[id(held)] = held
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.pop(id(held), None)
+
+    def _start(self) -> None:
+        # After a fork the thread is gone and what the parent held is the parent's.
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._held.clear()
+            threading.Thread(target=self._run, name="leases", daemon=True).start()
+
+    def _run(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(self._interval)
+            with self._lock:
+                held = list(self._held.items())
+                idle = 0 if held else idle + 1
+                if idle > IDLE:
+                    self._process = 0  # the next one that holds starts a thread again
+                    return
+            for key, lease in held:
+                if time.monotonic() > lease.until or not self._renewed(lease):
+                    with self._lock:
+                        self._held.pop(key, None)
+
+    def _renewed(self, lease: _Held) -> bool:
+        try:
+            return lease.renew()
+        except StoreError as error:
+            log.warning("a lease could not be renewed: %s", error)
+            return True
+
+
+#: Seconds beyond an action's time limit for which its claim is still renewed.
+GRACE = 10.0
+#: Seconds beyond another worker's claim after which what it claims is looked at again.
+PUT_BACK_MARGIN = 1.0
+#: Seconds between two attempts to reach Redis about a claim.
+PAUSES = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
+
+_T = TypeVar("_T")
+
+
+class LeasedLedger:
+    """Implements `loop.ledger.Ledger` on the store, for one execution.
+
+    Claiming and finishing are repeated while Redis does not answer: both say the same twice.
+    """
+
+    def __init__(self, store: AgentStore, leases: Leases, fence: Fence | None = None) -> None:
+        """Claim only while the act phase of *fence* is ours; None: it does not come from a loop."""
+        self._ledger = store.ledger
+        self._leases = leases
+        self._fence = fence
+        self._holding = ExitStack()
+
+    def find(self, execution_id: str) -> ActionResult | None:
+        """How that execution ended, if it did."""
+        return self._ledger.find(execution_id)
+
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """The entry of that execution, if it was ever claimed."""
+        return self._ledger.get(execution_id)
+
+    def claim(self, execution: ExecutionRequest) -> Claim:
+        """Take the right to execute, and keep it while the action runs."""
+        token = uuid.uuid4().hex
+        reply = persistently(lambda: self._claim(execution, token))
+        if reply.outcome == "claimed":
+            hold = self._leases.hold(
+                lambda: self._ledger.renew(execution.id, token), execution.timeout + GRACE
+            )
+            self._holding.enter_context(hold)
+        return _read(reply, token)
+
+    def forgo(self, execution_id: str) -> Claim:
+        """Give up the right to execute, for good; what is known of an earlier attempt."""
+        assert self._fence is not None, "only what comes from an iteration is given up"
+        fence = self._fence
+        reply = persistently(lambda: self._ledger.forgo(execution_id, fence))
+        if reply.outcome == "none":
+            return Claim()
+        return (
+            Claim(result=self.find(execution_id)) if reply.outcome == "over" else _read(reply, "")
+        )
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the outcome and let the claim go."""
+        try:
+            return persistently(
+                lambda: self._ledger.finish(execution_id, token, result), StoreError
+            )
+        finally:
+            self._holding.close()
+
+    def _claim(self, execution: ExecutionRequest, token: str) -> ClaimReply:
+        return self._ledger.claim(
+            execution.id,
+            token,
+            execution.action,
+            execution.params,
+            execution.target,
+            execution.idempotent,
+            execution.budget,
+            self._fence,
+            execution.by,
+            execution.host,
+        )
+
+
+def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:
+    """Ask until Redis answers, for about ten seconds; *passing* errors are asked about again."""
+    for pause in PAUSES:
+        try:
+            return ask()
+        except passing:
+            time.sleep(pause)
+    return ask()
+
+
+def _read(reply: ClaimReply, token: str) -> Claim:
+    if reply.outcome == "claimed":
+        return Claim(token=token)
+    if reply.outcome == "done":
+        return Claim(result=ActionResult.from_json(reply.detail))
+    if reply.outcome == "cancelled":
+        return Claim(refused=CANCELLED)
+    if reply.outcome == "frozen":
+        return Claim(refused=f"Acting is frozen: {reply.detail}")
+    if reply.outcome == "unknown":
+        return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
+    return Claim(over_budget=True)

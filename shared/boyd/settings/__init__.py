@@ -1,0 +1,1 @@
+"""Settings of processes and models, and the files they come from."""

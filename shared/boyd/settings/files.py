@@ -1,0 +1,99 @@
+"""What is wrong with settings, told to whoever wrote them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from boyd.errors import ConfigError
+from boyd.models.base import explain, told
+
+#: Bytes that a file may have.
+MAX_BYTES = 1_048_576
+#: Parts, joined by dots, that a name may have: reading one takes quadratic memory.
+MAX_PARTS = 32
+
+_PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_NAME = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MAX_PARTS}}}")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, or is not TOML.
+    """
+    try:
+        return tomllib.loads(_text(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: its lists or tables nest too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path}: is longer than {MAX_BYTES} bytes")
+    text = raw.decode("utf-8").replace("\r\n", "\n")
+    if long := _LONG_NAME.search(text):
+        line = text.count("\n", 0, long.start()) + 1
+        raise ConfigError(f"{path}: line {line}: a name has more than {MAX_PARTS} parts")
+    return text
+
+
+def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
+    """What *model* did not take, as one line that names each setting and the nearest known one."""
+    parts = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        place = item["loc"]
+        said = told(item["msg"])
+        if item["type"] == "extra_forbidden":
+            said = f"is not known{nearest(str(place[-1]), _names(model, place[:-1]))}"
+        where = ".".join(str(step) for step in place)
+        parts.append(f"{where}: {said}" if where else said)
+    return "; ".join(parts)
+
+
+def saying(error: object) -> str:
+    """The message of an error; of a validation error the fields and reasons, without its links."""
+    if isinstance(error, ValidationError):
+        return f"{error.title}: {explain(error)}"
+    return str(error)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to add to a message about an unknown name: the nearest known one, or else all."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known are {', '.join(names)}" if names else ""
+
+
+def _names(model: type[BaseModel], place: Iterable[int | str]) -> set[str]:
+    """The settings that there are at that place of *model*."""
+    models = [model]
+    for step in map(str, place):
+        fields = [one.model_fields[step] for one in models if step in one.model_fields]
+        # Positions in lists and keys of tables are no fields, and lead nowhere else.
+        if fields:
+            models = [found for field in fields for found in _models(field.annotation)]
+    return {name for one in models for name in one.model_fields}
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in an annotation such as `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)

@@ -1,0 +1,360 @@
+"""Checks a chain of the audit trail and names the first entry that does not fit (A15)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from pydantic import SecretStr
+
+from boyd.models import AuditEntry, AuditHead, Misfit, Verification, from_ms
+from boyd.models.audit import Fault
+from boyd.store.connection import Client, translated
+from boyd.store.keys import Keys
+
+PLAIN = "sha256"
+#: Where an empty chain ends.
+START = AuditHead(seq=0, hash="")
+#: Fields of an entry that have a place of their own in `AuditEntry`.
+_NAMED = frozenset({"kind", "who", "key", "from", "claims", "before", "after", "note"})
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """How entries are sealed.
+
+    Attributes:
+        key: the secret for HMAC-SHA256; without one it is SHA-256, which anybody can recompute.
+        keep: how many sealed entries are kept.
+        chain: which chain it is, so that none can be put in another's place.
+    """
+
+    key: str | None = field(default=None, repr=False)
+    keep: int = 100_000
+    chain: str = ""
+
+    @classmethod
+    def of(cls, key: SecretStr | None, keep: int) -> Self:
+        """What the settings `audit_key` and `audit_keep` say."""
+        return cls(key.get_secret_value() if key else None, keep)
+
+    @property
+    def name(self) -> str:
+        """What entries sealed like this carry: `sha256`, or `hmac:` and the key's fingerprint."""
+        if self.key is None:
+            return PLAIN
+        return "hmac:" + self._keyed("boyd audit key")[:8]
+
+    def hash(self, prev: str, seq: int, at: str, body: str) -> str:
+        """The hash of an entry, in hex."""
+        # No part holds a line break, so no two entries give the same text.
+        text = f"{self.chain}\n{prev}\n{seq}\n{at}\n{body}"
+        return self._keyed(text) if self.key is not None else _sha256(text)
+
+    def proof(self, head: AuditHead) -> str:
+        """What shows that a checkpoint was set by somebody with the key."""
+        text = f"{self.chain}\ncheckpoint\n{head}"
+        return self._keyed(text) if self.key is not None else _sha256(text)
+
+    def _keyed(self, text: str) -> str:
+        assert self.key is not None
+        return hmac.new(self.key.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Link:
+    """An entry as it lies in the sealed stream.
+
+    Attributes:
+        place: its id there, `SEQ-0` when it was put there by a sealer.
+        seq: the number that it says to have.
+        at: its id in the open stream, which is its time.
+        body: its fields as canonical JSON.
+        prev, sealed_by, hash: as in `AuditEntry`.
+    """
+
+    place: str
+    seq: int
+    at: str
+    body: str
+    prev: str
+    sealed_by: str
+    hash: str
+
+    @classmethod
+    def read(cls, place: str, fields: Mapping[str, str]) -> Link:
+        """One of the stream; what is absent or unreadable is empty, for it may be forged."""
+        given = [fields.get(name, "") for name in ("at", "body", "prev", "by", "hash")]
+        return cls(place, _whole(fields.get("seq", "")), *given)
+
+    @property
+    def stands_at(self) -> int:
+        """The number that its place gives it; 0 when no sealer made such a place."""
+        number, _, rest = self.place.partition("-")
+        return int(number) if rest == "0" else 0
+
+    def arguments(self) -> list[str]:
+        """What the script that stores it takes."""
+        return [str(self.seq), self.at, self.body, self.prev, self.sealed_by, self.hash]
+
+    def is_whole(self, sealing: Sealing) -> bool:
+        """Whether its hash is that of its own content."""
+        expected = sealing.hash(self.prev, self.seq, self.at, self.body)
+        return hmac.compare_digest(expected.encode(), self.hash.encode())
+
+    def entry(self) -> AuditEntry:
+        """As it is shown; a forged one too, as far as it can be read."""
+        fields = _fields(self.body)
+        named = {name: fields.get(name) for name in _NAMED - {"kind"}}
+        return AuditEntry.model_validate(
+            {
+                "seq": self.stands_at,
+                "id": self.at,
+                "at": from_ms(_ms(self.at)),
+                "kind": fields.get("kind", "unreadable"),
+                "what": {k: v for k, v in fields.items() if k not in _NAMED},
+                "sealedBy": self.sealed_by,
+                "prev": self.prev,
+                "hash": self.hash,
+                **named,
+            }
+        )
+
+
+def sealed(sealing: Sealing, prev: str, seq: int, at: str, fields: Mapping[str, str]) -> Link:
+    """The next link of a chain."""
+    body = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = sealing.hash(prev, seq, at, body)
+    return Link(f"{seq}-0", seq, at, body, prev, sealing.name, digest)
+
+
+def noted(seq: str | None, digest: str | None) -> AuditHead | None:
+    """A head as it is noted in Redis, if it can be read."""
+    return AuditHead(seq=_whole(seq), hash=digest) if seq and digest else None
+
+
+def _ms(at: str) -> int:
+    number = _whole(at.partition("-")[0])
+    # A forged time may be one that no datetime can hold.
+    return number if number < 2**47 else 0
+
+
+def _whole(text: str) -> int:
+    """The number, or 0 when it is none that Boyd wrote."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
+
+
+def _fields(body: str) -> dict[str, str]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+#: Entries read at a time, and how far to look for one that was moved.
+_PAGE = 1000
+#: How often to look again when the beginning was trimmed meanwhile.
+_TRIES = 5
+
+
+class Verifier:
+    """Walks along one chain."""
+
+    def __init__(self, client: Client, keys: Keys, sealing: Sealing) -> None:
+        self._client = client
+        self._keys = keys
+        self._sealing = sealing
+
+    def verify(
+        self, expect: AuditHead | None = None, begin: AuditHead | None = None
+    ) -> Verification:
+        """As `Audit.verify`."""
+        for _ in range(_TRIES):
+            trimmed, proof = self._checkpoint()
+            result = self._check(trimmed, proof, expect, begin)
+            if result.ok or self._checkpoint()[0] == trimmed:
+                break
+        return result
+
+    def _check(
+        self, trimmed: AuditHead, proof: str, expect: AuditHead | None, begin: AuditHead | None
+    ) -> Verification:
+        skips = begin is not None and begin.seq > trimmed.seq
+        walk = _Walk(self._sealing, begin if begin and skips else trimmed)
+        misfit = (
+            (None if skips else self._forged_checkpoint(trimmed, proof))
+            or self._unconfirmed(begin, trimmed)
+            or self._along(walk)
+            or self._unconfirmed(expect, trimmed, walk.last)
+            or self._end(walk.last)
+        )
+        with translated():
+            waiting = self._client.xlen(self._keys.audit_open)
+        return Verification(
+            ok=misfit is None,
+            checked=walk.checked,
+            head=walk.last if walk.last.seq else None,
+            trimmed=trimmed if trimmed.seq else None,
+            waiting=waiting,
+            misfit=misfit,
+        )
+
+    def _forged_checkpoint(self, trimmed: AuditHead, proof: str) -> Misfit | None:
+        if trimmed == START or proof == self._sealing.proof(trimmed):
+            return None
+        detail = "the checkpoint of what the cap removed was not set with this audit key"
+        return _misfit(trimmed.seq, None, "wrong key", detail)
+
+    def _unconfirmed(
+        self, head: AuditHead | None, trimmed: AuditHead, last: AuditHead | None = None
+    ) -> Misfit | None:
+        """What speaks against a head that was noted earlier."""
+        if head is None or head == trimmed:
+            return None
+        if head.seq < trimmed.seq:
+            detail = f"the entries up to {trimmed.seq} have been trimmed"
+            return _misfit(head.seq, None, "missing", detail)
+        if last and head.seq > last.seq:
+            detail = f"entry {head.seq} was noted, but the chain ends before it"
+            return _misfit(last.seq + 1, None, "missing", detail)
+        with translated():
+            place = f"{head.seq}-0"
+            found = self._client.xrange(self._keys.audit, place, place)
+        if not found:
+            return _misfit(head.seq, None, "missing", "the noted entry is not there")
+        link = Link.read(*found[0])
+        if link.hash == head.hash:
+            return None
+        return _misfit(head.seq, link, "changed", "its hash is not the one that was noted")
+
+    def _along(self, walk: _Walk) -> Misfit | None:
+        for link in self._links(walk.last.seq):
+            if not walk.fits(link):
+                return walk.explain(link, self._read(f"({link.place}"))
+            walk.step(link)
+        return None
+
+    def _end(self, last: AuditHead) -> Misfit | None:
+        """Whether the chain ends where it is noted to end."""
+        end = self._noted_end()
+        if end.seq > last.seq and not self._went_on(last):
+            return _misfit(last.seq + 1, None, "missing", f"the chain went on to {end.seq}")
+        if end == START and last != START:
+            return _misfit(last.seq, None, "missing", "the note of where the chain ends is gone")
+        if end.seq < last.seq:
+            return _misfit(end.seq + 1, None, "inserted", f"the chain ended with {end.seq}")
+        if end.seq == last.seq and end.hash != last.hash:
+            return _misfit(last.seq, None, "changed", "the chain is noted to end with another hash")
+        return None
+
+    def _went_on(self, last: AuditHead) -> bool:
+        """Whether more was sealed while we walked."""
+        return bool(self._read(f"({last.seq}-0", 1))
+
+    def _noted_end(self) -> AuditHead:
+        with translated():
+            found = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
+        return noted(*found) or START
+
+    def _checkpoint(self) -> tuple[AuditHead, str]:
+        with translated():
+            names = ["trimmedSeq", "trimmedHash", "trimmedProof"]
+            seq, digest, proof = self._client.hmget(self._keys.audit_head, names)
+        return noted(seq, digest) or START, proof or ""
+
+    def _links(self, after: int) -> Iterator[Link]:
+        place = "-" if after == 0 else f"({after}-0"
+        while True:
+            page = self._read(place)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            place = f"({page[-1].place}"
+
+    def _read(self, place: str, count: int = _PAGE) -> list[Link]:
+        with translated():
+            found = self._client.xrange(self._keys.audit, place, "+", count=count)
+        return [Link.read(*item) for item in found]
+
+
+class _Walk:
+    """How far the chain has been found to fit."""
+
+    def __init__(self, sealing: Sealing, start: AuditHead) -> None:
+        self._sealing = sealing
+        self._previous: Link | None = None
+        self.last = start
+        self.checked = 0
+
+    def fits(self, link: Link) -> bool:
+        """Whether *link* follows what has been walked."""
+        seq = self.last.seq + 1
+        return (
+            link.stands_at == seq == link.seq
+            and link.prev == self.last.hash
+            and link.sealed_by == self._sealing.name
+            and link.is_whole(self._sealing)
+        )
+
+    def step(self, link: Link) -> None:
+        """Go on to a link that fits."""
+        self._previous = link
+        self.last = AuditHead(seq=link.seq, hash=link.hash)
+        self.checked += 1
+
+    def explain(self, link: Link, following: Sequence[Link]) -> Misfit:
+        """Why *link* does not fit, as far as it and those behind it tell."""
+        seq = self.last.seq + 1
+        place = link.stands_at
+        if place > seq:
+            return _misfit(seq, link, "missing", f"after {seq - 1} comes entry {place}")
+        if place < seq:
+            return _misfit(seq, link, "inserted", f"no sealer puts an entry at {link.place}")
+        if link.sealed_by != self._sealing.name:
+            ours = self._sealing.name
+            detail = f"it was sealed with {_words(link.sealed_by)}, not with {_words(ours)}"
+            return _misfit(seq, link, "wrong key", detail)
+        if not link.is_whole(self._sealing):
+            return self._altered(link, following)
+        return self._out_of_order(link, following)
+
+    def _altered(self, link: Link, following: Sequence[Link]) -> Misfit:
+        seq = self.last.seq + 1
+        if any(self._belongs(other) for other in following):
+            return _misfit(seq, link, "inserted", "the entry that belongs here comes after it")
+        return _misfit(seq, link, "changed", "its content is not what was sealed")
+
+    def _out_of_order(self, link: Link, following: Sequence[Link]) -> Misfit:
+        """*link* is genuine in itself, so it is what comes before it that does not fit."""
+        seq, previous = self.last.seq + 1, self._previous
+        if previous and link.seq == previous.seq and link.prev == previous.prev:
+            return _misfit(previous.seq, previous, "inserted", "the next entry takes its place")
+        if link.seq != seq:
+            if any(self._belongs(other) for other in following):
+                return _misfit(seq, link, "reordered", f"entry {link.seq} stands in its place")
+            return _misfit(seq, link, "missing", f"entry {link.seq} stands in its place")
+        before = max(self.last.seq, 1)
+        return _misfit(before, previous, "changed", f"entry {seq} was sealed behind another one")
+
+    def _belongs(self, other: Link) -> bool:
+        """Whether *other* is what should have come next."""
+        follows = other.seq == self.last.seq + 1 and other.prev == self.last.hash
+        return follows and other.is_whole(self._sealing)
+
+
+def _misfit(seq: int, link: Link | None, why: Fault, detail: str) -> Misfit:
+    return Misfit(seq=seq, id=link.at if link else None, why=why, detail=detail)
+
+
+def _words(sealed_by: str) -> str:
+    kind, _, name = sealed_by.partition(":")
+    return f"the audit key {name}" if kind == "hmac" else "no audit key"

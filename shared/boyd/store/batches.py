@@ -1,0 +1,124 @@
+"""Units: the parts of an observe phase that workers take on their own (L9, L12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from boyd.errors import StoreError
+from boyd.store.connection import pairs
+from boyd.store.keys import Keys
+from boyd.store.scripts import Scripts
+from boyd.store.timing import Timing
+
+#: How much of what is due is taken at once.
+MOST_DUE = 100
+
+
+class Due:
+    """What of one agent has passed its deadline."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._lease = timing.lease_ms
+
+    def take(self) -> dict[str, str]:
+        """`phase`, `unit:<number>` and names of orders, each with a proof of taking.
+
+        `mend` is among them when what is stored does not fit together.
+        """
+        return pairs(self._scripts.run("take_due", *self.call()))
+
+    def call(self) -> tuple[list[str], list[int]]:
+        """Keys and arguments of the script `take_due`."""
+        names = [self._keys.due, self._keys.loop, self._keys.orders]
+        return names, [self._lease, MOST_DUE]
+
+
+def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | StoreError]:
+    """What has passed its deadline, of several agents, in one round trip.
+
+    Of one agent it is `MOST_DUE` at most: when it is as much, there may be more. An error stands
+    for an agent whose work could not be taken.
+    """
+    replies = scripts.run_each("take_due", [due.call() for due in each])
+    return [reply if isinstance(reply, StoreError) else pairs(reply) for reply in replies]
+
+
+@dataclass(frozen=True)
+class StuckBatch:
+    """A unit that passed its deadline: `lost` with its worker, or still waiting for one.
+
+    `waited` is in seconds.
+    """
+
+    iteration: int
+    unit: int
+    attempt: int
+    payload: str
+    worker: str
+    lost: bool
+    waited: float
+    send: bool
+
+
+class Batches:
+    """The units of one agent's observe phase; `Iterations.plan` opens them."""
+
+    def __init__(self, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+        self._scripts = scripts
+        self._keys = keys
+        self._dispatch = timing.dispatch_ms
+        self._lease = timing.lease_ms
+
+    def enter(self, iteration: int, unit: int, attempt: int, worker: str) -> str | None:
+        """Enter a unit of observe; its payload, or None when it is not open for us."""
+        args = [iteration, unit, attempt, worker, self._lease]
+        reply = self._scripts.run("enter_unit", [self._keys.iteration, self._keys.due], args)
+        return str(reply[1]) if reply[0] == "ok" else None
+
+    def renew(self, iteration: int, unit: int, attempt: int, worker: str) -> bool:
+        """Renew the lease of a unit; False when it is lost."""
+        args = [iteration, f"unit:{unit}", attempt, worker, self._lease]
+        return bool(self._scripts.run("renew", [self._keys.iteration, self._keys.due], args))
+
+    def sign_off(
+        self, iteration: int, unit: int, attempt: int, worker: str, fields: Mapping[str, str]
+    ) -> tuple[int, int] | None:
+        """Sign a unit off; how many are open and the epoch, or None when it was not ours.
+
+        To give a unit up, *worker* is the one that has lost it, or empty when nobody entered it.
+        """
+        flat = [item for pair in fields.items() for item in pair]
+        args = [iteration, unit, attempt, worker, self._dispatch, *flat]
+        names = [self._keys.iteration, self._keys.due, self._keys.events]
+        reply = self._scripts.run("sign_off", names, args)
+        return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
+
+    def replace(
+        self, iteration: int, unit: int, attempt: int, payloads: Sequence[str]
+    ) -> tuple[int, int] | None:
+        """Put other units in place of a lost one; number of the first and their attempt."""
+        args = [iteration, unit, attempt, self._dispatch, *payloads]
+        reply = self._scripts.run("replace_unit", [self._keys.iteration, self._keys.due], args)
+        return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
+
+    def retry(self, unit: int, proof: str) -> StuckBatch | None:
+        """Find out why a unit passed its deadline; None when it is done or has moved since."""
+        names = [self._keys.iteration, self._keys.due]
+        reply = self._scripts.run("retry_unit", names, [unit, self._dispatch, proof])
+        if reply[0] == "none":
+            return None
+        state, iteration, attempt, payload, worker, waited = reply
+        lost = state == "lost"
+        return StuckBatch(
+            int(iteration),
+            unit,
+            int(attempt),
+            payload,
+            worker,
+            lost,
+            int(waited) / 1000,
+            send=state == "waiting",
+        )

@@ -1,0 +1,293 @@
+"""The connection to Redis: time limits everywhere, no hidden retries, our own errors."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import parse_url, to_bool
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from boyd.errors import ConfigError, StoreError, StoreReadOnly, StoreUnavailable
+
+_SENTINEL = "sentinel"
+_PASSWORD = re.compile(r"(://[^:/]*):.*", re.DOTALL)
+_SENTINEL_PORT = 26379
+
+
+@dataclass(frozen=True)
+class Address:
+    """One Redis, or the sentinels that know which one it is now.
+
+    Attributes:
+        options: `db`, `username`, `ssl_ca_certs` ... as redis-py takes them.
+        tls: whether connections are encrypted, to sentinels too.
+        sentinels: host and port of each; empty: there are none.
+        service: the name by which sentinels know the master.
+        sentinel_options: `username` and `password` for the sentinels themselves.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    tls: bool
+    sentinels: tuple[tuple[str, int], ...] = ()
+    service: str = ""
+    sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Read a URL: `redis://`, `rediss://`, `unix://` or `sentinel://`.
+
+        `sentinel://[user:password@]host[:port][,host[:port]...]/service[/db][?options]`; the
+        options are those of the other URLs, `ssl` and `sentinel_username`, `sentinel_password`.
+
+        Raises:
+            ValueError: it is none of them.
+        """
+        if not url.startswith(f"{_SENTINEL}://"):
+            options = parse_url(url)  # type: ignore[no-untyped-call]
+            options.pop("connection_class", None)
+            return cls(options, tls=url.startswith("rediss:"))
+        parts = urlsplit(url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        service, _, db = parts.path.strip("/").partition("/")
+        if not service:
+            raise ValueError("the name of the service is missing: sentinel://host:port/SERVICE")
+        if db and not db.isdecimal():
+            raise ValueError(f"the database after the service should be a number, not {db!r}")
+        # As that of a server: redis-py knows what its options mean.
+        options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))  # type: ignore[no-untyped-call]
+        options.pop("host")
+        tls = bool(to_bool(options.pop("ssl", "")))  # type: ignore[no-untyped-call]
+        own = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
+        sentinel_options = {name: value for name, value in own.items() if value is not None}
+        sentinels = tuple(_sentinel(host) for host in hosts.split(","))
+        return cls(options, tls, sentinels, service, sentinel_options)
+
+    @property
+    def ssl_options(self) -> dict[str, Any]:
+        """What is said of certificates."""
+        return {name: value for name, value in self.options.items() if name.startswith("ssl_")}
+
+
+def masked(url: str) -> str:
+    """A URL without its passwords, for messages."""
+    without = re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url)
+    *before, last = without.split("@")
+    return "@".join([*(_PASSWORD.sub(r"\1:***", part) for part in before), last])
+
+
+def _sentinel(text: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError("a sentinel has no name: sentinel://host:port,host:port/SERVICE")
+    return parts.hostname, parts.port or _SENTINEL_PORT
+
+
+log = logging.getLogger("boyd.store")
+
+#: Seconds that a sentinel may take; the next one is asked then.
+SENTINEL_TIMEOUT = 1.0
+#: Seconds between two looks whether the master is still the master.
+LOOK = 1.0
+#: Seconds until the next one where no sentinel has answered.
+LOOK_AGAIN = 10.0
+
+
+def sentinel_options(address: Address) -> dict[str, Any]:
+    """How to connect to the sentinels of *address*, as redis-py takes it."""
+    return {
+        "socket_timeout": SENTINEL_TIMEOUT,
+        "socket_connect_timeout": SENTINEL_TIMEOUT,
+        # Left to itself, redis-py tries a dead sentinel for seconds before it asks the next one.
+        "retry": Retry(NoBackoff(), 0),
+        "ssl": address.tls,
+        **address.ssl_options,
+        **address.sentinel_options,
+    }
+
+
+class Sentinels(Sentinel):
+    """Sentinels that several threads may ask."""
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Host and port of the master.
+
+        Each thread asks with a list of its own: redis-py moves who has answered to the front, and
+        when two threads do that at once, the one that was there is forgotten for good.
+
+        Raises:
+            redis.sentinel.MasterNotFoundError: no sentinel knows one.
+        """
+        asked = copy.copy(self)
+        asked.sentinels = list(self.sentinels)
+        found: tuple[str, int] = super(Sentinels, asked).discover_master(service_name)  # type: ignore[no-untyped-call]
+        self.sentinels = asked.sentinels
+        return found
+
+
+class Pool(SentinelConnectionPool):
+    """Connections to the master.
+
+    A master that was cut off, not killed, does not hang up when another takes its place: until it
+    learns of that it takes writes that will be lost. So the pool looks once in a while, and drops
+    its idle connections when the master is another.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._look_at = time.monotonic() + LOOK
+        self._looking = threading.Lock()
+        super().__init__(*args, **options)  # type: ignore[no-untyped-call]
+
+    def get_connection(self, *args: Any, **options: Any) -> Any:
+        """A connection to the master."""
+        if time.monotonic() >= self._look_at and self._looking.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._looking.release()
+        return super().get_connection(*args, **options)
+
+    def _look(self) -> None:
+        before = self.master_address
+        try:
+            found = self.get_master_address()  # type: ignore[no-untyped-call]
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            # What is connected may well go on without them.
+            log.warning("no sentinel names a master of %s: %s", self.service_name, error)
+            self._look_at = time.monotonic() + LOOK_AGAIN
+            return
+        self._look_at = time.monotonic() + LOOK
+        if before is not None and before != found:
+            log.warning("the master of %s is now %s:%s", self.service_name, *found)
+
+
+#: A `redis.Redis` with decoded replies, which its own annotations cannot say.
+Client: TypeAlias = Any
+
+#: Seconds to wait for an answer and for a connection.
+TIMEOUT = 5.0
+CONNECT_TIMEOUT = 2.0
+#: What a server says that takes no writes; where a script was refused, Redis 6.2 says it last.
+_REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
+#: What it says when its memory or its disk is full, or its cluster is not whole.
+_FULL = re.compile(r"(?:^|-)(?:OOM|MISCONF|CLUSTERDOWN)\b")
+
+
+def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
+    """A client for *url*; it connects when first used.
+
+    redis-py repeats a command after a time-out unless told not to, which would run a script twice:
+    here nothing is retried below the code that knows what a repetition means.
+
+    Raises:
+        ConfigError: *url* is not a Redis URL.
+    """
+    limits = {
+        "decode_responses": True,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": min(CONNECT_TIMEOUT, timeout),
+        "retry": Retry(NoBackoff(), 0),
+    }
+    try:
+        address = Address.of(url)
+        if "path" not in address.options:
+            limits["socket_keepalive"] = True
+        by_url = redis.Redis.from_url
+        client = _through_sentinels(address, limits) if address.sentinels else by_url(url, **limits)
+        pool = client.connection_pool
+        pool.connection_class = _leaving(pool.connection_class)
+        pool.connection_class(**pool.connection_kwargs)  # it would refuse an option when used
+    except (ValueError, TypeError, redis.RedisError) as error:
+        raise ConfigError(f"redis_url {masked(url)!r} cannot be used: {error}") from None
+    return client
+
+
+def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
+    """A client that asks the sentinels where the master is, whenever it has to connect."""
+    sentinels = Sentinels(address.sentinels, sentinel_kwargs=sentinel_options(address))  # type: ignore[no-untyped-call]
+    options = {**limits, **address.options, "ssl": address.tls}
+    return sentinels.master_for(address.service, connection_pool_class=Pool, **options)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the client's errors into ours.
+
+    Raises:
+        StoreUnavailable: Redis did not answer.
+        StoreReadOnly: it takes no writes now.
+        StoreError: it answered with an error.
+    """
+    try:
+        yield
+    except _Refused as error:
+        raise StoreReadOnly(f"Redis takes no writes: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise StoreUnavailable(f"Redis does not answer: {error}") from error
+    except redis.RedisError as error:
+        if _is_full(error):
+            raise StoreReadOnly(f"Redis takes no writes: {error}") from error
+        raise StoreError(f"Redis refused: {error}") from error
+
+
+def pairs(flat: list[Any]) -> dict[str, str]:
+    """The reply of HGETALL inside a script, as a mapping."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def whole(text: str | None) -> int | None:
+    """The whole number that a stored text is; None when it is none, as after a slip of the hand."""
+    try:
+        return int(float(text)) if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Refused(redis.ConnectionError):
+    """The server takes no writes, so the connection to it was dropped."""
+
+
+def _refuses(error: Exception) -> bool:
+    kinds = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
+    return isinstance(error, kinds) or bool(_REFUSALS.search(str(error)))
+
+
+def _is_full(error: redis.RedisError) -> bool:
+    kinds = (redis.exceptions.OutOfMemoryError, redis.exceptions.ClusterDownError)
+    return isinstance(error, kinds) or bool(_FULL.search(str(error)))
+
+
+@cache
+def _leaving(kind: type[Any]) -> type[Any]:
+    """A class of connections that leave a server which takes no writes.
+
+    It was the master once: the next call connects anew and may find another. redis-py knows only
+    the refusal of a plain command, and only behind sentinels.
+    """
+
+    class Leaving(kind):  # type: ignore[misc]
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return super().read_response(*args, **options)
+            except redis.ResponseError as error:
+                if not _refuses(error):
+                    raise
+                self.disconnect()
+                raise _Refused(str(error)) from error
+
+    return Leaving
+
+
+__all__ = ["Client", "connect", "masked", "pairs", "translated", "whole"]

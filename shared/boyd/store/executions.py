@@ -1,0 +1,288 @@
+"""The ledger: every execution of an action, claimed before it starts (L32, L34)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from boyd import naming
+from boyd.errors import StoreError
+from boyd.models import ActionResult, Budget, ExecutionEntry, ExecutionPage, JsonObject, to_ms
+from boyd.store.connection import Client, translated
+from boyd.store.hashes import restore
+from boyd.store.keys import FREEZES, REGISTERED, Keys
+from boyd.store.paging import Search, load_cursor
+from boyd.store.scripts import Scripts
+from boyd.store.timing import milliseconds
+
+#: Seconds the ledger remembers an execution: longer than any message of it can come late.
+KEEP = 7 * 86400.0
+#: What a list tells of an execution.
+_LISTED = (
+    *("id", "state", "action", "params", "target", "by"),
+    *("host", "worker", "startedAt", "endedAt"),
+)
+#: Sorts behind every execution's name.
+_BEHIND = "\uffff"
+
+
+#: Seconds until a heartbeat has registered an agent again.
+HEARTBEAT = 2.0
+
+
+class StillRunning(StoreError):
+    """The execution is still claimed by a worker that lives, for `seconds` unless renewed."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class Stale(StoreError):
+    """The act phase belongs to another worker now."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Where an execution comes from, as a worker entered it: while that holds, it may be claimed.
+
+    `origin` is an iteration's number, whose act phase has an epoch, or the name of an order, which
+    has an attempt.
+    """
+
+    origin: int | str
+    token: int
+    entered: str
+
+
+@dataclass(frozen=True)
+class ClaimReply:
+    """What the ledger says to a claim: `outcome` and what belongs to it."""
+
+    outcome: str
+    detail: str = ""
+
+
+class ActionLedger:
+    """The executions of one agent."""
+
+    def __init__(
+        self, client: Client, scripts: Scripts, keys: Keys, worker: str, lease: float
+    ) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+        self._worker = worker
+        self._lease = milliseconds(lease)
+        self._search = Search(client, scripts, keys.executions, keys.execution_prefix, "action")
+
+    def find(self, execution_id: str) -> ActionResult | None:
+        """How that execution ended, if it did."""
+        with translated():
+            names = ["result", "state", "action", "lost"]
+            found = self._client.hmget(self._keys.execution(execution_id), names)
+        return _result(*found)
+
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """The ledger's entry of that execution; `loop:12` is that of iteration 12."""
+        whole = self.whole(execution_id)
+        with translated():
+            fields = self._client.hgetall(self._keys.execution(whole))
+        if "action" not in fields:
+            return None
+        entry = restore(ExecutionEntry, {**fields, "id": whole})
+        known = (fields.get(name) for name in ("result", "state", "action", "lost"))
+        return entry.patched({"result": _result(*known)})
+
+    def page(
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        host: str | None = None,
+        worker: str | None = None,
+        action: str | None = None,
+        state: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> ExecutionPage:
+        """Executions that fit, without their results, the one that was claimed last first.
+
+        A page may hold fewer than *limit* and still name a cursor to go on with.
+
+        Raises:
+            BadCursor: *cursor* was not given out by an earlier page.
+        """
+        wanted = {"host": host, "worker": worker, "action": action, "state": state}
+        filters = {name: value for name, value in wanted.items() if value is not None}
+        (position,) = load_cursor(cursor, 1)
+        if position is None and until is not None:
+            position = (_BEHIND, to_ms(until))
+        hits = self._search.page(
+            limit,
+            position,
+            filters,
+            fields=_LISTED,
+            oldest=to_ms(since) if since is not None else -math.inf,
+        )
+        found = [restore(ExecutionEntry, fields) for fields in hits.hashes]
+        return ExecutionPage(executions=found, next_cursor=hits.next_cursor)
+
+    def whole(self, execution_id: str) -> str:
+        """The execution's whole name, where it may be short: `loop:12` is that of iteration 12."""
+        undoes = naming.is_rollback(execution_id)
+        done = naming.parts(execution_id)[1] if undoes else execution_id
+        number = naming.loop_number(done)
+        if number is None:  # that of a roll-back too, which nothing undoes
+            return execution_id
+        found = self.of_iteration(number)
+        return naming.rollback(found) if undoes else found
+
+    def of_iteration(self, number: int) -> str:
+        """The execution of an iteration that is in flight or in history."""
+        keys = self._keys
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            pipe.hmget(keys.iteration, "iteration", "timeline")
+            pipe.hget(keys.archived(number), "timeline")
+            (current, timeline), archived = pipe.execute()
+        found = timeline if current == str(number) else archived
+        return naming.loop(naming.iteration(number, found or ""))
+
+    def settle(self, execution_id: str, origin: int | str | None = None) -> ActionResult | None:
+        """How that execution ended; an outcome that was lost with its worker is unknown now.
+
+        Args:
+            execution_id: its name.
+            origin: what would run it again, as of a `Fence`; it is due again when the claim lapses.
+                None: nothing will, so it is settled in any case.
+
+        Returns:
+            None when it has not begun, or may be run again.
+
+        Raises:
+            StillRunning: its worker lives.
+        """
+        keys = self._keys
+        names = [
+            *(keys.execution(execution_id), keys.audit_open, keys.due),
+            keys.order(origin) if isinstance(origin, str) else keys.iteration,
+        ]
+        member = {int: "phase", str: origin}.get(type(origin), "")
+        args = [int(origin is None), member]
+        outcome, *rest = self._scripts.run("settle_claim", names, args)
+        if outcome == "held":
+            raise _still_running(execution_id, *rest)
+        return self.find(execution_id) if outcome == "over" else None
+
+    def claim(
+        self,
+        execution_id: str,
+        token: str,
+        action: str,
+        params: JsonObject,
+        target: str,
+        idempotent: bool,
+        budget: Budget | None,
+        fence: Fence | None = None,
+        by: str = "",
+        host: str = "",
+    ) -> ClaimReply:
+        """Take the right to execute once; claimed again with the same token, it stays claimed.
+
+        *by* is who wants it and *host* where it runs, for the audit and for who looks for it.
+
+        Returns:
+            `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as
+            JSON, `unknown` and why.
+
+        Raises:
+            StillRunning: another worker executes it and lives; or Redis has lost data, and the
+                agent has to be registered again first.
+            Stale: the phase that it comes from was taken away.
+        """
+        keys = self._keys
+        args = [
+            *(self._worker, token, self._lease, int(idempotent)),
+            *((budget.limit, milliseconds(budget.window)) if budget else ("", 0)),
+            *(milliseconds(KEEP), *(_fence(fence)), keys.agent_id),
+            *("id", execution_id, "action", action, "params", json.dumps(params)),
+            *("target", target, "by", by, "host", host, "idempotent", int(idempotent)),
+        ]
+        names = [
+            *(keys.execution(execution_id), keys.budget(action, target)),
+            *(FREEZES, self._origin(fence), keys.audit_open, REGISTERED),
+            keys.executions,
+        ]
+        return self._read(execution_id, self._scripts.run("claim", names, args))
+
+    def forgo(self, execution_id: str, fence: Fence) -> ClaimReply:
+        """Settle that an execution of an iteration does not start any more.
+
+        Returns:
+            `none` when it was never started, `over` when the ledger knows how it ended, `unknown`
+            and why.
+
+        Raises:
+            Stale: the phase that it comes from was taken away.
+        """
+        keys = self._keys
+        names = [keys.execution(execution_id), keys.iteration, keys.audit_open]
+        args = [fence.origin, fence.token, fence.entered]
+        return self._read(execution_id, self._scripts.run("forgo_claim", names, args))
+
+    def _read(self, execution_id: str, reply: Sequence[Any]) -> ClaimReply:
+        outcome, *rest = reply
+        if outcome == "stale":
+            raise Stale(f"execution {execution_id} belongs to another worker now")
+        if outcome == "running":
+            raise _still_running(execution_id, *rest)
+        if outcome == "unregistered":
+            message = f"execution {execution_id} waits: Redis has lost data of its agent"
+            raise StillRunning(message, HEARTBEAT)
+        return ClaimReply(outcome, str(rest[0]) if rest else "")
+
+    def _origin(self, fence: Fence | None) -> str:
+        if fence is not None and isinstance(fence.origin, str):
+            return self._keys.order(fence.origin)
+        return self._keys.iteration
+
+    def renew(self, execution_id: str, token: str) -> bool:
+        """Renew a claim; False when it is lost."""
+        args = [token, self._lease]
+        return bool(self._scripts.run("renew_claim", [self._keys.execution(execution_id)], args))
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the outcome; False when the claim was lost meanwhile."""
+        args = [token, result.state, result.to_json()]
+        names = [self._keys.execution(execution_id), self._keys.audit_open]
+        return bool(self._scripts.run("finish_claim", names, args))
+
+
+def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
+    return StillRunning(f"execution {execution_id} is still running on {worker}", left / 1000)
+
+
+def _result(
+    result: str | None, state: str | None, action: str | None, lost: str | None
+) -> ActionResult | None:
+    """The outcome of an execution from what the ledger stores of it."""
+    if result:
+        return ActionResult.from_json(result)
+    if state != "unknown":
+        return None
+    why = f"Outcome unknown: {lost}" if lost else "Outcome unknown"
+    return ActionResult(
+        action=action or "unknown", success=False, error=why, duration=0.0, unknown=True
+    )
+
+
+def _fence(fence: Fence | None) -> tuple[Any, ...]:
+    if fence is None:
+        return ("", "", "")
+    origin = fence.origin if isinstance(fence.origin, int) else "order"
+    return (origin, fence.token, fence.entered)

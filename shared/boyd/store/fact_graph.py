@@ -1,0 +1,214 @@
+"""Graphs of facts: a hash of all, and indexes by subject, object, predicate and word.
+
+Facts can be looked for by their labels, and knowledge also by the words of its labels: what an
+agent notes of its own work (`agent:…`) is found by its labels only (M11). Everything that is cut
+at a limit is read from a sorted set, so that the same facts give the same answer on every server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from boyd.errors import PayloadTooLarge
+from boyd.models import Triple
+from boyd.models.triple import Place
+from boyd.store.connection import Client, translated
+from boyd.store.keys import Keys
+from boyd.store.scripts import Scripts
+from boyd.tokenizer import words
+
+#: The most facts of one graph.
+MOST = 1_000_000
+#: How many facts are added in one step, and read in one.
+BATCH = 200
+PAGE = 1000
+#: The facts of how many subjects are read in one step of a page.
+_SUBJECTS = 200
+
+#: Between the parts of a fact in keys and members; no label holds it.
+_BETWEEN = "\x1f"
+
+
+class FactGraph:
+    """One graph of one agent; implements `boyd.plugin.Graph`."""
+
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, name: str) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._prefix = keys.graph(name)
+        self._facts = self._prefix + "facts"
+        self._meta = self._prefix + "meta"
+
+    def add(self, triples: Iterable[Triple]) -> int:
+        """Add facts; how many were new, or surer than before.
+
+        Every `BATCH` of them is one step.
+
+        Raises:
+            PayloadTooLarge: the graph would hold more than `MOST`; the batch was not added.
+            ValueError: a label cannot be stored.
+        """
+        known = list(triples)
+        added = 0
+        for at in range(0, len(known), BATCH):
+            facts: list[Any] = []
+            of_labels: list[Any] = []
+            for triple in known[at : at + BATCH]:
+                own = [] if triple.is_metadata else _label_words(triple)
+                facts += [*_parts(triple), triple.confidence, triple.source or ""]
+                facts += [int(not triple.is_metadata), len(own)]
+                of_labels += own
+            args = [self._prefix, MOST, len(facts), *facts, *of_labels]
+            found = self._scripts.run("add_facts", [self._facts, self._meta], args)
+            if found < 0:
+                raise PayloadTooLarge(f"a graph holds at most {MOST} facts")
+            added += found
+        return added
+
+    def remove(self, subject: str, predicate: str, object: str) -> bool:
+        """Remove a fact; whether it was there."""
+        triple = Triple(subject=subject, predicate=predicate, object=object)
+        own = [] if triple.is_metadata else _label_words(triple)
+        args = [self._prefix, *_parts(triple), int(not triple.is_metadata), *own]
+        return bool(self._scripts.run("remove_fact", [self._facts, self._meta], args))
+
+    def out(self, symbol: str) -> list[Triple]:
+        """The facts about a symbol."""
+        return self.out_many([symbol])[symbol]
+
+    def into(self, symbol: str) -> list[Triple]:
+        """The facts that name a symbol as their object."""
+        return self.into_many([symbol])[symbol]
+
+    def out_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
+        """The facts about each of those symbols."""
+        found = self._members("out:", symbols)
+        pairs = {s: [tuple(m.split(_BETWEEN)) for m in found[s]] for s in symbols}
+        return self._read({s: [(s, p, o) for p, o in pairs[s]] for s in symbols})
+
+    def into_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
+        """The facts that name each of those symbols as their object."""
+        found = self._members("into:", symbols)
+        pairs = {o: [tuple(m.split(_BETWEEN)) for m in found[o]] for o in symbols}
+        return self._read({o: [(s, p, o) for s, p in pairs[o]] for o in symbols})
+
+    def with_predicate(self, predicate: str, limit: int = PAGE) -> list[Triple]:
+        """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
+        with translated():
+            members = self._client.zrange(self._prefix + "by:" + predicate, 0, limit - 1)
+        pairs = [tuple(member.split(_BETWEEN)) for member in members]
+        return self._read({predicate: [(s, predicate, o) for s, o in pairs]})[predicate]
+
+    def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
+        """How many facts each of those symbols is subject or object of."""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for symbol in symbols:
+                pipe.scard(self._prefix + "out:" + symbol)
+                pipe.scard(self._prefix + "into:" + symbol)
+            counts = pipe.execute()
+        sums = [out + into for out, into in zip(counts[::2], counts[1::2], strict=True)]
+        return dict(zip(symbols, sums, strict=True))
+
+    def symbols_with(self, words: Collection[str], limit: int = PAGE) -> dict[str, list[str]]:
+        """Up to *limit* labels that hold each of the words, as `boyd.tokenizer` gives them."""
+        wanted = list(words)
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for word in wanted:
+                pipe.zrange(self._prefix + "word:" + word, 0, limit - 1)
+            return dict(zip(wanted, pipe.execute(), strict=True))
+
+    def size(self) -> int:
+        """How many facts there are."""
+        with translated():
+            return int(self._client.hlen(self._facts))
+
+    def revision(self) -> int:
+        """How often it was changed."""
+        with translated():
+            return int(self._client.hget(self._meta, "revision") or 0)
+
+    def page(self, after: Place | None = None, limit: int = PAGE) -> list[Triple]:
+        """Up to *limit* facts in the order of their labels, those *after* one."""
+        found: list[Triple] = []
+        first = "-" if after is None else "[" + after[0]
+        while len(found) < limit:
+            with translated():
+                names = self._client.zrange(
+                    self._prefix + "subjects", first, "+", bylex=True, offset=0, num=_SUBJECTS
+                )
+            if not names:
+                break
+            about = self.out_many(names)
+            found += [one for name in names for one in about[name] if _is_after(one, after)]
+            first = "(" + names[-1]
+        return found[:limit]
+
+    def all(self) -> Iterator[Triple]:
+        """Every fact, in the order of their labels.
+
+        What is added or removed meanwhile may be among them or not.
+        """
+        last: Place | None = None
+        while found := self.page(last):
+            yield from found
+            last = found[-1].place
+
+    def _members(self, index: str, symbols: Sequence[str]) -> dict[str, list[str]]:
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for symbol in symbols:
+                pipe.smembers(self._prefix + index + symbol)
+            found = pipe.execute()
+        return {symbol: sorted(members) for symbol, members in zip(symbols, found, strict=True)}
+
+    def _read(self, places: dict[str, list[tuple[str, ...]]]) -> dict[str, list[Triple]]:
+        """The facts at those places, in one round trip; one that has just gone is left out."""
+        every = [place for group in places.values() for place in group]
+        values: dict[tuple[str, ...], str | None] = {}
+        for at in range(0, len(every), PAGE):
+            some = every[at : at + PAGE]
+            with translated():
+                found = self._client.hmget(self._facts, [_BETWEEN.join(place) for place in some])
+            values |= dict(zip(some, found, strict=True))
+        return {
+            name: [_triple(place, value) for place in group if (value := values[place])]
+            for name, group in places.items()
+        }
+
+
+def _is_after(triple: Triple, place: Place | None) -> bool:
+    # As the members of an index are ordered; that differs from the order of tuples where a label
+    # holds a control character.
+    return place is None or _BETWEEN.join(triple.place) > _BETWEEN.join(place)
+
+
+def _parts(triple: Triple) -> tuple[str, str, str]:
+    parts = triple.place
+    if any(_BETWEEN in part for part in parts):
+        raise ValueError("a label holds the control character 0x1f")
+    return parts
+
+
+def _label_words(triple: Triple) -> list[Any]:
+    """Each label, each of its words, and how many other words the label has."""
+    found: list[Any] = []
+    for label in _parts(triple):
+        own = words(label)
+        for word in own:
+            found += [label, word, len(own) - 1]
+    return found
+
+
+def _triple(place: tuple[str, ...], value: str) -> Triple:
+    subject, predicate, object = place
+    confidence, _, source = value.partition(" ")
+    return Triple(
+        subject=subject,
+        predicate=predicate,
+        object=object,
+        confidence=float(confidence),
+        source=source or None,
+    )

@@ -1,0 +1,408 @@
+"""Reads how a deployment is doing, in a handful of round trips however much history there is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import redis
+from pydantic import ValidationError
+
+from boyd import naming, queues
+from boyd.errors import StoreError
+from boyd.models import LEVELS, ObserverHealth, from_ms
+from boyd.store.connection import Client, translated, whole
+from boyd.store.fleet import AgentEntry, WorkerInfo
+from boyd.store.freezes import first_reason, reason_in, scopes_of
+from boyd.store.health_snapshot import (
+    AgentHealth,
+    EndedTotals,
+    HealthSnapshot,
+    InFlightIteration,
+    Roster,
+    ServerHealth,
+    WaitingWork,
+)
+from boyd.store.investigations import read_totals
+from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
+
+#: How many of the steps that have to move are looked at, per agent: those due first.
+_STEPS = 50
+#: What each level of urgency adds to the score of a pending run (`submit_run`).
+_URGENCY = 1e13
+#: Queues that every agent has.
+_SHARED = (queues.LOOP, queues.OBSERVE, queues.ACT, queues.CALLBACK, queues.THINK)
+
+_Q = TypeVar("_Q", bound=Hashable)
+_Question = Callable[[Client], Any]
+
+
+def read_roster(client: Client) -> Roster:
+    """Who is there; two round trips.
+
+    Raises:
+        StoreUnavailable: Redis did not answer.
+        StoreError: it answered with an error.
+    """
+    roster = _roster(_ask(client, _ROSTER))
+    questions: dict[tuple[str, str], _Question] = {}
+    for agent in roster.agents:
+        keys = Keys(agent)
+        questions[agent, "swept"] = _get(keys.loop, "sweptAt")
+        questions[agent, "flight"] = _get_many(keys.iteration, "phase", "phaseAt")
+        questions[agent, "due"] = _due(keys)
+    answers = _ask(client, questions)
+    swept = {agent: _seconds(answers[agent, "swept"]) for agent in roster.agents}
+    flights = {
+        agent: _flight(answers[agent, "flight"], answers[agent, "due"]) for agent in roster.agents
+    }
+    return replace(
+        _with_swept(roster, swept),
+        flights={agent: flight for agent, flight in flights.items() if flight is not None},
+    )
+
+
+def read_health(
+    client: Client,
+    broker: Client | None = None,
+    queues_of: Mapping[str, Collection[str]] | None = None,
+) -> HealthSnapshot:
+    """How the deployment is doing; four round trips.
+
+    Args:
+        client: the Redis that holds the state.
+        broker: the one that carries messages; absent: the same.
+        queues_of: queues to look into besides those known here, by agent.
+
+    Raises:
+        StoreUnavailable: Redis did not answer; that the broker did not is in the answer.
+        StoreError: it answered with an error.
+    """
+    began, clock = time.monotonic(), time.time()
+    first = _ask(client, _ROSTER | _SERVER, optional=_SERVER)
+    latency = time.monotonic() - began
+    roster = _roster(first)
+    looks = [_Look(entry) for entry in roster.agents.values()]
+    answers = _ask(client, _merged(look.questions(roster.now) for look in looks))
+    details = _ask(client, _merged(look.details(answers) for look in looks))
+    agents = [look.vitals(answers, details, first["freezes"]) for look in looks]
+    messages, broker_error = _messages(broker or client, roster, agents, queues_of or {})
+    info = first["info"]
+    return HealthSnapshot(
+        roster=_with_swept(roster, {agent.entry.id: agent.swept_at for agent in agents}),
+        server=ServerHealth.of(info, first["rules"]) if info is not None else None,
+        skew=roster.now - (clock + latency / 2),
+        latency=latency,
+        frozen=reason_in(first["freezes"].get(DEPLOYMENT)),
+        agents=agents,
+        messages=messages,
+        broker_error=broker_error,
+    )
+
+
+# What is asked
+
+
+def _get(key: str, name: str) -> _Question:
+    return lambda pipe: pipe.hget(key, name)
+
+
+def _get_many(key: str, *names: str) -> _Question:
+    return lambda pipe: pipe.hmget(key, names)
+
+
+_ROSTER: dict[str, _Question] = {
+    "time": lambda pipe: pipe.time(),
+    "beats": lambda pipe: pipe.zrange(WORKERS, 0, -1, withscores=True),
+    "infos": lambda pipe: pipe.hgetall(WORKER_INFO),
+    "agents": lambda pipe: pipe.hgetall(AGENTS),
+    "freezes": lambda pipe: pipe.hgetall(FREEZES),
+}
+#: Access rules may forbid these.
+_SERVER: dict[str, _Question] = {
+    "info": lambda pipe: pipe.info(),
+    "rules": lambda pipe: pipe.config_get("save"),
+}
+
+
+def _ask(
+    client: Client, questions: Mapping[_Q, _Question], optional: Collection[Any] = ()
+) -> dict[_Q, Any]:
+    """The answer to each question, all in one round trip; None for *optional* ones refused."""
+    if not questions:
+        return {}
+    with translated():
+        pipe = client.pipeline(transaction=False)
+        for question in questions.values():
+            question(pipe)
+        answers = dict(zip(questions, pipe.execute(raise_on_error=False), strict=True))
+        for name, answer in answers.items():
+            if isinstance(answer, redis.RedisError) and name not in optional:
+                raise answer
+    return {q: None if isinstance(a, redis.RedisError) else a for q, a in answers.items()}
+
+
+def _merged(parts: Iterable[Mapping[_Q, _Question]]) -> dict[_Q, _Question]:
+    return {question: ask for part in parts for question, ask in part.items()}
+
+
+def _due(keys: Keys) -> _Question:
+    """What is due first."""
+    return lambda pipe: pipe.zrange(keys.due, 0, _STEPS - 1, withscores=True)
+
+
+def _flight(
+    record: Sequence[str | None], due: Sequence[tuple[str, float]]
+) -> InFlightIteration | None:
+    """The iteration in flight, from its phase and when that began; None when there is none."""
+    phase, since = record
+    began = _seconds(since)
+    if not phase or began is None:
+        return None
+    deadline = dict(due).get("phase")
+    # With so much that is due before it, it may be further behind.
+    listed = deadline is not None or len(due) >= _STEPS
+    return InFlightIteration(began, listed, deadline / 1000 if deadline is not None else None)
+
+
+# Who is there
+
+
+def _roster(answers: Mapping[str, Any]) -> Roster:
+    seconds, micros = answers["time"]
+    agents: dict[str, AgentEntry] = {}
+    processes: list[WorkerInfo] = []
+    unreadable: list[str] = []
+    for name, text in sorted(answers["agents"].items()):
+        try:
+            agents[name] = AgentEntry.from_json(text)
+        except ValidationError:
+            unreadable.append(f"agent {name}")
+    for name, beat in answers["beats"]:
+        try:
+            processes.append(_process(answers["infos"].get(name, ""), beat))
+        except ValidationError:
+            unreadable.append(name)
+    return Roster(seconds + micros / 1e6, agents, processes, unreadable)
+
+
+def _with_swept(roster: Roster, swept: Mapping[str, float | None]) -> Roster:
+    return replace(roster, swept={name: at for name, at in swept.items() if at is not None})
+
+
+def _process(text: str, beat: float) -> WorkerInfo:
+    return WorkerInfo.from_json(text).patched({"last_beat": from_ms(beat)})
+
+
+# One agent
+
+
+class _Look:
+    """What is asked about one agent: first what there is, then the details of it."""
+
+    def __init__(self, entry: AgentEntry) -> None:
+        self._entry = entry
+        self._keys = Keys(entry.id)
+
+    def questions(self, now: float) -> dict[tuple[str, str], _Question]:
+        """What there is."""
+        keys = self._keys
+        asked: dict[str, _Question] = {
+            "loop": _get_many(keys.loop, *_LOOP),
+            "flight": _get_many(keys.iteration, *_FLIGHT),
+            "due": _due(keys),
+            "intake": lambda pipe: pipe.llen(keys.intake),
+            "runs": lambda pipe: pipe.zcard(keys.runs_pending),
+            "approvals": lambda pipe: pipe.zcard(keys.approvals_pending),
+            "next": lambda pipe: pipe.zrange(keys.approvals_pending, 0, 0, withscores=True),
+            "expired": lambda pipe: pipe.zcount(keys.approvals_pending, "-inf", now * 1000),
+            "last": lambda pipe: pipe.zrevrange(keys.history, 0, 0, withscores=True),
+            "event": lambda pipe: pipe.xrevrange(keys.events, count=1),
+            "usage": lambda pipe: pipe.hgetall(keys.usage),
+        }
+        if self._entry.catalog.observers:
+            asked["health"] = _get_many(keys.health, *self._entry.catalog.observers)
+        for level in range(len(LEVELS)):
+            asked[f"first run {level}"] = self._first_run(level)
+        return self._named(asked)
+
+    def details(self, answers: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], _Question]:
+        """What the answers lead to."""
+        keys = self._keys
+        asked: dict[str, _Question] = {}
+        for number, _ in self._of(answers, "last"):
+            asked["past"] = _get_many(keys.archived(int(number)), "success", "startedAt")
+        for level in range(len(LEVELS)):
+            for run_id in self._of(answers, f"first run {level}"):
+                asked[f"run {level}"] = _get(keys.run(run_id), "createdAt")
+        for member, _ in self._of(answers, "due"):
+            kind = naming.parts(member)[0]
+            if kind == "unit":
+                names = [f"{member}:by", f"{member}:sentAt", member]
+                asked[member] = _get_many(keys.iteration, *names)
+            elif kind in _ORDERS:
+                asked[member] = _get_many(keys.order(member), *_ORDER)
+        return self._named(asked)
+
+    def vitals(
+        self,
+        answers: Mapping[tuple[str, str], Any],
+        details: Mapping[tuple[str, str], Any],
+        freezes: Mapping[str, str],
+    ) -> AgentHealth:
+        """All of it."""
+        loop = dict(zip(_LOOP, self._of(answers, "loop"), strict=True))
+        flight = dict(zip(_FLIGHT, self._of(answers, "flight"), strict=True))
+        due = self._of(answers, "due")
+        approvals = [score for _, score in self._of(answers, "next") if score != float("inf")]
+        entered = flight["entered"]
+        return AgentHealth(
+            entry=self._entry,
+            iterations=whole(loop["iteration"]) or 0,
+            phase=flight["phase"] or "idle",
+            phase_since=_seconds(flight["phaseAt"]),
+            flight=_flight((flight["phase"], flight["phaseAt"]), due),
+            flight_since=_seconds(flight["startedAt"]),
+            observed=_seconds(flight["startedAt"] or self._past(details)[1]),
+            events_lost=_seconds(loop["eventsLostAt"]),
+            events_error=loop["eventsLostWhy"] or "",
+            worker=entered.partition("/")[0] if entered else None,
+            deadline=due[0][1] / 1000 if due else None,
+            waiting=tuple(self._waiting(flight, due, details)),
+            intake=self._of(answers, "intake"),
+            runs=self._of(answers, "runs"),
+            oldest_run=self._oldest_run(details),
+            approvals=self._of(answers, "approvals"),
+            expired=self._of(answers, "expired"),
+            next_deadline=approvals[0] / 1000 if approvals else None,
+            last=self._last(answers, details),
+            slot=_seconds(loop["slot"]),
+            swept_at=_seconds(loop["sweptAt"]),
+            resumed_at=_resumed(self._of(answers, "event")),
+            paused=loop["paused"],
+            frozen=first_reason([freezes.get(scope) for scope in scopes_of(self._entry.id)]),
+            observers=self._health(answers),
+            model=read_totals(self._of(answers, "usage")),
+        )
+
+    def _waiting(
+        self,
+        flight: Mapping[str, str | None],
+        due: list[tuple[str, float]],
+        details: Mapping[tuple[str, str], Any],
+    ) -> Iterator[WaitingWork]:
+        phase, sent = flight["phase"], _seconds(flight["sentAt"])
+        if phase and phase != "observe" and not flight["entered"] and sent is not None:
+            usual = queues.ACT if phase == "act" else queues.LOOP
+            yield WaitingWork(phase, flight["queue"] or usual, sent)
+        for member, _ in due:
+            found = self._of(details, member)
+            if found is None:
+                continue
+            what = _ORDERS.get(naming.parts(member)[0])
+            step = _order(what, *found) if what else _unit(*found)
+            if step is not None:
+                yield step
+
+    def _oldest_run(self, details: Mapping[tuple[str, str], Any]) -> float | None:
+        found = [_seconds(self._of(details, f"run {level}")) for level in range(len(LEVELS))]
+        return min((at for at in found if at is not None), default=None)
+
+    def _last(
+        self, answers: Mapping[tuple[str, str], Any], details: Mapping[tuple[str, str], Any]
+    ) -> EndedTotals | None:
+        for number, ended in self._of(answers, "last"):
+            success = self._past(details)[0]
+            return EndedTotals(int(number), ended / 1000, success == "1" if success else None)
+        return None
+
+    def _past(self, details: Mapping[tuple[str, str], Any]) -> tuple[str | None, str | None]:
+        """Of the last iteration that ended: whether it succeeded, and when it began."""
+        success, began = self._of(details, "past") or (None, None)
+        return success, began
+
+    def _health(self, answers: Mapping[tuple[str, str], Any]) -> dict[str, ObserverHealth]:
+        texts = self._of(answers, "health") or ()
+        found = zip(self._entry.catalog.observers, texts, strict=False)
+        return {name: ObserverHealth.from_json(text) for name, text in found if text}
+
+    def _first_run(self, level: int) -> _Question:
+        least, most = level * _URGENCY, (level + 1) * _URGENCY
+        key = self._keys.runs_pending
+        return lambda pipe: pipe.zrangebyscore(key, least, f"({most:.0f}", start=0, num=1)
+
+    def _named(self, asked: Mapping[str, _Question]) -> dict[tuple[str, str], _Question]:
+        return {(self._entry.id, name): question for name, question in asked.items()}
+
+    def _of(self, answers: Mapping[tuple[str, str], Any], name: str) -> Any:
+        return answers.get((self._entry.id, name))
+
+
+_LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy")
+_FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue")
+_ORDER = ("executionState", "queuedAt", "queue")
+#: Orders that somebody waits for, by what their names begin with, in words.
+_ORDERS = {"approval": "an approved action", "call": "a call"}
+
+
+def _unit(by: str | None, sent: str | None, payload: str | None) -> WaitingWork | None:
+    since = _seconds(sent)
+    if by or since is None or payload is None:
+        return None
+    return WaitingWork("observe", json.loads(payload)["queue"], since)
+
+
+def _order(
+    what: str, state: str | None, queued: str | None, queue: str | None
+) -> WaitingWork | None:
+    since = _seconds(queued)
+    if state != "queued" or since is None:
+        return None
+    return WaitingWork(what, queue or queues.ACT, since)
+
+
+def _resumed(events: list[tuple[str, dict[str, str]]]) -> float | None:
+    """When the agent was resumed, if that is the last that happened."""
+    for name, fields in events:
+        if fields.get("kind") == "agent.resumed":
+            return _seconds(name.partition("-")[0])
+    return None
+
+
+# The broker
+
+
+def _messages(
+    broker: Client,
+    roster: Roster,
+    agents: Iterable[AgentHealth],
+    more: Mapping[str, Collection[str]],
+) -> tuple[dict[tuple[str, str], int] | None, str | None]:
+    known: dict[tuple[str, str], _Question] = {}
+    for agent in agents:
+        name = agent.entry.id
+        running = [process for process in roster.processes if name in process.agents]
+        found = {queue for process in running for queue in process.queues}
+        found |= {*_SHARED, *agent.named_queues, *agent.oldest, *more.get(name, ())}
+        known |= {(name, queue): _length(queue, name) for queue in sorted(found)}
+    try:
+        if not known:
+            _ask(broker, {"answers": lambda pipe: pipe.ping()})
+        return _ask(broker, known), None
+    except StoreError as error:
+        return None, str(error)
+
+
+def _length(queue: str, agent_id: str) -> _Question:
+    return lambda pipe: pipe.llen(queues.full_name(queue, agent_id))
+
+
+# Texts
+
+
+def _seconds(ms: str | None) -> float | None:
+    number = whole(ms)
+    return None if number is None else number / 1000

@@ -1,0 +1,261 @@
+"""An iteration's hash: what the phases stored, read field by field, and how they store it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from boyd import naming
+from boyd.models import (
+    ActionResult,
+    Decision,
+    DecisionTrace,
+    LoopResult,
+    NotDue,
+    Observation,
+    ObserverRun,
+    Problem,
+    Refusal,
+    Situation,
+    from_ms,
+)
+
+#: What the fields begin with that say where a unit ran.
+_RAN = "ran:"
+
+_problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
+_not_due: TypeAdapter[list[NotDue]] = TypeAdapter(list[NotDue])
+_refusals: TypeAdapter[list[Refusal]] = TypeAdapter(list[Refusal])
+_results: TypeAdapter[list[ActionResult]] = TypeAdapter(list[ActionResult])
+_observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+
+
+@dataclass(frozen=True)
+class BatchRun:
+    """Where a unit of the observe phase ran, and by index what came of its tasks.
+
+    Of each the number of observations, and how many ms it took.
+    """
+
+    host: str
+    worker: str
+    tasks: Mapping[int, tuple[int, float]]
+
+    def fields(self, unit: int) -> dict[str, str]:
+        """As a field of the iteration's hash."""
+        told = [self.host, self.worker, self.tasks]
+        return {f"{_RAN}{unit}": json.dumps(told, separators=(",", ":"))}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> Iterator[BatchRun]:
+        """Those that an iteration's hash tells of."""
+        for text in _indexed(fields, _RAN).values():
+            host, worker, tasks = json.loads(text)
+            yield cls(host, worker, {int(index): (n, ms) for index, (n, ms) in tasks.items()})
+
+
+class Record:
+    """An iteration's hash, read field by field."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fields = fields
+
+    @property
+    def iteration(self) -> int:
+        """The iteration's number."""
+        return int(self._fields["iteration"])
+
+    @property
+    def id(self) -> str:
+        """The iteration's id among those of its agent, never used twice."""
+        return naming.iteration(self.iteration, self._fields.get("timeline", ""))
+
+    @property
+    def trigger(self) -> str:
+        """Who asked for it."""
+        return self._fields["trigger"]
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began, on the Redis server's clock."""
+        return from_ms(float(self._fields["startedAt"]))
+
+    @property
+    def error(self) -> str | None:
+        """Why the iteration failed, if it did."""
+        return self._fields.get("error")
+
+    @property
+    def abandoned(self) -> str | None:
+        """The phase in which somebody abandoned the iteration, if somebody did."""
+        return self._fields.get("abandoned")
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs this iteration investigates."""
+        return self._fields.get("runs", "").split()
+
+    @property
+    def observers(self) -> list[str]:
+        """The observer of each task, by index."""
+        found: list[str] = json.loads(self._fields.get("observers", "[]"))
+        return found
+
+    @property
+    def seen(self) -> dict[int, str]:
+        """What each task saw, as JSON text, by index."""
+        return _indexed(self._fields, "seen:")
+
+    @property
+    def observer_errors(self) -> list[Problem]:
+        """The tasks that failed, and observers that could not be planned, by index."""
+        failed = _indexed(self._fields, "fail:")
+        return [Problem.from_json(failed[index]) for index in sorted(failed)]
+
+    @property
+    def observer_runs(self) -> list[ObserverRun]:
+        """Every run of an observer that a worker has signed off, by index."""
+        names = self.observers
+        runs = {
+            index: ObserverRun(
+                id=names[index],
+                host=run.host,
+                worker=run.worker,
+                observations=count,
+                duration=ms,
+            )
+            for run in BatchRun.of(self._fields)
+            for index, (count, ms) in run.tasks.items()
+        }
+        return [runs[index] for index in sorted(runs)]
+
+    @property
+    def intake(self) -> list[Observation]:
+        """Observations that came from outside, with how often those came that came repeatedly."""
+        found = _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
+        for index, times in json.loads(self._fields.get("intakeTimes", "{}")).items():
+            one = found[int(index)]
+            counted = {**(one.metadata or {}), "occurrences": times}
+            found[int(index)] = one.model_copy(update={"metadata": counted})
+        return found
+
+    @property
+    def observations(self) -> list[Observation]:
+        """All observations, as the orienters saw them."""
+        seen = self.seen
+        own = [
+            o
+            for index in sorted(seen)
+            for o in _observations.validate_json(seen[index], extra="ignore")
+        ]
+        return own + _observations.validate_json(self._fields.get("added", "[]"), extra="ignore")
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Components and hooks that failed."""
+        return _problems.validate_json(self._fields.get("problems", "[]"), extra="ignore")
+
+    @property
+    def not_due(self) -> list[NotDue]:
+        """Observers that were left out because of their intervals."""
+        return _not_due.validate_json(self._fields.get("notDue", "[]"), extra="ignore")
+
+    @property
+    def blocks(self) -> list[Refusal]:
+        """Guards that failed."""
+        return _refusals.validate_json(self._fields.get("blocks", "[]"), extra="ignore")
+
+    @property
+    def situation(self) -> Situation | None:
+        """The situation, once orient is done."""
+        text = self._fields.get("situation")
+        return Situation.from_json(text) if text else None
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision, once decide is done."""
+        text = self._fields.get("decision")
+        return Decision.from_json(text) if text else None
+
+    @property
+    def trace(self) -> DecisionTrace | None:
+        """How the decision came about."""
+        text = self._fields.get("trace")
+        return DecisionTrace.from_json(text) if text else None
+
+    @property
+    def action_results(self) -> list[ActionResult]:
+        """What acting came to."""
+        return _results.validate_json(self._fields.get("results", "[]"), extra="ignore")
+
+    def result(self, agent_id: str, ended_at: datetime) -> LoopResult:
+        """The iteration from outside (L38: only what this iteration produced)."""
+        ended = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
+        ended_at = from_ms(ended) if ended else ended_at
+        return LoopResult(
+            id=f"{agent_id}:{self.id}",
+            agent_id=agent_id,
+            iteration=self.iteration,
+            trigger=self.trigger,
+            observations=self.observations,
+            situation=self.situation,
+            decision=self.decision,
+            trace=self.trace,
+            action_results=self.action_results,
+            runs=self.runs,
+            success=self._fields.get("success", "0" if self.error else "1") == "1",
+            error=self.error,
+            duration=(ended_at - self.started_at).total_seconds() * 1000,
+            started_at=self.started_at,
+            ended_at=ended_at,
+            phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
+            observer_errors=self.observer_errors,
+            observer_runs=self.observer_runs,
+            not_due=self.not_due,
+            problems=self.problems,
+            retries=int(self._fields.get("retries", 0)),
+        )
+
+    def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
+        """The iteration when its record cannot be read: only what needs no parsing."""
+        return LoopResult(
+            id=f"{agent_id}:{self.id}",
+            agent_id=agent_id,
+            iteration=self.iteration,
+            trigger=self.trigger,
+            runs=self.runs,
+            success=False,
+            error=error,
+            duration=max(0.0, (ended_at - self.started_at).total_seconds() * 1000),
+            started_at=self.started_at,
+            ended_at=ended_at,
+        )
+
+
+def _indexed(fields: Mapping[str, str], prefix: str) -> dict[int, str]:
+    size = len(prefix)
+    return {int(key[size:]): value for key, value in fields.items() if key.startswith(prefix)}
+
+
+def dump_problems(problems: list[Problem]) -> str:
+    """Problems as JSON text."""
+    return _problems.dump_json(problems, by_alias=True, exclude_none=True).decode()
+
+
+def dump_blocks(blocks: list[Refusal]) -> str:
+    """Refusals as JSON text."""
+    return _refusals.dump_json(blocks, by_alias=True, exclude_none=True).decode()
+
+
+def dump_not_due(observers: Sequence[NotDue]) -> str:
+    """Observers that are not due as JSON text."""
+    return _not_due.dump_json(list(observers), by_alias=True).decode()
+
+
+def dump_results(results: list[ActionResult]) -> str:
+    """Action results as JSON text."""
+    return _results.dump_json(results, by_alias=True, exclude_none=True).decode()

@@ -1,0 +1,70 @@
+"""Observers in a process of their own: killed when their time is up, whatever they do (L11).
+
+The parent sends what to run as JSON; what the observer prints goes to the log.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from boyd import subprocess_call
+from boyd.phases.observe import Isolate, dump, load, validated
+from boyd.settings.process import Settings
+
+
+class Isolation:
+    """Starts the processes."""
+
+    def __init__(self, settings: Settings, worker: str) -> None:
+        self._worker = worker
+        # An observer needs no secret of ours.
+        self._settings = settings.model_dump_json(exclude={"audit_key", "callbacks"})
+
+    def of(self, agent_id: str) -> Isolate:
+        """What runs isolated observers of one agent."""
+
+        def run(observer: str, shard: Any, iteration: int | None, timeout: float) -> list[Any]:
+            request = {
+                "settings": self._settings,
+                "worker": self._worker,
+                "agent": agent_id,
+                "observer": observer,
+                "shard": shard,
+                "iteration": iteration,
+            }
+            answer = subprocess_call.call(
+                "boyd_worker.observer_process:observe", json.dumps(request), timeout
+            )
+            return list(load(answer))
+
+        return run
+
+
+def observe(request: str) -> str:
+    """Run one observer, in the process that is for it; its observations."""
+    return _observe(json.loads(request))
+
+
+def _observe(request: dict[str, Any]) -> str:
+    from boyd.agent import load_agents
+    from boyd.plugin import Context
+    from boyd.store import Store, connect
+
+    settings = Settings.model_validate_json(request["settings"])
+    agent = load_agents(settings.agents)[request["agent"]]
+    assert settings.redis_url is not None
+    store = Store(connect(settings.redis_url)).agent(agent.id)
+    observer = agent.host.observers[request["observer"]]
+    plugin = agent.host.plugins[observer.plugin_id]
+    ctx = Context(
+        agent.info,
+        plugin.id,
+        store.state(plugin.id),
+        request["iteration"],
+        store.clock.now,
+        host=settings.worker.host,
+        worker=request["worker"],
+    )
+    plugin.init(ctx)
+    return dump(validated(observer.call("observe", ctx=ctx, shard=request["shard"])))

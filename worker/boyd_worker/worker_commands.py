@@ -1,0 +1,60 @@
+"""The commands that start one process each, for real hosts: `boyd worker` and `boyd beat`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from boyd import queues
+from boyd.cli.options import agents_option, settings_options, with_agents
+from boyd.cli.parameter_types import Whole
+from boyd.embedded.state_folder import with_redis
+from boyd.logs import setup_logging
+from boyd.settings.process import Settings
+
+
+@click.command()
+@agents_option
+@click.option(
+    "-Q",
+    "--queues",
+    "names",
+    default=",".join(queues.DEFAULT),
+    show_default=True,
+    help="Queues to consume, by their short names, separated by commas.",
+)
+@click.option("--concurrency", type=Whole(1), help="Tasks at the same time.")
+@click.option("--pool", type=click.Choice(["threads", "prefork"]), help="How they run.")
+@settings_options
+def worker(
+    settings: Settings,
+    agents: tuple[str, ...],
+    names: str,
+    concurrency: int | None,
+    pool: str | None,
+) -> None:
+    """Run the steps of iterations until SIGTERM."""
+    from boyd_worker.agent_host import AgentHost
+    from boyd_worker.worker import run_worker
+
+    given = {"concurrency": concurrency, "pool": pool}
+    changes = {key: value for key, value in given.items() if value is not None}
+    how = settings.worker.model_copy(update=changes)
+    settings = with_redis(with_agents(settings, agents)).model_copy(update={"worker": how})
+    setup_logging(settings.log_level, settings.log_format)
+    consumes = [name.strip() for name in names.split(",") if name.strip()]
+    sys.exit(run_worker(AgentHost(settings, "worker", consumes)))
+
+
+@click.command()
+@agents_option
+@settings_options
+def beat(settings: Settings, agents: tuple[str, ...]) -> None:
+    """Tick at the interval of each continuous agent until SIGTERM; several may run."""
+    from boyd_worker.agent_host import AgentHost
+    from boyd_worker.beat import run_beat
+
+    settings = with_redis(with_agents(settings, agents))
+    setup_logging(settings.log_level, settings.log_format)
+    sys.exit(run_beat(AgentHost(settings, "beat")))
