@@ -122,7 +122,7 @@ def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
     yield from deployment_metrics(vitals)
 
 
-def deployment_metrics(vitals: Vitals) -> Iterator[Metric]:
+def deployment_metrics(vitals: HealthSnapshot) -> Iterator[Metric]:
     """Yield the metrics of a deployment whose Redis answers."""
     yield _gauge("boyd_up", _UP, [((), 1)])
     yield _version()
