@@ -26,12 +26,8 @@ from boyd.models import (
     Proposal,
     Scope,
 )
-<<<<<<< HEAD
-from boyd.settings.process import Settings, load_settings
-=======
 from boyd.runtime import BatchHint
-from boyd.settings.process import load_settings
->>>>>>> b96d105 (Modules and classes have the field's names, and belong together by noun)
+from boyd.settings.process import Settings, load_settings
 from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app

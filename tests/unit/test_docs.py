@@ -31,11 +31,7 @@ from boyd.plugins.http_monitor import (
     MonitoredEndpoint,
 )
 from boyd.plugins.process import Program
-<<<<<<< HEAD
 from boyd.settings.process import load_settings
-=======
-from boyd.settings.process import Settings, load_settings, setting_paths
->>>>>>> b96d105 (Modules and classes have the field's names, and belong together by noun)
 from boyd.testing import Lab
 from reference import PAGES as REFERENCE
 
