@@ -38,7 +38,7 @@ from boyd.settings.files import mistakes, read_toml
 
 PREFIX = "BOYD_"
 #: Read when it lies in the working directory and no other file is named.
-DEFAULT_FILE = "boyd.settings.files"
+DEFAULT_FILE = "boyd.toml"
 #: Variables that are no settings: where the settings are, and the API that commands ask.
 OTHER_VARIABLES = ("BOYD_CONFIG", "BOYD_URL", "BOYD_API_KEY", "BOYD_PROFILE")
 
@@ -258,7 +258,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 
     Args:
         flags: values from the command line; they win. Nested ones as `{"api": {"port": 1}}`.
-        file: the TOML file; absent: `BOYD_CONFIG`, or `boyd.settings.files` here if there is one.
+        file: the TOML file; absent: `BOYD_CONFIG`, or `boyd.toml` here if there is one.
 
     Raises:
         ConfigError: a value does not fit, or a name is unknown.
