@@ -54,7 +54,7 @@ def _application(settings: Settings, services: Services) -> Flask:
     return app
 
 
-class InlineCourier:
+class InlineDispatcher:
     """Delivers at once what it is given, unless it is held."""
 
     def __init__(self, lab: Lab) -> None:
@@ -65,17 +65,17 @@ class InlineCourier:
         self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
     ) -> None:
         """Deliver a phase and all that follows."""
-        self.lab.courier.send(agent_id, iteration, epoch, phase, queue)
+        self.lab.dispatcher.send(agent_id, iteration, epoch, phase, queue)
         if not self.held:
             self.lab.deliver()
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
-        """Deliver units."""
-        self.lab.courier.fan_out(agent_id, iteration, units)
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Deliver batches."""
+        self.lab.dispatcher.fan_out(agent_id, iteration, batches)
 
-    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Deliver an order."""
-        self.lab.courier.order(agent_id, name, attempt, queue)
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Deliver a job."""
+        self.lab.dispatcher.job(agent_id, name, attempt, queue)
         if not self.held:
             self.lab.deliver()
 
@@ -88,9 +88,9 @@ class Site:
     ) -> None:
         self.lab = lab
         self.server = server
-        self.courier = InlineCourier(lab)
+        self.dispatcher = InlineDispatcher(lab)
         settings = load_settings({"api": {"max_wait": 0.2, **api}, "intake": intake or {}})
-        self.services = Services(settings, open_store=self._open, courier=self.courier)
+        self.services = Services(settings, open_store=self._open, dispatcher=self.dispatcher)
         self.app = _application(settings, self.services)
         self.client: Any = self.app.test_client()
         self.admin = self.key("admin")
@@ -127,10 +127,10 @@ class Site:
 
     def while_it_waits(self, ask: Callable[[], Any]) -> Any:
         """The answer of *ask*, to which workers come only when it has begun to wait."""
-        self.courier.held = True
+        self.dispatcher.held = True
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(ask)
-            wait_until(lambda: self.lab.courier.hints)
+            wait_until(lambda: self.lab.dispatcher.hints)
             self.lab.deliver()
             return asked.result(20)
 

@@ -156,9 +156,9 @@ class Terminal:
 class Served:
     """An API in this process."""
 
-    def __init__(self, redis_url: str, port: int, courier: Dispatcher | None) -> None:
+    def __init__(self, redis_url: str, port: int, dispatcher: Dispatcher | None) -> None:
         settings = load_settings({"redis_url": redis_url, "api": {"threads": 12}})
-        self._services = Services(settings, courier=courier)
+        self._services = Services(settings, dispatcher=dispatcher)
         listening = socket.create_server(("127.0.0.1", port))
         self.port: int = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -173,11 +173,13 @@ class Served:
 
 
 @contextmanager
-def serving(redis_url: str, port: int = 0, courier: Dispatcher | None = None) -> Iterator[Served]:
+def serving(
+    redis_url: str, port: int = 0, dispatcher: Dispatcher | None = None
+) -> Iterator[Served]:
     """An API until the block ends; it knows at once what has changed in Redis."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_api, "_FRESH", 0.0)
-        served = Served(redis_url, port, courier)
+        served = Served(redis_url, port, dispatcher)
         try:
             yield served
         finally:
@@ -246,7 +248,7 @@ def working(lab: Lab) -> Iterator[None]:
 
     def work() -> None:
         record = wait_until(lab.store.iterations.current)
-        lab.courier.send(lab.agent.id, record.iteration, 1, "start")
+        lab.dispatcher.send(lab.agent.id, record.iteration, 1, "start")
         lab.deliver()
 
     with beside(work):

@@ -99,7 +99,7 @@ def machine(name: str) -> Actor:
 
 
 def overdue(lab: Lab, name: str) -> None:
-    """Let the moment pass for which an order waits, and the sweeper and workers find that out."""
+    """Let the moment pass for which a job waits, and the sweeper and workers find that out."""
     key = f"boyd:{{{lab.agent.id}}}:{name}"
     if lab.client.hexists(key, "executionNotBefore"):
         lab.client.hset(key, "executionNotBefore", 1)

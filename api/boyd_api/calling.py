@@ -8,8 +8,8 @@ from boyd_api.problems import Problem
 from boyd_api.serving import Ask
 
 
-def ordered(ask: Ask, order: CallRequest, queue: str | None) -> str:
-    """Order something of a worker; the id of the call.
+def ordered(ask: Ask, job: CallRequest, queue: str | None) -> str:
+    """Job something of a worker; the id of the call.
 
     Raises:
         Problem: no live worker consumes the queue.
@@ -17,7 +17,7 @@ def ordered(ask: Ask, order: CallRequest, queue: str | None) -> str:
     where = queue or queues.ACT
     if not ask.services.store.fleet.of(ask.agent.entry.id).serving(where):
         raise Problem("no-worker", f"no live worker consumes queue {where!r}")
-    return ask.agent.launcher.call(order, queue, ask.idempotent_id())
+    return ask.agent.launcher.call(job, queue, ask.idempotent_id())
 
 
 def finished(ask: Ask, call_id: str) -> Call | None:

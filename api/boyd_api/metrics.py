@@ -115,27 +115,27 @@ def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
     they carry grows with agents and observers.
     """
     try:
-        vitals = _present(read_health(store.client, broker))
+        health = _present(read_health(store.client, broker))
     except StoreError:
         yield from _away()
         return
-    yield from deployment_metrics(vitals)
+    yield from deployment_metrics(health)
 
 
-def deployment_metrics(vitals: HealthSnapshot) -> Iterator[Metric]:
+def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     """Yield the metrics of a deployment whose Redis answers."""
     yield _gauge("boyd_up", _UP, [((), 1)])
     yield _version()
     yield _gauge(
-        "boyd_broker_up", "Whether the broker answers.", [((), vitals.messages is not None)]
+        "boyd_broker_up", "Whether the broker answers.", [((), health.messages is not None)]
     )
-    yield from _redis(vitals)
-    yield from _fleet(vitals.roster)
-    yield from _agents(vitals)
-    yield from _queues(vitals)
-    yield from _observers(vitals.agents)
-    yield from _models(vitals.agents)
-    yield _findings(vitals)
+    yield from _redis(health)
+    yield from _fleet(health.roster)
+    yield from _agents(health)
+    yield from _queues(health)
+    yield from _observers(health.agents)
+    yield from _models(health.agents)
+    yield _findings(health)
 
 
 def _away() -> Iterator[Metric]:
@@ -147,15 +147,15 @@ def _version() -> Metric:
     return _gauge("boyd_api_info", "The version of this API.", [((VERSION,), 1)], ("version",))
 
 
-def _present(vitals: HealthSnapshot) -> HealthSnapshot:
+def _present(health: HealthSnapshot) -> HealthSnapshot:
     """Without the agents that are retired."""
-    roster = vitals.roster
+    roster = health.roster
     present = {name: entry for name, entry in roster.agents.items() if not roster.retired(name)}
-    messages = vitals.messages
+    messages = health.messages
     return replace(
-        vitals,
+        health,
         roster=replace(roster, agents=present),
-        agents=[agent for agent in vitals.agents if agent.entry.id in present],
+        agents=[agent for agent in health.agents if agent.entry.id in present],
         messages={key: n for key, n in messages.items() if key[0] in present}
         if messages is not None
         else None,
@@ -183,12 +183,12 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) 
     return family
 
 
-def _redis(vitals: HealthSnapshot) -> Iterator[Metric]:
+def _redis(health: HealthSnapshot) -> Iterator[Metric]:
     skew = "By how much the clock of Redis is ahead of the one here."
-    yield _gauge("boyd_redis_clock_skew_seconds", skew, [((), vitals.skew)])
-    yield _gauge("boyd_redis_answer_seconds", "How long Redis took.", [((), vitals.latency)])
-    if vitals.server is not None:
-        yield from _server(vitals.server)
+    yield _gauge("boyd_redis_clock_skew_seconds", skew, [((), health.skew)])
+    yield _gauge("boyd_redis_answer_seconds", "How long Redis took.", [((), health.latency)])
+    if health.server is not None:
+        yield from _server(health.server)
 
 
 def _server(server: ServerHealth) -> Iterator[Metric]:
@@ -225,8 +225,8 @@ def _fleet(roster: Roster) -> Iterator[Metric]:
     yield _gauge("boyd_versions", text, versions.items(), ("role", "version"))
 
 
-def _agents(vitals: HealthSnapshot) -> Iterator[Metric]:
-    now, agents = vitals.roster.now, vitals.agents
+def _agents(health: HealthSnapshot) -> Iterator[Metric]:
+    now, agents = health.roster.now, health.agents
     text = "Iterations that have begun."
     begun = [((agent.entry.id,), agent.iterations) for agent in agents]
     yield _counter("boyd_agent_iterations", text, begun, _AGENT)
@@ -303,14 +303,14 @@ _PER_AGENT: tuple[tuple[str, str, Callable[[AgentHealth, float], float | None]],
 )
 
 
-def _queues(vitals: HealthSnapshot) -> Iterator[Metric]:
+def _queues(health: HealthSnapshot) -> Iterator[Metric]:
     labels = ("agent", "queue")
-    lengths = (vitals.messages or {}).items()
+    lengths = (health.messages or {}).items()
     yield _gauge("boyd_queue_messages", "Messages that no worker has taken.", lengths, labels)
-    now = vitals.roster.now
+    now = health.roster.now
     oldest = [
         ((agent.entry.id, queue), _age(now, since))
-        for agent in vitals.agents
+        for agent in health.agents
         for queue, since in agent.oldest.items()
     ]
     text = "How long the oldest step that waits for a worker has waited."
@@ -349,8 +349,8 @@ def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
     yield _counter("boyd_investigations_ended", text, ended, ("agent", "ending"))
 
 
-def _findings(vitals: HealthSnapshot) -> Metric:
+def _findings(health: HealthSnapshot) -> Metric:
     levels = ("warning", "error")
-    found = Tally[str](finding.level for finding in examine(vitals))
+    found = Tally[str](finding.level for finding in examine(health))
     text = "What `boyd doctor` finds; it says more."
     return _gauge("boyd_findings", text, [((level,), found[level]) for level in levels], ("level",))

@@ -17,7 +17,7 @@ from boyd.runtime import Dispatcher, Launcher, Leases
 from boyd.settings.process import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd_api import once
-from boyd_api.courier import BackgroundCourier
+from boyd_api.background_dispatcher import BackgroundDispatcher
 from boyd_api.metrics import Metrics
 from boyd_api.problems import Problem
 from boyd_api.refusals import Refusals
@@ -51,14 +51,14 @@ class Services:
         settings: Settings,
         *,
         open_store: Callable[[float], Store] | None = None,
-        courier: Dispatcher | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         """Connect to nothing yet.
 
         Args:
             settings: of the process.
             open_store: gives the store, whose answers may take so many seconds.
-            courier: carries hints to workers.
+            dispatcher: carries hints to workers.
 
         Raises:
             ConfigError: everybody would be let in from other machines.
@@ -68,7 +68,7 @@ class Services:
         self.stopping = threading.Event()
         self.leases = Leases(once.LEASE / 4)
         self._open_store = open_store or self._connect
-        self.courier = courier or BackgroundCourier(self._celery)
+        self.dispatcher = dispatcher or BackgroundDispatcher(self._celery)
         half = max(1, settings.api.threads // 2)
         self.tail = Tail(
             lambda: self._open_store(BLOCK + TIMEOUT), self.agents, half, self.stopping
@@ -134,7 +134,7 @@ class Services:
         if wanted not in seen:
             raise UnknownAgent(f"no agent {wanted!r}; there are: {', '.join(seen) or 'none'}")
         entry, store = seen[wanted], self.store.agent(wanted)
-        return AgentAccess(entry, store, Launcher(store, self.courier, entry.mode))
+        return AgentAccess(entry, store, Launcher(store, self.dispatcher, entry.mode))
 
     def _default(self, seen: dict[str, AgentEntry], key: ApiKey | None) -> str:
         configured = self.settings.agent

@@ -1,6 +1,6 @@
 """What is wrong with a deployment, and what to do about it: one answer for all who ask.
 
-Pure: `read_vitals` has looked, this judges. `boyd doctor` prints it, `/metrics` counts it.
+Pure: `read_health` has looked, this judges. `boyd doctor` prints it, `/metrics` counts it.
 """
 
 from __future__ import annotations
@@ -80,21 +80,21 @@ def unreachable(why: str) -> Finding:
     return error("redis", why, "start it, or name another with BOYD_REDIS_URL")
 
 
-def examine(vitals: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
+def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
     """Everything that can be said, whether something is wrong with it or not.
 
     Args:
-        vitals: as they were read.
+        health: as they were read.
         needs: queues that plugins name, of agents whose files are known.
     """
     needs = needs or {}
     return [
-        *_redis(vitals),
-        *_broker(vitals),
-        *_processes(vitals.roster),
-        *(f for agent in vitals.agents for f in _agent(vitals, agent, needs)),
-        *_unknown(vitals.roster, needs),
-        *_held(vitals),
+        *_redis(health),
+        *_broker(health),
+        *_processes(health.roster),
+        *(f for agent in health.agents for f in _agent(health, agent, needs)),
+        *_unknown(health.roster, needs),
+        *_held(health),
     ]
 
 
@@ -107,18 +107,18 @@ def broker_of(settings: Settings, timeout: float) -> Client | None:
 # Redis and the broker
 
 
-def _redis(vitals: HealthSnapshot) -> Iterator[Finding]:
-    server = vitals.server
+def _redis(health: HealthSnapshot) -> Iterator[Finding]:
+    server = health.server
     if server is None:
         yield warning("redis settings", _NOT_ALLOWED, "allow INFO for this user (ACL +info)")
     else:
         yield _version(server)
         yield _role(server)
         yield _persistence(server)
-        yield _snapshots(server, vitals.roster.now)
+        yield _snapshots(server, health.roster.now)
         yield _eviction(server)
         yield _memory(server)
-    yield _clock(vitals.skew)
+    yield _clock(health.skew)
 
 
 def _version(server: ServerHealth) -> Finding:
@@ -201,9 +201,9 @@ def _clock(skew: float) -> Finding:
     return warning("clock", text, "synchronise the clocks (NTP)")
 
 
-def _broker(vitals: HealthSnapshot) -> Iterator[Finding]:
-    if vitals.broker_error is not None:
-        yield error("broker", vitals.broker_error, "start it, or correct BOYD_BROKER_URL")
+def _broker(health: HealthSnapshot) -> Iterator[Finding]:
+    if health.broker_error is not None:
+        yield error("broker", health.broker_error, "start it, or correct BOYD_BROKER_URL")
 
 
 # Workers and beats
@@ -252,8 +252,8 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
 # One agent
 
 
-def _agent(vitals: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator[Finding]:
-    roster, subject = vitals.roster, _subject(agent)
+def _agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator[Finding]:
+    roster, subject = health.roster, _subject(agent)
     if roster.retired(agent.entry.id):
         why = f"nobody has run it for {_unused(roster, agent)}"
         if agent.entry.retired_at is not None:
@@ -265,7 +265,7 @@ def _agent(vitals: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator
         yield _nobody(roster, agent)
     found = [
         *_fingerprints(roster, agent, roster.live(None, agent.entry.id)),
-        *(_unserved(vitals, agent, _named_queues(agent, needs)) if live else ()),
+        *(_unserved(health, agent, _named_queues(agent, needs)) if live else ()),
         *_beat(roster, agent),
         *_flight(roster, agent, bool(live)),
         *_blind(roster, agent),
@@ -333,18 +333,18 @@ def _named_queues(agent: AgentHealth, needs: Needs) -> dict[str, list[str]]:
 
 
 def _unserved(
-    vitals: HealthSnapshot, agent: AgentHealth, needed: Mapping[str, list[str]]
+    health: HealthSnapshot, agent: AgentHealth, needed: Mapping[str, list[str]]
 ) -> Iterator[Finding]:
     """Queues without a worker that every agent needs, that plugins name, or that hold work."""
-    served = vitals.roster.served(agent.entry.id)
+    served = health.roster.served(agent.entry.id)
     wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
     if agent.entry.model:
         wanted[queues.THINK] = ", where its model is asked"
     wanted |= {queue: _needed(parts) for queue, parts in needed.items()}
     for queue, since in agent.oldest.items():
-        waited = span(vitals.roster.now - since)
+        waited = span(health.roster.now - since)
         wanted[queue] = f"{wanted.get(queue, '')}; work has waited for {waited}"
-    for (name, queue), number in (vitals.messages or {}).items():
+    for (name, queue), number in (health.messages or {}).items():
         # A host's own queue is left behind with the host; what it was to see is given up in time.
         if name == agent.entry.id and number and not queue.startswith(f"{queues.HOST}."):
             wanted.setdefault(queue, f", which holds {counted(number, 'message')}")
@@ -468,12 +468,12 @@ def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 # What somebody has stopped on purpose, so that nobody looks for it elsewhere
 
 
-def _held(vitals: HealthSnapshot) -> Iterator[Finding]:
-    if vitals.frozen is not None:
+def _held(health: HealthSnapshot) -> Iterator[Finding]:
+    if health.frozen is not None:
         yield warning(
-            "freeze", f"acting is frozen everywhere: {vitals.frozen}", "boyd unfreeze --all"
+            "freeze", f"acting is frozen everywhere: {health.frozen}", "boyd unfreeze --all"
         )
-    for agent in vitals.agents:
+    for agent in health.agents:
         name = agent.entry.id
         if agent.frozen is not None:
             yield warning(
@@ -490,7 +490,7 @@ def span(seconds: float) -> str:
     """So many seconds as people say it, as in `1.5 s`, `12 min` or `3 h`."""
     if seconds < 10:
         return f"{round(seconds, 1):g} s"
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+    for size, batch in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
+            return f"{seconds / size:.0f} {batch}"
     return f"{seconds:.0f} s"

@@ -1,6 +1,6 @@
 """Names of what an agent has done: a kind, a colon, and the id of what it comes from.
 
-A name is what the ledger calls an execution (L32), or what workers call an order: `call:<id>` is
+A name is what the ledger calls an execution (L32), or what workers call a job: `call:<id>` is
 both. People see and type the names of executions, so what is written here never changes.
 """
 
@@ -34,12 +34,12 @@ def loop_number(name: str) -> int | None:
 
 
 def approval(approval_id: str) -> str:
-    """The order to execute what was approved, and that execution (A4)."""
+    """The job to execute what was approved, and that execution (A4)."""
     return f"approval:{approval_id}"
 
 
 def call(call_id: str) -> str:
-    """The order to do what a client asks for, and the execution that it leads to (L31)."""
+    """The job to do what a client asks for, and the execution that it leads to (L31)."""
     return f"call:{call_id}"
 
 
@@ -49,7 +49,7 @@ def rollback(undone: str) -> str:
 
 
 def investigation(investigation_id: str) -> str:
-    """The order to make the next move of an investigation."""
+    """The job to make the next move of an investigation."""
     return f"investigation:{investigation_id}"
 
 
@@ -59,7 +59,7 @@ def tool_call(investigation_id: str, call_id: str) -> str:
 
 
 def callback(run_id: str) -> str:
-    """The order to tell whoever asked for it how a run ended (R5)."""
+    """The job to tell whoever asked for it how a run ended (R5)."""
     return f"callback:{run_id}"
 
 

@@ -37,7 +37,7 @@ _SOMEBODY = Actor(principal="bench", person=True)
 
 #: Shows the commands that come over the wire meanwhile.
 Monitored = Callable[[str], contextlib.AbstractContextManager[list[str]]]
-#: Adds a row to the report: name, value, unit.
+#: Adds a row to the report: name, value, batch.
 Add = Callable[[str, float, str], None]
 
 
@@ -263,12 +263,12 @@ def formulas(points: Sequence[Point], add: Add) -> dict[str, list[float]]:
     rows = [[1.0, p.bundles, p.observers, p.extra / 1000] for p in points]
     parts = ("iteration", "bundle", "observer", "kB seen")
     found = {}
-    for name, unit in zip(NAMES, UNITS, strict=True):
+    for name, batch in zip(NAMES, UNITS, strict=True):
         values = [getattr(point.cost, name) for point in points]
         coefficients, worst = fitted(rows, values)
         found[name] = coefficients
         for part, value in zip(parts, coefficients, strict=True):
-            add(f"cost {name} per {part}", value, unit)
+            add(f"cost {name} per {part}", value, batch)
         add(f"cost {name}, worst error of the fit", worst * 100, "%")
     return found
 
@@ -433,8 +433,8 @@ def _events(deployment: Deployment, meter: Meter, url: str) -> Cost:
 
 def told(add: Add, what: str, cost: Cost) -> None:
     """Report a cost, but for what it leaves."""
-    for name, unit, value in list(zip(NAMES, UNITS, cost.values(), strict=True))[:-1]:
-        add(f"{what}: {name}", value, unit)
+    for name, batch, value in list(zip(NAMES, UNITS, cost.values(), strict=True))[:-1]:
+        add(f"{what}: {name}", value, batch)
 
 
 def measure(url: str, folder: Path, monitored: Monitored, add: Add) -> None:

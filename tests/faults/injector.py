@@ -37,7 +37,7 @@ FAULTS = {
 }
 #: Keys of an agent that it goes on without; the others hold what was acknowledged.
 REPLACEABLE = (
-    *("loop", "due", "orders", "iteration", "events"),
+    *("loop", "due", "jobs", "iteration", "events"),
     *("observers:ran", "observers:health"),
 )
 #: Commands that steps cannot do without.

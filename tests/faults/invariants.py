@@ -13,7 +13,7 @@ from faults.world import AGENTS, World
 
 #: What may lie in Redis for good, per agent; everything else has a time to live.
 BOUNDED = (
-    *("loop", "due", "orders", "events", "history", "intake", "iteration", "audit", "audit:head"),
+    *("loop", "due", "jobs", "events", "history", "intake", "iteration", "audit", "audit:head"),
     *("runs", "runs:pending", "runs:finished", "observers:ran", "observers:health"),
     *("approvals:pending", "approvals:history", "approvals:fingerprints", "audit:open"),
 )

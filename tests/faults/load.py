@@ -14,7 +14,7 @@ import requests
 
 from faults.world import AGENTS, World
 
-#: Seconds between two orders of one client, on average.
+#: Seconds between two jobs of one client, on average.
 PAUSE = 0.15
 #: What happens to an approval that was asked for.
 ANSWERS = ("approve", "approve", "approve", "deny", "withdraw")

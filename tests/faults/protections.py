@@ -80,16 +80,16 @@ PROTECTIONS = (
         f"{LUA}/claim.lua",
         "elseif ARGV[8] ~= '' and not holds(KEYS[4], ARGV[8], ARGV[9], 'act', ARGV[10]) then",
         "elseif false then",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_a_worker_that_lost_its_phase_cannot_claim_any_more",),
     ),
     Protection(
         "P1",
-        "only the worker that holds its order may claim",
+        "only the worker that holds its job may claim",
         f"{LUA}/claim.lua",
         "if not executes(KEYS[4], ARGV[9], ARGV[10]) then",
         "if false then",
-        "unit/test_approvals.py",
+        "batch/test_approvals.py",
         ("test_a_worker_that_lost_the_execution_cannot_claim_it_any_more",),
     ),
     Protection(
@@ -107,7 +107,7 @@ PROTECTIONS = (
         f"{LUA}/claim.lua",
         "if state == 'succeeded' or state == 'failed' then",
         "if false then",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_an_execution_happens_once_however_often_it_is_asked_for",),
     ),
     Protection(
@@ -116,7 +116,7 @@ PROTECTIONS = (
         f"{LUA}/claim.lua",
         "if state and (ARGV[4] ~= '1' or cancelled",
         "if state and (cancelled",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated",),
     ),
     Protection(
@@ -125,17 +125,17 @@ PROTECTIONS = (
         f"{LUA}/claim.lua",
         "and redis.call('HGET', KEYS[4], 'server') ~= server_id() then",
         "and false then",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_a_restart_of_redis_leaves_no_doubt_unsaid",),
     ),
     # What is executed has the ledger, too; what an endpoint does has only this.
     Protection(
         "P1",
-        "an order is taken once, however often its message comes",
-        f"{LUA}/enter_order.lua",
+        "a job is taken once, however often its message comes",
+        f"{LUA}/enter_job.lua",
         "if have[1] ~= 'queued' or have[2]",
         "if have[2]",
-        "unit/test_calls.py",
+        "batch/test_calls.py",
         ("test_a_message_that_comes_twice_has_an_endpoint_asked_once",),
     ),
     Protection(
@@ -144,7 +144,7 @@ PROTECTIONS = (
         f"{LUA}/write_log.lua",
         "restarted and 1 or 0",
         "0",
-        "unit/llm/test_setbacks.py",
+        "batch/llm/test_setbacks.py",
         ("test_what_redis_may_have_forgotten_is_called_again_only_if_it_may_be",),
     ),
     # P2: what began ends.
@@ -154,7 +154,7 @@ PROTECTIONS = (
         f"{ENGINE}/steps.py",
         "                self._fail(entry, ctx, error)\n",
         "",
-        "unit/test_complete.py",
+        "batch/test_complete.py",
         ("test_a_phase_that_raises_fails_the_iteration_and_keeps_what_was_there",),
     ),
     Protection(
@@ -163,7 +163,7 @@ PROTECTIONS = (
         f"{LUA}/retry_phase.lua",
         "if attempts >= tonumber(ARGV[2]) then",
         "if false then",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_a_phase_that_loses_every_worker_fails_its_iteration",),
     ),
     Protection(
@@ -172,7 +172,7 @@ PROTECTIONS = (
         f"{ENGINE}/sweeper.py",
         "        if retry.finish:\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_complete_that_loses_every_worker_is_ended_by_the_sweeper",),
     ),
     Protection(
@@ -181,7 +181,7 @@ PROTECTIONS = (
         f"{ENGINE}/ending.py",
         "    except (ValueError, KeyError):\n        return record.ruined(",
         "    except ZeroDivisionError:\n        return record.ruined(",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_a_record_that_cannot_be_read_is_ended_all_the_same",),
     ),
     Protection(
@@ -190,7 +190,7 @@ PROTECTIONS = (
         f"{ENGINE}/sweeper.py",
         "        if stuck.attempt > 1:\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_an_observer_that_takes_its_worker_with_it_twice_is_given_up",),
     ),
     Protection(
@@ -199,7 +199,7 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf'",
         "ZRANGEBYSCORE', KEYS[1], '+inf', '+inf'",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back",),
     ),
     # P3: a lost worker or message costs seconds.
@@ -209,7 +209,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_iteration.lua",
         "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
         "",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_whatever_message_is_lost_the_sweeper_sends_it_again",),
     ),
     Protection(
@@ -218,7 +218,7 @@ PROTECTIONS = (
         f"{LUA}/lib/move_on.lua",
         "  redis.call('ZADD', due, now + dispatch, 'phase')\n",
         "",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_the_next_phase_is_due_in_the_step_that_leaves_the_last",),
     ),
     Protection(
@@ -227,25 +227,25 @@ PROTECTIONS = (
         f"{ENGINE}/sweeper.py",
         "        if served and retry.send:\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch",),
     ),
     Protection(
         "P3",
-        "the message of an order is sent again",
-        f"{ENGINE}/orders.py",
+        "the message of a job is sent again",
+        f"{ENGINE}/jobs.py",
         "        elif self._engine.fleet.serving(stuck.queue or queues.ACT):\n",
         "        elif False:\n",
-        "unit/test_approvals.py",
+        "batch/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),
     ),
     Protection(
         "P3",
-        "an order that lost its worker while executing needs no other worker to end",
-        f"{ENGINE}/orders.py",
+        "a job that lost its worker while executing needs no other worker to end",
+        f"{ENGINE}/jobs.py",
         "            over = job.lost(id, stuck) if stuck.attempt > 1 else None\n",
         "            over = None\n",
-        "unit/test_lost_claims.py",
+        "batch/test_lost_claims.py",
         ("test_an_approved_action_whose_worker_is_gone_is_unknown_although_no_worker_acts",),
     ),
     Protection(
@@ -254,7 +254,7 @@ PROTECTIONS = (
         f"{ENGINE}/sweeper.py",
         "        if retry.epoch > 1 and self._has_acted(retry):\n",
         "        if False:\n",
-        "unit/test_lost_claims.py",
+        "batch/test_lost_claims.py",
         ("test_an_iteration_whose_act_phase_lost_its_only_worker_ends_with_an_unknown_outcome",),
     ),
     Protection(
@@ -263,7 +263,7 @@ PROTECTIONS = (
         f"{ENGINE}/leases.py",
         "            for key, lease in held:\n",
         "            for key, lease in held[:0]:\n",
-        "unit/test_leases.py",
+        "batch/test_leases.py",
         ("test_a_lease_is_renewed_while_the_work_goes_on",),
     ),
     Protection(
@@ -272,7 +272,7 @@ PROTECTIONS = (
         f"{ENGINE}/leases.py",
         "if time.monotonic() > lease.until or not self._renewed(lease):",
         "if not self._renewed(lease):",
-        "unit/test_leases.py",
+        "batch/test_leases.py",
         ("test_what_hangs_loses_its_lease",),
     ),
     Protection(
@@ -281,7 +281,7 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "if math.abs(now - swept) > tonumber(ARGV[1]) then",
         "if false then",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_after_a_silence_the_living_get_a_lease_before_anything_is_taken",),
     ),
     # P4: an observer costs its own time limit.
@@ -291,7 +291,7 @@ PROTECTIONS = (
         f"{LOOP}/bounded.py",
         "self._running.pop(index, None) if deadline <= now else None",
         "None",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_a_bounded_call_never_waits_longer_than_its_limit",),
     ),
     Protection(
@@ -300,7 +300,7 @@ PROTECTIONS = (
         f"{LOOP}/bounded.py",
         "                self._staff(self._give_up())\n",
         "                self._staff(0 * self._give_up())\n",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_a_crew_replaces_the_threads_that_it_gives_up",),
     ),
     Protection(
@@ -309,7 +309,7 @@ PROTECTIONS = (
         f"{LOOP}/bounded.py",
         "given_up += self._width - 1",
         "given_up += len(self._calls)",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_a_crew_never_has_more_threads_than_its_width",),
     ),
     Protection(
@@ -318,7 +318,7 @@ PROTECTIONS = (
         f"{LOOP}/bounded.py",
         "    except BaseException as error:  # noqa",
         "    except Exception as error:  # noqa",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_an_observer_that_calls_exit_costs_only_itself",),
     ),
     Protection(
@@ -340,16 +340,16 @@ PROTECTIONS = (
         "    stored = (body, ask.actor, ask.idempotent_id())\n"
         "    threading.Timer(1, ask.agent.launcher.submit_run, stored).start()\n"
         "    run = types.SimpleNamespace(id=stored[2], status='pending', created_at=utc_now())\n",
-        "unit/api/test_runs.py",
+        "batch/api/test_runs.py",
         ("test_everything_that_was_sent_is_kept",),
     ),
     Protection(
         "P5",
         "an approval is due in the step that acknowledges it",
         f"{LUA}/resolve.lua",
-        "  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])\n",
+        "  list_job(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])\n",
         "",
-        "unit/test_approvals.py",
+        "batch/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),
     ),
     Protection(
@@ -368,7 +368,7 @@ PROTECTIONS = (
         f"{LUA}/preview.lua",
         "redis.call('HINCRBY', KEYS[1], 'version', 1)\n",
         "",
-        "unit/api/test_previews.py",
+        "batch/api/test_previews.py",
         ("test_who_approves_what_was_shown_is_refused_when_the_preview_says_something_else",),
     ),
     Protection(
@@ -377,7 +377,7 @@ PROTECTIONS = (
         f"{LUA}/propose.lua",
         "if ARGV[10] == '' and ARGV[11] ~= '' then\n",
         "if ARGV[11] ~= '' then\n",
-        "unit/test_policies.py",
+        "batch/test_policies.py",
         ("test_who_asks_a_question_is_not_who_asked_for_what_waited_before",),
     ),
     Protection(
@@ -386,7 +386,7 @@ PROTECTIONS = (
         "shared/boyd/phases/act.py",
         "        if earlier := ledger.find(request.execution_id):\n",
         "        if earlier := None:\n",
-        "unit/test_undoing.py",
+        "batch/test_undoing.py",
         ("test_what_was_undone_is_not_asked_for_again",),
     ),
     Protection(
@@ -407,7 +407,7 @@ PROTECTIONS = (
         f"{LUA}/resolve.lua",
         "if now >= tonumber(deadline) then",
         "if false then",
-        "unit/test_approvals.py",
+        "batch/test_approvals.py",
         ("test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged",),
     ),
     Protection(
@@ -416,7 +416,7 @@ PROTECTIONS = (
         f"{LUA}/cancel_run.lua",
         "if now_ms() >= tonumber(deadline) then",
         "if false then",
-        "unit/test_runs.py",
+        "batch/test_runs.py",
         ("test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn",),
     ),
     Protection(
@@ -425,7 +425,7 @@ PROTECTIONS = (
         f"{LUA}/resolve.lua",
         "if redis.call('HEXISTS', KEYS[1], 'vote:' .. ARGV[10]) == 1 then",
         "if false then",
-        "unit/test_policies.py",
+        "batch/test_policies.py",
         ("test_two_approvals_by_one_principal_count_once",),
     ),
     # P7: one iteration for each slot.
@@ -435,7 +435,7 @@ PROTECTIONS = (
         f"{LUA}/begin.lua",
         "if last == ARGV[2] or passed then",
         "if false then",
-        "unit/test_iterations.py",
+        "batch/test_iterations.py",
         ("test_a_slot_starts_at_most_one_iteration",),
     ),
     Protection(
@@ -444,7 +444,7 @@ PROTECTIONS = (
         f"{LUA}/begin.lua",
         "if now_ms() >= ARGV[2] + ARGV[4]",
         "if false",
-        "unit/test_iterations.py",
+        "batch/test_iterations.py",
         ("test_a_slot_that_is_over_is_skipped",),
     ),
     Protection(
@@ -453,7 +453,7 @@ PROTECTIONS = (
         f"{LUA}/begin.lua",
         " and tonumber(last) <= now_ms() + 10000",
         "",
-        "unit/test_iterations.py",
+        "batch/test_iterations.py",
         ("test_a_clock_that_stepped_back_does_not_stop_the_ticks",),
     ),
     # P8: Redis may be away.
@@ -463,7 +463,7 @@ PROTECTIONS = (
         "shared/boyd/store/connection.py",
         '"socket_timeout": timeout,',
         '"socket_timeout": None,',
-        "unit/test_redis_url.py",
+        "batch/test_redis_url.py",
         ("test_sentinels_are_asked_with_time_limits_and_without_retries",),
     ),
     Protection(
@@ -472,7 +472,7 @@ PROTECTIONS = (
         "shared/boyd/store/connection.py",
         '"retry": Retry(NoBackoff(), 0),',
         '"retry": Retry(NoBackoff(), 3),',
-        "unit/test_redis_url.py",
+        "batch/test_redis_url.py",
         ("test_a_server_that_says_nothing_is_asked_once",),
     ),
     Protection(
@@ -499,7 +499,7 @@ PROTECTIONS = (
         f"{ENGINE}/leases.py",
         "            return True\n",
         "            return False\n",
-        "unit/test_leases.py",
+        "batch/test_leases.py",
         ("test_a_lease_is_renewed_again_after_redis_was_away",),
     ),
     Protection(
@@ -509,7 +509,7 @@ PROTECTIONS = (
         "            except StoreError as error:\n                self._say_answers(False, error)\n"
         "            except Exception:\n",
         "            except ZeroDivisionError:\n",
-        "unit/test_pulse.py",
+        "batch/test_pulse.py",
         ("test_what_a_worker_does_again_and_again_outlives_an_error",),
     ),
     # P9: fencing.
@@ -519,7 +519,7 @@ PROTECTIONS = (
         f"{LUA}/lib/holds.lua",
         " and have[2] == epoch",
         "",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_a_worker_that_lost_its_phase_cannot_claim_any_more",),
     ),
     Protection(
@@ -528,7 +528,7 @@ PROTECTIONS = (
         f"{LUA}/lib/holds.lua",
         " and have[4] == worker",
         "",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_a_phase_is_left_only_by_who_has_entered_it",),
     ),
     Protection(
@@ -542,20 +542,20 @@ PROTECTIONS = (
     ),
     Protection(
         "P9",
-        "a unit is signed off under its attempt only",
-        f"{LUA}/sign_off.lua",
+        "a batch is signed off under its attempt only",
+        f"{LUA}/complete_batch.lua",
         "have[3] ~= ARGV[3] or ",
         "",
-        "unit/test_sweeper.py",
-        ("test_a_unit_is_signed_off_only_under_its_attempt",),
+        "batch/test_sweeper.py",
+        ("test_a_batch_is_completed_batch_only_under_its_attempt",),
     ),
     Protection(
         "P9",
-        "an order that was given to another cannot be ended late",
-        f"{LUA}/leave_order.lua",
+        "a job that was given to another cannot be ended late",
+        f"{LUA}/leave_job.lua",
         "if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then",
         "if false then",
-        "unit/test_approvals.py",
+        "batch/test_approvals.py",
         ("test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused",),
     ),
     Protection(
@@ -564,7 +564,7 @@ PROTECTIONS = (
         f"{LUA}/finish_claim.lua",
         "if have[1] ~= 'running' or have[2] ~= ARGV[1] then",
         "if false then",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_a_result_that_comes_late_does_not_change_what_was_said",),
     ),
     # P10: SIGTERM drains.
@@ -592,7 +592,7 @@ PROTECTIONS = (
         f"{API}/server.py",
         "while self._busy() and time.monotonic() < deadline:",
         "while False:",
-        "unit/api/test_server.py",
+        "batch/api/test_server.py",
         ("test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop",),
     ),
     Protection(
@@ -601,7 +601,7 @@ PROTECTIONS = (
         f"{ENGINE}/steps.py",
         "                self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)\n",
         "",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_while_the_first_worker_still_executes_its_phase_is_put_back",),
     ),
     # P11: bad input.
@@ -611,7 +611,7 @@ PROTECTIONS = (
         f"{LOOP}/observe.py",
         "        return [Observation.model_validate(_fields(item)) for item in items]\n",
         "        return items\n",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_an_observation_made_without_validation_is_validated",),
     ),
     Protection(
@@ -620,7 +620,7 @@ PROTECTIONS = (
         f"{LOOP}/observe.py",
         "    if len(text) > max_bytes:\n",
         "    if False:\n",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_an_observer_that_returns_too_much_is_left_out",),
     ),
     Protection(
@@ -629,7 +629,7 @@ PROTECTIONS = (
         f"{LOOP}/act.py",
         "    if size <= MAX_RESULT:\n",
         "    if True:\n",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded",),
     ),
     Protection(
@@ -638,7 +638,7 @@ PROTECTIONS = (
         "shared/boyd/models/base.py",
         '    return f"it nests deeper than {MAX_DEPTH} levels"\n',
         "    return None\n",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_an_output_that_could_not_be_read_back_is_told_and_not_stored",),
     ),
     # P12: bounded.
@@ -648,7 +648,7 @@ PROTECTIONS = (
         f"{LUA}/finish.lua",
         "if over > 0 then",
         "if false then",
-        "unit/test_complete.py",
+        "batch/test_complete.py",
         ("test_history_is_capped_by_count",),
     ),
     Protection(
@@ -657,7 +657,7 @@ PROTECTIONS = (
         f"{LUA}/lib/settle_approval.lua",
         "  if over > 0 then",
         "  if false then",
-        "unit/test_paging.py",
+        "batch/test_paging.py",
         ("test_history_is_capped_by_count_and_age",),
     ),
     Protection(
@@ -666,7 +666,7 @@ PROTECTIONS = (
         f"{LUA}/lib/settle_run.lua",
         "  if over > 0 then",
         "  if false then",
-        "unit/test_runs.py",
+        "batch/test_runs.py",
         ("test_finished_runs_are_pruned_by_count_and_live_ones_never",),
     ),
     Protection(
@@ -684,7 +684,7 @@ PROTECTIONS = (
         f"{LUA}/claim.lua",
         "redis.pcall('ZREMRANGEBYSCORE', KEYS[7], '-inf', now - ARGV[7])",
         "",
-        "unit/api/test_executions.py",
+        "batch/api/test_executions.py",
         ("test_the_list_forgets_what_the_ledger_forgets",),
     ),
     Protection(
@@ -702,7 +702,7 @@ PROTECTIONS = (
         f"{LUA}/submit_run.lua",
         "if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[5]) then",
         "if false then",
-        "unit/api/test_runs.py",
+        "batch/api/test_runs.py",
         ("test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told",),
     ),
     # P13: two releases.
@@ -712,7 +712,7 @@ PROTECTIONS = (
         "shared/boyd/models/base.py",
         'return cls.model_validate_json(text, extra="ignore")',
         "return cls.model_validate_json(text)",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_fields_of_another_release_are_passed_over",),
     ),
     Protection(
@@ -721,7 +721,7 @@ PROTECTIONS = (
         "shared/boyd/store/hashes.py",
         'return kind.model_validate(values, extra="ignore")',
         "return kind.model_validate(values)",
-        "unit/test_runs.py",
+        "batch/test_runs.py",
         ("test_what_a_later_release_has_put_inside_of_a_run_is_passed_over",),
     ),
     Protection(
@@ -730,17 +730,17 @@ PROTECTIONS = (
         f"{LOOP}/observe.py",
         'return _observations.validate_json(text, extra="ignore")',
         "return _observations.validate_json(text)",
-        "unit/test_observe.py",
+        "batch/test_observe.py",
         ("test_what_a_later_release_has_observed_is_read",),
     ),
     Protection(
         "P13",
-        "an order of a later release is left to its workers",
-        f"{ENGINE}/orders.py",
+        "a job of a later release is left to its workers",
+        f"{ENGINE}/jobs.py",
         "            return  # of a later release: a worker of that one looks after it\n",
         "            raise LookupError(kind)\n",
-        "unit/test_sweeper.py",
-        ("test_an_order_of_a_later_release_is_left_to_its_own_workers",),
+        "batch/test_sweeper.py",
+        ("test_an_job_of_a_later_release_is_left_to_its_own_workers",),
     ),
     # P14: nobody acts without authority.
     Protection(
@@ -749,7 +749,7 @@ PROTECTIONS = (
         f"{API}/auth.py",
         "    if not services.settings.api.allow_unauthenticated:\n",
         "    if False:\n",
-        "unit/api/test_auth.py",
+        "batch/api/test_auth.py",
         ("test_without_a_key_no_route_answers",),
     ),
     Protection(
@@ -758,7 +758,7 @@ PROTECTIONS = (
         f"{API}/auth.py",
         "    if route.scope is not None and not key.allows(route.scope):\n",
         "    if False:\n",
-        "unit/api/test_auth.py",
+        "batch/api/test_auth.py",
         ("test_without_the_scope_no_route_answers",),
     ),
     Protection(
@@ -767,7 +767,7 @@ PROTECTIONS = (
         "shared/boyd/store/api_keys.py",
         "(key is None or not hmac.compare_digest(key.hash, digest))",
         "(key is None)",
-        "unit/test_access.py",
+        "batch/test_access.py",
         ("test_any_other_text_is_unknown",),
     ),
     Protection(
@@ -776,7 +776,7 @@ PROTECTIONS = (
         f"{API}/services.py",
         "for name, e in self.agents().items() if key is None or key.sees(name)}",
         "for name, e in self.agents().items()}",
-        "unit/api/test_auth.py",
+        "batch/api/test_auth.py",
         ("test_a_key_for_another_agent_does_nothing_here",),
     ),
     Protection(
@@ -785,7 +785,7 @@ PROTECTIONS = (
         f"{ENGINE}/approved.py",
         "        if fingerprint(item) != item.fingerprint:\n",
         "        if False:\n",
-        "unit/test_approvals.py",
+        "batch/test_approvals.py",
         ("test_what_is_executed_is_what_was_approved",),
     ),
     Protection(
@@ -794,7 +794,7 @@ PROTECTIONS = (
         f"{LUA}/resolve.lua",
         "if ARGV[12] ~= '1' and names(have[2], ARGV[10]) then",
         "if false then",
-        "unit/test_policies.py",
+        "batch/test_policies.py",
         ("test_who_calls_for_an_action_may_not_approve_it",),
     ),
     Protection(
@@ -803,7 +803,7 @@ PROTECTIONS = (
         f"{ENGINE}/resolve.py",
         'if verdict == "approved" and not item.required.admits(by):',
         "if False:",
-        "unit/test_policies.py",
+        "batch/test_policies.py",
         ("test_the_policy_says_who_may_approve",),
     ),
     Protection(
@@ -812,7 +812,7 @@ PROTECTIONS = (
         f"{LOOP}/act.py",
         '    if autonomy.mode != "auto":\n',
         "    if False:\n",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_the_gate",),
     ),
     Protection(
@@ -821,7 +821,7 @@ PROTECTIONS = (
         "shared/boyd/outbound/guarded_session.py",
         '    if not allow_private and _is_private(parts.hostname.rstrip(".")):\n',
         "    if False:\n",
-        "unit/test_outbound.py",
+        "batch/test_outbound.py",
         ("test_an_address_that_is_not_public_is_refused_however_it_is_written",),
     ),
     Protection(
@@ -849,7 +849,7 @@ PROTECTIONS = (
         f"{ENGINE}/sweeper.py",
         '        elif not served and retry.phase == "act" and queue != queues.LOOP:\n',
         "        elif False:\n",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_an_action_that_no_worker_can_execute_fails_within_one_sweep",),
     ),
     Protection(
@@ -858,7 +858,7 @@ PROTECTIONS = (
         f"{ENGINE}/steps.py",
         "        if act.gate(action, decision):\n",
         "        if False:\n",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_asking_for_an_approval_needs_no_worker_that_acts",),
     ),
     Protection(
@@ -867,7 +867,7 @@ PROTECTIONS = (
         f"{LUA}/lib/move_on.lua",
         "    'queue', queue or '', 'ms:'",
         "    'ms:'",
-        "unit/test_sweeper.py",
+        "batch/test_sweeper.py",
         ("test_complete_goes_to_the_loop_after_its_act_phase_was_given_up",),
     ),
     Protection(
@@ -876,7 +876,7 @@ PROTECTIONS = (
         f"{LUA}/abandon.lua",
         "local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)\n",
         "local epoch = tonumber(have[3])\n",
-        "unit/test_abandon.py",
+        "batch/test_abandon.py",
         ("test_what_a_worker_says_late_of_an_abandoned_complete_phase_is_refused",),
     ),
     # P16: whatever Redis has lost, it is known again, and a freeze does not lie.
@@ -886,7 +886,7 @@ PROTECTIONS = (
         f"{LUA}/lib/frozen.lua",
         "return reason_of(marks[1]) or reason_of(marks[2])",
         "return reason_of(marks[1])",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered",),
     ),
     Protection(
@@ -895,7 +895,7 @@ PROTECTIONS = (
         f"{LUA}/claim.lua",
         "if not known then",
         "if false then",
-        "unit/test_act.py",
+        "batch/test_act.py",
         ("test_an_agent_whose_registration_was_lost_does_not_act_until_it_is_known_again",),
     ),
     Protection(
@@ -904,7 +904,7 @@ PROTECTIONS = (
         f"{LUA}/beat.lua",
         "    lost[#lost + 1] = ARGV[i]\n",
         "",
-        "unit/test_fleet.py",
+        "batch/test_fleet.py",
         ("test_a_heartbeat_registers_agents_again_that_redis_has_lost",),
     ),
     Protection(
@@ -913,7 +913,7 @@ PROTECTIONS = (
         f"{LUA}/register.lua",
         "ARGV[3] == '1' and 'retired ' or ''",
         "''",
-        "unit/test_fleet.py",
+        "batch/test_fleet.py",
         ("test_an_agent_that_was_retired_while_a_process_runs_it_is_registered_again",),
     ),
     Protection(
@@ -922,7 +922,7 @@ PROTECTIONS = (
         f"{LUA}/beat.lua",
         " and at > math.max(now, changed_at(mark)) then",
         " and false then",
-        "unit/test_fleet.py",
+        "batch/test_fleet.py",
         ("test_a_freeze_is_not_undone_by_one_that_a_clock_ahead_has_lifted",),
     ),
     Protection(
@@ -931,7 +931,7 @@ PROTECTIONS = (
         f"{LUA}/beat.lua",
         "    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])\n",
         "",
-        "unit/test_fleet.py",
+        "batch/test_fleet.py",
         ("test_a_freeze_that_redis_has_lost_is_restored_by_whoever_has_seen_it",),
     ),
     Protection(
@@ -940,7 +940,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_iteration.lua",
         "if known[1] and known[2] == server then",
         "if known[1] then",
-        "unit/test_iterations.py",
+        "batch/test_iterations.py",
         ("test_ids_change_with_the_server_that_may_have_lost_what_came_last",),
     ),
     Protection(
@@ -949,7 +949,7 @@ PROTECTIONS = (
         f"{LUA}/lib/begin_iteration.lua",
         "return tonumber(kept[1] or 0) or 0",
         "return 0",
-        "unit/test_iterations.py",
+        "batch/test_iterations.py",
         ("test_an_iteration_goes_on_counting_where_only_the_counter_was_lost",),
     ),
     # P17: what was left halfway is finished or ended.
@@ -962,7 +962,7 @@ PROTECTIONS = (
         "redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())\n",
         "redis.call('HSET', KEYS[1], 'state', ARGV[2], 'result', ARGV[3], 'endedAt', now_ms())\n"
         "audit(KEYS[2], 'action.' .. ARGV[2], 'execution', have[3])\n",
-        "unit/test_halfway.py",
+        "batch/test_halfway.py",
         ("test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither",),
     ),
     Protection(
@@ -972,7 +972,7 @@ PROTECTIONS = (
         "if found and redis.call('HGET', ARGV[4] .. 'approval:' .. found, 'status') "
         "~= 'pending' then",
         "if false then",
-        "unit/test_halfway.py",
+        "batch/test_halfway.py",
         ("test_what_was_proposed_halfway_is_proposed_anew",),
     ),
     Protection(
@@ -981,17 +981,17 @@ PROTECTIONS = (
         f"{LUA}/take_due.lua",
         "if not fits then",
         "if false then",
-        "unit/test_mend.py",
+        "batch/test_mend.py",
         ("test_an_iteration_that_is_not_due_is_made_due",),
     ),
     Protection(
         "P17",
-        "open units are due and counted",
-        f"{LUA}/lib/watch_units.lua",
-        "      if not redis.call('ZSCORE', due, unit) then\n",
+        "open batches are due and counted",
+        f"{LUA}/lib/watch_batches.lua",
+        "      if not redis.call('ZSCORE', due, batch) then\n",
         "      if false then\n",
-        "unit/test_mend.py",
-        ("test_units_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same",),
+        "batch/test_mend.py",
+        ("test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same",),
     ),
     Protection(
         "P17",
@@ -999,7 +999,7 @@ PROTECTIONS = (
         f"{LUA}/lib/common.lua",
         "  local said = redis.pcall('XADD'",
         "  local said = redis.call('XADD'",
-        "unit/test_mend.py",
+        "batch/test_mend.py",
         ("test_an_event_that_cannot_be_written_stops_nothing_and_is_noted",),
     ),
     Protection(
@@ -1008,7 +1008,7 @@ PROTECTIONS = (
         "shared/boyd/store/health_snapshot.py",
         "            return now - self.since > STUCK\n",
         "            return False\n",
-        "unit/test_metrics.py",
+        "batch/test_metrics.py",
         ("test_a_deployment_whose_iteration_stands_still_is_not_ready",),
     ),
     # P18: nothing holds the interpreter.
@@ -1018,7 +1018,7 @@ PROTECTIONS = (
         "shared/boyd/redaction.py",
         "pattern.search(text, at, border + _OVERLAP)",
         "pattern.search(text, at, len(text))",
-        "unit/test_redaction.py",
+        "batch/test_redaction.py",
         ("test_no_step_of_redaction_looks_at_more_than_a_slice",),
     ),
     Protection(
@@ -1027,7 +1027,7 @@ PROTECTIONS = (
         "shared/boyd/plugins/goals/knowledge/turtle.py",
         "request, MAX_SECONDS, MAX_MEMORY)",
         "request, 60.0, MAX_MEMORY)",
-        "unit/goals/test_turtle.py",
+        "batch/goals/test_turtle.py",
         ("test_reading_that_takes_too_long_is_ended",),
     ),
     Protection(
@@ -1036,7 +1036,7 @@ PROTECTIONS = (
         "shared/boyd/json_limits.py",
         "len(plain)) > most:\n        _check_outside",
         "len(plain)) > 1_000 * most:\n        _check_outside",
-        "unit/test_values.py",
+        "batch/test_values.py",
         ("test_a_body_with_too_many_values_is_not_parsed",),
     ),
 )

@@ -162,7 +162,7 @@ class Soak:
         """Let a day go by for Redis, once nothing is in flight and every callback has arrived."""
         client = self._deployment.store.client
         wait_until(lambda: self._store.loop.status().phase == "idle", 30)
-        wait_until(lambda: not _orders(client), 30)
+        wait_until(lambda: not _jobs(client), 30)
         before, _ = client.time()
         self._clock.shift(self._clock.seconds + STEP)
         wait_until(lambda: client.time()[0] > before + STEP / 2, 10)
@@ -199,7 +199,7 @@ class Soak:
         return bool(self._deployment.store.client.exists(f"boyd:{{soak}}:iteration:{number}"))
 
 
-def _orders(client: Any) -> list[str]:
+def _jobs(client: Any) -> list[str]:
     """What has to be done at once; notices wait for their time."""
     due = client.zrange("boyd:{soak}:due", 0, -1)
     return [name for name in due if not name.startswith("notice:")]

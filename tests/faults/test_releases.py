@@ -63,7 +63,7 @@ def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     assert "Traceback" not in logs
 
 
-def test_a_message_and_an_order_of_a_later_release_are_left_alone(
+def test_a_message_and_an_job_of_a_later_release_are_left_alone(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     deployment.worker("now", "agents.storm:storm0")

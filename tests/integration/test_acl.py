@@ -208,7 +208,7 @@ BODIES: dict[str, Any] = {
 }
 
 
-#: What is asked once no worker runs the agent any more, in this order.
+#: What is asked once no worker runs the agent any more, in this job.
 LAST = ("loop.abandon", "control.retire")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from api_kit import InlineCourier
+from api_kit import InlineDispatcher
 from boyd.cli import approval_commands
 from boyd.models import ActionResult, ApprovalItem, Autonomy, CallRequest, Decision, utc_now
 from boyd.plugin import Strategy
@@ -47,7 +47,7 @@ class Desk:
             ),
             approvals={"required": required},
         )
-        self.courier = InlineCourier(self.lab)
+        self.dispatcher = InlineDispatcher(self.lab)
         self.cli = Cli(folder, BOYD_API_KEY=self.key("ann"))
 
     def decide(self) -> Decision:
@@ -119,7 +119,7 @@ def strict(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Desk]:
 @contextmanager
 def at(desk: Desk, redis_url: str) -> Iterator[Desk]:
     """A desk with an API before it."""
-    with serving(redis_url, courier=desk.courier) as api:
+    with serving(redis_url, dispatcher=desk.dispatcher) as api:
         desk.cli.environment["BOYD_URL"] = api.url
         yield desk
 
@@ -297,7 +297,7 @@ def test_nothing_is_answered_when_one_id_is_mistaken(desk: Desk) -> None:
 
 
 def test_a_result_that_takes_longer_is_not_waited_for(desk: Desk) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     first, second = desk.propose(), desk.propose("cellar")
     told = desk.cli("approvals", "approve", first.id, "--wait", "0.1", status=124)
     assert "p:do is approved and has not ended: waits for a worker" in told
@@ -382,7 +382,7 @@ def test_somebody_quicker_is_told_of_while_the_question_stands(desk: Desk) -> No
 
 
 def test_a_spinner_tells_how_far_it_is(desk: Desk) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     item = desk.propose()
     with desk.cli.terminal("approvals", "approve", item.id, "--yes") as terminal:
         terminal.says("p:do waits for a worker")
@@ -409,7 +409,7 @@ def test_watching_into_a_pipe_prints_each_state_of_the_list(desk: Desk) -> None:
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_action(desk: Desk) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     item = desk.propose()
     with desk.cli.terminal("approvals", "approve", item.id, "--yes") as terminal:
         terminal.says("p:do waits for a worker")
@@ -458,7 +458,7 @@ def test_who_approves_on_a_terminal_sees_what_would_happen_now(desk: Desk) -> No
 
 
 def test_the_result_is_waited_for(desk: Desk) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     item = desk.propose()
 
     def work() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api_kit import InlineCourier
+from api_kit import InlineDispatcher
 from boyd import Agent
 from boyd.plugins.goals.plugin import Goals
 from boyd.store import Store
@@ -32,8 +32,8 @@ def cli(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Cli]:
     """The commands, before an agent with goals and an imaginary worker."""
     made = Agent("test", plugins=[Goals()], mode="manual")
     announced(store, made)
-    courier = InlineCourier(Lab(made, client=store.client))
-    with serving(redis_url, courier=courier) as api:
+    dispatcher = InlineDispatcher(Lab(made, client=store.client))
+    with serving(redis_url, dispatcher=dispatcher) as api:
         key = new_key(redis_url, "ann", "admin", person=True)
         yield Cli(tmp_path, BOYD_API_KEY=key, BOYD_URL=api.url)
 

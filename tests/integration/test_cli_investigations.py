@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from api_kit import InlineCourier
+from api_kit import InlineDispatcher
 from boyd.models import ApprovalPolicy, Autonomy
 from boyd.models.investigation import Investigation
 from boyd.plugin import Action, Tool
@@ -48,7 +48,7 @@ class Study:
             llm={"base_url": f"{self.model.url}/v1", "model": "scripted"},
             approvals={"required": required.model_dump()},
         )
-        self.courier = InlineCourier(self.lab)
+        self.dispatcher = InlineDispatcher(self.lab)
         self.cli = Cli(folder, BOYD_API_KEY=self.key("ann"), PROMPT_TOOLKIT_NO_CPR="1")
 
     def key(self, principal: str, *scopes: Any) -> str:
@@ -94,7 +94,7 @@ class Study:
 def study(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Study]:
     """A study in which nobody has asked anything."""
     made = Study(redis_url, store, tmp_path)
-    with made.model, serving(redis_url, courier=made.courier) as api:
+    with made.model, serving(redis_url, dispatcher=made.dispatcher) as api:
         made.cli.environment["BOYD_URL"] = api.url
         yield made
 
@@ -187,7 +187,7 @@ def test_an_investigation_is_printed_as_json(cli: Cli) -> None:
 
 
 def test_without_following_its_id_is_printed(study: Study) -> None:
-    study.courier.held = True
+    study.dispatcher.held = True
     assert study.cli("ask", "Why?", "--no-follow") == f"{study.last.id}\n"
     assert study.cli.json("ask", "Why?", "--no-follow")["status"] == "running"
 
@@ -225,7 +225,7 @@ def test_an_attempt_that_failed_is_told(study: Study) -> None:
 
 
 def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study) -> None:
-    study.courier.held = True
+    study.dispatcher.held = True
     study.will(call("move"), say("Moved."))
     with study.cli.running("ask", "Why?") as asking:
         wait_until(lambda: study.lab.store.investigations.page(1).investigations)
@@ -245,18 +245,18 @@ def test_an_api_that_comes_back_is_gone_on_with(
 ) -> None:
     study = Study(redis_url, store, tmp_path)
     port = free_port()
-    study.courier.held = True
+    study.dispatcher.held = True
     study.cli.environment["BOYD_URL"] = f"http://127.0.0.1:{port}"
     study.will(LOOK, call("move"), say("Moved."))
     with study.model:
-        with serving(redis_url, port, study.courier):
+        with serving(redis_url, port, study.dispatcher):
             asking = study.cli.running("ask", "Why?")
             process = asking.__enter__()
             wait_until(lambda: study.lab.store.investigations.page(1).investigations)
             study.lab.deliver()
             said(process.stderr, "approvals approve")
         said(process.stderr, "waiting for it to come back")
-        with serving(redis_url, port, study.courier):
+        with serving(redis_url, port, study.dispatcher):
             said(process.stderr, "the API answers again")
             study.cli("approvals", "approve", study.waiting, "--wait", "0")
             study.resolved()
@@ -364,7 +364,7 @@ def test_an_end_that_the_log_does_not_have_is_shown(study: Study) -> None:
 
 
 def test_an_investigation_is_cancelled(study: Study) -> None:
-    study.courier.held = True
+    study.dispatcher.held = True
     study.cli("ask", "Why?", "--no-follow")
     name = study.last.id[:8]
 
@@ -443,12 +443,12 @@ def test_the_questions_of_a_conversation_can_be_called_back(study: Study) -> Non
 
 
 def test_ctrl_c_cancels_the_question_and_not_the_conversation(study: Study) -> None:
-    study.courier.held = True
+    study.dispatcher.held = True
     study.going.clear()
     study.will(LOOK, say("Full."))
     with talking(study) as talk:
         talk.types("Why?\r")
-        wait_until(lambda: study.lab.courier.hints)
+        wait_until(lambda: study.lab.dispatcher.hints)
         worker = study.work()
         talk.hears("→ #1 look")
         talk.terminal.process.send_signal(signal.SIGINT)
@@ -457,7 +457,7 @@ def test_ctrl_c_cancels_the_question_and_not_the_conversation(study: Study) -> N
         study.going.set()
         talk.hears("ended by cancelled")
         worker.join()
-        study.courier.held = False
+        study.dispatcher.held = False
         talk.types("And now?\r")
         talk.hears("final_answer")
         talk.leaves()
@@ -477,7 +477,7 @@ def test_a_conversation_that_is_not_over_is_taken_up_where_it_is(study: Study) -
 
 
 def test_ctrl_c_twice_leaves_and_says_how_to_come_back(study: Study) -> None:
-    study.courier.held = True
+    study.dispatcher.held = True
     with talking(study) as talk:
         talk.types("Why?\r")
         for text in ("asked", "cancelled"):
@@ -526,7 +526,7 @@ def test_who_may_not_approve_what_he_asked_for_is_told_so(
 ) -> None:
     study = Study(redis_url, store, tmp_path, ApprovalPolicy())
     study.will(call("move"), say("Moved."))
-    with study.model, serving(redis_url, courier=study.courier) as api:
+    with study.model, serving(redis_url, dispatcher=study.dispatcher) as api:
         study.cli.environment["BOYD_URL"] = api.url
         with talking(study) as talk:
             talk.types("Please?\r")

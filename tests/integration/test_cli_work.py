@@ -15,7 +15,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from api_kit import InlineCourier
+from api_kit import InlineDispatcher
 from boyd.cli.spinner import Spinner
 from boyd.models import Autonomy, ExecutionEntry
 from boyd.plugin import Action
@@ -50,7 +50,7 @@ class Place:
                 rollback=lambda: "as it was",
             ),
         )
-        self.courier = InlineCourier(self.lab)
+        self.dispatcher = InlineDispatcher(self.lab)
         key = new_key(redis_url, "ann", "admin", person=True)
         self.cli = Cli(folder, BOYD_API_KEY=key)
 
@@ -63,7 +63,7 @@ class Place:
 def place(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Place]:
     """A place to work at."""
     made = Place(redis_url, store, tmp_path)
-    with serving(redis_url, courier=made.courier) as api:
+    with serving(redis_url, dispatcher=made.dispatcher) as api:
         made.cli.environment["BOYD_URL"] = api.url
         yield made
 
@@ -84,7 +84,7 @@ def lab(place: Place) -> Lab:
 
 
 def test_a_run_is_submitted_and_its_id_printed(cli: Cli, lab: Lab, place: Place) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     run_id = cli("runs", "submit", "look", "--priority", "high", "--context", '{"host": "a"}')
     run = lab.store.runs.get(run_id.strip())
     assert run is not None
@@ -93,7 +93,7 @@ def test_a_run_is_submitted_and_its_id_printed(cli: Cli, lab: Lab, place: Place)
 
 
 def test_a_description_can_come_from_a_pipe(cli: Cli, lab: Lab, place: Place) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     made = cli.result("runs", "submit", "look", "--description", "-", "--kind", "x", stdin="long")
     run = lab.store.runs.get(made.stdout.strip())
     assert run is not None
@@ -119,7 +119,7 @@ def test_runs_are_listed_and_found_by_the_beginning_of_their_ids(cli: Cli, place
 
 
 def test_a_run_is_cancelled_once(cli: Cli, place: Place) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     run_id = cli("runs", "submit", "look").strip()
     assert cli("runs", "cancel", run_id[:8], "--reason", "why") == (
         f"run {run_id[:8]} is cancelled\n"
@@ -129,7 +129,7 @@ def test_a_run_is_cancelled_once(cli: Cli, place: Place) -> None:
 
 
 def test_waiting_for_a_run_ends_with_it(cli: Cli, lab: Lab, place: Place) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     run_id = cli("runs", "submit", "look").strip()
     assert "is pending after 0.1 s" in cli("runs", "wait", run_id, "--timeout", "0.1", status=124)
     with cli.running("runs", "wait", run_id, "-o", "json") as waiting:
@@ -142,16 +142,16 @@ def test_the_api_may_go_away_while_somebody_waits(
     redis_url: str, store: Store, tmp_path: Path
 ) -> None:
     place, port = Place(redis_url, store, tmp_path), free_port()
-    place.courier.held = True
+    place.dispatcher.held = True
     place.cli.environment["BOYD_URL"] = f"http://127.0.0.1:{port}"
     with ExitStack() as stack:
-        with serving(redis_url, port, place.courier):
+        with serving(redis_url, port, place.dispatcher):
             arguments = ["runs", "submit", "look", "--wait"]
             waiting = stack.enter_context(place.cli.running(*arguments))
             said(waiting.stderr, "is pending")
         said(waiting.stderr, "waiting for it to come back")
         place.lab.deliver()
-        with serving(redis_url, port, place.courier):
+        with serving(redis_url, port, place.dispatcher):
             said(waiting.stdout, "look: completed")
             assert waiting.wait(10) == 0
 
@@ -207,7 +207,7 @@ def test_an_action_that_needs_a_person_says_what_it_waits_for(cli: Cli, lab: Lab
 def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
     cli: Cli, lab: Lab, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     monkeypatch.setattr(Spinner, "pause", lambda *_: lab.deliver())
     told = cli("actions", "run", "p:do", "--require-approval", status=124)
     [item] = lab.store.approvals.page(5).pending
@@ -215,7 +215,7 @@ def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
 
 
 def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Place) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     told = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
     assert re.search(r"it has not ended; call:[\w-]+ goes on", told)
     assert "it has not ended" in cli("actions", "run", "p:do", "--wait", "0", status=124)
@@ -224,7 +224,7 @@ def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Pla
 def test_an_approval_that_was_asked_for_is_named_even_without_waiting(
     cli: Cli, lab: Lab, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
     monkeypatch.setattr(Spinner, "pause", lambda *_: lab.deliver())
     told = cli("actions", "run", "p:do", "--require-approval", "--wait", "0", status=124)
     [item] = lab.store.approvals.page(5).pending
@@ -439,7 +439,7 @@ def test_a_number_where_a_text_is_wanted_says_how_to_write_it(
 
     lab = lab_of(store, Action(name="set", execute=lambda params: "set", params=Version))
     cli = Cli(tmp_path, BOYD_API_KEY=new_key(redis_url, "ann", "admin"))
-    with serving(redis_url, courier=InlineCourier(lab)) as api:
+    with serving(redis_url, dispatcher=InlineDispatcher(lab)) as api:
         cli.environment["BOYD_URL"] = api.url
         told = cli("actions", "run", "p:set", "-p", "version=1.10", status=1)
         assert """as text it is -p 'version="1.10"'""" in told
@@ -538,10 +538,10 @@ def test_looking_at_the_version_loads_nothing_heavy(cli: Cli) -> None:
 def test_a_run_ends_while_a_terminal_shows_that_it_is_waited_for(
     cli: Cli, lab: Lab, place: Place
 ) -> None:
-    place.courier.held = True
+    place.dispatcher.held = True
 
     def work() -> None:
-        wait_until(lambda: lab.courier.hints)
+        wait_until(lambda: lab.dispatcher.hints)
         lab.deliver()
 
     with beside(work), cli.terminal("runs", "submit", "look", "--wait") as terminal:

@@ -339,7 +339,7 @@ class TestSupervisor:
             assert get(server, "k") == "v"
             assert server.url == runtime.redis_url
 
-    def test_sigterm_stops_all_in_reverse_order(self, tmp_path: Path) -> None:
+    def test_sigterm_stops_all_in_reverse_job(self, tmp_path: Path) -> None:
         with up(tmp_path, "one", "two", "three") as (process, pids):
             process.terminate()
             output, _ = process.communicate(timeout=20)

@@ -1,4 +1,4 @@
-"""`examples/investigate` with real processes: a courier is killed, and what comes of it."""
+"""`examples/investigate` with real processes: a dispatcher is killed, and what comes of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness import Deployment, free_port, wait_until
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "investigate"
-PROGRAMS = ("shop", "courier", "model")
+PROGRAMS = ("shop", "dispatcher", "model")
 
 
 class Site:
@@ -62,16 +62,16 @@ class Site:
         """Whether all programs are at work."""
         return all(
             word in self.log(name)
-            for name, word in (("shop", "is open"), ("courier", "holds"), ("model", "answers"))
+            for name, word in (("shop", "is open"), ("dispatcher", "holds"), ("model", "answers"))
         )
 
     def health(self) -> int:
         """What the shop answers."""
         return requests.get(f"{self.url}/health", timeout=5).status_code
 
-    def order(self) -> int:
-        """Order something; what the shop answers."""
-        return requests.post(f"{self.url}/orders", data=b"{}", timeout=5).status_code
+    def job(self) -> int:
+        """Job something; what the shop answers."""
+        return requests.post(f"{self.url}/jobs", data=b"{}", timeout=5).status_code
 
     def proposal(self) -> ApprovalItem | None:
         """What waits for an approval, if something does."""
@@ -124,19 +124,19 @@ def site(deployment: Deployment, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def killed(site: Site) -> int:
-    """The courier that was killed; the next one waits for its lock, and the outbox is full."""
-    pid = site.pid("courier")
+    """The dispatcher that was killed; the next one waits for its lock, and the outbox is full."""
+    pid = site.pid("dispatcher")
     assert pid
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: f"which process {pid} holds" in site.log("courier"), 30)
-    wait_until(lambda: site.order() == 503)
+    wait_until(lambda: f"which process {pid} holds" in site.log("dispatcher"), 30)
+    wait_until(lambda: site.job() == 503)
     return pid
 
 
 def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     site: Site, killed: int
 ) -> None:
-    lock = str(site.folder / "courier.lock")
+    lock = str(site.folder / "dispatcher.lock")
     item: ApprovalItem = wait_until(site.proposal, 30)
     assert item.action_id == "shop:remove_lock"
     assert (item.params["path"], item.params["pid"]) == (lock, killed)
@@ -146,7 +146,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
 
     asked = site.boyd.process("ask", "Why does the shop answer 503?")
     assert asked.returncode == 0, asked.stderr
-    assert f"courier.lock was left behind by process {killed}" in asked.stdout
+    assert f"dispatcher.lock was left behind by process {killed}" in asked.stdout
     assert f"Remove {lock}" in asked.stdout
 
     assert site.health() == 503
@@ -158,8 +158,8 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     assert (found.ending, found.counters.errors) == ("final_answer", 0)
     told = wait_until(site.evidence)
     assert f"left behind by process {killed}" in told["rootCause"]
-    assert "orders are taken again" in told["impact"]
-    assert told["affected"] == ["shop", "courier"]
+    assert "jobs are taken again" in told["impact"]
+    assert told["affected"] == ["shop", "dispatcher"]
     assert "The shop answers 200" in json.dumps(told["findings"])
 
 
@@ -172,7 +172,7 @@ def test_what_a_person_has_refused_is_not_done_and_the_answer_says_so(
     told = wait_until(site.evidence)
 
     assert site.health() == 503
-    assert (site.folder / "courier.lock").read_text().split() == [str(killed)]
+    assert (site.folder / "dispatcher.lock").read_text().split() == [str(killed)]
     assert "not now" in json.dumps(told["findings"])
     assert "Customers get 503" in told["impact"]
     assert told["recommendedAction"].startswith("Remove ")

@@ -143,7 +143,7 @@ def test_a_delta_is_shown_before_the_turn_is_complete(world: Any) -> None:
     assert seen.told
 
 
-def test_calls_come_in_the_order_of_the_model(world: Any) -> None:
+def test_calls_come_in_the_job_of_the_model(world: Any) -> None:
     with world(calls(("read", {"path": "/a"}), ("write", {"n": 1}), text="I look.")) as w:
         turn = w.turn()
 

@@ -21,7 +21,7 @@ TICKING = "agents.traced:ticking"
 KEYS = Keys("ticking")
 #: The keys that an iteration's steps write to.
 WRITTEN = (
-    *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.orders, KEYS.events, KEYS.history, KEYS.ran),
+    *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.jobs, KEYS.events, KEYS.history, KEYS.ran),
     *(KEYS.health, KEYS.runs_pending, KEYS.intake, KEYS.audit_open),
 )
 #: Seconds that a fault lasts, and within which an iteration that begins after it has succeeded.

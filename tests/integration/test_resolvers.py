@@ -26,18 +26,18 @@ GATED = Autonomy(mode="approval-required")
 
 
 class Counting(ManualDispatcher):
-    """Counts the orders that are sent, from any thread."""
+    """Counts the jobs that are sent, from any thread."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.orders: Counter[str] = Counter()
+        self.jobs: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Count an order."""
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Count a job."""
         with self._lock:
-            self.orders[name] += 1
-        super().order(agent_id, name, attempt, queue)
+            self.jobs[name] += 1
+        super().job(agent_id, name, attempt, queue)
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def test_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_truth(
 ) -> None:
     """Eight threads to a principal, so that votes of one principal race, too."""
     items = enqueued(lab)
-    courier = Counting()
-    resolvers = [Resolver(door, courier, lab.engine.retention) for door in doors]
+    dispatcher = Counting()
+    resolvers = [Resolver(door, dispatcher, lab.engine.retention) for door in doors]
     pending = "boyd:{test}:approvals:pending"
 
     def work(number: int) -> list[tuple[str, Resolution]]:
@@ -132,11 +132,11 @@ def test_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_truth(
         won = [r for r in ours if r.outcome in ("approved", "denied", "withdrawn")]
         assert [r.outcome for r in won] == ([] if item.status == "expired" else [item.status])
         assert kinds(lab, item_id) == [f"approval.{item.status}"]
-        assert courier.orders[f"approval:{item_id}"] == (item.status == "approved")
+        assert dispatcher.jobs[f"approval:{item_id}"] == (item.status == "approved")
         told = {r.item.status for r in ours if r.outcome == "not-pending" and r.item}
         assert told <= {item.status}
         check_votes(item, ours)
-    assert sum(courier.orders.values()) == sum(i.status == "approved" for i in final.values())
+    assert sum(dispatcher.jobs.values()) == sum(i.status == "approved" for i in final.values())
 
 
 def check_votes(item: ApprovalItem, said: list[Resolution]) -> None:
@@ -152,8 +152,8 @@ def test_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
     [item_id, *_] = enqueued(lab)
-    courier = Counting()
-    resolvers = [Resolver(door, courier, lab.engine.retention) for door in doors]
+    dispatcher = Counting()
+    resolvers = [Resolver(door, dispatcher, lab.engine.retention) for door in doors]
 
     def approve(number: int, principal: str) -> str:
         return resolvers[number % DOORS].answer(item_id, "approved", person(principal)).outcome
@@ -166,7 +166,7 @@ def test_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
     assert (item.status, len(item.approvals)) == ("pending", 2)
     more = at_once(lambda n: approve(n, f"q{n}"))
     assert Counter(more) == {"approved": 1, "not-pending": THREADS - 1}
-    assert courier.orders == {f"approval:{item_id}": 1}
+    assert dispatcher.jobs == {f"approval:{item_id}": 1}
 
 
 def test_two_hundred_proposals_of_the_same_make_one_item(lab: Lab, doors: list[AgentStore]) -> None:
@@ -196,8 +196,8 @@ def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
     recorder = Recorder()
     lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)), client=client)
     retention = lab.engine.retention
-    courier = Counting()
-    resolvers = [Resolver(door, courier, retention) for door in doors]
+    dispatcher = Counting()
+    resolvers = [Resolver(door, dispatcher, retention) for door in doors]
     for _ in range(20):
         run_id = lab.launcher.submit_run(RunRequest(title="x", description="x"), TESTER).run.id
         lab.deliver()
@@ -210,8 +210,8 @@ def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
             return doors[door].runs.cancel(run, TESTER, retention, "no").outcome
 
         said = Counter(at_once(work))
-        lab.courier.hints.extend(courier.hints)
-        courier.hints.clear()
+        lab.dispatcher.hints.extend(dispatcher.hints)
+        dispatcher.hints.clear()
         lab.deliver()
         ended = lab.store.runs.get(run_id)
         final = lab.store.approvals.get(item.id)

@@ -61,7 +61,7 @@ def pids(path: Path) -> list[int]:
     return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
-def test_stdout_and_stderr_come_in_the_order_in_which_they_were_written() -> None:
+def test_stdout_and_stderr_come_in_the_job_in_which_they_were_written() -> None:
     assert said("echo one; echo two >&2; echo three") == "one\ntwo\nthree\n"
 
 

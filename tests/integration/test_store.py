@@ -76,15 +76,15 @@ def test_a_hundred_processes_that_ask_at_once_have_one_turn(redis_url: str) -> N
     assert sum(found) == 1
 
 
-def test_the_last_of_a_hundred_units_closes_the_phase_once(store: Store) -> None:
+def test_the_last_of_a_hundred_batches_closes_the_phase_once(store: Store) -> None:
     agent = store.agent("a")
     agent.loop.begin("test")
     entry = agent.iterations.enter(1, 1, "start", "w")
     assert entry is not None
     agent.iterations.plan(entry, ["o"] * 100, ['{"queue":"q"}'] * 100, {}, [], [])
-    for unit in range(1, 101):
-        assert agent.units.enter(1, unit, 1, f"w{unit}")
-    found = at_once(100, lambda n: agent.units.sign_off(1, n + 1, 1, f"w{n + 1}", {}))
+    for batch in range(1, 101):
+        assert agent.batches.enter(1, batch, 1, f"w{batch}")
+    found = at_once(100, lambda n: agent.batches.complete_batch(1, n + 1, 1, f"w{n + 1}", {}))
 
     assert sum(signed is not None and signed[0] == 0 for signed in found) == 1
     assert agent.loop.status().phase == "orient"

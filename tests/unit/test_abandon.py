@@ -19,23 +19,23 @@ def lab_in(phase: str, recorder: Recorder) -> Lab:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     lab.submit("a question")
     while lab.store.loop.status().phase != phase:
-        hint = lab.courier.hints.popleft()
+        hint = lab.dispatcher.hints.popleft()
         goes_on = getattr(lab.steps, hint[0])(*hint[1:])
         if goes_on:
             following = {"orient": "decide", "act": "complete"}[hint[0]]
-            lab.courier.hints.appendleft((following, *hint[1:]))
+            lab.dispatcher.hints.appendleft((following, *hint[1:]))
     return lab
 
 
 def abandoner(lab: Lab) -> Abandoner:
-    return Abandoner(lab.store, lab.courier, lab.engine.retention)
+    return Abandoner(lab.store, lab.dispatcher, lab.engine.retention)
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_an_iteration_is_abandoned_in_any_phase_and_what_comes_late_is_refused(phase: str) -> None:
     recorder = Recorder()
     lab = lab_in(phase, recorder)
-    late = list(lab.courier.hints)
+    late = list(lab.dispatcher.hints)
     found = abandoner(lab).abandon("no use", ANN)
     calls = len(recorder.calls)
     for hint in late:
@@ -126,7 +126,7 @@ def test_who_died_while_abandoning_has_left_it_to_a_worker_to_end() -> None:
     lab = lab_in("act", recorder)
     lab.store.iterations.abandon("no use", ANN)
     assert lab.store.iterations.abandon("again", ANN)[:2] == ("abandoned", 1)
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.zadd("boyd:{test}:due", {"phase": 1})
     lab.sweeper.sweep()
     lab.deliver()

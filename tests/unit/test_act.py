@@ -106,17 +106,17 @@ def test_the_same_proposal_finds_the_pending_item_and_counts() -> None:
 
 
 def test_hooks_params_and_execution_come_in_order() -> None:
-    order: list[Any] = []
+    job: list[Any] = []
 
     def execute(params: Params) -> str:
-        order.append(("execute", params))
+        job.append(("execute", params))
         return "done"
 
     own = plugin(
         chooses(choice(params={"size": 7})),
         Action(name="do", execute=execute),
-        on_before_act=lambda action, params: order.append(("before", action.id, dict(params))),
-        on_after_act=lambda result: order.append(("after", result.success, result.output)),
+        on_before_act=lambda action, params: job.append(("before", action.id, dict(params))),
+        on_after_act=lambda result: job.append(("after", result.success, result.output)),
     )
     Lab(Agent("test", plugins=[own])).run()
 
@@ -124,7 +124,7 @@ def test_hooks_params_and_execution_come_in_order() -> None:
         ("before", "p:do", {"size": 7}),
         ("execute", Params(size=7)),
         ("after", True, "done"),
-    ] == order
+    ] == job
 
 
 @pytest.mark.parametrize("params", [{"size": "x"}, {"colour": "red"}])
@@ -395,7 +395,7 @@ def test_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
     assert "entered" not in record._fields
     assert record._fields["attempts"] == "0"
     assert lab.steps.act(1, 2), "now the outcome is known"
-    lab.courier.send("test", 1, 2, "complete")
+    lab.dispatcher.send("test", 1, 2, "complete")
     lab.deliver()
     assert [r.output for r in lab.store.history.results()[0].action_results] == ["done"]
 
@@ -405,7 +405,7 @@ def test_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action())
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     lab.client.hset("boyd:{test}:iteration", "server", "the one before")
     lab.deliver()
     result = result_of(lab.store.history.results()[0])

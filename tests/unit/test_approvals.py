@@ -185,7 +185,7 @@ def test_a_message_that_was_lost_is_sent_again() -> None:
     lab = gated(recorder)
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     assert lab.client.zscore("boyd:{test}:due", f"approval:{item.id}")
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
@@ -199,7 +199,7 @@ def test_a_message_that_comes_twice_executes_once() -> None:
     lab = gated(recorder)
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
-    lab.courier.hints.extend(list(lab.courier.hints) * 3)
+    lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
     lab.deliver()
 
     assert len(recorder.calls) == 1
@@ -210,14 +210,14 @@ def test_a_worker_lost_before_executing_costs_only_time() -> None:
     lab = gated(recorder)
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
-    lab.courier.hints.clear()
-    assert lab.store.orders.enter(name(item), 1, "lost/1")
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(name(item), 1, "lost/1")
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
     lab.sweeper.sweep()
     lab.deliver()
 
     assert len(recorder.calls) == 1
-    assert not lab.store.orders.renew(name(item), 1, "lost/1")
+    assert not lab.store.jobs.renew(name(item), 1, "lost/1")
 
 
 def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
@@ -225,8 +225,8 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     lab = gated(recorder)
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
-    lab.courier.hints.clear()
-    assert lab.store.orders.enter(name(item), 1, "lost/1")
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(name(item), 1, "lost/1")
     execution = name(item)
     lab.store.ledger.claim(execution, "token", "p:do", {}, "", False, None)
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
@@ -245,7 +245,7 @@ def test_an_execution_that_loses_every_worker_ends() -> None:
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
-        assert lab.store.orders.enter(name(item), attempt, f"lost/{attempt}")
+        assert lab.store.jobs.enter(name(item), attempt, f"lost/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
         lab.sweeper.sweep()
     lab.deliver()
@@ -286,7 +286,7 @@ def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
 
     def execute() -> str:
         lab.client.hset(key(item), mapping={"executionAttempt": 2, "executionState": "queued"})
-        lab.orders.execute(name(item), 2)
+        lab.jobs.execute(name(item), 2)
         seen.append(now(lab, item).execution)
         assert lab.client.zscore("boyd:{test}:due", name(item)) > 0
         return "done"
@@ -299,7 +299,7 @@ def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
 
     assert [execution.state for execution in seen] == ["queued"]
     lab.client.hset(key(item), "executionNotBefore", 1)
-    lab.orders.execute(name(item), 3)
+    lab.jobs.execute(name(item), 3)
     done = now(lab, item)
     assert done.result is not None
     assert done.result.output == "done"
@@ -331,17 +331,17 @@ def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None
     item = pending(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
-        assert lab.store.orders.enter(name(item), attempt, f"slow/{attempt}")
+        assert lab.store.jobs.enter(name(item), attempt, f"slow/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
         if attempt < 3:
             lab.sweeper.sweep()
     proof = lab.store.due.take()[name(item)]
-    stuck = lab.store.orders.retry(name(item), proof)
+    stuck = lab.store.jobs.retry(name(item), proof)
 
     assert stuck is not None
     assert stuck.give_up
-    assert not lab.store.orders.leave(name(item), 3, "slow/3", "succeeded", {}, 60.0)
-    assert lab.store.orders.leave(name(item), stuck.attempt, "", "failed", {}, 60.0)
+    assert not lab.store.jobs.leave(name(item), 3, "slow/3", "succeeded", {}, 60.0)
+    assert lab.store.jobs.leave(name(item), stuck.attempt, "", "failed", {}, 60.0)
 
 
 def test_what_no_worker_takes_ends_as_not_executed() -> None:
@@ -372,11 +372,11 @@ def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     lab.run()
     first = pending(lab)
     lab.resolver.answer(first.id, "approved", person("ann"))
-    order = lab.courier.hints.popleft()
+    job = lab.dispatcher.hints.popleft()
     for _ in range(6):
         lab.run()
         lab.resolver.answer(pending(lab).id, "denied", person("ann"))
-    lab.courier.hints.append(order)
+    lab.dispatcher.hints.append(job)
     lab.deliver()
 
     assert recorder.calls == [{"size": 1}]
@@ -447,9 +447,9 @@ def test_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
     action = Recorder("freed 3 GB").action(autonomy=GATED)
     lab = Lab(agent(reads("o", "the disk is full"), chooses(choice()), action))
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
     lab.resolver.answer(pending(lab).id, "approved", person("ann"))
-    lab.courier.hints.rotate(1)
+    lab.dispatcher.hints.rotate(1)
     lab.deliver()
     run = lab.store.runs.get(run_id)
 

@@ -95,7 +95,7 @@ def test_a_completed_run_is_told_once_with_its_result() -> None:
     assert [d.status for d in callback.deliveries] == [200]
 
 
-def test_a_run_without_a_callback_url_orders_none() -> None:
+def test_a_run_without_a_callback_url_jobs_none() -> None:
     lab = lab_for(Receiver())
     run_id = lab.submit("look").run.id
     lab.deliver()
@@ -130,7 +130,7 @@ def test_a_run_whose_iteration_broke_is_told() -> None:
     orienter = Orienter(name="o", orient=lambda: assessed("x"))
     lab = Lab(agent(orienter), post=receiver.post)
     run_id = lab.submit("look", callback_url=URL).run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
     lab.client.hset("boyd:{test}:iteration", "error", "decide failed")
     lab.deliver()
     told(lab, run_id)
@@ -188,8 +188,8 @@ def test_a_refused_callback_is_tried_again_later_and_not_before() -> None:
     lab = lab_for(receiver)
     run_id = submit(lab)
     first = told(lab, run_id)
-    early = ("order", f"callback:{run_id}", 1)
-    lab.courier.hints.append(early)
+    early = ("job", f"callback:{run_id}", 1)
+    lab.dispatcher.hints.append(early)
     lab.deliver()
     lab.client.zadd("boyd:{test}:due", {f"callback:{run_id}": 1})
     lab.sweeper.sweep()
@@ -328,13 +328,13 @@ def test_one_that_is_being_delivered_is_not_sent_twice() -> None:
 def lose(lab: Lab, run_id: str) -> None:
     """A worker takes the callback and is never heard of again."""
     name = f"callback:{run_id}"
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.zadd("boyd:{test}:due", {name: 1})
     lab.sweeper.sweep()
-    hints = [hint for hint in lab.courier.hints if hint[1] == name]
-    lab.courier.hints.clear()
+    hints = [hint for hint in lab.dispatcher.hints if hint[1] == name]
+    lab.dispatcher.hints.clear()
     for _, _, attempt in hints:
-        assert lab.store.orders.enter(name, attempt, f"lost/{attempt}")
+        assert lab.store.jobs.enter(name, attempt, f"lost/{attempt}")
     lab.client.zadd("boyd:{test}:due", {name: 1})
 
 
@@ -353,12 +353,12 @@ def test_one_that_takes_down_its_workers_ends() -> None:
     lab = lab_for(receiver)
     run_id = submit(lab)
     name = f"callback:{run_id}"
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     for attempt in (1, 2, 3):
-        assert lab.store.orders.enter(name, attempt, f"lost/{attempt}")
+        assert lab.store.jobs.enter(name, attempt, f"lost/{attempt}")
         lab.client.zadd("boyd:{test}:due", {name: 1})
         lab.sweeper.sweep()
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
     callback = lab.store.runs.callback(run_id)
 
     assert callback is not None
@@ -409,7 +409,7 @@ def test_without_a_worker_a_callback_waits() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.hset(f"boyd:{{test}}:callback:{run_id}", "queuedAt", 1)
 
     assert told(lab, run_id).state == "succeeded"

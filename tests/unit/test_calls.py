@@ -34,7 +34,7 @@ def lab_of(*components: Any, others: tuple[Plugin, ...] = (), **hooks: Any) -> L
     return Lab(Agent("test", plugins=[plugin(*components, **hooks), *others]))
 
 
-def order(lab: Lab, kind: CallKind = "execute", **fields: Any) -> str:
+def job(lab: Lab, kind: CallKind = "execute", **fields: Any) -> str:
     """Call for something on Ann's behalf; the call's id."""
     call_id = fields.pop("call_id", None)
     request = CallRequest(**{"kind": kind, "action": "p:do", "actor": ANN, **fields})
@@ -43,7 +43,7 @@ def order(lab: Lab, kind: CallKind = "execute", **fields: Any) -> str:
 
 def call(lab: Lab, kind: CallKind = "execute", **fields: Any) -> Call:
     """Call for something, and let a worker do it."""
-    call_id = order(lab, kind, **fields)
+    call_id = job(lab, kind, **fields)
     lab.deliver()
     return answer(lab, call_id)
 
@@ -422,7 +422,7 @@ def ask(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> Endpo
 def request(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> str:
     """Ask the endpoint; the call's id."""
     asked = EndpointRequest(method=method, actor=who, **fields)
-    return order(lab, "endpoint", action="p:web", endpoint=asked, actor=who)
+    return job(lab, "endpoint", action="p:web", endpoint=asked, actor=who)
 
 
 def replied(lab: Lab, call_id: str) -> EndpointReply:
@@ -591,14 +591,14 @@ def test_an_endpoint_that_asks_for_an_unknown_action_says_so() -> None:
 
 def lose(lab: Lab, call_id: str, worker: str = "lost/1") -> None:
     """A worker takes the call and is never heard of again."""
-    lab.courier.hints.clear()
-    assert lab.store.orders.enter(f"call:{call_id}", 1, worker)
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(f"call:{call_id}", 1, worker)
 
 
 def test_a_worker_lost_before_it_claimed_costs_only_time() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
-    call_id = order(lab)
+    call_id = job(lab)
     lose(lab, call_id)
     overdue(lab, f"call:{call_id}")
 
@@ -608,7 +608,7 @@ def test_a_worker_lost_before_it_claimed_costs_only_time() -> None:
 def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
-    call_id = order(lab)
+    call_id = job(lab)
     lose(lab, call_id)
     lab.store.ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", False, None)
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
@@ -623,7 +623,7 @@ def test_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown(
     """It was started: that it is frozen now does not make it one that never ran."""
     recorder = Recorder()
     lab = lab_of(recorder.action(idempotent=True))
-    call_id = order(lab)
+    call_id = job(lab)
     lose(lab, call_id)
     lab.store.ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", True, None)
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
@@ -636,7 +636,7 @@ def test_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown(
 def test_a_worker_lost_after_it_executed_is_not_repeated() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
-    call_id = order(lab)
+    call_id = job(lab)
     lose(lab, call_id)
     ledger = lab.store.ledger
     ledger.claim(f"call:{call_id}", "t", "p:do", {}, "", False, None)
@@ -650,13 +650,13 @@ def test_a_worker_lost_after_it_executed_is_not_repeated() -> None:
 
 def test_a_worker_lost_after_it_proposed_finds_its_proposal_again() -> None:
     lab = lab_of(Recorder().action(autonomy=GATED))
-    call_id = order(lab)
+    call_id = job(lab)
     lab.deliver()
     [item] = pending(lab)
     lab.resolver.answer(item.id, "denied", person("bob"))
     key = f"boyd:{{test}}:call:{call_id}"
     lab.client.hset(key, mapping={"executionState": "queued", "executionAttempt": 2})
-    lab.courier.hints.append(("order", f"call:{call_id}", 2))
+    lab.dispatcher.hints.append(("job", f"call:{call_id}", 2))
     lab.deliver()
 
     assert pending(lab) == []
@@ -691,8 +691,8 @@ def test_the_same_id_is_the_same_call() -> None:
 def test_a_message_that_comes_twice_executes_once() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
-    order(lab)
-    lab.courier.hints.extend(list(lab.courier.hints) * 3)
+    job(lab)
+    lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
     lab.deliver()
 
     assert len(recorder.calls) == 1
@@ -701,8 +701,8 @@ def test_a_message_that_comes_twice_executes_once() -> None:
 def test_a_call_whose_message_was_lost_is_sent_again() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
-    call_id = order(lab)
-    lab.courier.hints.clear()
+    call_id = job(lab)
+    lab.dispatcher.hints.clear()
     overdue(lab, f"call:{call_id}")
 
     assert (state(answer(lab, call_id)), len(recorder.calls)) == ("succeeded", 1)
@@ -711,14 +711,14 @@ def test_a_call_whose_message_was_lost_is_sent_again() -> None:
 def test_a_call_that_no_worker_takes_is_given_up() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action())
-    call_id = order(lab)
-    lab.courier.hints.clear()
+    call_id = job(lab)
+    lab.dispatcher.hints.clear()
     lab.client.hset(f"boyd:{{test}}:call:{call_id}", "queuedAt", 1)
     overdue(lab, f"call:{call_id}")
     found = answer(lab, call_id)
 
     assert error(found) == "Not executed: no worker took it from queue 'act'"
-    lab.courier.hints.append(("order", f"call:{call_id}", 1))
+    lab.dispatcher.hints.append(("job", f"call:{call_id}", 1))
     lab.deliver()
     assert recorder.calls == []
     assert lab.client.zcard("boyd:{test}:due") == 0
@@ -726,20 +726,20 @@ def test_a_call_that_no_worker_takes_is_given_up() -> None:
 
 def test_a_call_that_loses_every_worker_ends() -> None:
     lab = lab_of(Recorder().action())
-    call_id = order(lab)
-    lab.courier.hints.clear()
+    call_id = job(lab)
+    lab.dispatcher.hints.clear()
     for attempt in (1, 2, 3):
-        assert lab.store.orders.enter(f"call:{call_id}", attempt, f"lost/{attempt}")
+        assert lab.store.jobs.enter(f"call:{call_id}", attempt, f"lost/{attempt}")
         lab.client.zadd("boyd:{test}:due", {f"call:{call_id}": 1})
         lab.sweeper.sweep()
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
 
     assert "it lost its workers before it started, last lost" in error(answer(lab, call_id))
 
 
 def test_a_call_is_kept_for_a_day() -> None:
     lab = lab_of(Recorder().action())
-    call_id = order(lab)
+    call_id = job(lab)
     key = f"boyd:{{test}}:call:{call_id}"
     assert 0 < lab.client.ttl(key) <= 86400
     lab.deliver()
@@ -762,11 +762,11 @@ def test_who_called_for_what_is_in_the_audit() -> None:
 
 
 def test_a_message_that_comes_twice_has_an_endpoint_asked_once() -> None:
-    """What an endpoint does is in no ledger: it is the order that is taken once."""
+    """What an endpoint does is in no ledger: it is the job that is taken once."""
     asked: list[str] = []
     lab = lab_of(endpoint(lambda request: asked.append(request.method), "POST"))
     call_id = request(lab, "POST")
-    lab.courier.hints.extend(list(lab.courier.hints) * 3)
+    lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
     replied(lab, call_id)
 
     assert asked == ["POST"]

@@ -1,4 +1,4 @@
-"""What the checks say of a deployment, by its vitals."""
+"""What the checks say of a deployment, by its health."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **mo
     return WorkerInfo(name=name, role=role, **{**known, **more})
 
 
-def vitals(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSnapshot:
+def health(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSnapshot:
     """A deployment in which all is well but for what is given."""
     there = agents or (AgentHealth(ENTRY),)
     roster = Roster(
@@ -84,7 +84,7 @@ def vitals(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSn
 
 def server(**changes: Any) -> HealthSnapshot:
     """A deployment on such a Redis."""
-    return vitals(server=replace(SERVER, **changes))
+    return health(server=replace(SERVER, **changes))
 
 
 def bad(seen: HealthSnapshot, needs: Any = None) -> list[str]:
@@ -99,12 +99,12 @@ def about(seen: HealthSnapshot, subject: str) -> Finding:
 
 
 def test_all_is_well_when_all_is_well() -> None:
-    assert bad(vitals()) == []
+    assert bad(health()) == []
 
 
 def test_whatever_is_wrong_comes_with_advice() -> None:
     stuck = AgentHealth(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
-    seen = vitals(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
+    seen = health(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
 
     assert all(finding.what_to_do for finding in examine(seen) if finding.level != "ok")
 
@@ -157,15 +157,15 @@ def test_the_changes_since_the_last_snapshot_are_told() -> None:
 
 
 def test_a_redis_that_may_not_be_asked_is_no_error() -> None:
-    assert bad(vitals(server=None)) == ["warning: not allowed to look"]
+    assert bad(health(server=None)) == ["warning: not allowed to look"]
 
 
 def test_clocks_that_differ_are_told_of() -> None:
-    assert bad(vitals(skew=-3.25)) == ["warning: Redis is 3.2 s behind this host"]
+    assert bad(health(skew=-3.25)) == ["warning: Redis is 3.2 s behind this host"]
 
 
 def test_a_broker_that_does_not_answer_is_an_error() -> None:
-    assert bad(vitals(messages=None, broker_error="away")) == ["error: away"]
+    assert bad(health(messages=None, broker_error="away")) == ["error: away"]
 
 
 # Workers and queues
@@ -174,27 +174,27 @@ def test_a_broker_that_does_not_answer_is_an_error() -> None:
 def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it() -> None:
     elsewhere = process(agents=["other"])
 
-    assert bad(vitals(processes=[elsewhere], swept={"a": NOW - 300})) == [
+    assert bad(health(processes=[elsewhere], swept={"a": NOW - 300})) == [
         "warning: no live worker runs it, nobody has for 5 min"
     ]
 
 
 def test_a_retired_agent_is_not_complained_about() -> None:
     elsewhere = process(agents=["other"])
-    seen = vitals(AgentHealth(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
+    seen = health(AgentHealth(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
 
     assert bad(seen) == []
     assert about(seen, "agent a").what == "retired: nobody has run it for 3 d"
 
 
 def test_a_queue_of_the_loop_without_a_worker_is_an_error() -> None:
-    seen = vitals(processes=[process(queues=["loop", "observe"])])
+    seen = health(processes=[process(queues=["loop", "observe"])])
 
     assert bad(seen) == ["error: no live worker consumes queue 'act'"]
 
 
 def test_a_queue_that_plugins_name_is_told_with_who_needs_it() -> None:
-    assert bad(vitals(), {"a": {"far": ["p:look"]}}) == [
+    assert bad(health(), {"a": {"far": ["p:look"]}}) == [
         "error: no live worker consumes queue 'far', which p:look needs"
     ]
 
@@ -209,14 +209,14 @@ def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
 
 
 def test_an_agent_that_only_its_file_knows_is_told() -> None:
-    assert bad(vitals(), {"b": {"far": ["p:look", "p:go"]}}) == [
+    assert bad(health(), {"b": {"far": ["p:look", "p:go"]}}) == [
         "warning: it has never been started against this Redis",
         "error: no live worker consumes queue 'far', which p:look, p:go needs",
     ]
 
 
 def test_a_queue_with_messages_and_no_worker_is_an_error() -> None:
-    assert bad(vitals(messages={("a", "far"): 2, ("a", "act"): 5, ("a", "host.gone"): 1})) == [
+    assert bad(health(messages={("a", "far"): 2, ("a", "act"): 5, ("a", "host.gone"): 1})) == [
         "error: no live worker consumes queue 'far', which holds 2 messages"
     ]
 
@@ -224,7 +224,7 @@ def test_a_queue_with_messages_and_no_worker_is_an_error() -> None:
 def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
     waits = AgentHealth(ENTRY, waiting=(WaitingWork("act", "far", NOW - 20),))
 
-    assert bad(vitals(waits)) == [
+    assert bad(health(waits)) == [
         "error: no live worker consumes queue 'far'; work has waited for 20 s"
     ]
 
@@ -232,7 +232,7 @@ def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
 def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
     steps = (WaitingWork("observe", "observe", NOW - 12), WaitingWork("a call", "act", NOW - 30))
 
-    assert bad(vitals(AgentHealth(ENTRY, waiting=steps))) == [
+    assert bad(health(AgentHealth(ENTRY, waiting=steps))) == [
         "warning: a call has waited for 30 s in queue 'act'"
     ]
 
@@ -240,7 +240,7 @@ def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
 def test_processes_of_different_versions_are_told_of() -> None:
     pair = [process("w1"), process("w2", version="0.0.9")]
 
-    assert bad(vitals(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run together"]
+    assert bad(health(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run together"]
 
 
 def test_processes_with_different_agent_files_are_told_with_their_age() -> None:
@@ -248,7 +248,7 @@ def test_processes_with_different_agent_files_are_told_with_their_age() -> None:
     old = [process(f"w{n}", fingerprints={"a": "old"}) for n in range(3)]
     new = process("w3", fingerprints={"a": "new"}, started_at=young)
 
-    [told] = bad(vitals(processes=[new, *old]))
+    [told] = bad(health(processes=[new, *old]))
     assert told == (
         "warning: its processes run 2 different agent files:"
         " file 1: worker w2 (started 60 min ago) and 2 others;"
@@ -261,18 +261,18 @@ def test_a_process_that_fell_silent_is_told_of_until_another_has_taken_its_place
     other = process("w2", host="there")
     successor = process("w3", started_at=datetime.fromtimestamp(NOW, UTC))
 
-    assert bad(vitals(processes=[lost, other])) == ["warning: silent for 40 s"]
-    assert bad(vitals(processes=[lost, other, successor])) == []
+    assert bad(health(processes=[lost, other])) == ["warning: silent for 40 s"]
+    assert bad(health(processes=[lost, other, successor])) == []
 
 
 def test_what_ails_a_process_is_told() -> None:
-    assert bad(vitals(processes=[process(problem="3 observers hang")])) == [
+    assert bad(health(processes=[process(problem="3 observers hang")])) == [
         "warning: 3 observers hang"
     ]
 
 
 def test_what_cannot_be_read_is_told_and_does_not_hide_the_rest() -> None:
-    assert bad(vitals(unreadable=["w9"])) == ["warning: cannot be understood"]
+    assert bad(health(unreadable=["w9"])) == ["warning: cannot be understood"]
 
 
 # Beats
@@ -282,12 +282,12 @@ BEAT = process("b", "beat")
 
 
 def test_a_continuous_agent_without_a_beat_is_an_error() -> None:
-    assert bad(vitals(AgentHealth(CONTINUOUS))) == ["error: no live beat ticks for it"]
+    assert bad(health(AgentHealth(CONTINUOUS))) == ["error: no live beat ticks for it"]
 
 
 @pytest.mark.parametrize("mode", ["manual", "event-driven"])
 def test_other_agents_need_no_beat(mode: str) -> None:
-    assert bad(vitals(AgentHealth(ENTRY.patched({"mode": mode})))) == []
+    assert bad(health(AgentHealth(ENTRY.patched({"mode": mode})))) == []
 
 
 @pytest.mark.parametrize(
@@ -300,13 +300,13 @@ def test_other_agents_need_no_beat(mode: str) -> None:
     ],
 )
 def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
-    seen = vitals(AgentHealth(CONTINUOUS, **state), processes=[process(), BEAT])
+    seen = health(AgentHealth(CONTINUOUS, **state), processes=[process(), BEAT])
 
     assert any("beat stands still" in said for said in bad(seen)) == still
 
 
 def test_how_long_a_beat_stands_still_is_told() -> None:
-    seen = vitals(AgentHealth(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
+    seen = health(AgentHealth(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
 
     assert bad(seen) == ["error: beat stands still: no tick for 3 min, with one due every 60 s"]
 
@@ -314,13 +314,13 @@ def test_how_long_a_beat_stands_still_is_told() -> None:
 def test_a_beat_that_has_just_started_may_take_its_time() -> None:
     fresh = process("b", "beat", started_at=datetime.fromtimestamp(NOW - 5, UTC))
 
-    assert bad(vitals(AgentHealth(CONTINUOUS), processes=[process(), fresh])) == []
+    assert bad(health(AgentHealth(CONTINUOUS), processes=[process(), fresh])) == []
 
 
 def test_no_ticks_are_expected_of_a_paused_agent() -> None:
     held = AgentHealth(CONTINUOUS, slot=NOW - 900, paused="holidays")
 
-    assert bad(vitals(held, processes=[process(), BEAT])) == ["warning: paused: holidays"]
+    assert bad(health(held, processes=[process(), BEAT])) == ["warning: paused: holidays"]
 
 
 # What is in flight
@@ -329,7 +329,7 @@ def test_no_ticks_are_expected_of_a_paused_agent() -> None:
 def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
     stuck = AgentHealth(ENTRY, iterations=7, phase="orient", deadline=NOW - 30)
 
-    assert bad(vitals(stuck, processes=[])) == [
+    assert bad(health(stuck, processes=[])) == [
         "error: none is alive",
         "warning: no live worker runs it",
         "error: iteration 7 in phase orient stands still: nobody has looked after it for 30 s",
@@ -339,21 +339,21 @@ def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
 def test_a_phase_that_lasts_is_a_warning() -> None:
     slow = AgentHealth(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
 
-    assert bad(vitals(slow)) == ["warning: iteration 7 in phase act has lasted for 25 min on w"]
+    assert bad(health(slow)) == ["warning: iteration 7 in phase act has lasted for 25 min on w"]
 
 
 def test_an_approval_that_nobody_expires_is_a_warning() -> None:
     late = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
     fresh = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
 
-    assert bad(vitals(late)) == ["warning: 2 approvals past the deadline for 5 min and not expired"]
-    assert bad(vitals(fresh)) == []
+    assert bad(health(late)) == ["warning: 2 approvals past the deadline for 5 min and not expired"]
+    assert bad(health(fresh)) == []
 
 
 def test_what_is_stopped_on_purpose_is_told() -> None:
     held = AgentHealth(ENTRY, frozen="moving (by jo)")
 
-    assert bad(vitals(held, frozen="moving house")) == [
+    assert bad(health(held, frozen="moving house")) == [
         "warning: acting is frozen everywhere: moving house",
         "warning: frozen: moving (by jo)",
     ]
@@ -367,17 +367,17 @@ def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
     assert span(seconds) == said
 
 
-# How the vitals are read
+# How the health are read
 
 
-def vitals_of(lab: Lab) -> tuple[HealthSnapshot, AgentHealth]:
-    """The vitals of a lab, and those of its agent."""
+def health_of(lab: Lab) -> tuple[HealthSnapshot, AgentHealth]:
+    """The health of a lab, and those of its agent."""
     found = read_health(lab.client)
     return found, found.agents[0]
 
 
 def test_an_agent_that_has_never_run_is_idle() -> None:
-    _, found = vitals_of(Lab(agent()))
+    _, found = health_of(Lab(agent()))
 
     assert (found.iterations, found.phase, found.last, found.waiting) == (0, "idle", None, ())
     assert (found.flight_since, found.oldest_run, found.next_deadline) == (None, None, None)
@@ -386,7 +386,7 @@ def test_an_agent_that_has_never_run_is_idle() -> None:
 def test_the_last_iteration_is_told_by_its_end() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     result = [lab.run(), lab.run()][-1]
-    _, found = vitals_of(lab)
+    _, found = health_of(lab)
 
     assert found.last == EndedTotals(2, found.last.at if found.last else 0.0, True)
     assert found.last.at == pytest.approx(result.ended_at.timestamp(), abs=0.01)
@@ -396,9 +396,9 @@ def test_the_last_iteration_is_told_by_its_end() -> None:
 def test_a_phase_in_flight_waits_until_a_worker_enters_it() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
-    all_of_it, found = vitals_of(lab)
+    all_of_it, found = health_of(lab)
     entered = lab.store.iterations.enter(1, 1, "start", "lab/1")
-    _, later = vitals_of(lab)
+    _, later = health_of(lab)
 
     assert entered is not None
     assert [(step.what, step.queue) for step in found.waiting] == [("start", "loop")]
@@ -407,12 +407,12 @@ def test_a_phase_in_flight_waits_until_a_worker_enters_it() -> None:
     assert (later.waiting, later.worker) == ((), "lab")
 
 
-def test_units_wait_in_the_queue_of_their_observers() -> None:
+def test_batches_wait_in_the_queue_of_their_observers() -> None:
     parts = [sees("o", seen()), sees("far", seen(), queue="far")]
     lab = Lab(agent(*parts), queues=["far"])
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: len(lab.courier.hints) == 2)
-    _, found = vitals_of(lab)
+    lab.deliver(until=lambda: len(lab.dispatcher.hints) == 2)
+    _, found = health_of(lab)
 
     assert sorted(found.oldest) == ["far", "observe"]
 
@@ -422,7 +422,7 @@ def test_pending_runs_and_the_oldest_are_told_whatever_their_urgency() -> None:
     first = lab.submit("first", priority="low")
     lab.submit("second", priority="critical")
     lab.store.loop.pause("test")
-    _, found = vitals_of(lab)
+    _, found = health_of(lab)
 
     assert found.runs == 2
     assert found.oldest_run == pytest.approx(first.run.created_at.timestamp(), abs=0.001)
@@ -432,7 +432,7 @@ def test_pending_approvals_are_told_with_the_next_deadline() -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), act))
     lab.run()
-    everything, found = vitals_of(lab)
+    everything, found = health_of(lab)
 
     assert (found.approvals, found.expired) == (1, 0)
     assert found.next_deadline == pytest.approx(everything.roster.now + 3600, abs=5)
@@ -441,7 +441,7 @@ def test_pending_approvals_are_told_with_the_next_deadline() -> None:
 def test_an_observer_that_fails_is_told() -> None:
     lab = Lab(agent(fails("bad")))
     lab.run()
-    _, found = vitals_of(lab)
+    _, found = health_of(lab)
 
     assert found.observers["p:bad"].failures == 1
 
@@ -449,11 +449,11 @@ def test_an_observer_that_fails_is_told() -> None:
 def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
     lab = Lab(agent())
     lab.store.loop.pause("holidays")
-    _, paused = vitals_of(lab)
+    _, paused = health_of(lab)
     lab.store.loop.resume()
-    _, resumed = vitals_of(lab)
+    _, resumed = health_of(lab)
     lab.run()
-    _, ran = vitals_of(lab)
+    _, ran = health_of(lab)
 
     assert paused.paused == "holidays"
     assert resumed.paused is None
@@ -464,7 +464,7 @@ def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
 def test_messages_are_counted_by_queue() -> None:
     lab = Lab(agent(), queues=["far"])
     lab.client.rpush("boyd.far.test", "one", "two")
-    found, _ = vitals_of(lab)
+    found, _ = health_of(lab)
 
     assert found.messages is not None
     assert (found.messages["test", "far"], found.messages["test", "loop"]) == (2, 0)
@@ -512,9 +512,9 @@ def test_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> No
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.client.hset("boyd:{test}:iteration", "phaseAt", 1)
-    _, looked_after = vitals_of(lab)
+    _, looked_after = health_of(lab)
     lab.client.delete("boyd:{test}:due")
-    everything, found = vitals_of(lab)
+    everything, found = health_of(lab)
     said = [f"{f.level}: {f.what}" for f in examine(everything) if f.subject == "agent test"]
 
     assert looked_after.flight is not None
@@ -528,7 +528,7 @@ def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     lab.client.delete("boyd:{test}:due")
-    everything, found = vitals_of(lab)
+    everything, found = health_of(lab)
 
     assert found.flight is not None
     assert not found.flight.stands_still(everything.roster.now)
@@ -538,8 +538,8 @@ def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it
     held = AgentHealth(
         CONTINUOUS, iterations=7, phase="act", observed=NOW - 600, slot=NOW - 1, deadline=NOW + 1
     )
-    said = bad(vitals(held, processes=[process(), BEAT]))
-    fresh = bad(vitals(replace(held, observed=NOW - 30), processes=[process(), BEAT]))
+    said = bad(health(held, processes=[process(), BEAT]))
+    fresh = bad(health(replace(held, observed=NOW - 30), processes=[process(), BEAT]))
 
     assert said == ["warning: it has observed nothing new for 10 min: iteration 7 in phase act"]
     assert fresh == []
@@ -547,17 +547,17 @@ def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it
 
 def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
     spoke = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
-    said = bad(vitals(spoke, processes=[process()]))
+    said = bad(health(spoke, processes=[process()]))
     earlier = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
 
     assert said == ["warning: its model's server passed a tool call on as text 60 s ago"]
-    assert bad(vitals(earlier, processes=[process()])) == []
+    assert bad(health(earlier, processes=[process()])) == []
 
 
 def test_an_event_that_could_not_be_written_is_told_for_an_hour() -> None:
     lost = AgentHealth(ENTRY, events_lost=NOW - 60, events_error="WRONGTYPE")
-    said = bad(vitals(lost, processes=[process()]))
-    later = bad(vitals(replace(lost, events_lost=NOW - 7200), processes=[process()]))
+    said = bad(health(lost, processes=[process()]))
+    later = bad(health(replace(lost, events_lost=NOW - 7200), processes=[process()]))
 
     assert said == ["warning: an event could not be written 60 s ago: WRONGTYPE"]
     assert later == []

@@ -25,7 +25,7 @@ def hooked(*hooks: Plugin, decision: Any = None) -> tuple[LoopResult, Recorder]:
     return Lab(Agent("test", plugins=[own, *hooks])).run(), recorder
 
 
-def test_the_first_applicable_strategy_in_registration_order_decides() -> None:
+def test_the_first_applicable_strategy_in_registration_job_decides() -> None:
     result = Lab(
         agent(
             chooses(choice("p:a"), "never", applicable_when=lambda: False),

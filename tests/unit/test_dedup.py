@@ -106,7 +106,7 @@ def test_the_item_carries_the_last_summary_of_the_situation() -> None:
     assert item.situation_summary == "95 % full"
 
 
-def test_other_params_are_another_item_in_whatever_order_they_come() -> None:
+def test_other_params_are_another_item_in_whatever_job_they_come() -> None:
     params: dict[str, Any] = {}
     strategy = Strategy(name="s", decide=lambda: choice(params=dict(params)))
     lab = Lab(agent(strategy, gated()))
@@ -390,14 +390,14 @@ def test_what_can_never_run_is_not_proposed() -> None:
 def test_a_crash_between_proposing_and_leaving_counts_once() -> None:
     lab = Lab(agent(chooses(choice()), gated()))
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
-    [hint] = lab.courier.hints
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
+    [hint] = lab.dispatcher.hints
     entry = lab.store.iterations.enter(hint[1], hint[2], "act", "lost/1")
     assert entry is not None
     waiting = lab.engine.waiting
     execution = lab.store.ledger.of_iteration(entry.iteration)
     first = lab.store.approvals.enqueue(_proposal(), lab.engine.retention, execution)
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.zadd("boyd:{test}:due", {"phase": 1})
     lab.sweeper.sweep()
     lab.deliver()

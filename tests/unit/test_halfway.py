@@ -132,12 +132,12 @@ def test_what_was_proposed_halfway_is_proposed_anew() -> None:
     assert found.status == "completed"
 
 
-def test_a_foreign_list_of_orders_stops_no_sweep() -> None:
+def test_a_foreign_list_of_jobs_stops_no_sweep() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
-    foreign(lab, KEYS.orders)
+    foreign(lab, KEYS.jobs)
     taken = lab.store.due.take()
     assert "mend" in taken
     lab.sweeper.look_after(taken)
 
-    assert lab.client.smembers(KEYS.orders) == set()
+    assert lab.client.smembers(KEYS.jobs) == set()
     assert "mend" not in lab.store.due.take()

@@ -224,7 +224,7 @@ def test_iterations_are_numbered_and_the_phase_is_visible() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
     phases = [lab.store.loop.status().phase]
-    while lab.courier.hints:
+    while lab.dispatcher.hints:
         lab.step()
         phases.append(lab.store.loop.status().phase)
 
@@ -258,21 +258,21 @@ def test_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
 
 
 def test_loop_start_hooks_run_first_in_plugin_order() -> None:
-    order: list[str] = []
+    job: list[str] = []
 
     def observe() -> list[Observation]:
-        order.append("observer")
+        job.append("observer")
         return []
 
     from boyd.plugin import Observer
 
     plugins = [
-        plugin(Observer(name="o", observe=observe), on_loop_start=lambda: order.append("a")),
-        plugin(id="q", on_loop_start=lambda: order.append("b")),
+        plugin(Observer(name="o", observe=observe), on_loop_start=lambda: job.append("a")),
+        plugin(id="q", on_loop_start=lambda: job.append("b")),
     ]
     Lab(Agent("test", plugins=plugins)).run()
 
-    assert order == ["a", "b", "observer"]
+    assert job == ["a", "b", "observer"]
 
 
 def test_a_run_request_that_is_wrong_names_the_field() -> None:

@@ -81,7 +81,7 @@ def test_an_approved_action_whose_worker_is_gone_is_unknown_although_no_worker_a
 
     def then() -> None:
         cut.sweep()
-        seen.append((cut.lab.store.approvals.get(approval_id), list(cut.lab.courier.hints)))
+        seen.append((cut.lab.store.approvals.get(approval_id), list(cut.lab.dispatcher.hints)))
 
     cut.then = then
     cut.lab.deliver()
@@ -111,7 +111,7 @@ def test_an_unknown_outcome_is_in_the_audit_with_its_worker() -> None:
 
 
 def test_an_execution_says_that_it_was_started_when_it_was_claimed() -> None:
-    """Also when another worker has entered the order since, which only finds it lost."""
+    """Also when another worker has entered the job since, which only finds it lost."""
     cut = Cut(autonomy=GATED)
     approval_id = cut.approve()
 
@@ -120,7 +120,7 @@ def test_an_execution_says_that_it_was_started_when_it_was_claimed() -> None:
         cut.lab.client.hset(key, mapping={"executionAttempt": 2, "executionState": "queued"})
         cut.lab.client.hset(f"boyd:{{test}}:execution:{cut.member}", "startedAt", 1000)
         cut.lab.client.hset(key, "executionClaimedAt", 1000)
-        cut.lab.orders.execute(cut.member, 2)
+        cut.lab.jobs.execute(cut.member, 2)
 
     cut.then = then
     cut.lab.deliver()
@@ -190,7 +190,7 @@ def test_a_claim_that_is_still_held_is_looked_at_again_when_it_lapses() -> None:
         cut.sweep()
         item = cut.lab.store.approvals.get(approval_id)
         assert item is not None
-        seen.append((item.result, list(cut.lab.courier.hints)))
+        seen.append((item.result, list(cut.lab.dispatcher.hints)))
         assert abs(cut.lab.client.zscore(DUE, cut.member) - until) < 2
         cut.lapse()
         cut.sweep()
@@ -209,8 +209,8 @@ def test_the_deadline_of_a_worker_that_has_entered_since_stays_its_own() -> None
     cut = Cut(autonomy=GATED)
     cut.approve()
     lab = cut.lab
-    lab.courier.hints.clear()
-    assert lab.store.orders.enter(cut.member, 1, "other/1")
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(cut.member, 1, "other/1")
     lease = lab.client.zscore(DUE, cut.member)
     lab.store.ledger.claim(cut.member, "t", "p:do", {}, "", False, None)
 
@@ -223,8 +223,8 @@ def test_what_had_ended_before_its_worker_was_lost_needs_no_worker_to_be_told() 
     cut = Cut(autonomy=GATED)
     approval_id = cut.approve()
     lab = cut.lab
-    lab.courier.hints.clear()
-    assert lab.store.orders.enter(cut.member, 1, "lost/1")
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(cut.member, 1, "lost/1")
     claim = lab.store.ledger.claim(cut.member, "t", "p:do", {}, "", False, None)
     done = {"action": "p:do", "success": True, "duration": 1, "output": "freed"}
     lab.client.hset(
@@ -246,9 +246,9 @@ def test_what_is_given_up_is_unknown_in_the_ledger_and_the_audit_too() -> None:
     cut = Cut(idempotent=True)
     call_id = cut.call()
     lab = cut.lab
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     for attempt in (1, 2, 3):
-        assert lab.store.orders.enter(cut.member, attempt, f"lost/{attempt}")
+        assert lab.store.jobs.enter(cut.member, attempt, f"lost/{attempt}")
         lab.store.ledger.claim(cut.member, f"t{attempt}", "p:do", {}, "", True, None)
         cut.lapse()
         cut.sweep()
@@ -265,10 +265,10 @@ def test_an_act_phase_that_loses_every_worker_leaves_no_execution_running() -> N
     cut = Cut("phase", idempotent=True)
     lab = cut.lab
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     execution = lab.store.ledger.of_iteration(1)
     for epoch in (1, 2, 3):
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
         assert lab.store.iterations.enter(1, epoch, "act", f"lost/{epoch}")
         lab.store.ledger.claim(execution, f"t{epoch}", "p:do", {}, "", True, None)
         cut.lapse()

@@ -17,7 +17,7 @@ KEYS = Keys("test")
 #: Every key that an iteration's scripts write to.
 WRITTEN = sorted(
     {
-        *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.orders, KEYS.events, KEYS.history, KEYS.ran),
+        *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.jobs, KEYS.events, KEYS.history, KEYS.ran),
         *(KEYS.health, KEYS.runs, KEYS.runs_pending, KEYS.runs_finished, KEYS.intake),
         KEYS.audit_open,
     }
@@ -100,20 +100,20 @@ def test_a_value_that_is_no_number_is_put_right(field: str) -> None:
 def test_an_iteration_that_is_not_due_is_made_due() -> None:
     lab = lab_with(Recorder())
     lab.launcher.trigger("test")
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.due)
     rested(lab)
 
     assert [result.success for result in ended(lab)] == [True]
 
 
-def test_units_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() -> None:
+def test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() -> None:
     lab = lab_with(Recorder())
     lab.launcher.trigger("test")
     lab.step()
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     for member in lab.client.zrange(KEYS.due, 0, -1):
-        if member.startswith("unit:"):
+        if member.startswith("batch:"):
             lab.client.zrem(KEYS.due, member)
     lab.client.hincrby(KEYS.iteration, "open", 7)
     rested(lab)
@@ -128,9 +128,9 @@ def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_
     recorder = Recorder()
     lab = lab_with(recorder)
     run = lab.submit("a question").run
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     lab.steps.act(1, 1)
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.iteration)
     rested(lab)
     [result] = ended(lab)
@@ -144,12 +144,12 @@ def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_
     assert len(recorder.calls) == 1
 
 
-def test_an_order_that_is_not_due_any_more_is_made_due() -> None:
+def test_an_job_that_is_not_due_any_more_is_made_due() -> None:
     recorder = Recorder()
     lab = lab_with(recorder)
     request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
     call_id = lab.launcher.call(request, None)
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.due)
     for _ in range(2):  # the first finds that it is not due, the second that its message was lost
         lab.sweeper.sweep()
@@ -159,7 +159,7 @@ def test_an_order_that_is_not_due_any_more_is_made_due() -> None:
     assert found is not None
     assert found.execution is not None
     assert (found.execution.state, len(recorder.calls)) == ("succeeded", 1)
-    assert not lab.client.exists(KEYS.orders)
+    assert not lab.client.exists(KEYS.jobs)
 
 
 def test_an_event_that_cannot_be_written_stops_nothing_and_is_noted() -> None:

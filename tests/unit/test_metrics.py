@@ -182,7 +182,7 @@ def test_an_investigation_that_ends_with_its_agents_model_is_counted_and_told_of
         lab = Lab(Agent("test", llm={"base_url": f"{model.url}/v1", "model": "small"}))
         lab.launcher.ask(InvestigationRequest(question="Why?"), TESTER, lab.engine.retention)
         bare = Lab(Agent("test"), client=lab.client)
-        bare.courier.hints.extend(lab.courier.hints)
+        bare.dispatcher.hints.extend(lab.dispatcher.hints)
         bare.deliver()
     found = samples(bare.whole)
     kinds = [fields["kind"] for _, fields in bare.client.xrange("boyd:{test}:events")]

@@ -1,4 +1,4 @@
-"""Names of executions and orders: what is written is read again, and never changes."""
+"""Names of executions and jobs: what is written is read again, and never changes."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_the_half_time_of_a_long_wait_is_not_told_before_it_comes() -> None:
         lab.deliver()
     lab.client.zadd(DUE, {name(item): 1})
     lab.sweeper.sweep()
-    lab.courier.hints.append(("order", name(item), 1))
+    lab.dispatcher.hints.append(("job", name(item), 1))
     lab.deliver()
 
     assert notifier.stages == ["created"]
@@ -109,7 +109,7 @@ def test_a_message_that_comes_twice_tells_once() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
-    lab.courier.hints.extend([("order", name(item), 1)] * 3)
+    lab.dispatcher.hints.extend([("job", name(item), 1)] * 3)
     lab.deliver()
 
     assert notifier.stages == ["created"]
@@ -161,8 +161,8 @@ def test_a_notice_whose_worker_was_lost_is_given_again() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
-    lab.courier.hints.clear()
-    assert lab.store.orders.enter(name(item), 1, "lost/1")
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(name(item), 1, "lost/1")
     overdue(lab, name(item))
     overdue(lab, name(item))
 
@@ -173,12 +173,12 @@ def test_a_notice_that_takes_down_its_workers_ends() -> None:
     notifier = Notifier()
     lab = notifier.lab()
     item = pending(lab)
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     for attempt in (1, 2, 3):
-        assert lab.store.orders.enter(name(item), attempt, f"lost/{attempt}")
+        assert lab.store.jobs.enter(name(item), attempt, f"lost/{attempt}")
         lab.client.zadd(DUE, {name(item): 1})
         lab.sweeper.sweep()
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
 
     assert lab.client.zcard(DUE) == 0
     assert not lab.client.exists(f"boyd:{{test}}:{name(item)}")

@@ -20,7 +20,7 @@ from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_observations_stand_in_registration_order_whoever_was_first() -> None:
+def test_observations_stand_in_registration_job_whoever_was_first() -> None:
     first_may_end = threading.Event()
 
     def slow() -> list[Observation]:
@@ -54,7 +54,7 @@ def test_bundles_are_shared_among_the_workers_that_live() -> None:
     lab.launcher.trigger("test")
     lab.step()
 
-    assert len(lab.courier.hints) == 3
+    assert len(lab.dispatcher.hints) == 3
 
 
 @pytest.mark.parametrize(("mode", "runs"), [("continuous", 1), ("manual", 2), ("event-driven", 2)])
@@ -258,7 +258,7 @@ def test_every_host_runs_once_on_each_live_host() -> None:
     lab = Lab(agent(sees("all", seen(), scope="every_host")), hosts=("a", "b", "c"))
     lab.launcher.trigger("test")
     lab.step()
-    queues = {unit for kind, _, unit, _ in lab.courier.hints if kind == "observe"}
+    queues = {batch for kind, _, batch, _ in lab.dispatcher.hints if kind == "observe"}
     lab.deliver()
     result = lab.store.history.get(1)
 
@@ -549,7 +549,7 @@ def test_a_thousand_events_and_more_are_taken_in_at_once() -> None:
 def test_what_a_later_release_has_observed_is_read() -> None:
     lab = Lab(agent(sees("o", seen("disk"))))
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "orient")
     [stored] = json.loads(lab.client.hget("boyd:{test}:iteration", "seen:0"))
     lab.client.hset("boyd:{test}:iteration", "seen:0", json.dumps([{**stored, "zone": "b"}]))
     lab.deliver()

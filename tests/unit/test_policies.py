@@ -404,7 +404,7 @@ def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     after = Lab(
         agent(chooses(choice()), recorder.action(autonomy=GATED), **now_asked), client=before.client
     )
-    after.orders.execute(f"approval:{item.id}", 1)
+    after.jobs.execute(f"approval:{item.id}", 1)
     result = now(after, item).result
 
     assert result is not None
@@ -420,7 +420,7 @@ def test_what_has_become_human_only_is_not_executed_on_the_word_of_a_program() -
     before.resolver.answer(item.id, "approved", machine("robot"))
     human = recorder.action(autonomy=Autonomy(mode="human-only"))
     after = Lab(agent(chooses(choice()), human), client=before.client)
-    after.orders.execute(f"approval:{item.id}", 1)
+    after.jobs.execute(f"approval:{item.id}", 1)
     result = now(after, item).result
 
     assert result is not None

@@ -144,7 +144,7 @@ def test_a_run_cancelled_in_any_phase_stays_cancelled(phase: str) -> None:
     recorder = Recorder()
     lab = acting(recorder)
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == phase)
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == phase)
     assert cancel(lab, run_id)[0] == "resolved"
     lab.deliver()
     run = now(lab, run_id)
@@ -157,7 +157,7 @@ def test_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
     recorder = Recorder()
     lab = acting(recorder)
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     cancel(lab, run_id)
     lab.deliver()
     past = lab.store.history.get(1)
@@ -173,7 +173,7 @@ def test_an_action_that_another_run_wants_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder)
     one, two = (lab.submit(title).run.id for title in ("one", "two"))
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     cancel(lab, one)
     lab.deliver()
 
@@ -205,7 +205,7 @@ def test_a_later_iteration_acts_again() -> None:
     recorder = Recorder()
     lab = acting(recorder)
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     cancel(lab, run_id)
     lab.deliver()
     lab.run()
@@ -216,7 +216,7 @@ def test_a_later_iteration_acts_again() -> None:
 def test_nothing_is_proposed_for_runs_that_were_cancelled() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     cancel(lab, run_id)
     lab.deliver()
 
@@ -343,7 +343,7 @@ def test_a_run_fails_with_the_approval_that_it_waits_for(verdict: Verdict) -> No
 def test_what_was_found_is_kept_when_the_denial_is_quicker_than_the_iteration() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
     lab.resolver.answer(pending(lab)[0].id, "denied", person("ann"))
     lab.deliver()
     run = now(lab, run_id)
@@ -485,7 +485,7 @@ def test_finished_runs_are_pruned_by_age() -> None:
 def test_proposing_for_a_run_that_was_forgotten_leaves_no_trace_of_it() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     lab.client.delete(f"boyd:{{test}}:run:{run_id}")
     lab.deliver()
 
@@ -495,12 +495,12 @@ def test_proposing_for_a_run_that_was_forgotten_leaves_no_trace_of_it() -> None:
 def test_a_cancelled_run_that_was_forgotten_does_not_break_its_iteration() -> None:
     lab = Lab(agent(reads("o", "a fault")))
     run_id = lab.submit("look").run.id
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
-    [hint] = lab.courier.hints
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "orient")
+    [hint] = lab.dispatcher.hints
     assert lab.store.iterations.enter_orient(hint[1], hint[2], "lost/1")
     cancel(lab, run_id)
     lab.client.delete(f"boyd:{{test}}:run:{run_id}")
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     overdue(lab, "phase")
     past = lab.store.history.get(1)
 

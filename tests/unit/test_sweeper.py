@@ -29,18 +29,18 @@ def overdue(lab: Lab, member: str = "phase") -> None:
 
 def entered(lab: Lab) -> None:
     """Enter the start phase as a worker that will never leave it."""
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     assert lab.store.iterations.enter(1, 1, "start", "lost/1")
 
 
 def test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     overdue(lab)
     lab.sweeper.sweep()
 
-    assert list(lab.courier.hints) == [("start", 1, 1)]
+    assert list(lab.dispatcher.hints) == [("start", 1, 1)]
     lab.deliver()
     assert lab.store.history.results()[0].success
 
@@ -52,7 +52,7 @@ def test_a_phase_whose_worker_was_lost_is_sent_again_under_a_new_epoch() -> None
     overdue(lab)
     lab.sweeper.sweep()
 
-    assert list(lab.courier.hints) == [("start", 1, 2)]
+    assert list(lab.dispatcher.hints) == [("start", 1, 2)]
     lab.deliver()
     result = lab.store.history.results()[0]
     assert (result.success, result.retries) == (True, 1)
@@ -62,7 +62,7 @@ def test_a_phase_that_loses_every_worker_fails_its_iteration() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     for epoch in (1, 2, 3):
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
         assert lab.store.iterations.enter(1, epoch, "start", f"lost/{epoch}")
         overdue(lab)
         lab.sweeper.sweep()
@@ -75,7 +75,7 @@ def test_a_phase_that_loses_every_worker_fails_its_iteration() -> None:
 def test_complete_that_loses_every_worker_is_ended_by_the_sweeper() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "complete")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
     for epoch in (1, 2, 3):
         assert lab.store.iterations.enter(1, epoch, "complete", f"lost/{epoch}")
         overdue(lab)
@@ -91,7 +91,7 @@ def test_complete_that_loses_every_worker_is_ended_by_the_sweeper() -> None:
 def test_a_record_that_cannot_be_read_is_ended_all_the_same() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "orient")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "orient")
     lab.client.hset(RECORD, "seen:0", '[{"source": 7}]')
     lab.deliver()
     reply = lab.client.hgetall("boyd:{test}:iteration:1")
@@ -122,30 +122,30 @@ def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> No
     lab.client.hset("boyd:{test}:loop", "sweptAt", 1)
     lab.sweeper.sweep()
 
-    assert list(lab.courier.hints) == []
+    assert list(lab.dispatcher.hints) == []
     assert lab.store.iterations.renew(1, 1, "lost/1")
 
 
 def test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     lab.client.zadd(DUE, {"phase": 9e12})
     lab.sweeper.sweep()
 
-    assert list(lab.courier.hints) == [("start", 1, 1)]
+    assert list(lab.dispatcher.hints) == [("start", 1, 1)]
 
 
 def test_a_bundle_whose_worker_was_lost_is_sent_one_by_one() -> None:
     lab = Lab(agent(*[sees(f"o{i}", seen(f"o{i}")) for i in range(3)]))
     lab.launcher.trigger("test")
     lab.step()
-    lab.courier.hints.clear()
-    assert lab.store.units.enter(1, 1, 1, "lost/1")
-    overdue(lab, "unit:1")
+    lab.dispatcher.hints.clear()
+    assert lab.store.batches.enter(1, 1, 1, "lost/1")
+    overdue(lab, "batch:1")
     lab.sweeper.sweep()
 
-    assert [("observe", 1, unit, 2) for unit in (2, 3, 4)] == list(lab.courier.hints)
+    assert [("observe", 1, batch, 2) for batch in (2, 3, 4)] == list(lab.dispatcher.hints)
     lab.deliver()
     result = lab.store.history.results()[0]
     assert [o.source for o in result.observations] == ["o0", "o1", "o2"]
@@ -156,12 +156,12 @@ def test_an_observer_that_takes_its_worker_with_it_twice_is_given_up() -> None:
     lab = Lab(agent(sees("bad"), sees("good", seen())))
     lab.launcher.trigger("test")
     lab.step()
-    lab.courier.hints.clear()
-    lab.store.units.enter(1, 1, 1, "lost/1")
-    overdue(lab, "unit:1")
+    lab.dispatcher.hints.clear()
+    lab.store.batches.enter(1, 1, 1, "lost/1")
+    overdue(lab, "batch:1")
     lab.sweeper.sweep()
-    lab.store.units.enter(1, 2, 2, "lost/2")
-    overdue(lab, "unit:2")
+    lab.store.batches.enter(1, 2, 2, "lost/2")
+    overdue(lab, "batch:2")
     lab.sweeper.sweep()
     lab.deliver()
     result = lab.store.history.results()[0]
@@ -175,7 +175,7 @@ def test_an_observer_that_takes_its_worker_with_it_twice_is_given_up() -> None:
 def test_a_worker_that_lost_its_lease_is_refused() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     late = lab.store.iterations.enter(1, 1, "start", "late/1")
     overdue(lab)
     lab.sweeper.sweep()
@@ -187,40 +187,40 @@ def test_a_worker_that_lost_its_lease_is_refused() -> None:
     assert lab.store.history.results()[0].success
 
 
-def test_a_unit_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> None:
+def test_a_batch_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.step()
-    overdue(lab, "unit:1")
-    proof = lab.store.due.take()["unit:1"]
-    stuck = lab.store.units.retry(1, proof)
+    overdue(lab, "batch:1")
+    proof = lab.store.due.take()["batch:1"]
+    stuck = lab.store.batches.retry(1, proof)
     assert stuck is not None
-    assert lab.store.units.enter(1, 1, 1, "w")
+    assert lab.store.batches.enter(1, 1, 1, "w")
 
-    assert lab.store.units.sign_off(1, 1, stuck.attempt, stuck.worker, {}) is None
-    assert lab.store.units.sign_off(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.batches.complete_batch(1, 1, stuck.attempt, stuck.worker, {}) is None
+    assert lab.store.batches.complete_batch(1, 1, 1, "w", {}) == (0, 1)
 
 
-def test_a_unit_is_signed_off_only_under_its_attempt() -> None:
+def test_a_batch_is_signed_off_only_under_its_attempt() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.step()
-    assert lab.store.units.enter(1, 1, 1, "w")
+    assert lab.store.batches.enter(1, 1, 1, "w")
 
-    assert lab.store.units.sign_off(1, 1, 2, "w", {}) is None
-    assert lab.store.units.sign_off(1, 1, 2, "", {}) is None
-    assert lab.store.units.sign_off(1, 1, 1, "other", {}) is None
-    assert lab.store.units.sign_off(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.batches.complete_batch(1, 1, 2, "w", {}) is None
+    assert lab.store.batches.complete_batch(1, 1, 2, "", {}) is None
+    assert lab.store.batches.complete_batch(1, 1, 1, "other", {}) is None
+    assert lab.store.batches.complete_batch(1, 1, 1, "w", {}) == (0, 1)
 
 
 def test_every_message_may_come_twice() -> None:
     recorder = Recorder()
     lab = Lab(agent(sees("o", seen("o")), chooses(choice()), recorder.action()))
     lab.launcher.trigger("test")
-    while lab.courier.hints:
-        hint = lab.courier.hints[0]
+    while lab.dispatcher.hints:
+        hint = lab.dispatcher.hints[0]
         lab.step()
-        lab.courier.hints.appendleft(hint)
+        lab.dispatcher.hints.appendleft(hint)
         lab.step()
 
     assert len(recorder.calls) == 1
@@ -258,7 +258,7 @@ def test_a_phase_that_is_lost_before_its_record_is_read_is_not_entered(
 ) -> None:
     lab = Lab(agent(sees("o")))
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == phase)
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == phase)
     iterations = lab.store.iterations
 
     def apart(self: Scripts, name: str, keys: Any, args: Any, hash_key: str) -> tuple[Any, Any]:
@@ -281,8 +281,8 @@ def test_whatever_message_is_lost_the_sweeper_sends_it_again() -> None:
     lab.launcher.trigger("test")
     lost = []
     while lab.store.loop.status().phase != "idle":
-        lost += [hint[0] for hint in lab.courier.hints]
-        lab.courier.hints.clear()
+        lost += [hint[0] for hint in lab.dispatcher.hints]
+        lab.dispatcher.hints.clear()
         for member in lab.client.zrange(DUE, 0, -1):
             overdue(lab, member)
         lab.sweeper.sweep()
@@ -321,13 +321,13 @@ def test_agents_are_swept_together_and_one_that_cannot_be_fails_alone() -> None:
     broken = Lab(Agent("broken"))
     fine = Lab(agent(), client=broken.client)
     fine.launcher.trigger("test")
-    fine.courier.hints.clear()
+    fine.dispatcher.hints.clear()
     broken.client.set("boyd:{broken}:due", "no sorted set")
     overdue(fine)
     with pytest.raises(StoreError):
         sweep_all(fine.whole, [broken.sweeper, fine.sweeper])
 
-    assert list(fine.courier.hints) == [("start", 1, 1)]
+    assert list(fine.dispatcher.hints) == [("start", 1, 1)]
 
 
 def test_a_sweep_says_whether_there_may_be_more() -> None:
@@ -339,11 +339,11 @@ def test_a_sweep_says_whether_there_may_be_more() -> None:
     assert lab.client.zcard(DUE) == 0
 
 
-def test_an_order_of_a_later_release_is_left_to_its_own_workers() -> None:
+def test_an_job_of_a_later_release_is_left_to_its_own_workers() -> None:
     lab = Lab(agent())
-    lab.orders.retry("dream:1", "1")
+    lab.jobs.retry("dream:1", "1")
 
-    assert list(lab.courier.hints) == []
+    assert list(lab.dispatcher.hints) == []
 
 
 def acting(lab: Lab, served: bool) -> None:
@@ -359,13 +359,13 @@ def acting(lab: Lab, served: bool) -> None:
 def in_act(lab: Lab) -> None:
     """Bring an iteration to where its act phase is due, and lose the only worker that acts."""
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     acting(lab, served=False)
 
 
 def swept(lab: Lab) -> None:
     """Let the deadline pass, sweep, and deliver what that has sent."""
-    lab.courier.hints.clear()
+    lab.dispatcher.hints.clear()
     overdue(lab)
     lab.sweeper.sweep()
     lab.deliver()
@@ -438,10 +438,10 @@ def test_complete_goes_to_the_loop_after_its_act_phase_was_given_up() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action(queue="act.db")))
     lab._workers[0].queues.append("act.db")
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     assert lab.client.hget(RECORD, "queue") == "act.db"
     for epoch in (1, 2, 3, 5, 6, 7):
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
         assert lab.store.iterations.enter(1, epoch, "act", f"lost/{epoch}", ("iteration",))
         overdue(lab)
         lab.sweeper.sweep()
@@ -455,13 +455,13 @@ def test_complete_goes_to_the_loop_after_its_act_phase_was_given_up() -> None:
 def test_an_unserved_queue_is_noticed_by_each_sweep_and_the_message_is_sent_ever_less() -> None:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), Recorder().action()))
     lab.launcher.trigger("test")
-    lab.deliver(until=lambda: lab.courier.hints[0][0] == "act")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     sent = []
     for look in range(1, 20):
-        lab.courier.hints.clear()
+        lab.dispatcher.hints.clear()
         overdue(lab)
         lab.sweeper.sweep()
-        sent += [look] * len(lab.courier.hints)
+        sent += [look] * len(lab.dispatcher.hints)
         assert lab.client.zscore(DUE, "phase") <= lab.store.clock.seconds() * 1000 + 2100
 
     assert sent == [1, 2, 4, 8, 16]

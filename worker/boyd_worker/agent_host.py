@@ -16,7 +16,7 @@ from boyd.agent import load_agents
 from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.outbound import Delivery, post_callback
-from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, orders_of
+from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, jobs_of
 from boyd.settings.process import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
@@ -53,10 +53,10 @@ class AgentHost:
         sealing = Sealing.of(settings.audit_key, settings.audit_keep)
         self.store = Store(connect(settings.redis_url), self.name, timing(settings), sealing)
         self.app: Celery = make_app(settings.broker_url or settings.redis_url)
-        self.courier = CeleryDispatcher(self.app)
+        self.dispatcher = CeleryDispatcher(self.app)
         self.engines = self._engines()
         self.sweepers = [
-            Sweeper(engine, orders_of(engine), settings.timing.patience)
+            Sweeper(engine, jobs_of(engine), settings.timing.patience)
             for engine in self.engines.values()
         ]
         self._fingerprints = {agent.id: agent.fingerprint for agent in self.agents.values()}
@@ -121,7 +121,7 @@ class AgentHost:
                 agent,
                 self.store.agent(agent.id),
                 self.store.fleet.of(agent.id),
-                self.courier,
+                self.dispatcher,
                 leases,
                 how,
                 isolate.of(agent.id),

@@ -104,7 +104,7 @@ def _schedule(runtime: AgentHost, clock: ServerClock) -> dict[str, ScheduleEntry
     for agent in runtime.agents.values():
         settings = agent.settings
         if settings.mode == "continuous":
-            launcher = Launcher(runtime.store.agent(agent.id), runtime.courier, settings.mode)
+            launcher = Launcher(runtime.store.agent(agent.id), runtime.dispatcher, settings.mode)
             slots = SlotSchedule(settings.loop_interval, clock, settings.run_at_start, runtime.app)
             schedule[agent.id] = ScheduleEntry(
                 name=agent.id,

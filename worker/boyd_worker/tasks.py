@@ -10,9 +10,9 @@ from celery import Celery
 from celery.exceptions import Ignore
 
 from boyd.errors import StoreError
-from boyd.messaging.celery_app import FOLLOWS, ORDER, TASKS
+from boyd.messaging.celery_app import FOLLOWS, JOB, TASKS
 from boyd.models import Phase
-from boyd.runtime import Engine, IterationSteps, JobRunner, orders_of
+from boyd.runtime import Engine, IterationSteps, JobRunner, jobs_of
 
 log = logging.getLogger("boyd.worker")
 
@@ -31,8 +31,8 @@ def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     steps = {agent_id: IterationSteps(engine) for agent_id, engine in engines.items()}
     for phase, name in TASKS.items():
         app.task(_task(phase, steps), name=name, shared=False)
-    orders = {agent_id: orders_of(engine) for agent_id, engine in engines.items()}
-    app.task(_order(orders), name=ORDER, shared=False)
+    jobs = {agent_id: jobs_of(engine) for agent_id, engine in engines.items()}
+    app.task(_job(jobs), name=JOB, shared=False)
 
 
 def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., None]:
@@ -58,16 +58,16 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
     return run
 
 
-def _order(orders: Mapping[str, JobRunner]) -> Callable[..., None]:
+def _job(jobs: Mapping[str, JobRunner]) -> Callable[..., None]:
     def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
         named = isinstance(name, str) and _is_number(attempt)
-        if not named or agent_id not in orders:
-            log.error("a message was ignored: it names no order of an agent that runs here")
+        if not named or agent_id not in jobs:
+            log.error("a message was ignored: it names no job of an agent that runs here")
             return
         try:
-            orders[agent_id].execute(name, attempt)
+            jobs[agent_id].execute(name, attempt)
         except StoreError as error:
-            log.warning("an order was left to be sent again: %s", error)
+            log.warning("a job was left to be sent again: %s", error)
 
     return run
 

@@ -26,7 +26,7 @@ from boyd_api.routes import (
 )
 from boyd_api.routing import Route
 
-#: In the order that the documentation shows.
+#: In the job that the documentation shows.
 MODULES = (
     health,
     state,

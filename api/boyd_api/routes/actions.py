@@ -94,8 +94,8 @@ def take(ask: Ask, id: str, body: ActionRequest | None, query: WaitQuery) -> Ans
 def dry_run(ask: Ask, id: str, body: DryRunRequest | None, query: WaitQuery) -> Answer:
     """Tell what an action would do, without doing it."""
     params = body.params if body else {}
-    order = CallRequest(kind="dry-run", action=id, params=params, actor=ask.actor)
-    return _taken(ask, _action(ask, id), order, query.wait)
+    job = CallRequest(kind="dry-run", action=id, params=params, actor=ask.actor)
+    return _taken(ask, _action(ask, id), job, query.wait)
 
 
 @routes.get("/executions", scope="read", answers={200: ExecutionPage})
@@ -144,7 +144,7 @@ def rollback(ask: Ask, id: str, body: RollbackRequest | None, query: WaitQuery) 
     if done is not None:
         return Answer(Taken(success=done.success, result=done, execution_id=undo, earlier=True))
     asked = body or RollbackRequest()
-    order = CallRequest(
+    job = CallRequest(
         kind="rollback",
         action=entry.action,
         undoes=entry.id,
@@ -152,7 +152,7 @@ def rollback(ask: Ask, id: str, body: RollbackRequest | None, query: WaitQuery) 
         requires_approval=asked.requires_approval,
         actor=ask.actor,
     )
-    return _taken(ask, _action(ask, entry.action), order, query.wait)
+    return _taken(ask, _action(ask, entry.action), job, query.wait)
 
 
 def _action(ask: Ask, id: str) -> ActionInfo:
@@ -162,8 +162,8 @@ def _action(ask: Ask, id: str) -> ActionInfo:
     raise not_found(f"agent {ask.agent.entry.id!r} has no action {id!r}")
 
 
-def _taken(ask: Ask, action: ActionInfo, order: CallRequest, wait: float) -> Answer:
-    call_id = ordered(ask, order, action.queue)
+def _taken(ask: Ask, action: ActionInfo, job: CallRequest, wait: float) -> Answer:
+    call_id = ordered(ask, job, action.queue)
     ended = ask.until(lambda: finished(ask, call_id), wait)
     execution_id = naming.call(call_id)
     result = ended.result if ended else None

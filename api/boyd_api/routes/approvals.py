@@ -162,10 +162,10 @@ def preview(ask: Ask, id: str, query: WaitQuery) -> Answer:
     item = _pending(ask, id)
     if item.undoes or not _has_dry_run(ask, item):
         return _tagged(item, item)
-    order = CallRequest(
+    job = CallRequest(
         kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ask.actor
     )
-    call_id = ordered(ask, order, item.queue)
+    call_id = ordered(ask, job, item.queue)
     done = ask.until(lambda: finished(ask, call_id), query.wait)
     now = _pending(ask, id)
     return _tagged(now, now, None if done else 202)
@@ -209,7 +209,7 @@ def _has_dry_run(ask: Ask, item: ApprovalItem) -> bool:
 
 
 def _resolver(ask: Ask) -> Resolver:
-    return Resolver(ask.agent.store, ask.services.courier, ask.agent.entry.retention)
+    return Resolver(ask.agent.store, ask.services.dispatcher, ask.agent.entry.retention)
 
 
 def _answered(ask: Ask, id: str, verdict: Verdict, body: ApprovalAnswer | None) -> Resolution:

@@ -77,7 +77,7 @@ def retire(ask: Ask, body: Reason | None) -> Retired:
     """
     services = ask.services
     reason = body.reason if body else None
-    done = retire_agent(services.store, ask.agent.entry, services.courier, ask.actor, reason)
+    done = retire_agent(services.store, ask.agent.entry, services.dispatcher, ask.actor, reason)
     services.forget_agents()
     return done
 

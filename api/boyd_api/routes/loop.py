@@ -125,7 +125,7 @@ def abandon(ask: Ask, body: AbandonRequest | None) -> Abandoned:
     """
     asked = body or AbandonRequest()
     why = f"abandoned: {reason_text(ask.actor.principal, asked.reason)}"
-    desk = Abandoner(ask.agent.store, ask.services.courier, ask.agent.entry.retention)
+    desk = Abandoner(ask.agent.store, ask.services.dispatcher, ask.agent.entry.retention)
     found = desk.abandon(why, ask.actor, asked.iteration)
     if found.outcome == "idle":
         raise Problem("finished", "no iteration is in flight")

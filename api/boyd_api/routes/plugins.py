@@ -66,7 +66,7 @@ def delete(ask: Ask, plugin: str, path: str) -> Response:
 def _answer(ask: Ask, plugin: str, path: str) -> Response:
     endpoint, values = _find(ask, plugin, f"/{path}")
     body = b"" if endpoint.method == "GET" else request.get_data()
-    order = CallRequest(
+    job = CallRequest(
         kind="endpoint",
         action=endpoint.id,
         endpoint=EndpointRequest(
@@ -78,7 +78,7 @@ def _answer(ask: Ask, plugin: str, path: str) -> Response:
         ),
         actor=ask.actor,
     )
-    call_id = ordered(ask, order, endpoint.queue)
+    call_id = ordered(ask, job, endpoint.queue)
     call = ask.until(lambda: finished(ask, call_id), endpoint.timeout * 2)
     if call is None:
         raise Problem("timeout", f"endpoint {endpoint.id} has not answered in time")

@@ -200,7 +200,7 @@ def run(
         "requiresApproval": require_approval,
     }
     with _explaining(api, action, param):
-        _order(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+        _job(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
 
 
 @actions.command("dry-run")
@@ -215,7 +215,7 @@ def dry_run(
     """Tell what an action would do, without doing it."""
     path = f"/actions/{quote(action, safe=':')}/dry-run"
     with _explaining(api, action, param):
-        _order(api, path, {"params": {**params, **param}}, wait, form)
+        _job(api, path, {"params": {**params, **param}}, wait, form)
 
 
 @actions.command()
@@ -240,7 +240,7 @@ def rollback(
     """
     body = {"rationale": rationale, "requiresApproval": require_approval}
     path = f"/executions/{quote(_whole(api, execution), safe=':')}/rollback"
-    _order(api, path, body, wait, form, undoes=execution)
+    _job(api, path, body, wait, form, undoes=execution)
 
 
 def _whole(api: Api, execution: str) -> str:
@@ -302,7 +302,7 @@ def _instead(api: Api, action: str) -> str:
     return f"did you mean {close}?" if close else listing
 
 
-def _order(
+def _job(
     api: Api, path: str, body: dict[str, Any], wait: float, form: str, undoes: str | None = None
 ) -> None:
     """Have it done and show what came of it; ends the command unless it succeeded."""

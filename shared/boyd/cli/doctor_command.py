@@ -64,21 +64,21 @@ def _findings(settings: Settings) -> list[Finding]:
     client = connect(settings.redis_url, timeout=PATIENCE)
     broker = checks.broker_of(settings, PATIENCE)
     try:
-        vitals = read_health(client, broker, needs)
+        health = read_health(client, broker, needs)
     except StoreError as error:
         return [checks.unreachable(f"{where}: {error}")]
     return [
-        checks.ok("redis", f"{where} answers in {vitals.latency * 1000:.1f} ms"),
-        *_broker(settings, vitals),
-        *checks.examine(vitals, needs),
+        checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms"),
+        *_broker(settings, health),
+        *checks.examine(health, needs),
         *wrong,
     ]
 
 
-def _broker(settings: Settings, vitals: HealthSnapshot) -> list[Finding]:
+def _broker(settings: Settings, health: HealthSnapshot) -> list[Finding]:
     """A broker of its own is named when it answers; that it does not is among the checks."""
     url = settings.broker_url
-    if not url or url == settings.redis_url or vitals.broker_error is not None:
+    if not url or url == settings.redis_url or health.broker_error is not None:
         return []
     return [checks.ok("broker", f"{masked(url)} answers")]
 

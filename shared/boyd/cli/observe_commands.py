@@ -92,11 +92,11 @@ def _prepare(ctx: PhaseContext, observer: Observer) -> None:
 def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
     how = settings.worker
     plan = planning.plan(ctx, [observer], _Here(how.host), "here", how.bundle_size)
-    tasks = [task for unit in plan.units for task in unit.tasks]
+    tasks = [task for batch in plan.batches for task in batch.tasks]
     if not tasks:
         return []
-    unit = planning.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
-    return phase.observe(ctx, unit, None, how.max_bytes, how.width)
+    batch = planning.Batch(queue="here", tasks=sorted(tasks, key=lambda task: task.index))
+    return phase.observe(ctx, batch, None, how.max_bytes, how.width)
 
 
 class _Here:

@@ -26,8 +26,8 @@ _PHASES: tuple[Phase, ...] = ("start", "observe", "orient", "decide", "act", "co
 
 TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 
-#: The task that takes an order.
-ORDER = "boyd.order"
+#: The task that takes a job.
+JOB = "boyd.job"
 
 #: The phase that follows in the same chain; what decide and complete lead to depends on them.
 FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
@@ -131,7 +131,7 @@ def _sentinel_transport(address: Address) -> dict[str, Any]:
 
 
 class CeleryDispatcher:
-    """Carries hints as Celery messages; implements `engine.Courier`."""
+    """Carries hints as Celery messages; implements `engine.Dispatcher`."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -142,20 +142,20 @@ class CeleryDispatcher:
         """Publish the chain of phases that begins with *phase*."""
         self._publish(self.chain_from(agent_id, iteration, epoch, phase, queue))
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
-        """Publish the observe phase: a group with one member for each unit."""
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Publish the observe phase: a group with one member for each batch."""
         members = [
-            self._task("observe", agent_id, hint.queue, iteration, hint.unit, hint.attempt)
-            for hint in units
+            self._task("observe", agent_id, hint.queue, iteration, hint.batch, hint.attempt)
+            for hint in batches
         ]
         self._publish(group(members, app=self._app))
 
-    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Publish that an order is due."""
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Publish that a job is due."""
         where = queues.full_name(queue or queues.ACT, agent_id)
         arguments = (agent_id, name, attempt)
         self._publish(
-            self._app.signature(ORDER, args=arguments, immutable=True, options={"queue": where})
+            self._app.signature(JOB, args=arguments, immutable=True, options={"queue": where})
         )
 
     def chain_from(

@@ -11,9 +11,9 @@ from boyd.models import Phase
 
 @dataclass(frozen=True)
 class BatchHint:
-    """Which unit of an iteration's observe phase to look at, and on which queue."""
+    """Which batch of an iteration's observe phase to look at, and on which queue."""
 
-    unit: int
+    batch: int
     attempt: int
     queue: str
 
@@ -26,8 +26,8 @@ class Dispatcher(Protocol):
     ) -> None:
         """Say that *phase* is due, on *queue* or where the phase usually goes."""
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
-        """Say that those units are due."""
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Say that those batches are due."""
 
-    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Say that an order is due, on *queue* or where actions usually go."""
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Say that a job is due, on *queue* or where actions usually go."""

@@ -92,7 +92,7 @@ class Vote(Model):
 
 
 class JobExecution(Model):
-    """How far the execution of an order is; `unknown`: started, and its outcome lost."""
+    """How far the execution of a job is; `unknown`: started, and its outcome lost."""
 
     state: Literal["queued", "running", "succeeded", "failed", "unknown"]
     worker: str | None = None
@@ -110,7 +110,7 @@ class Proposal(Model):
         requested_by: the principals who asked for it; empty: the agent did by itself.
         undoes: the execution that it rolls back; None: it executes the action.
         undone: the result of that execution.
-        wakes: the orders that wait for it, as in `investigation:<id>` (T7).
+        wakes: the jobs that wait for it, as in `investigation:<id>` (T7).
         bound_to: the one execution that it is for; none: whoever proposes the same joins it (A9).
         preview: what the action's dry run says (A12).
     """

@@ -41,7 +41,7 @@ def unexplained(principal: str) -> str:
 
 
 class CallRequest(Model):
-    """An order to a worker.
+    """A job to a worker.
 
     Attributes:
         kind: what is to be done.
@@ -67,7 +67,7 @@ class CallRequest(Model):
 
 
 class Call(CallRequest):
-    """An order and how far it is; `approval_id` is what its action waits for."""
+    """A job and how far it is; `approval_id` is what its action waits for."""
 
     id: str
     created_at: Timestamp

@@ -1,4 +1,4 @@
-"""Observe: what the observers of a unit saw, and all that an iteration knows of (L11, L13, L14)."""
+"""Observe: what the observers of a batch saw, and all that an iteration knows of."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class Seen:
 
 
 def observe(
-    ctx: PhaseContext, unit: Batch, isolate: Isolate | None, max_bytes: int, width: int
+    ctx: PhaseContext, batch: Batch, isolate: Isolate | None, max_bytes: int, width: int
 ) -> list[Seen]:
-    """Run a unit's observers side by side, each under its time limit (L11).
+    """Run a batch's observers side by side, each under its time limit (L11).
 
     Args:
         ctx: the phase.
-        unit: what to run.
+        batch: what to run.
         isolate: runs isolated observers in a process of their own; None: run them here.
         max_bytes: the most JSON that one task may return.
         width: how many run at the same time.
     """
-    calls = [_observing(ctx, task, isolate, max_bytes) for task in unit.tasks]
+    calls = [_observing(ctx, task, isolate, max_bytes) for task in batch.tasks]
     outcomes = time_limit.call_all(calls, width)
-    return [_seen(task, outcome) for task, outcome in zip(unit.tasks, outcomes, strict=True)]
+    return [_seen(task, outcome) for task, outcome in zip(batch.tasks, outcomes, strict=True)]
 
 
 def _seen(task: ObserverTask, outcome: time_limit.CallOutcome) -> Seen:

@@ -53,12 +53,12 @@ class Batch(Model):
 
 @dataclass(frozen=True)
 class ObservePlan:
-    """The units to send, by index the observer of each task, and what could not be planned.
+    """The batches to send, by index the observer of each task, and what could not be planned.
 
     The failures' indexes follow those of the tasks.
     """
 
-    units: list[Batch]
+    batches: list[Batch]
     observers: list[str]
     failures: dict[int, Problem]
 
@@ -142,7 +142,7 @@ def plan(
     default_queue: str,
     bundle_size: int,
 ) -> ObservePlan:
-    """Split the work of *observers* into units (L12)."""
+    """Split the work of *observers* into batches (L12)."""
     return _Planning(ctx, fleet, default_queue, bundle_size).plan(observers)
 
 
@@ -173,7 +173,7 @@ class _Planning:
             len(tasks) + number: Problem(id=name, phase="observe", error=error)
             for number, (name, error) in enumerate(self._failed)
         }
-        return ObservePlan(self._units(tasks), names, failures)
+        return ObservePlan(self._batches(tasks), names, failures)
 
     def _places(self, observer: Observer, shards: list[Any]) -> list[tuple[str, Any]]:
         """Where an observer runs, with the shard of each place."""
@@ -206,7 +206,7 @@ class _Planning:
         if (observer.id, why) not in self._failed:
             self._failed.append((observer.id, why))
 
-    def _units(self, tasks: Sequence[tuple[Observer, str, ObserverTask]]) -> list[Batch]:
+    def _batches(self, tasks: Sequence[tuple[Observer, str, ObserverTask]]) -> list[Batch]:
         alone: list[Batch] = []
         by_queue: dict[str, list[ObserverTask]] = {}
         for observer, queue, task in tasks:

@@ -30,14 +30,14 @@ __all__ = [
     "Resolution",
     "Resolver",
     "Sweeper",
-    "orders_of",
+    "jobs_of",
     "retire",
     "sweep_all",
 ]
 
 
-def orders_of(engine: Engine) -> JobRunner:
-    """The orders of an agent, with what is to be done for each kind."""
+def jobs_of(engine: Engine) -> JobRunner:
+    """The jobs of an agent, with what is to be done for each kind."""
     jobs: dict[str, JobHandler] = {
         "approval": ApprovedActionHandler(engine),
         "call": ClientCallHandler(engine),

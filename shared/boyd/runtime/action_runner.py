@@ -17,7 +17,7 @@ NOTHING_SEEN = Situation(summary="No situation yet", priority="low", confidence=
 
 
 def ledger_of(engine: Engine, fence: Fence) -> LeasedLedger:
-    """The ledger for what the order of *fence* executes."""
+    """The ledger for what the job of *fence* executes."""
     return LeasedLedger(engine.store, engine.leases, fence)
 
 

@@ -21,7 +21,7 @@ class Desk(Protocol):
         """The state of the agent."""
 
     @property
-    def courier(self) -> Dispatcher:
+    def dispatcher(self) -> Dispatcher:
         """Carries the message of the follow-up."""
 
     @property
@@ -42,7 +42,7 @@ def end(
         iteration, epoch, worker, result, runs, unheard, desk.retention, told
     )
     if follow_up:
-        desk.courier.send(desk.store.agent_id, follow_up, 1, "start")
+        desk.dispatcher.send(desk.store.agent_id, follow_up, 1, "start")
 
 
 def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult:
@@ -104,9 +104,9 @@ class Abandonment:
 class Abandoner:
     """Abandons one agent's iterations; needs no plugins and no worker."""
 
-    def __init__(self, store: AgentStore, courier: Dispatcher, retention: Retention) -> None:
+    def __init__(self, store: AgentStore, dispatcher: Dispatcher, retention: Retention) -> None:
         self.store = store
-        self.courier = courier
+        self.dispatcher = dispatcher
         self.retention = retention
 
     def abandon(

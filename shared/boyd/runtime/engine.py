@@ -1,4 +1,4 @@
-"""One agent on one worker: all that its steps and orders work with."""
+"""One agent on one worker: all that its steps and jobs work with."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Engine:
         agent: Agent,
         store: AgentStore,
         fleet: AgentFleet,
-        courier: Dispatcher,
+        dispatcher: Dispatcher,
         leases: Leases,
         settings: EngineSettings,
         isolate: Isolate | None = None,
@@ -116,7 +116,7 @@ class Engine:
         self.agent = agent
         self.store = store
         self.fleet = fleet
-        self.courier = courier
+        self.dispatcher = dispatcher
         self.settings = settings
         self.leases = leases
         self.isolate = isolate
@@ -150,7 +150,7 @@ class Engine:
 
         assert self.agent.settings.llm is not None
         llm = self.agent.settings.llm
-        return ModelAccess(llm, self.store, self.courier, self.retention, plugin_id)
+        return ModelAccess(llm, self.store, self.dispatcher, self.retention, plugin_id)
 
     def init_plugins(self) -> None:
         """Let every plugin prepare, in order.

@@ -137,17 +137,17 @@ class IterationSteps:
         entry = self._iterations.enter(iteration, epoch, "start", self._engine.token())
         return self._take(entry, self._start)
 
-    def observe(self, iteration: int, unit: int, attempt: int) -> None:
-        """Take one unit of the observe phase; whoever signs off last sends orient (L9)."""
+    def observe(self, iteration: int, batch: int, attempt: int) -> None:
+        """Take one batch of the observe phase; whoever signs off last sends orient (L9)."""
         token = self._engine.token()
-        payload = self._store.units.enter(iteration, unit, attempt, token)
+        payload = self._store.batches.enter(iteration, batch, attempt, token)
         if payload is None:
             return
         work = Batch.from_json(payload)
         ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
 
         def renew() -> bool:
-            return self._store.units.renew(iteration, unit, attempt, token)
+            return self._store.batches.renew(iteration, batch, attempt, token)
 
         with self._engine.leases.hold(renew, self._limit(work)):
             seen = observe.observe(
@@ -155,10 +155,10 @@ class IterationSteps:
             )
         fields = dict(_stored(item, self._settings.host) for item in seen)
         tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
-        fields |= BatchRun(self._settings.host, self._settings.worker, tasks).fields(unit)
-        signed = self._store.units.sign_off(iteration, unit, attempt, token, fields)
+        fields |= BatchRun(self._settings.host, self._settings.worker, tasks).fields(batch)
+        signed = self._store.batches.complete_batch(iteration, batch, attempt, token, fields)
         if signed and signed[0] == 0:
-            self._engine.courier.send(self._agent.id, iteration, signed[1], "orient")
+            self._engine.dispatcher.send(self._agent.id, iteration, signed[1], "orient")
 
     def orient(self, iteration: int, epoch: int) -> bool:
         """Take the orient step: what was seen, with runs and intake, becomes a situation."""
@@ -213,15 +213,15 @@ class IterationSteps:
         due = planning.due(ctx, *self._last_runs(), entry.now, tick)
         settings = self._settings
         plan = planning.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
-        payloads = [unit.to_json() for unit in plan.units]
+        payloads = [batch.to_json() for batch in plan.batches]
         failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
         planned = self._iterations.plan(
             entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks, ctx.not_due
         )
         if planned:
-            hints = [BatchHint(k, 1, unit.queue) for k, unit in enumerate(plan.units, 1)]
+            hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
             if hints:
-                self._engine.courier.fan_out(self._agent.id, entry.iteration, hints)
+                self._engine.dispatcher.fan_out(self._agent.id, entry.iteration, hints)
             else:
                 self._send(entry, "orient")
         return False
@@ -325,7 +325,7 @@ class IterationSteps:
             self._send(entry, "complete")
 
     def _send(self, entry: PhaseEntry, phase: Phase, queue: str | None = None) -> None:
-        self._engine.courier.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
+        self._engine.dispatcher.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
 
     def _last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
         # A manual agent runs every observer every time, so there is nothing to look up (L10).
@@ -342,12 +342,12 @@ class IterationSteps:
         interval = self._agent.settings.loop_interval
         return planning.after(before, ran, failed, now, interval)
 
-    def _limit(self, unit: Batch) -> float:
+    def _limit(self, batch: Batch) -> float:
         observers = self._agent.host.observers
         longest = max(
-            (o.timeout for t in unit.tasks if (o := observers.get(t.observer))), default=1.0
+            (o.timeout for t in batch.tasks if (o := observers.get(t.observer))), default=1.0
         )
-        waves = -(-len(unit.tasks) // self._settings.width)
+        waves = -(-len(batch.tasks) // self._settings.width)
         return longest * waves + HOOK_TIMEOUT
 
     def _phase_limit(self, phase: Phase, record: Record) -> float:

@@ -52,9 +52,9 @@ class Resolution:
 class Resolver:
     """Resolves one agent's approvals; needs no plugins."""
 
-    def __init__(self, store: AgentStore, courier: Dispatcher, retention: Retention) -> None:
+    def __init__(self, store: AgentStore, dispatcher: Dispatcher, retention: Retention) -> None:
         self._store = store
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._retention = retention
 
     def answer(
@@ -91,7 +91,7 @@ class Resolver:
         found = Resolution(_outcome(verdict, said), approvals.get(approval_id))
         if found.outcome == "approved" and found.item is not None:
             name = naming.approval(approval_id)
-            self._courier.order(self._store.agent_id, name, 1, found.item.queue)
+            self._dispatcher.job(self._store.agent_id, name, 1, found.item.queue)
         return found
 
 

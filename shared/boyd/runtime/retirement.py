@@ -18,7 +18,7 @@ _NOTE = "the agent was retired"
 
 
 def retire(
-    store: Store, entry: AgentEntry, courier: Dispatcher, actor: Actor, reason: str | None = None
+    store: Store, entry: AgentEntry, dispatcher: Dispatcher, actor: Actor, reason: str | None = None
 ) -> Retired:
     """Take an agent out of service.
 
@@ -37,7 +37,7 @@ def retire(
     agent = store.agent(entry.id)
     store.fleet.retire(entry, store.clock.now())
     agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
-    resolver = Resolver(agent, courier, entry.retention)
+    resolver = Resolver(agent, dispatcher, entry.retention)
     withdrawn = [
         resolver.answer(item.id, "withdrawn", actor, _NOTE).done for item in _pending(agent)
     ]
@@ -45,7 +45,7 @@ def retire(
         agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
         for run in _open_runs(agent)
     ]
-    Abandoner(agent, courier, entry.retention).abandon(_NOTE, actor, last=True)
+    Abandoner(agent, dispatcher, entry.retention).abandon(_NOTE, actor, last=True)
     return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
 
 

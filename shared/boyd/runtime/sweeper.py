@@ -29,10 +29,10 @@ _TOGETHER = 50
 class Sweeper:
     """Recovery for one agent."""
 
-    def __init__(self, engine: Engine, orders: JobRunner, patience: float) -> None:
-        """Give up a unit that no worker took within *patience* seconds."""
+    def __init__(self, engine: Engine, jobs: JobRunner, patience: float) -> None:
+        """Give up a batch that no worker took within *patience* seconds."""
         self._engine = engine
-        self._orders = orders
+        self._jobs = jobs
         self._store = engine.store
         self.agent_id = engine.agent.id
         self._patience = patience
@@ -58,10 +58,10 @@ class Sweeper:
             self._mend()
         elif kind == "phase":
             self._phase(proof)
-        elif kind == "unit":
-            self._unit(int(id), proof)
+        elif kind == "batch":
+            self._batch(int(id), proof)
         else:
-            self._orders.retry(member, proof)
+            self._jobs.retry(member, proof)
 
     def _phase(self, proof: str) -> None:
         retry = self._store.iterations.retry(proof)
@@ -76,7 +76,7 @@ class Sweeper:
         served = self._engine.fleet.serving(queue, fresh=True)
         if served and retry.send:
             self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
-            self._engine.courier.send(
+            self._engine.dispatcher.send(
                 self.agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
             )
         elif not served and retry.phase == "act" and queue != queues.LOOP:
@@ -89,7 +89,7 @@ class Sweeper:
         epoch = self._store.iterations.settle_act(retry.iteration, retry.epoch, why)
         if epoch:
             self._say("the action of iteration %d is given up: %s", retry.iteration, why)
-            self._engine.courier.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)
+            self._engine.dispatcher.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)
 
     def _mend(self) -> None:
         """Make due what a script that failed halfway, or a lost key, has left behind."""
@@ -98,7 +98,7 @@ class Sweeper:
             self._say("the record of iteration %d is gone", mended.lost[0])
             mended = self._store.iterations.mend(ending.lost(self._store, *mended.lost))
         if mended.ended is not None:
-            self._engine.courier.send(self.agent_id, *mended.ended, "complete")
+            self._engine.dispatcher.send(self.agent_id, *mended.ended, "complete")
 
     def _has_acted(self, retry: Retry) -> bool:
         """Leave an act phase whose action no other worker may execute; False: it goes on."""
@@ -122,7 +122,7 @@ class Sweeper:
         fields = {"results": dump_results([result])}
         if entry is not None and self._store.iterations.leave(entry, "complete", fields):
             self._say("the action of iteration %d is %s", retry.iteration, result.state)
-            self._engine.courier.send(self.agent_id, retry.iteration, retry.epoch, "complete")
+            self._engine.dispatcher.send(self.agent_id, retry.iteration, retry.epoch, "complete")
         return True
 
     def _end(self, iteration: int, epoch: int) -> None:
@@ -135,46 +135,46 @@ class Sweeper:
         self._say("iteration %d is ended: %s", iteration, why)
         ending.end(self._engine, iteration, epoch, "", result)
 
-    def _unit(self, number: int, proof: str) -> None:
-        stuck = self._store.units.retry(number, proof)
+    def _batch(self, number: int, proof: str) -> None:
+        stuck = self._store.batches.retry(number, proof)
         if stuck is None:
             return
-        unit = Batch.from_json(stuck.payload)
+        batch = Batch.from_json(stuck.payload)
         if stuck.lost:
-            self._lost(stuck, unit)
-        elif stuck.waited > self._patience or not self._engine.fleet.serving(unit.queue):
-            self._give_up(stuck, unit, f"no worker took it from queue {unit.queue!r}")
+            self._lost(stuck, batch)
+        elif stuck.waited > self._patience or not self._engine.fleet.serving(batch.queue):
+            self._give_up(stuck, batch, f"no worker took it from queue {batch.queue!r}")
         elif stuck.send:
-            hint = BatchHint(number, stuck.attempt, unit.queue)
-            self._engine.courier.fan_out(self.agent_id, stuck.iteration, [hint])
+            hint = BatchHint(number, stuck.attempt, batch.queue)
+            self._engine.dispatcher.fan_out(self.agent_id, stuck.iteration, [hint])
 
-    def _lost(self, stuck: StuckBatch, unit: Batch) -> None:
-        """Send a lost unit's observers one by one, so that only the one to blame is left out."""
+    def _lost(self, stuck: StuckBatch, batch: Batch) -> None:
+        """Send a lost batch's observers one by one, so that only the one to blame is left out."""
         worker = stuck.worker.partition("/")[0]
         if stuck.attempt > 1:
-            self._give_up(stuck, unit, f"worker {worker} was lost while it ran")
+            self._give_up(stuck, batch, f"worker {worker} was lost while it ran")
             return
-        singles = [Batch(queue=unit.queue, tasks=[task]) for task in unit.tasks]
+        singles = [Batch(queue=batch.queue, tasks=[task]) for task in batch.tasks]
         payloads = [single.to_json() for single in singles]
-        placed = self._store.units.replace(stuck.iteration, stuck.unit, stuck.attempt, payloads)
+        placed = self._store.batches.replace(stuck.iteration, stuck.batch, stuck.attempt, payloads)
         if placed:
             self._say("worker %s was lost while observing; its work is sent again", worker)
             first, attempt = placed
-            hints = [BatchHint(first + i, attempt, unit.queue) for i in range(len(singles))]
-            self._engine.courier.fan_out(self.agent_id, stuck.iteration, hints)
+            hints = [BatchHint(first + i, attempt, batch.queue) for i in range(len(singles))]
+            self._engine.dispatcher.fan_out(self.agent_id, stuck.iteration, hints)
 
-    def _give_up(self, stuck: StuckBatch, unit: Batch, why: str) -> None:
+    def _give_up(self, stuck: StuckBatch, batch: Batch, why: str) -> None:
         fields = {
             f"fail:{task.index}": Problem(
                 id=task.observer, phase="observe", error=why, duration=stuck.waited * 1000
             ).to_json()
-            for task in unit.tasks
+            for task in batch.tasks
         }
-        signed = self._store.units.sign_off(
-            stuck.iteration, stuck.unit, stuck.attempt, stuck.worker, fields
+        signed = self._store.batches.complete_batch(
+            stuck.iteration, stuck.batch, stuck.attempt, stuck.worker, fields
         )
         if signed and signed[0] == 0:
-            self._engine.courier.send(self.agent_id, stuck.iteration, signed[1], "orient")
+            self._engine.dispatcher.send(self.agent_id, stuck.iteration, signed[1], "orient")
 
     def _say(self, message: str, *values: object) -> None:
         log.warning(f"{self.agent_id}: {message}", *values)

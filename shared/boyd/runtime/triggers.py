@@ -17,9 +17,9 @@ TICK = "beat"
 class Launcher:
     """Starts iterations of one agent, from any process; needs no plugins."""
 
-    def __init__(self, store: AgentStore, courier: Dispatcher, mode: Mode) -> None:
+    def __init__(self, store: AgentStore, dispatcher: Dispatcher, mode: Mode) -> None:
         self._store = store
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._mode = mode
 
     def trigger(self, by: str, actor: Actor | None = None, request: str | None = None) -> Begun:
@@ -52,7 +52,7 @@ class Launcher:
             request = request.patched({"undoes": self._store.ledger.whole(request.undoes)})
         call_id, new = self._store.calls.submit(request, queue, call_id)
         if new:
-            self._courier.order(self._store.agent_id, naming.call(call_id), 1, queue)
+            self._dispatcher.job(self._store.agent_id, naming.call(call_id), 1, queue)
         return call_id
 
     def ask(
@@ -75,7 +75,7 @@ class Launcher:
             request, queues.THINK, retention, id=id, source=source, actor=actor, run=run
         )
         if new:
-            self._courier.order(self._store.agent_id, naming.investigation(id), 1, queues.THINK)
+            self._dispatcher.job(self._store.agent_id, naming.investigation(id), 1, queues.THINK)
         return id
 
     def go_on(self, id: str, text: str, actor: Actor, request: str | None = None) -> bool:
@@ -90,7 +90,7 @@ class Launcher:
         attempt = self._store.investigations.go_on(id, entry, queues.THINK, actor, request)
         if attempt is not None:
             name = naming.investigation(id)
-            self._courier.order(self._store.agent_id, name, attempt, queues.THINK)
+            self._dispatcher.job(self._store.agent_id, name, attempt, queues.THINK)
         return attempt is not None
 
     def intake(
@@ -127,4 +127,4 @@ class Launcher:
 
     def _start(self, iteration: int) -> None:
         if iteration > 0:
-            self._courier.send(self._store.agent_id, iteration, 1, "start")
+            self._dispatcher.send(self._store.agent_id, iteration, 1, "start")

@@ -1,4 +1,4 @@
-"""Units: the parts of an observe phase that workers take on their own (L9, L12)."""
+"""Batches: the parts of an observe phase that workers take on their own (L9, L12)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Due:
         self._lease = timing.lease_ms
 
     def take(self) -> dict[str, str]:
-        """`phase`, `unit:<number>` and names of orders, each with a proof of taking.
+        """`phase`, `batch:<number>` and names of jobs, each with a proof of taking.
 
         `mend` is among them when what is stored does not fit together.
         """
@@ -32,7 +32,7 @@ class Due:
 
     def call(self) -> tuple[list[str], list[int]]:
         """Keys and arguments of the script `take_due`."""
-        names = [self._keys.due, self._keys.loop, self._keys.orders]
+        names = [self._keys.due, self._keys.loop, self._keys.jobs]
         return names, [self._lease, MOST_DUE]
 
 
@@ -48,13 +48,13 @@ def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | St
 
 @dataclass(frozen=True)
 class StuckBatch:
-    """A unit that passed its deadline: `lost` with its worker, or still waiting for one.
+    """A batch that passed its deadline: `lost` with its worker, or still waiting for one.
 
     `waited` is in seconds.
     """
 
     iteration: int
-    unit: int
+    batch: int
     attempt: int
     payload: str
     worker: str
@@ -64,7 +64,7 @@ class StuckBatch:
 
 
 class Batches:
-    """The units of one agent's observe phase; `Iterations.plan` opens them."""
+    """The batches of one agent's observe phase; `Iterations.plan` opens them."""
 
     def __init__(self, scripts: Scripts, keys: Keys, timing: Timing) -> None:
         self._scripts = scripts
@@ -72,49 +72,49 @@ class Batches:
         self._dispatch = timing.dispatch_ms
         self._lease = timing.lease_ms
 
-    def enter(self, iteration: int, unit: int, attempt: int, worker: str) -> str | None:
-        """Enter a unit of observe; its payload, or None when it is not open for us."""
-        args = [iteration, unit, attempt, worker, self._lease]
-        reply = self._scripts.run("enter_unit", [self._keys.iteration, self._keys.due], args)
+    def enter(self, iteration: int, batch: int, attempt: int, worker: str) -> str | None:
+        """Enter a batch of observe; its payload, or None when it is not open for us."""
+        args = [iteration, batch, attempt, worker, self._lease]
+        reply = self._scripts.run("enter_batch", [self._keys.iteration, self._keys.due], args)
         return str(reply[1]) if reply[0] == "ok" else None
 
-    def renew(self, iteration: int, unit: int, attempt: int, worker: str) -> bool:
-        """Renew the lease of a unit; False when it is lost."""
-        args = [iteration, f"unit:{unit}", attempt, worker, self._lease]
+    def renew(self, iteration: int, batch: int, attempt: int, worker: str) -> bool:
+        """Renew the lease of a batch; False when it is lost."""
+        args = [iteration, f"batch:{batch}", attempt, worker, self._lease]
         return bool(self._scripts.run("renew", [self._keys.iteration, self._keys.due], args))
 
-    def sign_off(
-        self, iteration: int, unit: int, attempt: int, worker: str, fields: Mapping[str, str]
+    def complete_batch(
+        self, iteration: int, batch: int, attempt: int, worker: str, fields: Mapping[str, str]
     ) -> tuple[int, int] | None:
-        """Sign a unit off; how many are open and the epoch, or None when it was not ours.
+        """Sign a batch off; how many are open and the epoch, or None when it was not ours.
 
-        To give a unit up, *worker* is the one that has lost it, or empty when nobody entered it.
+        To give a batch up, *worker* is the one that has lost it, or empty when nobody entered it.
         """
         flat = [item for pair in fields.items() for item in pair]
-        args = [iteration, unit, attempt, worker, self._dispatch, *flat]
+        args = [iteration, batch, attempt, worker, self._dispatch, *flat]
         names = [self._keys.iteration, self._keys.due, self._keys.events]
-        reply = self._scripts.run("sign_off", names, args)
+        reply = self._scripts.run("complete_batch", names, args)
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
     def replace(
-        self, iteration: int, unit: int, attempt: int, payloads: Sequence[str]
+        self, iteration: int, batch: int, attempt: int, payloads: Sequence[str]
     ) -> tuple[int, int] | None:
-        """Put other units in place of a lost one; number of the first and their attempt."""
-        args = [iteration, unit, attempt, self._dispatch, *payloads]
-        reply = self._scripts.run("replace_unit", [self._keys.iteration, self._keys.due], args)
+        """Put other batches in place of a lost one; number of the first and their attempt."""
+        args = [iteration, batch, attempt, self._dispatch, *payloads]
+        reply = self._scripts.run("replace_batch", [self._keys.iteration, self._keys.due], args)
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
-    def retry(self, unit: int, proof: str) -> StuckBatch | None:
-        """Find out why a unit passed its deadline; None when it is done or has moved since."""
+    def retry(self, batch: int, proof: str) -> StuckBatch | None:
+        """Find out why a batch passed its deadline; None when it is done or has moved since."""
         names = [self._keys.iteration, self._keys.due]
-        reply = self._scripts.run("retry_unit", names, [unit, self._dispatch, proof])
+        reply = self._scripts.run("retry_batch", names, [batch, self._dispatch, proof])
         if reply[0] == "none":
             return None
         state, iteration, attempt, payload, worker, waited = reply
         lost = state == "lost"
         return StuckBatch(
             int(iteration),
-            unit,
+            batch,
             int(attempt),
             payload,
             worker,

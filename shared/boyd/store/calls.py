@@ -45,13 +45,13 @@ class Calls:
             *(call_id, self._dispatch, queue or "", milliseconds(kept(request))),
             *("" if reads else request.kind, len(fields), *fields, *actor_fields(request.actor)),
         ]
-        names = [keys.order(naming.call(call_id)), keys.due, keys.audit_open]
+        names = [keys.job(naming.call(call_id)), keys.due, keys.audit_open]
         return call_id, bool(self._scripts.run("submit_call", names, args))
 
     def get(self, call_id: str) -> Call | None:
         """One call."""
         with translated():
-            fields = self._client.hgetall(self._keys.order(naming.call(call_id)))
+            fields = self._client.hgetall(self._keys.job(naming.call(call_id)))
         return read_call(fields) if fields else None
 
 

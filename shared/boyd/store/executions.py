@@ -50,7 +50,7 @@ class Stale(StoreError):
 class Fence:
     """Where an execution comes from, as a worker entered it: while that holds, it may be claimed.
 
-    `origin` is an iteration's number, whose act phase has an epoch, or the name of an order, which
+    `origin` is an iteration's number, whose act phase has an epoch, or the name of a job, which
     has an attempt.
     """
 
@@ -170,7 +170,7 @@ class ActionLedger:
         keys = self._keys
         names = [
             *(keys.execution(execution_id), keys.audit_open, keys.due),
-            keys.order(origin) if isinstance(origin, str) else keys.iteration,
+            keys.job(origin) if isinstance(origin, str) else keys.iteration,
         ]
         member = {int: "phase", str: origin}.get(type(origin), "")
         args = [int(origin is None), member]
@@ -248,7 +248,7 @@ class ActionLedger:
 
     def _origin(self, fence: Fence | None) -> str:
         if fence is not None and isinstance(fence.origin, str):
-            return self._keys.order(fence.origin)
+            return self._keys.job(fence.origin)
         return self._keys.iteration
 
     def renew(self, execution_id: str, token: str) -> bool:
@@ -284,5 +284,5 @@ def _result(
 def _fence(fence: Fence | None) -> tuple[Any, ...]:
     if fence is None:
         return ("", "", "")
-    origin = fence.origin if isinstance(fence.origin, int) else "order"
+    origin = fence.origin if isinstance(fence.origin, int) else "job"
     return (origin, fence.token, fence.entered)

@@ -88,7 +88,7 @@ def read_health(
     looks = [_Look(entry) for entry in roster.agents.values()]
     answers = _ask(client, _merged(look.questions(roster.now) for look in looks))
     details = _ask(client, _merged(look.details(answers) for look in looks))
-    agents = [look.vitals(answers, details, first["freezes"]) for look in looks]
+    agents = [look.health(answers, details, first["freezes"]) for look in looks]
     messages, broker_error = _messages(broker or client, roster, agents, queues_of or {})
     info = first["info"]
     return HealthSnapshot(
@@ -240,14 +240,14 @@ class _Look:
                 asked[f"run {level}"] = _get(keys.run(run_id), "createdAt")
         for member, _ in self._of(answers, "due"):
             kind = naming.parts(member)[0]
-            if kind == "unit":
+            if kind == "batch":
                 names = [f"{member}:by", f"{member}:sentAt", member]
                 asked[member] = _get_many(keys.iteration, *names)
-            elif kind in _ORDERS:
-                asked[member] = _get_many(keys.order(member), *_ORDER)
+            elif kind in _JOBS:
+                asked[member] = _get_many(keys.job(member), *_JOB)
         return self._named(asked)
 
-    def vitals(
+    def health(
         self,
         answers: Mapping[tuple[str, str], Any],
         details: Mapping[tuple[str, str], Any],
@@ -302,8 +302,8 @@ class _Look:
             found = self._of(details, member)
             if found is None:
                 continue
-            what = _ORDERS.get(naming.parts(member)[0])
-            step = _order(what, *found) if what else _unit(*found)
+            what = _JOBS.get(naming.parts(member)[0])
+            step = _job(what, *found) if what else _batch(*found)
             if step is not None:
                 yield step
 
@@ -343,21 +343,19 @@ class _Look:
 
 _LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy")
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue")
-_ORDER = ("executionState", "queuedAt", "queue")
-#: Orders that somebody waits for, by what their names begin with, in words.
-_ORDERS = {"approval": "an approved action", "call": "a call"}
+_JOB = ("executionState", "queuedAt", "queue")
+#: Jobs that somebody waits for, by what their names begin with, in words.
+_JOBS = {"approval": "an approved action", "call": "a call"}
 
 
-def _unit(by: str | None, sent: str | None, payload: str | None) -> WaitingWork | None:
+def _batch(by: str | None, sent: str | None, payload: str | None) -> WaitingWork | None:
     since = _seconds(sent)
     if by or since is None or payload is None:
         return None
     return WaitingWork("observe", json.loads(payload)["queue"], since)
 
 
-def _order(
-    what: str, state: str | None, queued: str | None, queue: str | None
-) -> WaitingWork | None:
+def _job(what: str, state: str | None, queued: str | None, queue: str | None) -> WaitingWork | None:
     since = _seconds(queued)
     if state != "queued" or since is None:
         return None

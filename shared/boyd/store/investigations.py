@@ -1,4 +1,4 @@
-"""Investigations: each a hash, which is also its order, and a log that only grows (T2)."""
+"""Investigations: each a hash, which is also its job, and a log that only grows (T2)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Investigations:
 
         Args:
             id: of the investigation.
-            fence: as its order was entered.
+            fence: as its job was entered.
             version: that the log was read at; None: pieces of a turn, which change nothing.
             change: what to write.
 
@@ -153,7 +153,7 @@ class Investigations:
         actor: Actor | None = None,
         request: str | None = None,
     ) -> int | None:
-        """Say something more after the end; the attempt of its order, or None while it goes on.
+        """Say something more after the end; the attempt of its job, or None while it goes on.
 
         The same *request* says it once.
 
@@ -175,20 +175,20 @@ class Investigations:
         """
         keys = self._keys
         args = [id, keys.prefix, actor.principal, request or "", *actor_fields(actor)]
-        names = [keys.order(naming.investigation(id)), keys.due, keys.events, keys.audit_open]
+        names = [keys.job(naming.investigation(id)), keys.due, keys.events, keys.audit_open]
         return str(self._scripts.run("cancel_investigation", names, args))
 
     def get(self, id: str) -> Investigation | None:
         """One investigation."""
         with translated():
-            fields = self._client.hgetall(self._keys.order(naming.investigation(id)))
+            fields = self._client.hgetall(self._keys.job(naming.investigation(id)))
         return read_investigation(fields) if "status" in fields else None
 
     def status(self, id: str) -> str | None:
         """Whether it is running, waits or has ended; None: there is no such investigation."""
         with translated():
             found: str | None = self._client.hget(
-                self._keys.order(naming.investigation(id)), "status"
+                self._keys.job(naming.investigation(id)), "status"
             )
         return found
 
@@ -227,7 +227,7 @@ class Investigations:
         (position,) = load_cursor(cursor, 1)
         places = read_page(self._scripts, self._keys.investigations, position, limit)
         portion = ByteBudget(self._scripts)
-        prefix = self._keys.order(naming.investigation(""))
+        prefix = self._keys.job(naming.investigation(""))
         read = list(portion.read(prefix, [name for name, _ in places]))
         more = portion.full or len(places) == limit
         found = [one for fields in read if (one := _read_or_none(fields)) is not None]
@@ -238,7 +238,7 @@ class Investigations:
         )
 
     def _names(self, id: str) -> list[str]:
-        return [self._keys.order(naming.investigation(id)), self._keys.log(id)]
+        return [self._keys.job(naming.investigation(id)), self._keys.log(id)]
 
 
 def _line(entry: Entry) -> str:

@@ -24,7 +24,7 @@ from boyd.models import (
     from_ms,
 )
 
-#: What the fields begin with that say where a unit ran.
+#: What the fields begin with that say where a batch ran.
 _RAN = "ran:"
 
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
@@ -36,7 +36,7 @@ _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 
 @dataclass(frozen=True)
 class BatchRun:
-    """Where a unit of the observe phase ran, and by index what came of its tasks.
+    """Where a batch of the observe phase ran, and by index what came of its tasks.
 
     Of each the number of observations, and how many ms it took.
     """
@@ -45,10 +45,10 @@ class BatchRun:
     worker: str
     tasks: Mapping[int, tuple[int, float]]
 
-    def fields(self, unit: int) -> dict[str, str]:
+    def fields(self, batch: int) -> dict[str, str]:
         """As a field of the iteration's hash."""
         told = [self.host, self.worker, self.tasks]
-        return {f"{_RAN}{unit}": json.dumps(told, separators=(",", ":"))}
+        return {f"{_RAN}{batch}": json.dumps(told, separators=(",", ":"))}
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Iterator[BatchRun]:

@@ -160,20 +160,20 @@ class Iterations:
         self,
         entry: PhaseEntry,
         observers: Sequence[str],
-        units: Sequence[str],
+        batches: Sequence[str],
         failures: Mapping[str, str],
         problems: list[Problem],
         blocks: list[Refusal],
         not_due: Sequence[NotDue] = (),
     ) -> bool:
-        """Leave start and open the units of observe; False when the entry was lost."""
+        """Leave start and open the batches of observe; False when the entry was lost."""
         ran = list(dict.fromkeys(observers))
         flat = [item for pair in failures.items() for item in pair]
         args = [
             *(entry.iteration, entry.epoch, entry.worker, self._dispatch),
             *(json.dumps(list(observers)), dump_problems(problems), dump_blocks(blocks)),
             dump_not_due(not_due),
-            *(len(flat), *flat, len(ran), *ran, *units),
+            *(len(flat), *flat, len(ran), *ran, *batches),
         ]
         keys = self._keys
         names = [keys.iteration, keys.due, keys.events, keys.ran]
@@ -303,7 +303,7 @@ class Iterations:
         if lost is not None:
             results = dump_results(list(lost.results))
             args[2:] = [lost.iteration, lost.why, " ".join(lost.runs), results]
-        names = [keys.loop, keys.iteration, keys.due, keys.history, keys.orders, keys.events]
+        names = [keys.loop, keys.iteration, keys.due, keys.history, keys.jobs, keys.events]
         outcome, *rest = self._scripts.run("mend", names, args)
         return Mended(
             lost=(int(rest[0]), rest[1]) if outcome == "lost" else None,

@@ -1,6 +1,6 @@
-"""Orders: what workers do besides iterations, each under a lease and the fence of an attempt.
+"""Jobs: what workers do besides iterations, each under a lease and the fence of an attempt.
 
-An order is a hash with fields of its own and those of its execution, a name that says its kind
+A job is a hash with fields of its own and those of its execution, a name that says its kind
 (`approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`, `investigation:<id>`) and finds its
 key, and a place among what is due. A worker that dies with it, or a message that is lost, costs
 one lease.
@@ -17,13 +17,13 @@ from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts
 from boyd.store.timing import Timing, milliseconds
 
-#: A run that ends with an order: its id, what it becomes, and its result.
+#: A run that ends with a job: its id, what it becomes, and its result.
 Ending = tuple[str, RunStatus, RunResult]
 
 
 @dataclass(frozen=True)
 class StuckJob:
-    """An order to send again on *queue*, or one that *worker* was the last to lose."""
+    """A job to send again on *queue*, or one that *worker* was the last to lose."""
 
     attempt: int
     queue: str | None
@@ -32,7 +32,7 @@ class StuckJob:
 
 
 class Jobs:
-    """The orders of one agent."""
+    """The jobs of one agent."""
 
     def __init__(self, client: Client, scripts: Scripts, keys: Keys, timing: Timing) -> None:
         self._client = client
@@ -44,15 +44,15 @@ class Jobs:
         self._patience = timing.patience_ms
 
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
-        """Enter an order; its fields, or None when it is not queued under this attempt."""
+        """Enter a job; its fields, or None when it is not queued under this attempt."""
         args = [name, attempt, worker, self._lease]
-        reply = self._scripts.run("enter_order", self._names(name), args)
+        reply = self._scripts.run("enter_job", self._names(name), args)
         return pairs(reply[1]) if reply[0] == "ok" else None
 
     def renew(self, name: str, attempt: int, worker: str) -> bool:
-        """Renew the lease of an order; False when it is lost."""
+        """Renew the lease of a job; False when it is lost."""
         args = [name, attempt, worker, self._lease, 0]
-        return bool(self._scripts.run("renew_order", self._names(name), args))
+        return bool(self._scripts.run("renew_job", self._names(name), args))
 
     def put_back(
         self,
@@ -62,7 +62,7 @@ class Jobs:
         seconds: float,
         fields: Mapping[str, str] | None = None,
     ) -> int:
-        """Queue an order again that is not to be worked on for so many *seconds*.
+        """Queue a job again that is not to be worked on for so many *seconds*.
 
         With 0 seconds the caller sends its message now.
 
@@ -72,7 +72,7 @@ class Jobs:
         flat = [item for pair in (fields or {}).items() for item in pair]
         wait = [milliseconds(seconds), 1] if seconds else [self._dispatch, 2]
         args = [name, attempt, worker, *wait, *flat]
-        return int(self._scripts.run("renew_order", self._names(name), args))
+        return int(self._scripts.run("renew_job", self._names(name), args))
 
     def leave(
         self,
@@ -85,10 +85,10 @@ class Jobs:
         runs: Sequence[Ending] = (),
         keep_runs: Sequence[int] = (0, 1),
     ) -> bool:
-        """End an order, and the runs that waited for it; False when it was lost.
+        """End a job, and the runs that waited for it; False when it was lost.
 
         Args:
-            name: the order's.
+            name: the job's.
             attempt: its fencing token.
             worker: as it entered; empty: it is ended for whoever had it.
             state: `succeeded`, `failed` or `unknown`.
@@ -108,26 +108,26 @@ class Jobs:
             *(*self._names(name), keys.events, keys.runs, keys.runs_finished),
             *(keys.audit_open, keys.usage),
         ]
-        return bool(self._scripts.run("leave_order", names, args))
+        return bool(self._scripts.run("leave_job", names, args))
 
     def retry(self, name: str, proof: str, patient: bool = False) -> StuckJob | None:
-        """Decide what becomes of an order that passed its deadline; None when it moved on.
+        """Decide what becomes of a job that passed its deadline; None when it moved on.
 
         A *patient* one waits for a worker as long as it takes.
         """
         patience = "" if patient else self._patience
         args = [name, self._dispatch, self._attempts, patience, proof]
-        reply = self._scripts.run("retry_order", self._names(name), args)
+        reply = self._scripts.run("retry_job", self._names(name), args)
         if reply[0] == "none":
             return None
         return StuckJob(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
 
     def _names(self, name: str) -> list[str]:
-        return [self._keys.order(name), self._keys.due]
+        return [self._keys.job(name), self._keys.due]
 
 
 def read_execution(fields: Mapping[str, str]) -> JobExecution | None:
-    """How far an order is; None when it has not been placed."""
+    """How far a job is; None when it has not been placed."""
     if "executionState" not in fields:
         return None
     state = fields["executionState"]

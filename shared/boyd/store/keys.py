@@ -41,7 +41,7 @@ class Keys:
         self.loop = self.prefix + "loop"
         self.iteration = self.prefix + "iteration"
         self.due = self.prefix + "due"
-        self.orders = self.prefix + "orders"
+        self.jobs = self.prefix + "jobs"
         self.events = self.prefix + "events"
         self.executions = self.prefix + "executions"
         self.execution_prefix = self.prefix + "execution:"
@@ -79,7 +79,7 @@ class Keys:
         """One approval."""
         return self.approval_prefix + approval_id
 
-    def order(self, name: str) -> str:
+    def job(self, name: str) -> str:
         """An order by its name: its kind, as in `call`, a colon, and its id."""
         return self.prefix + name
 

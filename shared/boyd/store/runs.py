@@ -164,14 +164,14 @@ class Runs:
     def callback(self, run_id: str) -> Callback | None:
         """How far a run's callback is; None when it asked for none, or has not ended."""
         with translated():
-            fields = self._client.hgetall(self._keys.order(naming.callback(run_id)))
+            fields = self._client.hgetall(self._keys.job(naming.callback(run_id)))
         return read_callback(fields) if fields else None
 
     def redeliver(self, run_id: str, actor: Actor | None = None) -> bool:
         """Send a run's callback once more, from the beginning of the plan; False without one."""
         keys = self._keys
         name = naming.callback(run_id)
-        names = [keys.order(name), keys.due, keys.audit_open]
+        names = [keys.job(name), keys.due, keys.audit_open]
         args = [name, KEEP_CALLBACK, *actor_fields(actor)]
         return bool(self._scripts.run("redeliver", names, args))
 

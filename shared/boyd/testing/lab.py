@@ -26,7 +26,7 @@ from boyd.runtime import (
     Post,
     Resolver,
     Sweeper,
-    orders_of,
+    jobs_of,
 )
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
@@ -39,7 +39,7 @@ TESTER = Actor(principal="tester", person=True)
 class ManualDispatcher:
     """Keeps hints until they are delivered by hand.
 
-    `queues` has the queue of each unit, by iteration and number.
+    `queues` has the queue of each batch, by iteration and number.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class ManualDispatcher:
         """Keep a hint for a phase."""
         self.hints.append((phase, iteration, epoch))
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
-        """Keep a hint for each unit."""
-        self.hints.extend(("observe", iteration, hint.unit, hint.attempt) for hint in units)
-        self.queues.update({(iteration, hint.unit): hint.queue for hint in units})
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Keep a hint for each batch."""
+        self.hints.extend(("observe", iteration, hint.batch, hint.attempt) for hint in batches)
+        self.queues.update({(iteration, hint.batch): hint.queue for hint in batches})
 
-    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Keep a hint for an order."""
-        self.hints.append(("order", name, attempt))
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Keep a hint for a job."""
+        self.hints.append(("job", name, attempt))
 
 
 class Lab:
@@ -67,7 +67,7 @@ class Lab:
 
     Attributes:
         store: the agent's state, to look into; `whole` that of the deployment.
-        courier: the hints not yet delivered.
+        dispatcher: the hints not yet delivered.
     """
 
     def __init__(
@@ -99,17 +99,17 @@ class Lab:
         self._beat()
         self.fleet = whole.fleet.of(agent.id)
         self.store: AgentStore = whole.agent(agent.id)
-        self.courier = ManualDispatcher()
-        self.launcher = Launcher(self.store, self.courier, agent.settings.mode)
+        self.dispatcher = ManualDispatcher()
+        self.launcher = Launcher(self.store, self.dispatcher, agent.settings.mode)
         engines = {host: self._engine(host, post) for host in hosts or ("here",)}
         self.engine = next(iter(engines.values()))
         self.steps = IterationSteps(self.engine)
         self._observing = {
             of_host(host): IterationSteps(engine) for host, engine in engines.items()
         }
-        self.orders = orders_of(self.engine)
-        self.resolver = Resolver(self.store, self.courier, self.engine.retention)
-        self.sweeper = Sweeper(self.engine, self.orders, whole.timing.patience)
+        self.jobs = jobs_of(self.engine)
+        self.resolver = Resolver(self.store, self.dispatcher, self.engine.retention)
+        self.sweeper = Sweeper(self.engine, self.jobs, whole.timing.patience)
         whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()
 
@@ -132,31 +132,31 @@ class Lab:
 
     def deliver(self, until: Callable[[], bool] = lambda: False) -> None:
         """Deliver hints, and those that they lead to, until none is left or *until* holds."""
-        while self.courier.hints and not until():
+        while self.dispatcher.hints and not until():
             self.step()
 
     def step(self) -> None:
         """Deliver the oldest hint."""
         self._beat()
-        phase, *ids = self.courier.hints.popleft()
-        if phase == "order":
-            self.orders.execute(*ids)
+        phase, *ids = self.dispatcher.hints.popleft()
+        if phase == "job":
+            self.jobs.execute(*ids)
             return
         goes_on = getattr(self._steps(phase, ids), phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)
         if goes_on and following:
-            self.courier.hints.appendleft((following, *ids))
+            self.dispatcher.hints.appendleft((following, *ids))
 
     def _engine(self, host: str, post: Post | None) -> Engine:
         settings = EngineSettings(_WORKER, host)
         settings = replace(settings, post=post) if post else settings
-        return Engine(self.agent, self.store, self.fleet, self.courier, self.leases, settings)
+        return Engine(self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings)
 
     def _steps(self, phase: str, ids: Sequence[int]) -> IterationSteps:
         """The steps of a worker that may take this one."""
         if phase != "observe":
             return self.steps
-        return self._observing.get(self.courier.queues.get((ids[0], ids[1]), ""), self.steps)
+        return self._observing.get(self.dispatcher.queues.get((ids[0], ids[1]), ""), self.steps)
 
     def _beat(self) -> None:
         for worker in self._workers:

@@ -46,7 +46,7 @@ def test_a_request_that_waits_gets_the_result_when_a_worker_has_it(desk: Site) -
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
 def test_what_has_not_ended_in_time_can_be_looked_up(desk: Site, wait: str) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     answer = desk.post(f"{WRITE}?wait={wait}", BODY)
     where = f"/executions/{answer.json['executionId']}"
 

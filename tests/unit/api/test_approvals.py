@@ -143,7 +143,7 @@ def test_a_request_that_waits_gets_the_result_when_a_worker_has_it(desk: Site) -
 
 @pytest.mark.parametrize("wait", ["0", "0.05"])
 def test_what_has_not_ended_in_time_is_accepted(desk: Site, wait: str) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     id = desk.waiting()
     answer = desk.post(f"/approvals/{id}/approve?wait={wait}")
 

@@ -34,7 +34,7 @@ def test_pages_go_on_until_the_first_iteration(
 def test_the_iteration_in_flight_is_not_shown_and_hides_no_page(site: Site) -> None:
     for _ in range(4):
         site.lab.run()
-    site.courier.held = True
+    site.dispatcher.held = True
     site.post("/loop/trigger", {"async": True})
 
     assert pages(site, 2) == [[4, 3], [2, 1]]

@@ -16,7 +16,7 @@ from boyd.models import Observation
 
 KEY = {"Idempotency-Key": "once"}
 PLAIN = {"source": "backup", "severity": "error", "data": {"job": "nightly"}}
-EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order", "data": {"n": 1}}
+EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "job", "data": {"n": 1}}
 ALERTS = {
     "version": "4",
     "groupKey": "{}",
@@ -41,7 +41,7 @@ ALERTS = {
 }
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
-BINARY = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "order"}
+BINARY = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "job"}
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def seen(site: Site) -> list[Any]:
         ("json", "application/json", {"observations": [PLAIN]}, ["backup"]),
         ("json", "application/vnd.mine+json; charset=utf-8", PLAIN, ["backup"]),
         ("alertmanager", "application/json", ALERTS, ["alertmanager/Down"] * 2),
-        ("cloudevents", STRUCTURED, EVENT, ["cloudevents/order"]),
-        ("cloudevents", f"{STRUCTURED}; charset=utf-8", EVENT, ["cloudevents/order"]),
-        ("cloudevents", BATCH, [EVENT, {**EVENT, "id": "2"}], ["cloudevents/order"] * 2),
+        ("cloudevents", STRUCTURED, EVENT, ["cloudevents/job"]),
+        ("cloudevents", f"{STRUCTURED}; charset=utf-8", EVENT, ["cloudevents/job"]),
+        ("cloudevents", BATCH, [EVENT, {**EVENT, "id": "2"}], ["cloudevents/job"] * 2),
     ],
 )
 def test_each_format_becomes_observations_that_wake_the_loop(
@@ -98,7 +98,7 @@ def test_a_binary_event_is_in_the_headers_and_its_data_in_the_body(
 
     assert answer.status_code == 202
     [one] = seen(eager)
-    assert one["source"] == "cloudevents/order"
+    assert one["source"] == "cloudevents/job"
     assert one["data"].items() >= data.items()
     assert one["data"]["id"] == "1"
 
@@ -262,7 +262,7 @@ def test_a_storm_uses_up_nothing_of_what_people_may_ask(server: Any) -> None:
 
 def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -> None:
     group = [{**ALERTS["alerts"][0], "fingerprint": f"{n:04}"} for n in range(1500)]  # type: ignore[index]
-    eager.courier.held = True
+    eager.dispatcher.held = True
     answer = eager.post("/intake/alertmanager", {**ALERTS, "alerts": group})
     assert (answer.status_code, answer.json["accepted"]) == (202, 1500)
     eager.lab.deliver()
@@ -281,7 +281,7 @@ def test_a_body_of_ten_megabytes_is_taken_whatever_other_requests_may_bring(eage
         {**ALERTS["alerts"][0], "annotations": note, "fingerprint": f"{n}"}  # type: ignore[index]
         for n in range(1000)
     ]
-    eager.courier.held = True
+    eager.dispatcher.held = True
     answer = eager.post("/intake/alertmanager", {**ALERTS, "alerts": group})
     assert answer.status_code == 202
     eager.lab.deliver()

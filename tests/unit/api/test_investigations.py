@@ -80,7 +80,7 @@ class Case:
 
     def pending(self, question: str = "Why?") -> str:
         """The id of one that no worker has taken up."""
-        self.site.courier.held = True
+        self.site.dispatcher.held = True
         return self.asked(question)
 
     def written(self, id: str, *texts: str) -> None:
@@ -149,7 +149,7 @@ def case(server: Any, replies: list[Any]) -> Iterator[Case]:
 
 
 def test_a_question_is_taken_and_its_place_is_told(case: Case) -> None:
-    case.site.courier.held = True
+    case.site.dispatcher.held = True
     answer = case.post("/investigations", QUESTION)
     there = case.site.client.get(answer.headers["Location"], headers=case.site.admin)
 
@@ -450,7 +450,7 @@ def test_the_stream_stays_while_a_person_is_waited_for(
     monkeypatch.setattr(streaming, "HEARTBEAT", 0.01)
     monkeypatch.setattr(streaming, "LOOK", 0.01)
     monkeypatch.setattr(streaming, "SOON", 0.01)
-    case.site.courier.held = True
+    case.site.dispatcher.held = True
     id = case.asked()
     case.site.lab.client.hset(f"boyd:{{disks}}:investigation:{id}", "status", "waiting")
     stream = case.get(f"/investigations/{id}/events", buffered=False).response
@@ -513,7 +513,7 @@ def test_all_streams_share_their_places(case: Case) -> None:
 
 def test_something_more_is_said_after_the_answer(case: Case) -> None:
     id = case.asked()
-    case.site.courier.held = True
+    case.site.dispatcher.held = True
     answer = case.post(f"/investigations/{id}/messages", {"text": "Since when?"})
     going = answer.json
     case.site.lab.deliver()
@@ -604,7 +604,7 @@ def test_what_was_said_is_said_once(case: Case) -> None:
 def test_what_was_cancelled_is_told_again(case: Case) -> None:
     id = case.pending()
     path = f"/investigations/{id}/cancel"
-    case.site.courier.held = False
+    case.site.dispatcher.held = False
     answers = case.twice(path, meanwhile=case.site.lab.deliver)
 
     assert [answer.status_code for answer in answers] == [202, 202]
@@ -690,7 +690,7 @@ def test_a_run_of_that_kind_is_investigated_without_an_iteration(case: Case) -> 
 
 
 def test_such_a_run_is_investigated_from_the_beginning(case: Case) -> None:
-    case.site.courier.held = True
+    case.site.dispatcher.held = True
     answer = case.post("/runs", RUN, headers=KEY)
     again = case.post("/runs", RUN, headers=KEY)
 
@@ -700,7 +700,7 @@ def test_such_a_run_is_investigated_from_the_beginning(case: Case) -> None:
 
 
 def test_a_run_that_is_cancelled_takes_its_investigation_with_it(case: Case) -> None:
-    case.site.courier.held = True
+    case.site.dispatcher.held = True
     id = case.post("/runs", RUN).json["id"]
     answer = case.post(f"/runs/{id}/cancel")
     case.site.lab.deliver()

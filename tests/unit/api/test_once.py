@@ -13,7 +13,7 @@ from boyd.models import Actor
 from boyd.store import StoredAnswer
 from boyd_api import once
 
-KEY = {"Idempotency-Key": "order 66"}
+KEY = {"Idempotency-Key": "job 66"}
 BODY = {"name": "x", "principal": "x", "scopes": ["read"]}
 
 
@@ -63,7 +63,7 @@ def test_a_request_that_is_being_worked_on_is_not_done_twice(
         inside.set()
         assert go_on.wait(10)
 
-    monkeypatch.setattr(site.courier, "send", slow)
+    monkeypatch.setattr(site.dispatcher, "send", slow)
     answers: list[Any] = []
 
     def first() -> None:

@@ -156,7 +156,7 @@ def test_without_a_worker_for_its_queue_nothing_is_ordered(desk: Site) -> None:
 def test_an_endpoint_that_does_not_answer_in_time_is_a_timeout(server: Any) -> None:
     lab, _ = make_desk(server)
     site = Site(lab, server, max_wait=0.05)
-    site.courier.held = True
+    site.dispatcher.held = True
     answer = site.get(NOTE)
 
     assert answer.status_code == 504
@@ -221,7 +221,7 @@ def test_a_request_that_timed_out_gets_its_own_answer_under_its_key(
     desk: Site, done: list[str]
 ) -> None:
     desk.services.stopping.set()  # nobody waits any more
-    desk.courier.held = True
+    desk.dispatcher.held = True
     first = desk.open("PUT", NOTE, json="first", headers=KEY)
     desk.lab.deliver()
     again = desk.open("PUT", NOTE, json="first", headers=KEY)

@@ -109,7 +109,7 @@ def test_what_is_resolved_has_no_preview_of_now() -> None:
 
 def test_an_action_without_a_dry_run_needs_no_worker_to_say_so() -> None:
     folder = Folder(dry_run=None)
-    folder.site.courier.held = True
+    folder.site.dispatcher.held = True
     answer = folder.preview()
 
     assert (answer.status_code, answer.json.get("preview")) == (200, None)
@@ -134,7 +134,7 @@ def test_a_rollback_shows_what_it_undoes_and_not_what_the_action_would_do() -> N
 
 def test_a_preview_that_takes_longer_is_not_waited_for() -> None:
     folder = Folder()
-    folder.site.courier.held = True
+    folder.site.dispatcher.held = True
     answer = folder.preview(query_string={"wait": 0})
     folder.files = 33
     folder.lab.deliver()

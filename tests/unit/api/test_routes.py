@@ -98,7 +98,7 @@ def test_a_trigger_waits_for_the_iteration_and_tells_what_it_came_to(site: Site)
 
 
 def test_an_asynchronous_trigger_does_not_wait(site: Site) -> None:
-    site.courier.held = True
+    site.dispatcher.held = True
     answer = site.post("/loop/trigger", {"async": True})
 
     assert answer.status_code == 202
@@ -106,7 +106,7 @@ def test_an_asynchronous_trigger_does_not_wait(site: Site) -> None:
 
 
 def test_a_trigger_that_takes_too_long_is_told_so(site: Site) -> None:
-    site.courier.held = True
+    site.dispatcher.held = True
 
     assert site.post("/loop/trigger").status_code == 202
     assert "joined" in site.post("/loop/trigger").json["message"]
@@ -114,7 +114,7 @@ def test_a_trigger_that_takes_too_long_is_told_so(site: Site) -> None:
 
 def test_a_trigger_is_answered_when_the_iteration_ends_elsewhere(server: Any) -> None:
     site = Site(make_lab(server), server, max_wait=20)
-    site.courier.held = True
+    site.dispatcher.held = True
     answers: list[Any] = []
 
     def ask() -> None:
@@ -122,7 +122,7 @@ def test_a_trigger_is_answered_when_the_iteration_ends_elsewhere(server: Any) ->
 
     thread = threading.Thread(target=ask)
     thread.start()
-    while not site.lab.courier.hints:
+    while not site.lab.dispatcher.hints:
         thread.join(0.01)
     site.lab.deliver()
     thread.join(5)
@@ -136,7 +136,7 @@ def test_a_failed_iteration_is_no_success(site: Site, monkeypatch: pytest.Monkey
         raise RuntimeError("boom")
 
     monkeypatch.setattr(site.lab.steps, "decide", boom)
-    site.courier.held = True
+    site.dispatcher.held = True
     site.post("/loop/trigger", {"async": True})
     store = site.lab.store
     site.lab.client.hset(f"boyd:{{{store.agent_id}}}:iteration", "error", "it broke")
@@ -165,7 +165,7 @@ def test_a_paused_agent_takes_no_triggers(site: Site) -> None:
 
 def test_the_status_shows_every_field_with_and_without_an_iteration(site: Site) -> None:
     idle = site.get("/loop/status").json
-    site.courier.held = True
+    site.dispatcher.held = True
     site.post("/loop/trigger", {"async": True})
     busy = site.get("/loop/status").json
 
@@ -457,7 +457,7 @@ def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
 
 def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Site) -> None:
     approval = desk.waiting()
-    desk.courier.held = True
+    desk.dispatcher.held = True
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
     run = desk.post("/runs", {"title": "t", "description": "d"}).json["id"]
@@ -476,7 +476,7 @@ def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Sit
 
 
 def test_a_retired_agent_is_idle_although_observations_wait(desk: Site) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     desk.post("/loop/trigger", {"async": True})
     alert = {"source": "backup", "severity": "error", "data": {}}
     assert desk.post("/intake/json", alert).status_code == 202

@@ -27,7 +27,7 @@ KEY = {"Idempotency-Key": "once"}
 @pytest.fixture
 def idle(desk: Site) -> Site:
     """A site whose workers do nothing until they are told to."""
-    desk.courier.held = True
+    desk.dispatcher.held = True
     return desk
 
 
@@ -292,7 +292,7 @@ def test_a_run_that_is_being_looked_into_is_cancelled_too(idle: Site) -> None:
 
 
 def test_what_only_a_cancelled_run_asked_for_is_withdrawn(desk: Site) -> None:
-    desk.courier.held = True
+    desk.dispatcher.held = True
     id = submitted(desk, 1)
     approval = desk.waiting()
     desk.lab.deliver()
@@ -303,7 +303,7 @@ def test_what_only_a_cancelled_run_asked_for_is_withdrawn(desk: Site) -> None:
 
 @pytest.mark.parametrize("ended", ["completed", "cancelled"])
 def test_a_finished_run_refuses(desk: Site, ended: str) -> None:
-    desk.courier.held = ended == "cancelled"
+    desk.dispatcher.held = ended == "cancelled"
     id = submitted(desk, 1)
     if ended == "cancelled":
         desk.post(f"/runs/{id}/cancel")

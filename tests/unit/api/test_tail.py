@@ -11,7 +11,7 @@ import pytest
 from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.runtime import BatchHint
-from boyd_api.courier import WAITING, BackgroundCourier
+from boyd_api.background_dispatcher import WAITING, BackgroundDispatcher
 from boyd_api.tail import LOOK, Places, Tail
 from harness import wait_until
 
@@ -151,7 +151,7 @@ def test_a_process_that_stops_wakes_those_who_listen(site: Site) -> None:
 
 
 class Recording:
-    """A courier that keeps what it was given, and blocks until it may go on."""
+    """A dispatcher that keeps what it was given, and blocks until it may go on."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, ...]] = []
@@ -165,16 +165,16 @@ class Recording:
         if what[0] == "bad":
             raise RuntimeError("boom")
 
-    send = fan_out = order = _keep
+    send = fan_out = job = _keep
 
 
 def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
     slow = Recording()
-    courier = BackgroundCourier(lambda: slow)
+    dispatcher = BackgroundDispatcher(lambda: slow)
     began = time.monotonic()
-    courier.send("bad", 1, 1, "start")
-    courier.order("a", "call:1", 1, None)
-    courier.fan_out("a", 1, [BatchHint(1, 1, "observe")])
+    dispatcher.send("bad", 1, 1, "start")
+    dispatcher.job("a", "call:1", 1, None)
+    dispatcher.fan_out("a", 1, [BatchHint(1, 1, "observe")])
     took = time.monotonic() - began
     slow.go_on.set()
     for _ in range(3):
@@ -186,9 +186,9 @@ def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
 
 def test_messages_that_a_dead_broker_cannot_take_are_dropped() -> None:
     slow = Recording()
-    courier = BackgroundCourier(lambda: slow)
+    dispatcher = BackgroundDispatcher(lambda: slow)
     for number in range(WAITING + 10):
-        courier.order("a", f"call:{number}", 1, None)
+        dispatcher.job("a", f"call:{number}", 1, None)
     slow.go_on.set()
 
     assert slow.done.acquire(timeout=10)

@@ -54,7 +54,7 @@ def _answered(desk: Site) -> str:
 
 def _in_flight(desk: Site) -> str:
     """Begin an iteration that no worker takes."""
-    desk.courier.held = True
+    desk.dispatcher.held = True
     desk.post("/loop/trigger", {"async": True})
     return "/loop/abandon"
 

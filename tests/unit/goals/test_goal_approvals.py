@@ -111,7 +111,7 @@ def test_what_was_allowed_and_has_failed_fails_the_plan() -> None:
 
 def test_a_person_may_be_quicker_than_the_cycle_that_asks() -> None:
     mind, goal = asking()
-    hints = mind.lab.courier.hints
+    hints = mind.lab.dispatcher.hints
     mind.lab.launcher.trigger("test")
     mind.lab.deliver(until=lambda: bool(hints) and hints[0][0] == "complete")
     [item] = mind.lab.store.approvals.page(10).pending
@@ -128,7 +128,7 @@ def test_what_is_allowed_and_not_done_yet_still_waits() -> None:
     mind, _ = asking()
     result = mind.cycle()
     answer(mind, approval(result), "approved")
-    mind.lab.courier.hints.clear()
+    mind.lab.dispatcher.hints.clear()
     mind.plugin.on_loop_start(mind.within(2))
 
     assert the_decision(mind).progress == "Pending"
@@ -299,12 +299,12 @@ def test_two_approvals_of_one_tool_with_the_same_params_find_their_own_outcomes(
     mind, _ = asking("echo nothing")
     first = mind.cycle()
     answer(mind, approval(first), "approved")
-    held = list(mind.lab.courier.hints)
-    mind.lab.courier.hints.clear()
+    held = list(mind.lab.dispatcher.hints)
+    mind.lab.dispatcher.hints.clear()
     second = mind.cycle()
     assert approval(first) != approval(second)
     answer(mind, approval(second), "denied", "once is enough")
-    mind.lab.courier.hints.extend(held)
+    mind.lab.dispatcher.hints.extend(held)
     mind.lab.deliver()
     mind.plugin.on_loop_start(mind.within(3))
 

@@ -133,7 +133,7 @@ def test_a_cycle_may_have_another_worker_for_each_of_its_steps() -> None:
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(3):
         mind.lab.launcher.trigger("test")
-        while mind.lab.courier.hints:
+        while mind.lab.dispatcher.hints:
             mind.forget()
             mind.lab.step()
     session = mind.session
@@ -153,8 +153,8 @@ def test_a_worker_that_has_looked_too_early_still_takes_the_cycle_in() -> None:
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     iteration = mind.lab.store.loop.status().iteration
     mind.plugin.on_loop_start(mind.within(iteration))
-    while mind.lab.courier.hints:
-        if mind.lab.courier.hints[0][0] == "complete":
+    while mind.lab.dispatcher.hints:
+        if mind.lab.dispatcher.hints[0][0] == "complete":
             mind.plugin.memo = early
         mind.lab.step()
 

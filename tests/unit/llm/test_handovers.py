@@ -73,13 +73,15 @@ class Fleet:
         request = InvestigationRequest(question="Why?")
         id = self.first.launcher.ask(request, TESTER, self.first.engine.retention)
         name = f"investigation:{id}"
-        while any(lab.courier.hints for lab in self.by_queue.values()):
+        while any(lab.dispatcher.hints for lab in self.by_queue.values()):
             self.messages += 1
             assert self.messages < ENOUGH, "it is handed over for ever"
-            hint = next(lab.courier.hints for lab in self.by_queue.values() if lab.courier.hints)
+            hint = next(
+                lab.dispatcher.hints for lab in self.by_queue.values() if lab.dispatcher.hints
+            )
             queue = self.first.client.hget(f"boyd:{{d}}:{name}", "queue")
             taker = self.by_queue.get(queue, self.first)
-            taker.courier.hints.appendleft(hint.popleft())
+            taker.dispatcher.hints.appendleft(hint.popleft())
             taker.step()
         found = self.first.store.investigations.get(id)
         assert found is not None

@@ -334,7 +334,7 @@ def test_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None:
     with scene(call("restart", {"word": "web"}), say("It runs again.")) as here:
         waiting = here.ask()
         assert waiting.status == "waiting"
-        assert here.lab.courier.hints == type(here.lab.courier.hints)()
+        assert here.lab.dispatcher.hints == type(here.lab.dispatcher.hints)()
         item = here.lab.store.approvals.get(waiting.approval_id or "")
         assert item is not None
         assert item.params == {"word": "web"}
@@ -421,8 +421,8 @@ def test_an_approval_is_consumed_once_however_often_messages_come() -> None:
         waiting = here.ask()
         for _ in range(3):
             here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
-        hints = list(here.lab.courier.hints) * 3
-        here.lab.courier.hints.extend(hints)
+        hints = list(here.lab.dispatcher.hints) * 3
+        here.lab.dispatcher.hints.extend(hints)
         here.settle()
 
         assert here.plugin.ran == ["restart web"]
@@ -622,9 +622,9 @@ def test_a_copy_of_a_message_does_not_enter_it_on_another_queue() -> None:
     with scene(call("look", {"word": "a"}), say("done")) as here:
         request = InvestigationRequest(question="Why?")
         here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention)
-        copy = here.lab.courier.hints[0]
+        copy = here.lab.dispatcher.hints[0]
         here.lab.step()
-        here.lab.courier.hints.appendleft(copy)
+        here.lab.dispatcher.hints.appendleft(copy)
         here.lab.step()
 
         assert here.plugin.ran == []
@@ -636,12 +636,12 @@ def test_pieces_of_a_turn_that_lost_its_worker_are_taken_back() -> None:
         request = InvestigationRequest(question="Why?")
         here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention)
         name = f"investigation:{here.id}"
-        here.lab.store.orders.enter(name, 1, "lost/1")
+        here.lab.store.jobs.enter(name, 1, "lost/1")
         piece = Delta(step=1, channel="text", text="It was the netw")
         fence = Fence(name, 1, "lost/1")
         here.lab.store.investigations.write(here.id, fence, None, LogChange([piece]))
-        here.lab.store.orders.put_back(name, 1, "lost/1", 0)
-        here.lab.courier.hints.append(("order", name, 2))
+        here.lab.store.jobs.put_back(name, 1, "lost/1", 0)
+        here.lab.dispatcher.hints.append(("job", name, 2))
         found = here.settle()
 
         assert found.text == "It was the disk."
@@ -653,7 +653,7 @@ def test_an_agent_that_has_lost_its_model_ends_what_it_was_asked() -> None:
         request = InvestigationRequest(question="Why?")
         here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention)
         bare = Lab(Agent("detective", plugins=[Tools()]), client=here.lab.client)
-        bare.courier.hints.extend(here.lab.courier.hints)
+        bare.dispatcher.hints.extend(here.lab.dispatcher.hints)
         bare.deliver()
 
         assert here.found.ending == "error"

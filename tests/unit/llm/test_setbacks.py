@@ -77,7 +77,7 @@ def test_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_ano
     with scene(say("never"), limits={"max_seconds": 60}) as here:
         begun(here)
         name = f"investigation:{here.id}"
-        here.lab.store.orders.enter(name, 1, "lost/1")
+        here.lab.store.jobs.enter(name, 1, "lost/1")
         piece = Delta(step=1, channel="text", text="The disk is fi")
         here.lab.store.investigations.write(
             here.id, Fence(name, 1, "lost/1"), None, LogChange([piece])
@@ -85,8 +85,8 @@ def test_what_a_lost_worker_has_shown_is_withdrawn_when_there_is_no_time_for_ano
         clock = here.lab.engine.store.clock
         late = clock.now() + timedelta(seconds=61)
         monkeypatch.setattr(clock, "now", lambda: late)
-        here.lab.store.orders.put_back(name, 1, "lost/1", 0)
-        here.lab.courier.hints.append(("order", name, 2))
+        here.lab.store.jobs.put_back(name, 1, "lost/1", 0)
+        here.lab.dispatcher.hints.append(("job", name, 2))
         here.settle()
 
         assert here.found.ending == "deadline"
@@ -184,15 +184,15 @@ def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not(
         id = begun(here)
         here.lab.step()
         name = f"investigation:{id}"
-        taken = here.lab.store.orders.enter(name, 2, "lost/1")
+        taken = here.lab.store.jobs.enter(name, 2, "lost/1")
         assert taken is not None
         change = LogChange([Started(call_id="call00001")], step="starts")
         version = int(taken["version"])
         here.lab.store.investigations.write(id, Fence(name, 2, "lost/1"), version, change)
-        here.lab.store.orders.put_back(name, 2, "lost/1", 0)
+        here.lab.store.jobs.put_back(name, 2, "lost/1", 0)
         llm = here.lab.agent.settings.llm
         other = Lab(Agent("detective", plugins=[Tools()], llm=llm), client=here.lab.client)
-        other.courier.hints.append(("order", name, 3))
+        other.dispatcher.hints.append(("job", name, 3))
         other.deliver()
 
         assert here.results == [("take", "interrupted")]
@@ -229,7 +229,7 @@ def test_a_run_ends_with_an_investigation_that_is_given_up_and_cannot_be_read() 
 
 def given_up(here: Scene) -> Done:
     """What its job says of an investigation whose workers were all lost."""
-    job = here.lab.orders._jobs["investigation"]
+    job = here.lab.jobs._handlers["investigation"]
     return job.given_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
 
 
@@ -239,7 +239,7 @@ def test_what_went_wrong_with_a_log_is_told_without_secrets(
     monkeypatch.setenv("TEST_API_KEY", SECRET)
     with scene(say("never"), api_key_env="TEST_API_KEY") as here:
         begun(here)
-        job = here.lab.orders._jobs["investigation"]
+        job = here.lab.jobs._handlers["investigation"]
         done = job.broken(here.id, {"source": "api"}, f"the entry {SECRET} cannot be read")
 
         assert isinstance(done, Done)

@@ -24,7 +24,7 @@ SOURCE = "investigation:investigate"
 FOUND: dict[str, Any] = {
     "findings": ["The disk of web-1 is full (df)"],
     "root_cause": "logs are not rotated",
-    "impact": "orders cannot be stored",
+    "impact": "jobs cannot be stored",
     "affected": ["web-1"],
     "recommended_action": "rotate the logs",
     "confidence": 0.75,
@@ -82,11 +82,11 @@ class Rig:
         begun = lab.launcher.trigger("test")
         held = []
         while not self._over(begun.iteration):
-            if lab.courier.hints[0][0] == "order":
-                held.append(lab.courier.hints.popleft())
+            if lab.dispatcher.hints[0][0] == "job":
+                held.append(lab.dispatcher.hints.popleft())
             else:
                 lab.step()
-        lab.courier.hints.extend(held)
+        lab.dispatcher.hints.extend(held)
         return self._read(begun.iteration)
 
     def forward(self, seconds: float) -> None:
@@ -171,7 +171,7 @@ def test_names_severities_and_other_words_do(other: Observation) -> None:
     assert fingerprint([full()]) != fingerprint([other])
 
 
-def test_order_number_and_metadata_of_observations_do_not_matter() -> None:
+def test_job_number_and_metadata_of_observations_do_not_matter() -> None:
     one, other = full(), full(host="web-2")
     again = full(metadata={"seen": 3})
     assert fingerprint([one, other]) == fingerprint([other, again, one])
@@ -303,7 +303,7 @@ def test_once_it_has_ended_the_assessment_has_what_was_found(scripted: Scripted)
     said = rig.whole()
     assert said.findings == ["The disk of web-1 is full (df)", "Recommended: rotate the logs"]
     assert said.contributing_factor == "logs are not rotated"
-    assert said.impact_assessment == "orders cannot be stored"
+    assert said.impact_assessment == "jobs cannot be stored"
     assert said.confidence == 0.75
     assert said.anomalies is not None
     [anomaly] = said.anomalies
@@ -604,7 +604,7 @@ def test_an_orient_phase_that_runs_again_tells_the_same(scripted: Scripted) -> N
     rig = Rig(scripted(ANSWER)).sees(full(type="alert"))
     rig.turn()
     rig.sees()
-    while rig.lab.courier.hints:
+    while rig.lab.dispatcher.hints:
         rig.lab.step()
         if rig.investigations[0].status == "ended":
             break

@@ -1,4 +1,4 @@
-"""The orders of investigations: what a worker does with one, and what becomes of a lost one."""
+"""The jobs of investigations: what a worker does with one, and what becomes of a lost one."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class InvestigationHandler:
             why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
         fence = Fence(naming.investigation(id), stuck.attempt, stuck.worker)
         try:
-            order = {"queue": stuck.queue or ""}
-            move = Move(self.engine, self.settings, self.thinking, id, fence, order)
+            job = {"queue": stuck.queue or ""}
+            move = Move(self.engine, self.settings, self.thinking, id, fence, job)
             return move.fail(why)
         except Stale:
             return Done("failed", 0.0)

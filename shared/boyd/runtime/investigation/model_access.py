@@ -127,13 +127,13 @@ class ModelAccess:
         self,
         settings: ModelSettings,
         store: AgentStore,
-        courier: Dispatcher,
+        dispatcher: Dispatcher,
         retention: Retention,
         plugin_id: str,
     ) -> None:
         self._settings = settings
         self._store = store
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._retention = retention
         self._plugin_id = plugin_id
 
@@ -206,7 +206,7 @@ class ModelAccess:
         )
         if new:
             name = naming.investigation(id)
-            self._courier.order(self._store.agent_id, name, 1, queues.THINK)
+            self._dispatcher.job(self._store.agent_id, name, 1, queues.THINK)
         began = investigations.get(id)
         assert began is not None, "it has just begun"
         return began

@@ -74,9 +74,9 @@ class Move:
         thinking: BoundedSemaphore,
         id: str,
         fence: Fence,
-        order: Fields,
+        job: Fields,
     ) -> None:
-        """Read how far it is; *order* is what its order said when it was entered.
+        """Read how far it is; *job* is what its job said when it was entered.
 
         Raises:
             Stale: there is no such investigation.
@@ -87,8 +87,8 @@ class Move:
         self._store = engine.store.investigations
         self._id = id
         self._fence = fence
-        self._order = order
-        self._queue = order.get("queue") or queues.ACT
+        self._job = job
+        self._queue = job.get("queue") or queues.ACT
         found = self._store.get(id)
         if found is None:
             raise Stale(f"investigation {id} is gone")
@@ -244,7 +244,7 @@ class Move:
     def _elsewhere(self, called: ToolCallRecord, queue: str) -> Later | None:
         """Let a worker of *queue* do it, if there is one that would."""
         id, name = called.call.id, called.call.name
-        times = handover.times(self._order, id)
+        times = handover.times(self._job, id)
         if times < handover.MOST and self._engine.fleet.serving(queue):
             return Later(0, handover.counted(id, times + 1), queue)
         why = f"No live worker consumes queue {queue!r}"
@@ -358,7 +358,7 @@ def over(
     performed: list[ActionPerformed],
     fields: Mapping[str, str] | None = None,
 ) -> Done:
-    """The end of the order: with the run that it was for, and the iteration that waits for it."""
+    """The end of the job: with the run that it was for, and the iteration that waits for it."""
     answered = _RUN_ENDS.get(ended.ending) == "completed"
     runs: list[Ending] = []
     run = engine.store.runs.get(id) if source == "run" else None
@@ -374,6 +374,6 @@ def over(
         runs.append((id, _RUN_ENDS.get(ended.ending, "failed"), result))
     if source.startswith("plugin:"):
         mode = engine.agent.settings.mode
-        Launcher(engine.store, engine.courier, mode).look_again("investigation")
+        Launcher(engine.store, engine.dispatcher, mode).look_again("investigation")
     keep = engine.retention.of_runs()[0] / 1000
     return Done("succeeded" if answered else "failed", keep, fields or {}, runs)

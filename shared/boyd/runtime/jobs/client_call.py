@@ -154,11 +154,11 @@ class ClientCallHandler:
     def _perform(self, call: Call, wanted: Perform, fence: Fence, retry: bool) -> Done:
         changes = {"action": wanted.action, "params": wanted.params, "rationale": wanted.rationale}
         try:
-            order = call.patched(changes)
+            job = call.patched(changes)
         except ValidationError as error:
             why = f"endpoint {call.action} asks for what cannot be done: {explain(error)}"
             return _replied(502, why)
-        result = self._act(order, fence, retry)
+        result = self._act(job, fence, retry)
         body: JsonObject = {"success": result.success, "executionId": naming.call(call.id)}
         if approval_id := result.waits_for:
             waits: JsonObject = {"queued": True, "approvalId": approval_id}

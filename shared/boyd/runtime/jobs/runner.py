@@ -1,6 +1,6 @@
-"""Takes orders: what workers do besides iterations, whatever its kind (A4, A6).
+"""Takes jobs: what workers do besides iterations, whatever its kind (A4, A6).
 
-An order is entered, worked on under a lease, and left in one step with what came of it. If its
+A job is entered, worked on under a lease, and left in one step with what came of it. If its
 worker dies, the sweeper sends it again under another attempt, which shuts the first one out.
 """
 
@@ -25,7 +25,7 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Done:
-    """How an order ended.
+    """How a job ended.
 
     Attributes:
         state: `succeeded`, `failed` or `unknown`.
@@ -53,9 +53,9 @@ class Later:
 
 
 class JobHandler(Protocol):
-    """What is to be done for orders of one kind.
+    """What is to be done for jobs of one kind.
 
-    `patient` orders wait for a worker as long as it takes; the others are given up.
+    `patient` jobs wait for a worker as long as it takes; the others are given up.
     """
 
     patient: bool
@@ -81,74 +81,74 @@ class JobHandler(Protocol):
 
 
 class JobRunner:
-    """The orders of one agent, as a worker takes them."""
+    """The jobs of one agent, as a worker takes them."""
 
-    def __init__(self, engine: Engine, jobs: Mapping[str, JobHandler]) -> None:
+    def __init__(self, engine: Engine, handlers: Mapping[str, JobHandler]) -> None:
         self._engine = engine
-        self._orders = engine.store.orders
-        self._jobs = jobs
+        self._jobs = engine.store.jobs
+        self._handlers = handlers
 
     def execute(self, name: str, attempt: int) -> None:
-        """Take the order of that name, if it is queued under this attempt."""
+        """Take the job of that name, if it is queued under this attempt."""
         kind, id = naming.parts(name)
-        job = self._jobs.get(kind)
-        if job is None:
-            log.error("an order was ignored: no worker knows what %r is", name)
+        handler = self._handlers.get(kind)
+        if handler is None:
+            log.error("a job was ignored: no worker knows what %r is", name)
             return
         worker = self._engine.token()
-        fields = self._orders.enter(name, attempt, worker)
+        fields = self._jobs.enter(name, attempt, worker)
         if fields is None:
             return
 
         def renew() -> bool:
-            return self._orders.renew(name, attempt, worker)
+            return self._jobs.renew(name, attempt, worker)
 
-        with self._engine.leases.hold(renew, job.limit(fields)):
+        with self._engine.leases.hold(renew, handler.limit(fields)):
             try:
-                came = job.perform(id, fields, Fence(name, attempt, worker), attempt > 1)
+                came = handler.perform(id, fields, Fence(name, attempt, worker), attempt > 1)
             except StillRunning as running:
                 came = Later(running.seconds + PUT_BACK_MARGIN)
             except (StoreUnavailable, Stale):
                 raise  # the sweeper sends it again, or has done so
             except Exception as error:
                 log.exception("%s failed", name)
-                came = job.broken(id, fields, describe(error))
+                came = handler.broken(id, fields, describe(error))
         self._leave(name, attempt, worker, came)
 
     def retry(self, name: str, proof: str) -> None:
-        """Look after an order that has passed its deadline; *proof* is the sweeper's."""
+        """Look after a job that has passed its deadline; *proof* is the sweeper's."""
         kind, id = naming.parts(name)
-        job = self._jobs.get(kind)
-        if job is None:
+        handler = self._handlers.get(kind)
+        if handler is None:
             return  # of a later release: a worker of that one looks after it
-        stuck = self._orders.retry(name, proof, job.patient)
+        stuck = self._jobs.retry(name, proof, handler.patient)
         if stuck is None:
             return
         if stuck.give_up:
             log.warning("%s: %s is given up", self._engine.agent.id, name)
-            self._leave(name, stuck.attempt, "", job.given_up(id, stuck))
+            self._leave(name, stuck.attempt, "", handler.given_up(id, stuck))
             return
         try:
-            over = job.lost(id, stuck) if stuck.attempt > 1 else None
+            over = handler.lost(id, stuck) if stuck.attempt > 1 else None
         except StillRunning:
             return  # it is due again when the claim lapses
         if over is not None:
             log.warning("%s: %s has lost its worker: %s", self._engine.agent.id, name, over.state)
             self._leave(name, stuck.attempt, "", over)
         elif self._engine.fleet.serving(stuck.queue or queues.ACT):
-            self._engine.courier.order(self._engine.agent.id, name, stuck.attempt, stuck.queue)
+            self._engine.dispatcher.job(self._engine.agent.id, name, stuck.attempt, stuck.queue)
 
     def _put_back(self, name: str, attempt: int, worker: str, came: Later) -> None:
         fields = {**came.fields, **({"queue": came.queue} if came.queue else {})}
-        following = self._orders.put_back(name, attempt, worker, came.seconds, fields)
+        following = self._jobs.put_back(name, attempt, worker, came.seconds, fields)
         if following and came.seconds == 0:
-            self._engine.courier.order(self._engine.agent.id, name, following, came.queue)
+            self._engine.dispatcher.job(self._engine.agent.id, name, following, came.queue)
 
     def _leave(self, name: str, attempt: int, worker: str, came: Done | Later) -> None:
         if isinstance(came, Later):
             self._put_back(name, attempt, worker, came)
             return
-        self._orders.leave(
+        self._jobs.leave(
             name,
             attempt,
             worker,

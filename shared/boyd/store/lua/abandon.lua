@@ -14,8 +14,8 @@
 -- @include common
 -- @include audit
 -- @include move_on
--- @include forget_unit
-local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', 'epoch', 'units', 'abandoned')
+-- @include forget_batch
+local have = redis.call('HMGET', KEYS[1], 'iteration', 'phase', 'epoch', 'batches', 'abandoned')
 local n, phase = have[1], have[2]
 if not n or not phase then
   return {'idle'}
@@ -32,7 +32,7 @@ end
 audit(KEYS[4], 'loop.abandoned', 'iteration', n, 'before', phase, 'after', 'failed', 'note', ARGV[2], unpack(ARGV, 5))
 local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 for k = 1, tonumber(have[4]) or 0 do
-  forget_unit(KEYS[1], KEYS[2], k)
+  forget_batch(KEYS[1], KEYS[2], k)
 end
 redis.call('HSET', KEYS[1], 'error', ARGV[2], 'abandoned', phase)
 move_on(KEYS[1], KEYS[2], KEYS[3], phase, 'complete', ARGV[3])

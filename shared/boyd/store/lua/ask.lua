@@ -1,5 +1,5 @@
 -- Begin an investigation, or find it: the same id is the same one, however often it is asked for.
--- KEYS[1] investigation  hash: the order
+-- KEYS[1] investigation  hash: the job
 -- KEYS[2] log        stream: its entries
 -- KEYS[3] investigations  zset: all of them by creation
 -- KEYS[4] due        zset: what must move on, by deadline
@@ -22,8 +22,8 @@
 -- Events  investigation.started, run.investigating
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 if redis.call('HEXISTS', KEYS[1], 'executionState') == 1 then
   return 0
 end
@@ -46,7 +46,7 @@ if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[7]) then
 end
 local own = 11 + ARGV[9]
 local actor = own + ARGV[10]
--- The order itself last: what fails halfway was not begun, and begins when it comes again.
+-- The job itself last: what fails halfway was not begun, and begins when it comes again.
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'status', 'running', 'createdAt', now, 'updatedAt', now, 'version', 1,
   unpack(ARGV, 11, own - 1))
 redis.call('DEL', KEYS[2])
@@ -59,7 +59,7 @@ if ARGV[10] ~= '0' then
   redis.call('HSET', KEYS[7], 'id', ARGV[1], 'status', 'investigating', 'createdAt', now, 'updatedAt', now,
     unpack(ARGV, own, actor - 1))
 end
-place_order(KEYS[1], KEYS[4], 'investigation:' .. ARGV[1], ARGV[2], ARGV[3])
+place_job(KEYS[1], KEYS[4], 'investigation:' .. ARGV[1], ARGV[2], ARGV[3])
 emit(KEYS[5], 'investigation.started', 'investigation', ARGV[1])
 if ARGV[10] ~= '0' then
   emit(KEYS[5], 'run.investigating', 'run', ARGV[1])

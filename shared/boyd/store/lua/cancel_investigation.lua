@@ -1,10 +1,10 @@
 -- Cancel an investigation: nothing more is started for it, and its next worker ends it (T5).
--- KEYS[1] investigation  hash: the order
+-- KEYS[1] investigation  hash: the job
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] events     stream
 -- KEYS[4] audit      stream: what is not sealed yet
 -- ARGV[1] id
--- ARGV[2] prefix     of the agent's keys; touches its order and its approval (same slot)
+-- ARGV[2] prefix     of the agent's keys; touches its job and its approval (same slot)
 -- ARGV[3] principal  who cancels
 -- ARGV[4] request    the same when it is repeated, or empty
 -- ARGV[5...] field, value, ... of the actor for the audit

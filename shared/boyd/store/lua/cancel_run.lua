@@ -12,7 +12,7 @@
 -- KEYS[10] history   zset: resolved items by time
 -- KEYS[11] fingerprints  hash: fingerprint to pending item
 -- ARGV[1] id
--- ARGV[2] prefix     of the agent's keys; touches approval:, run: and callback: hashes, and orders (same slot)
+-- ARGV[2] prefix     of the agent's keys; touches approval:, run: and callback: hashes, and jobs (same slot)
 -- ARGV[3] keep age   of finished runs, ms
 -- ARGV[4] keep count of finished runs
 -- ARGV[5] keep age   of resolved items, ms
@@ -25,8 +25,8 @@
 -- Events  run.cancelled, approval.withdrawn, approval.expired
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 -- @include settle_run
 -- @include wake
 -- @include settle_approval

@@ -2,7 +2,7 @@
 -- KEYS[1] execution  hash: the ledger's entry
 -- KEYS[2] budget     zset: executions of this action on this target, by time
 -- KEYS[3] freezes    hash: agent id, or * for all, to its mark; + while nothing of it was lost
--- KEYS[4] origin     hash: the iteration in flight, or the order
+-- KEYS[4] origin     hash: the iteration in flight, or the job
 -- KEYS[5] audit      stream: what is not sealed yet
 -- KEYS[6] registered hash: agent id to when it was registered. An agent that is missing has to wait, and so has everybody
 --                    without the field + of freezes: Redis has lost data, which the next heartbeat brings back
@@ -14,8 +14,8 @@
 -- ARGV[5] limit      of the budget, or empty
 -- ARGV[6] window     of the budget, ms
 -- ARGV[7] keep       ms that the ledger remembers
--- ARGV[8] n          of the iteration that acts, or 'order', or empty: nothing stands behind it
--- ARGV[9] epoch      of its act phase, or attempt of the order
+-- ARGV[8] n          of the iteration that acts, or 'job', or empty: nothing stands behind it
+-- ARGV[9] epoch      of its act phase, or attempt of the job
 -- ARGV[10] entered   as the worker entered it
 -- ARGV[11] agent     its id
 -- ARGV[12...] field, value, ... to store
@@ -42,7 +42,7 @@ local function given(name)
     end
   end
 end
-if ARGV[8] == 'order' then
+if ARGV[8] == 'job' then
   if not executes(KEYS[4], ARGV[9], ARGV[10]) then
     return {'stale'}
   end
@@ -102,7 +102,7 @@ redis.call('HINCRBY', KEYS[1], 'attempts', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 audit(KEYS[5], 'action.started', 'execution', given('id'), 'action', given('action'), 'host', given('host'), 'worker', ARGV[1],
   'who', given('by'))
-if ARGV[8] == 'order' then
+if ARGV[8] == 'job' then
   redis.call('HSET', KEYS[4], 'executionClaimedAt', now, 'executionClaimedBy', ARGV[1])
 end
 -- The claim itself last: what fails halfway has not begun.

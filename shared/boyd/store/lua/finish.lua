@@ -34,8 +34,8 @@
 -- Events  iteration.completed, iteration.failed, run.completed, run.failed, run.waiting, iteration.started
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 -- @include begin_iteration
 -- @include work_waits
 -- @include settle_run
@@ -73,7 +73,7 @@ redis.call('ZADD', KEYS[5], now, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 -- From here on it has ended; if anything fails now, `mend` frees the agent.
 redis.call('RENAME', KEYS[1], KEYS[6])
-redis.call('HDEL', KEYS[6], 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'units', 'queue',
+redis.call('HDEL', KEYS[6], 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'batches', 'queue',
   'server', 'cancelled', 'unserved', 'abandoned', 'last')
 redis.call('HDEL', KEYS[2], 'active')
 redis.call('ZREM', KEYS[3], 'phase')

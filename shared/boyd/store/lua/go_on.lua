@@ -1,5 +1,5 @@
 -- Say something more in a conversation that has come to an end: it goes on.
--- KEYS[1] investigation  hash: the order
+-- KEYS[1] investigation  hash: the job
 -- KEYS[2] log        stream: its entries
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream
@@ -14,7 +14,7 @@
 -- Events  investigation.started
 -- @include common
 -- @include audit
--- @include list_order
+-- @include list_job
 local have = redis.call('HMGET', KEYS[1], 'status', 'executionState', 'saidRequest', 'executionAttempt')
 if not have[1] then
   return {'unknown'}
@@ -26,7 +26,7 @@ if have[1] ~= 'ended' or have[2] == 'queued' or have[2] == 'running' then
   return {'busy'}
 end
 local now = now_ms()
-list_order(KEYS[1], KEYS[3], 'investigation:' .. ARGV[1], now + ARGV[4])
+list_job(KEYS[1], KEYS[3], 'investigation:' .. ARGV[1], now + ARGV[4])
 redis.call('PERSIST', KEYS[1])
 redis.call('PERSIST', KEYS[2])
 redis.call('XADD', KEYS[2], '*', 'entry', ARGV[2])

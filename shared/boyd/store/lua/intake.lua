@@ -34,7 +34,7 @@ if count == 0 then
 end
 local sums = redis.call('HMGET', KEYS[2], 'bytes', 'next')
 local bytes, serial = tonumber(sums[1] or 0), tonumber(sums[2] or 0)
-local came, order, events = 0, {}, {}
+local came, job, events = 0, {}, {}
 local now = now_ms()
 local fresh, times = {}, {}
 for i = first, #ARGV, 3 do
@@ -54,17 +54,17 @@ for i = first, #ARGV, 3 do
       bytes = bytes - #old
       times[id] = (times[id] or tonumber(redis.call('HGET', KEYS[2], 'times:' .. id) or 1)) + 1
     else
-      order[#order + 1] = id
+      job[#job + 1] = id
     end
     bytes = bytes + #text
     fresh[id] = text
   end
 end
-if #order > 0 and count + #order > tonumber(ARGV[3]) or bytes > tonumber(ARGV[4]) then
+if #job > 0 and count + #job > tonumber(ARGV[3]) or bytes > tonumber(ARGV[4]) then
   return -1
 end
-for i = 1, #order, 1000 do
-  redis.call('RPUSH', KEYS[1], unpack(order, i, math.min(i + 999, #order)))
+for i = 1, #job, 1000 do
+  redis.call('RPUSH', KEYS[1], unpack(job, i, math.min(i + 999, #job)))
 end
 for id, text in pairs(fresh) do
   redis.call('HSET', KEYS[2], 'of:' .. id, text)
@@ -90,7 +90,7 @@ if first > 7 then
   audit(KEYS[8], 'intake.accepted', 'count', came, unpack(ARGV, 7, first - 1))
 end
 local n = 0
-local waits = count + #order > 0
+local waits = count + #job > 0
 local idle = not redis.call('HGET', KEYS[4], 'active') and not redis.call('HGET', KEYS[4], 'paused')
 if ARGV[2] == '1' and idle and waits then
   n = begin_iteration(KEYS[4], KEYS[5], KEYS[6], KEYS[7], 'intake', ARGV[1])

@@ -1,10 +1,10 @@
 -- Make what does not fit together fit, as after a script that failed halfway, or keys that were lost or written by hand:
--- an iteration in flight is due, and so is every open order; one whose record is gone ends.
+-- an iteration in flight is due, and so is every open job; one whose record is gone ends.
 -- KEYS[1] loop       hash: counter, iteration in flight, last slot, last sweep, paused
 -- KEYS[2] iteration  hash: the iteration in flight
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] history    zset: kept iterations by end
--- KEYS[5] orders     set: names of the open orders
+-- KEYS[5] jobs     set: names of the open jobs
 -- KEYS[6] events     stream
 -- ARGV[1] prefix     of archived iterations
 -- ARGV[2] dispatch   ms a message may take to reach a worker
@@ -31,18 +31,18 @@ end
 if have[3] and not whole(have[3]) then
   redis.call('HDEL', KEYS[1], 'slot')
 end
-local orders = redis.pcall('SMEMBERS', KEYS[5])
-if orders.err then
-  -- A key of another type: the orders that are due are those that there are.
+local jobs = redis.pcall('SMEMBERS', KEYS[5])
+if jobs.err then
+  -- A key of another type: the jobs that are due are those that there are.
   redis.call('DEL', KEYS[5])
-  orders = {}
+  jobs = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-    if name ~= 'phase' and not string.match(name, '^unit:') then
+    if name ~= 'phase' and not string.match(name, '^batch:') then
       redis.call('SADD', KEYS[5], name)
     end
   end
 end
-for _, name in ipairs(orders) do
+for _, name in ipairs(jobs) do
   if not redis.call('ZSCORE', KEYS[3], name) then
     redis.call('ZADD', KEYS[3], now, name)
   end

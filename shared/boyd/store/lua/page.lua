@@ -8,7 +8,7 @@
 local newest = ARGV[4] == '1'
 local range = newest and 'ZREVRANGE' or 'ZRANGE'
 
--- before(at, member, score): whether an entry comes before that place in ascending order.
+-- before(at, member, score): whether an entry comes before that place in ascending job.
 local function before(at, member, score)
   local other = tonumber(at[2])
   return other < score or (other == score and at[1] < member)

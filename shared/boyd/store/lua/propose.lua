@@ -11,7 +11,7 @@
 -- ARGV[1] id         the same however often one decision is proposed
 -- ARGV[2] fingerprint
 -- ARGV[3] ttl        ms until it expires, or empty: never
--- ARGV[4] prefix     of the agent's keys; touches approval:, run:, callback: and notice: hashes, and orders (same slot)
+-- ARGV[4] prefix     of the agent's keys; touches approval:, run:, callback: and notice: hashes, and jobs (same slot)
 -- ARGV[5] keep age   of history, ms
 -- ARGV[6] keep count of history
 -- ARGV[7] keep age   of finished runs, ms
@@ -21,7 +21,7 @@
 -- ARGV[11] asked by  principals who asked for it or submitted those runs, separated by spaces
 -- ARGV[12] notify    1: notifiers are to be told
 -- ARGV[13] who       proposes, for the audit
--- ARGV[14] wakes     name of the order that waits for it, or empty
+-- ARGV[14] wakes     name of the job that waits for it, or empty
 -- ARGV[15] rationale  of who asks, for the item that they join, or empty
 -- ARGV[16] title      of what it does
 -- ARGV[17] undoes     the execution that it rolls back, for the audit, or empty
@@ -30,8 +30,8 @@
 -- Events  approval.pending, approval.seen, approval.expired, run.failed
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 -- @include names
 -- @include settle_run
 -- @include wake
@@ -133,7 +133,7 @@ audit(KEYS[9], 'approval.pending', 'approval', ARGV[1], 'action', redis.call('HG
 if ARGV[12] == '1' then
   local notice = ARGV[4] .. 'notice:' .. ARGV[1]
   redis.call('HSET', notice, 'id', ARGV[1], 'stage', 'created')
-  place_order(notice, KEYS[8], 'notice:' .. ARGV[1], 'loop', 0)
+  place_job(notice, KEYS[8], 'notice:' .. ARGV[1], 'loop', 0)
 end
 -- The item itself last: what fails halfway is proposed again.
 redis.call('HSET', KEYS[1], 'status', 'pending')

@@ -16,8 +16,8 @@
 -- Events  approval.expired, run.failed
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 -- @include settle_run
 -- @include wake
 -- @include settle_approval

@@ -8,13 +8,13 @@
 -- Returns 1, or 0 when there is none
 -- @include common
 -- @include audit
--- @include list_order
+-- @include list_job
 local state = redis.call('HGET', KEYS[1], 'executionState')
 if not state then
   return 0
 end
 if state ~= 'running' then
-  list_order(KEYS[1], KEYS[2], ARGV[1], now_ms())
+  list_job(KEYS[1], KEYS[2], ARGV[1], now_ms())
   redis.call('HSET', KEYS[1], 'executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0,
     'queuedAt', now_ms(), 'tries', 0)
   redis.call('HDEL', KEYS[1], 'executionNotBefore')

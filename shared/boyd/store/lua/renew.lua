@@ -2,8 +2,8 @@
 -- KEYS[1] iteration  hash: the iteration in flight
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] n
--- ARGV[2] member     'phase' or 'unit:<number>'
--- ARGV[3] fence      epoch of the phase, attempt of the unit
+-- ARGV[2] member     'phase' or 'batch:<number>'
+-- ARGV[3] fence      epoch of the phase, attempt of the batch
 -- ARGV[4] worker     as it entered
 -- ARGV[5] lease      ms
 -- Returns 1, or 0 when the lease is lost

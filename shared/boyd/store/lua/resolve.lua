@@ -30,8 +30,8 @@
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.expired, approval.vote, run.completed, run.failed
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 -- @include names
 -- @include settle_run
 -- @include wake
@@ -92,9 +92,9 @@ for i = 16, actor - 1, 2 do
   done = ARGV[i] == 'executionState' and ARGV[i + 1] or done
 end
 if ARGV[2] == 'approved' and not done then
-  -- An approval is also the order to execute: from here on it does not depend on whoever gave it (A4, A6). If nothing
-  -- comes of it, the sweeper finds no order of that name and drops it.
-  list_order(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])
+  -- An approval is also the job to execute: from here on it does not depend on whoever gave it (A4, A6). If nothing
+  -- comes of it, the sweeper finds no job of that name and drops it.
+  list_job(KEYS[1], KEYS[8], 'approval:' .. ARGV[1], now + ARGV[8])
   store('executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0, 'queuedAt', now, 'server', server_id())
   if (have[3] or '') ~= '' then
     store('queue', have[3])

@@ -1,7 +1,7 @@
 -- A phase has passed its deadline. Nobody entered it: its message was lost or waits in a queue, so the same
 -- message is sent again, ever more rarely. Somebody entered it and let the lease lapse: a new epoch shuts that
 -- worker out and the phase is sent again, a limited number of times; then the iteration fails, and an action that may
--- have been started is settled before. While observers run, it is looked whether their units are due.
+-- have been started is settled before. While observers run, it is looked whether their batches are due.
 -- KEYS[1] iteration  hash: the iteration in flight
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] events     stream
@@ -16,7 +16,7 @@
 -- @include move_on
 -- @include resend
 -- @include settle_act
--- @include watch_units
+-- @include watch_batches
 if tonumber(redis.call('ZSCORE', KEYS[2], 'phase') or 0) ~= tonumber(ARGV[4]) then
   return {'none'}
 end
@@ -27,7 +27,7 @@ if not n then
   return {'none'}
 end
 if phase == 'observe' then
-  if watch_units(KEYS[1], KEYS[2], KEYS[3], ARGV[1]) > 0 then
+  if watch_batches(KEYS[1], KEYS[2], KEYS[3], ARGV[1]) > 0 then
     return {'none'}
   end
   return {'send', tonumber(n), tonumber(epoch), 'orient', ''}

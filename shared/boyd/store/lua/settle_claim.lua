@@ -2,7 +2,7 @@
 -- KEYS[1] execution  hash: the ledger's entry
 -- KEYS[2] audit      stream: what is not sealed yet
 -- KEYS[3] due        zset: what must move on, by deadline
--- KEYS[4] origin     hash: the iteration in flight, or the order
+-- KEYS[4] origin     hash: the iteration in flight, or the job
 -- ARGV[1] anyway     1: nobody will run it again, and whoever still does is not heard any more
 -- ARGV[2] member     of what is due, which is looked at again when the claim lapses; or empty
 -- Returns {'open'} when it has not begun or may run again, {'held', worker, ms until it lapses} or {'over'}

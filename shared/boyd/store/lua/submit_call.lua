@@ -1,4 +1,4 @@
--- Order something of a worker on behalf of a client: to execute an action, try it out, undo it, or answer a request.
+-- Job something of a worker on behalf of a client: to execute an action, try it out, undo it, or answer a request.
 -- KEYS[1] call       hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] audit      stream: what is not sealed yet
@@ -12,12 +12,12 @@
 -- Returns 1, or 0 when it was ordered before
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 if redis.call('HEXISTS', KEYS[1], 'executionState') == 1 then
   return 0
 end
--- The order itself last: what fails halfway was not taken, and is taken when it comes again.
+-- The job itself last: what fails halfway was not taken, and is taken when it comes again.
 local actor = 7 + ARGV[6]
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'createdAt', now_ms(), unpack(ARGV, 7, actor - 1))
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
@@ -25,5 +25,5 @@ if ARGV[5] ~= '' then
   local have = redis.call('HMGET', KEYS[1], 'action', 'undoes', 'rationale')
   audit(KEYS[3], 'call.' .. ARGV[5], 'call', ARGV[1], 'action', have[1], 'undoes', have[2], 'note', have[3], unpack(ARGV, actor))
 end
-place_order(KEYS[1], KEYS[2], 'call:' .. ARGV[1], ARGV[3], ARGV[2])
+place_job(KEYS[1], KEYS[2], 'call:' .. ARGV[1], ARGV[3], ARGV[2])
 return 1

@@ -4,7 +4,7 @@
 -- Where what is there does not fit together, as after a script that failed halfway, `mend` is due.
 -- KEYS[1] due        zset: what must move on, by deadline
 -- KEYS[2] loop       hash: counter, iteration in flight, last slot, last sweep, paused
--- KEYS[3] orders     set: names of the open orders
+-- KEYS[3] jobs     set: names of the open jobs
 -- ARGV[1] push       ms until it is due again if this sweeper dies; the lease
 -- ARGV[2] most       how many to take
 -- Returns {member, the score it was pushed to, ...}
@@ -18,9 +18,9 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now + 600000, '+inf
   members[#members + 1] = member
 end
 local flight = redis.call('ZSCORE', KEYS[1], 'phase')
-local orders = redis.call('ZCARD', KEYS[1]) - (flight and 1 or 0)
+local jobs = redis.call('ZCARD', KEYS[1]) - (flight and 1 or 0)
 local listed = redis.pcall('SCARD', KEYS[3])
-local fits = (have[2] and true) == (flight and true) and type(listed) == 'number' and orders >= listed
+local fits = (have[2] and true) == (flight and true) and type(listed) == 'number' and jobs >= listed
 for i = 2, 4 do
   fits = fits and (not have[i] or tonumber(have[i]))
 end

@@ -1,5 +1,5 @@
 -- Append to the log of an investigation that this worker works on, and store what has changed with it (T2).
--- KEYS[1] investigation  hash: the order
+-- KEYS[1] investigation  hash: the job
 -- KEYS[2] log        stream: its entries
 -- KEYS[3] events     stream
 -- KEYS[4] usage      hash: running totals

@@ -1,4 +1,4 @@
--- executes(key, attempt, worker): whether *worker* executes the order under this attempt.
+-- executes(key, attempt, worker): whether *worker* executes the job under this attempt.
 local function executes(key, attempt, worker)
   local have = redis.call('HMGET', key, 'executionState', 'executionAttempt', 'executionBy')
   return have[1] == 'running' and have[2] == attempt and have[3] == worker

@@ -1,6 +1,6 @@
 -- settle_approval(approvals, runs, id, status, ...): move an item from pending to history; the caller has made sure
 -- that it is pending. Unless it was approved, the runs that waited for it fail with it (L35), and
--- the orders that did go on (T7). What follows *status*
+-- the jobs that did go on (T7). What follows *status*
 -- goes to the audit: who did it.
 -- approvals: {pending, history, fingerprints, events, keep_ms, keep_count, {field, value, ... to store}}
 -- runs: {prefix of the agent's keys, index, finished, due, audit, keep_ms, keep_count}

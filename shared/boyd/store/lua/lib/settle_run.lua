@@ -15,7 +15,7 @@ local function end_run(runs, events, id, before, status, field, value, ...)
     end
     redis.call('HSET', callback, field, value)
     redis.call('PEXPIRE', callback, 172800000)
-    place_order(callback, due, 'callback:' .. id, 'callback', 0)
+    place_job(callback, due, 'callback:' .. id, 'callback', 0)
   end
   redis.call('ZADD', finished, now, id)
   audit(trail, 'run.' .. status, 'run', id, 'before', before, 'after', status, ...)

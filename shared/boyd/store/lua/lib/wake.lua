@@ -1,4 +1,4 @@
--- wake(prefix, due, names): what the orders of those *names*, separated by spaces, waited for has come: they are due now.
+-- wake(prefix, due, names): what the jobs of those *names*, separated by spaces, waited for has come: they are due now.
 local function wake(prefix, due, names)
   for name in string.gmatch(names or '', '%S+') do
     local state = redis.call('HGET', prefix .. name, 'executionState')

@@ -1,11 +1,11 @@
--- Enter an order: is it queued under this attempt, and not put off until later?
--- KEYS[1] order      hash
+-- Enter a job: is it queued under this attempt, and not put off until later?
+-- KEYS[1] job      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] name       `approval:…`, `call:…`, `callback:…` or `notice:…`
 -- ARGV[2] attempt    its fencing token
 -- ARGV[3] worker     proves the entry when leaving
 -- ARGV[4] lease      ms
--- Returns {'ok', order} or {'stale'}
+-- Returns {'ok', job} or {'stale'}
 -- @include common
 local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt', 'executionNotBefore')
 local now = now_ms()

@@ -1,5 +1,5 @@
--- An order has passed its deadline: its message was lost or waits, or its worker let the lease lapse.
--- KEYS[1] order      hash
+-- A job has passed its deadline: its message was lost or waits, or its worker let the lease lapse.
+-- KEYS[1] job      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] name
 -- ARGV[2] dispatch   ms
@@ -8,7 +8,7 @@
 -- ARGV[5] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'send'|'give up', attempt, queue, worker} or {'none'}
 -- @include common
--- @include list_order
+-- @include list_job
 if tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0) ~= tonumber(ARGV[5]) then
   return {'none'}
 end
@@ -16,7 +16,7 @@ local have = redis.call('HMGET', KEYS[1], 'executionState', 'executionAttempt', 
   'executionNotBefore', 'executionBase')
 local state, attempt, queue, by = have[1], tonumber(have[2]), have[3] or '', have[4] or ''
 if state ~= 'queued' and state ~= 'running' then
-  unlist_order(KEYS[1], KEYS[2], ARGV[1])
+  unlist_job(KEYS[1], KEYS[2], ARGV[1])
   return {'none'}
 end
 local now = now_ms()

@@ -1,5 +1,5 @@
--- End an order, and with it the runs that waited for it; orders that did go on (A4, L35, T7).
--- KEYS[1] order      hash
+-- End a job, and with it the runs that waited for it; jobs that did go on (A4, L35, T7).
+-- KEYS[1] job      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] events     stream
 -- KEYS[4] runs       zset: all runs by creation
@@ -10,18 +10,18 @@
 -- ARGV[2] attempt    its fencing token
 -- ARGV[3] worker     as it entered, or empty: the sweeper ends what nobody can execute
 -- ARGV[4] state      succeeded, failed or unknown
--- ARGV[5] prefix     of the agent's keys; touches run: and callback: hashes, and orders (same slot)
+-- ARGV[5] prefix     of the agent's keys; touches run: and callback: hashes, and jobs (same slot)
 -- ARGV[6] keep age   of finished runs, ms
 -- ARGV[7] keep count of finished runs
--- ARGV[8] keep age   of the order, ms; 0: it goes now
+-- ARGV[8] keep age   of the job, ms; 0: it goes now
 -- ARGV[9] fields     how many of the following arguments are field, value, ... to store
 -- ARGV[10...] fields, then run id, status, result as JSON, ...
 -- Returns 1, or 0 when the entry was lost
 -- Events  approval.executed, call.executed, callback.executed, investigation.ended, run.completed, run.failed
 -- @include common
 -- @include audit
--- @include list_order
--- @include place_order
+-- @include list_job
+-- @include place_job
 -- @include executes
 -- @include settle_run
 -- @include wake
@@ -32,10 +32,10 @@ if not gives_up and not executes(KEYS[1], ARGV[2], ARGV[3]) then
 end
 if ARGV[8] == '0' then
   redis.call('DEL', KEYS[1])
-  unlist_order(KEYS[1], KEYS[2], ARGV[1])
+  unlist_job(KEYS[1], KEYS[2], ARGV[1])
   return 1
 end
--- The order itself ends last: what fails halfway is done again, by whoever has it next.
+-- The job itself ends last: what fails halfway is done again, by whoever has it next.
 local now = now_ms()
 local after = 10 + ARGV[9]
 local kind, id = string.match(ARGV[1], '^(%w+):(.*)$')
@@ -63,5 +63,5 @@ end
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
 redis.call('HSET', KEYS[1], 'executionState', ARGV[4], 'executionEndedAt', now, 'updatedAt', now, unpack(ARGV, 10, after - 1))
-unlist_order(KEYS[1], KEYS[2], ARGV[1])
+unlist_job(KEYS[1], KEYS[2], ARGV[1])
 return 1

@@ -1,16 +1,16 @@
--- watch_units(iteration, due, events, dispatch): see that every open unit of the observe phase is due, and that as many
+-- watch_batches(iteration, due, events, dispatch): see that every open batch of the observe phase is due, and that as many
 -- are counted as there are; a script that failed halfway, or a lost key, may have left it otherwise. With none left, the
 -- observe phase ends. Returns how many are open.
-local function watch_units(iteration, due, events, dispatch)
+local function watch_batches(iteration, due, events, dispatch)
   local now = now_ms()
-  local have = redis.call('HMGET', iteration, 'units', 'open')
+  local have = redis.call('HMGET', iteration, 'batches', 'open')
   local open = 0
   for k = 1, tonumber(have[1]) or 0 do
-    local unit = 'unit:' .. k
-    if redis.call('HEXISTS', iteration, unit) == 1 then
+    local batch = 'batch:' .. k
+    if redis.call('HEXISTS', iteration, batch) == 1 then
       open = open + 1
-      if not redis.call('ZSCORE', due, unit) then
-        redis.call('ZADD', due, now, unit)
+      if not redis.call('ZSCORE', due, batch) then
+        redis.call('ZADD', due, now, batch)
       end
     end
   end

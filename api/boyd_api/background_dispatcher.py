@@ -16,11 +16,11 @@ log = logging.getLogger("boyd.api")
 WAITING = 1000
 
 
-class BackgroundCourier:
-    """Carries hints with another courier, which may block; implements `engine.Courier`."""
+class BackgroundDispatcher:
+    """Carries hints with another dispatcher, which may block; implements `engine.Dispatcher`."""
 
     def __init__(self, make: Callable[[], Dispatcher]) -> None:
-        """Make the other courier with *make*, in the thread, when the first hint is sent."""
+        """Make the other dispatcher with *make*, in the thread, when the first hint is sent."""
         self._make = make
         self._hints: queue.Queue[Callable[[Dispatcher], None]] = queue.Queue(WAITING)
         self._lock = threading.Lock()
@@ -30,20 +30,20 @@ class BackgroundCourier:
         self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
     ) -> None:
         """Say that *phase* is due."""
-        self._put(lambda courier: courier.send(agent_id, iteration, epoch, phase, queue))
+        self._put(lambda dispatcher: dispatcher.send(agent_id, iteration, epoch, phase, queue))
 
-    def fan_out(self, agent_id: str, iteration: int, units: Sequence[BatchHint]) -> None:
-        """Say that those units are due."""
-        self._put(lambda courier: courier.fan_out(agent_id, iteration, units))
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Say that those batches are due."""
+        self._put(lambda dispatcher: dispatcher.fan_out(agent_id, iteration, batches))
 
-    def order(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Say that an order is due."""
-        self._put(lambda courier: courier.order(agent_id, name, attempt, queue))
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Say that a job is due."""
+        self._put(lambda dispatcher: dispatcher.job(agent_id, name, attempt, queue))
 
     def _put(self, hint: Callable[[Dispatcher], None]) -> None:
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
                 self._thread.start()
         try:
             self._hints.put_nowait(hint)
@@ -51,11 +51,11 @@ class BackgroundCourier:
             log.warning("too many messages wait for the broker; one will be sent by a worker")
 
     def _run(self) -> None:
-        courier: Dispatcher | None = None
+        dispatcher: Dispatcher | None = None
         while True:
             hint = self._hints.get()
             try:
-                courier = courier or self._make()
-                hint(courier)
+                dispatcher = dispatcher or self._make()
+                hint(dispatcher)
             except Exception:  # the thread has to outlive whatever a broker does
                 log.exception("a message could not be sent and will be sent by a worker")

@@ -1,5 +1,5 @@
--- Renew the lease of an order, or give it back until later.
--- KEYS[1] order      hash
+-- Renew the lease of a job, or give it back until later.
+-- KEYS[1] job      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] name
 -- ARGV[2] attempt    its fencing token

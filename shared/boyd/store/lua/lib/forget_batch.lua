@@ -1,0 +1,7 @@
+-- forget_batch(iteration, due, k): remove a batch of the observe phase; whether it was there.
+local function forget_batch(iteration, due, k)
+  local batch = 'batch:' .. k
+  local gone = redis.call('HDEL', iteration, batch, batch .. ':attempt', batch .. ':by', batch .. ':resends', batch .. ':sentAt')
+  redis.call('ZREM', due, batch)
+  return gone > 0
+end
