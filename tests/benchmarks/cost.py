@@ -31,7 +31,7 @@ WATCH = 12
 #: Each batch is measured so often, and the cheapest counts: what disturbs only adds.
 BATCHES = 3
 #: Quiet background, so that what is counted belongs to what was done.
-QUIET = {"BOYD_TIMING__SWEEP": "3600", "BOYD_TIMING__BEAT": "3"}
+QUIET = {"BOYD_TIMING__SWEEP": "3600", "BOYD_TIMING__HEARTBEAT_INTERVAL": "3"}
 
 _SOMEBODY = Actor(principal="bench", person=True)
 

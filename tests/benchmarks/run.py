@@ -220,7 +220,7 @@ def s3(report: Report, url: str, folder: Path) -> None:
     """Commands and messages of one iteration, as the server counts them."""
     with Deployment(url, folder) as deployment:
         deployment.environment["BOYD_TIMING__SWEEP"] = "3600"
-        deployment.environment["BOYD_TIMING__BEAT"] = "3"
+        deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "3"
         deployment.start("w", "worker", "--agent", "benchmarks.agents:trivial10")
         boyd = Boyd(deployment, "trivial10")
         boyd.once()

@@ -27,7 +27,7 @@ _ONE_OF_MANY = re.compile(r"(iteration|execution|run|asked|bucket|answer|turn|lo
 @pytest.fixture
 def acting(deployment: Deployment) -> Deployment:
     """An agent that acts five times a second."""
-    deployment.environment["BOYD_TIMING__BEAT"] = "0.5"
+    deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "0.5"
     deployment.worker("w", "agents.traced:ticking")
     deployment.beat("b", "agents.traced:ticking")
     acts_again(deployment)
@@ -144,7 +144,7 @@ def test_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """As when a replica is promoted in the middle of a full resync: it is empty then."""
-    deployment.environment["BOYD_TIMING__BEAT"] = "0.5"
+    deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "0.5"
     deployment.worker("w", "agents.storm:storm0")
     deployment.beat("b", "agents.storm:storm0")
     history = deployment.agent("storm0").history

@@ -73,7 +73,7 @@ def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 def ticking(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """An agent that ticks five times a second, with an impatient worker."""
     with Deployment(guarded.urls["admin"], tmp_path) as made:
-        quick = {"LEASE": "1", "DISPATCH": "0.5", "SWEEP": "0.3"}
+        quick = {"LEASE": "1", "RESEND_AFTER": "0.5", "SWEEP": "0.3"}
         made.environment.update({f"BOYD_TIMING__{name}": value for name, value in quick.items()})
         made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
         made.worker("worker", TICKING)

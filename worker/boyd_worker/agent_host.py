@@ -56,7 +56,7 @@ class AgentHost:
         self.dispatcher = CeleryDispatcher(self.app)
         self.engines = self._engines()
         self.sweepers = [
-            Sweeper(engine, jobs_of(engine), settings.timing.patience)
+            Sweeper(engine, jobs_of(engine), settings.timing.queue_timeout)
             for engine in self.engines.values()
         ]
         self._fingerprints = {agent.id: agent.fingerprint for agent in self.agents.values()}
@@ -150,7 +150,7 @@ def _post(settings: CallbackSettings) -> Post:
 def timing(settings: Settings) -> Timing:
     """How patient the store is."""
     given = settings.timing
-    return Timing(given.dispatch, given.lease, given.patience, given.attempts)
+    return Timing(given.resend_after, given.lease, given.queue_timeout, given.attempts)
 
 
 def _resolved(consumes: Iterable[str], host: str) -> list[str]:

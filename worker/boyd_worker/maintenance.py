@@ -32,7 +32,7 @@ class Maintenance:
         self._turns = runtime.store.turns(runtime.agents)
         self._plans = queues.LOOP in runtime.queues
         self._rounds = [
-            _Round("beat", self._beat, timing.beat, self._stopping),
+            _Round("beat", self._beat, timing.heartbeat_interval, self._stopping),
             _Round("sweep", self._sweep, timing.sweep, self._stopping),
             _Round("seal", self._seal, timing.sweep, self._stopping),
         ]

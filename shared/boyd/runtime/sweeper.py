@@ -29,13 +29,13 @@ _TOGETHER = 50
 class Sweeper:
     """Recovery for one agent."""
 
-    def __init__(self, engine: Engine, jobs: JobRunner, patience: float) -> None:
-        """Give up a batch that no worker took within *patience* seconds."""
+    def __init__(self, engine: Engine, jobs: JobRunner, queue_timeout: float) -> None:
+        """Give up a batch that no worker took within *queue_timeout* seconds."""
         self._engine = engine
         self._jobs = jobs
         self._store = engine.store
         self.agent_id = engine.agent.id
-        self._patience = patience
+        self._queue_timeout = queue_timeout
 
     def sweep(self) -> int:
         """Look after everything that passed its deadline; how much that was."""
@@ -142,7 +142,7 @@ class Sweeper:
         batch = Batch.from_json(stuck.payload)
         if stuck.lost:
             self._lost(stuck, batch)
-        elif stuck.waited > self._patience or not self._engine.fleet.serving(batch.queue):
+        elif stuck.waited > self._queue_timeout or not self._engine.fleet.serving(batch.queue):
             self._give_up(stuck, batch, f"no worker took it from queue {batch.queue!r}")
         elif stuck.send:
             hint = BatchHint(number, stuck.attempt, batch.queue)

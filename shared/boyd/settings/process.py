@@ -55,23 +55,23 @@ def _parts(value: object) -> object:
 
 
 class TimingSettings(_Group):
-    """How patient the engine is, in seconds.
+    """Deadlines and intervals of the engine, in seconds.
 
     Attributes:
-        dispatch: how long a message may take to reach a worker before it is sent again.
+        resend_after: how long a message may take to reach a worker before it is sent again.
         lease: how long a worker may be silent about what it works on before it counts as lost.
-        patience: how long a phase may wait for a worker before it is given up.
+        queue_timeout: how long a phase may wait for a worker before it is given up.
         attempts: how many workers a phase may lose before its iteration fails.
         sweep: how often to look for what stopped moving.
-        beat: how often a worker says that it lives.
+        heartbeat_interval: how often a worker reports that it is alive.
     """
 
-    dispatch: float = Field(default=2.0, gt=0)
+    resend_after: float = Field(default=2.0, gt=0)
     lease: float = Field(default=3.0, gt=0)
-    patience: float = Field(default=300.0, gt=0)
+    queue_timeout: float = Field(default=300.0, gt=0)
     attempts: int = Field(default=3, gt=0)
     sweep: float = Field(default=1.0, gt=0)
-    beat: float = Field(default=2.0, gt=0, le=3.0)
+    heartbeat_interval: float = Field(default=2.0, gt=0, le=3.0)
 
 
 class WorkerSettings(_Group):

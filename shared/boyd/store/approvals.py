@@ -61,13 +61,13 @@ class Approvals:
     """The approval queue of one agent."""
 
     def __init__(
-        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, dispatch: float
+        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, resend_after: float
     ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self._agent_id = agent_id
-        self._dispatch = milliseconds(dispatch)
+        self._resend_after = milliseconds(resend_after)
 
     def enqueue(
         self,
@@ -152,7 +152,7 @@ class Approvals:
         updates = _updates(actor, note, result)
         args = [
             *(approval_id, verdict, self._keys.prefix),
-            *(*retention.of_items(), *retention.of_runs(), self._dispatch),
+            *(*retention.of_items(), *retention.of_runs(), self._resend_after),
             *("" if version is None else version, actor.principal, policy.min_approvals),
             *(int(policy.allow_requester), _vote(actor, note).to_json(), request or ""),
             *(len(updates), *updates, *actor_fields(actor)),

@@ -69,7 +69,7 @@ class Batches:
     def __init__(self, scripts: Scripts, keys: Keys, timing: Timing) -> None:
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = timing.dispatch_ms
+        self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
 
     def enter(self, iteration: int, batch: int, attempt: int, worker: str) -> str | None:
@@ -91,7 +91,7 @@ class Batches:
         To give a batch up, *worker* is the one that has lost it, or empty when nobody entered it.
         """
         flat = [item for pair in fields.items() for item in pair]
-        args = [iteration, batch, attempt, worker, self._dispatch, *flat]
+        args = [iteration, batch, attempt, worker, self._resend_after, *flat]
         names = [self._keys.iteration, self._keys.due, self._keys.events]
         reply = self._scripts.run("complete_batch", names, args)
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
@@ -100,14 +100,14 @@ class Batches:
         self, iteration: int, batch: int, attempt: int, payloads: Sequence[str]
     ) -> tuple[int, int] | None:
         """Put other batches in place of a lost one; number of the first and their attempt."""
-        args = [iteration, batch, attempt, self._dispatch, *payloads]
+        args = [iteration, batch, attempt, self._resend_after, *payloads]
         reply = self._scripts.run("replace_batch", [self._keys.iteration, self._keys.due], args)
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
     def retry(self, batch: int, proof: str) -> StuckBatch | None:
         """Find out why a batch passed its deadline; None when it is done or has moved since."""
         names = [self._keys.iteration, self._keys.due]
-        reply = self._scripts.run("retry_batch", names, [batch, self._dispatch, proof])
+        reply = self._scripts.run("retry_batch", names, [batch, self._resend_after, proof])
         if reply[0] == "none":
             return None
         state, iteration, attempt, payload, worker, waited = reply

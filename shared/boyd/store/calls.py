@@ -24,11 +24,11 @@ KEEP_READ = 300.0
 class Calls:
     """The calls to one agent's workers."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, dispatch: float) -> None:
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, resend_after: float) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = milliseconds(dispatch)
+        self._resend_after = milliseconds(resend_after)
 
     def submit(
         self, request: CallRequest, queue: str | None, call_id: str | None = None
@@ -42,7 +42,7 @@ class Calls:
         fields = flatten(request)
         reads = request.kind == "dry-run" or _is_get(request)
         args = [
-            *(call_id, self._dispatch, queue or "", milliseconds(kept(request))),
+            *(call_id, self._resend_after, queue or "", milliseconds(kept(request))),
             *("" if reads else request.kind, len(fields), *fields, *actor_fields(request.actor)),
         ]
         names = [keys.job(naming.call(call_id)), keys.due, keys.audit_open]

@@ -73,11 +73,11 @@ class Written:
 class Investigations:
     """The investigations of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, dispatch: float) -> None:
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, resend_after: float) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = milliseconds(dispatch)
+        self._resend_after = milliseconds(resend_after)
 
     def ask(
         self,
@@ -107,7 +107,7 @@ class Investigations:
         fields += _named(key=key, askedBy=by)
         of_run = [*flatten(run), "requestedBy", by] if run else []
         args = [
-            *(id, queue, self._dispatch, keys.prefix, *retention.of_runs(), MOST),
+            *(id, queue, self._resend_after, keys.prefix, *retention.of_runs(), MOST),
             *(_line(Asked(text=request.question, by=by)), len(fields), len(of_run)),
             *(*fields, *of_run, *actor_fields(actor)),
         ]
@@ -161,7 +161,7 @@ class Investigations:
             KeyError: there is no such investigation.
         """
         keys = self._keys
-        args = [id, _line(entry), queue, self._dispatch, request or "", *actor_fields(actor)]
+        args = [id, _line(entry), queue, self._resend_after, request or "", *actor_fields(actor)]
         names = [*self._names(id), keys.due, keys.events, keys.audit_open]
         outcome, *rest = self._scripts.run("go_on", names, args)
         if outcome == "unknown":

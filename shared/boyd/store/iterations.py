@@ -106,8 +106,8 @@ class Iterations:
         self._scripts = scripts
         self._keys = keys
         self._attempts = timing.attempts
-        self._patience = timing.patience_ms
-        self._dispatch = timing.dispatch_ms
+        self._queue_timeout = timing.queue_timeout_ms
+        self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
 
     def enter(
@@ -147,7 +147,7 @@ class Iterations:
         *queue* is where the following phase goes, if not where it usually does.
         """
         flat = [item for pair in fields.items() for item in pair]
-        args = [*_fence(entry), following, self._dispatch, queue, *flat]
+        args = [*_fence(entry), following, self._resend_after, queue, *flat]
         names = [self._keys.iteration, self._keys.due, self._keys.events]
         return bool(self._scripts.run("leave", names, args) == "ok")
 
@@ -170,7 +170,7 @@ class Iterations:
         ran = list(dict.fromkeys(observers))
         flat = [item for pair in failures.items() for item in pair]
         args = [
-            *(entry.iteration, entry.epoch, entry.worker, self._dispatch),
+            *(entry.iteration, entry.epoch, entry.worker, self._resend_after),
             *(json.dumps(list(observers)), dump_problems(problems), dump_blocks(blocks)),
             dump_not_due(not_due),
             *(len(flat), *flat, len(ran), *ran, *batches),
@@ -194,7 +194,7 @@ class Iterations:
         """
         flat = [item for name, value in health.items() for item in (name, value.to_json())]
         args = [
-            *(entry.iteration, entry.epoch, entry.worker, self._dispatch, situation.to_json()),
+            *(entry.iteration, entry.epoch, entry.worker, self._resend_after, situation.to_json()),
             *(added, dump_problems(problems), dump_blocks(blocks)),
             *(situation.summary, *flat),
         ]
@@ -240,7 +240,14 @@ class Iterations:
         results = dump_results(result.action_results) if told else ""
         summary = result.situation.summary if result.situation else ""
         args = [
-            *(iteration, epoch, worker, self._dispatch, int(result.success), result.error or ""),
+            *(
+                iteration,
+                epoch,
+                worker,
+                self._resend_after,
+                int(result.success),
+                result.error or "",
+            ),
             *(*retention.of_iterations(), keys.iterations),
             *(keys.prefix, *retention.of_runs(), action, summary[:200]),
             *(dump_problems(result.problems), unheard.to_json()),
@@ -257,7 +264,7 @@ class Iterations:
     def retry(self, proof: str) -> Retry | None:
         """Decide what becomes of a phase that passed its deadline; None when it has moved since."""
         names = [self._keys.iteration, self._keys.due, self._keys.events]
-        args = [self._dispatch, self._attempts, self._patience, proof]
+        args = [self._resend_after, self._attempts, self._queue_timeout, proof]
         reply = self._scripts.run("retry_phase", names, args)
         if reply[0] == "none":
             return None
@@ -272,7 +279,7 @@ class Iterations:
         has moved since.
         """
         names = [self._keys.iteration, self._keys.due]
-        args = [iteration, epoch, why, self._dispatch]
+        args = [iteration, epoch, why, self._resend_after]
         return int(self._scripts.run("settle_act", names, args))
 
     def abandon(
@@ -288,7 +295,7 @@ class Iterations:
         """
         keys = self._keys
         names = [keys.iteration, keys.due, keys.events, keys.audit_open]
-        args = [iteration or "", why, self._dispatch, int(last), *actor_fields(actor)]
+        args = [iteration or "", why, self._resend_after, int(last), *actor_fields(actor)]
         outcome, *rest = self._scripts.run("abandon", names, args)
         number, epoch, *_ = [*map(int, rest), 0, 0]
         return outcome, number, epoch
@@ -299,7 +306,7 @@ class Iterations:
         Called again with what is known of a *lost* iteration, that one ends.
         """
         keys = self._keys
-        args: list[Any] = [keys.iterations, self._dispatch, "", "", "", "[]"]
+        args: list[Any] = [keys.iterations, self._resend_after, "", "", "", "[]"]
         if lost is not None:
             results = dump_results(list(lost.results))
             args[2:] = [lost.iteration, lost.why, " ".join(lost.runs), results]

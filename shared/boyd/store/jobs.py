@@ -39,9 +39,9 @@ class Jobs:
         self._scripts = scripts
         self._keys = keys
         self._attempts = timing.attempts
-        self._dispatch = timing.dispatch_ms
+        self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
-        self._patience = timing.patience_ms
+        self._queue_timeout = timing.queue_timeout_ms
 
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
         """Enter a job; its fields, or None when it is not queued under this attempt."""
@@ -70,7 +70,7 @@ class Jobs:
             The attempt that it has from then on; 0 when it was lost.
         """
         flat = [item for pair in (fields or {}).items() for item in pair]
-        wait = [milliseconds(seconds), 1] if seconds else [self._dispatch, 2]
+        wait = [milliseconds(seconds), 1] if seconds else [self._resend_after, 2]
         args = [name, attempt, worker, *wait, *flat]
         return int(self._scripts.run("renew_job", self._names(name), args))
 
@@ -115,8 +115,8 @@ class Jobs:
 
         A *patient* one waits for a worker as long as it takes.
         """
-        patience = "" if patient else self._patience
-        args = [name, self._dispatch, self._attempts, patience, proof]
+        queue_timeout = "" if patient else self._queue_timeout
+        args = [name, self._resend_after, self._attempts, queue_timeout, proof]
         reply = self._scripts.run("retry_job", self._names(name), args)
         if reply[0] == "none":
             return None

@@ -75,7 +75,7 @@ class Loop:
         self._scripts = scripts
         self._keys = keys
         self._agent_id = agent_id
-        self._dispatch = timing.dispatch_ms
+        self._resend_after = timing.resend_after_ms
 
     def begin(
         self,
@@ -95,7 +95,7 @@ class Loop:
         keys = self._keys
         length = slot.length if slot else 0
         remember = REMEMBERED if request else 0
-        args = [trigger, slot.begins if slot else "", self._dispatch, length, remember]
+        args = [trigger, slot.begins if slot else "", self._resend_after, length, remember]
         names = [
             *(keys.loop, keys.iteration, keys.due, keys.events),
             *(keys.audit_open, keys.asked(request or "")),
@@ -109,7 +109,7 @@ class Loop:
         """Have an iteration look at what has come; its number if it begins now, 0 if later (L3)."""
         keys = self._keys
         names = [keys.loop, keys.iteration, keys.due, keys.events]
-        return int(self._scripts.run("look_again", names, [trigger, self._dispatch]))
+        return int(self._scripts.run("look_again", names, [trigger, self._resend_after]))
 
     def intake(
         self,
@@ -135,7 +135,7 @@ class Loop:
         who = actor_fields(actor)
         remember = REMEMBERED if request else 0
         room = room or Room()
-        limits = [self._dispatch, int(start), room.observations, room.bytes, remember]
+        limits = [self._resend_after, int(start), room.observations, room.bytes, remember]
         return int(self._scripts.run("intake", names, [*limits, len(who), *who, *payload]))
 
     def pause(self, reason: str, actor: Actor | None = None) -> None:
@@ -150,7 +150,7 @@ class Loop:
             *(keys.loop, keys.iteration, keys.due, keys.events, keys.runs_pending, keys.intake),
             keys.audit_open,
         ]
-        return int(self._scripts.run("resume", names, [self._dispatch, *actor_fields(actor)]))
+        return int(self._scripts.run("resume", names, [self._resend_after, *actor_fields(actor)]))
 
     def iteration(self) -> int:
         """The number of the iteration in flight, or else of the last one; 0: there was none."""

@@ -54,11 +54,11 @@ class Submitted:
 class Runs:
     """The runs of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, dispatch: float) -> None:
+    def __init__(self, client: Client, scripts: Scripts, keys: Keys, resend_after: float) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
-        self._dispatch = milliseconds(dispatch)
+        self._resend_after = milliseconds(resend_after)
         self._search = Search(client, scripts, keys.runs, keys.run_prefix, "status")
 
     def submit(
@@ -79,7 +79,7 @@ class Runs:
         ]
         urgency = len(LEVELS) - 1 - LEVELS.index(request.priority)
         fields = [*flatten(request), "requestedBy", actor.principal]
-        args = [run_id, urgency, self._dispatch, int(start), PENDING]
+        args = [run_id, urgency, self._resend_after, int(start), PENDING]
         tail = [len(fields), *fields, *actor_fields(actor)]
         new, iteration = self._scripts.run("submit_run", names, [*args, *tail])
         if new < 0:

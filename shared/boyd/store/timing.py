@@ -50,18 +50,18 @@ class ServerClock:
 class Timing:
     """How patient the engine is, in seconds; see docs/configuration.md.
 
-    Scripts take milliseconds: `dispatch_ms`, `lease_ms` and `patience_ms`.
+    Scripts take milliseconds: `resend_after_ms`, `lease_ms` and `queue_timeout_ms`.
     """
 
-    dispatch: float = 2.0
+    resend_after: float = 2.0
     lease: float = 3.0
-    patience: float = 300.0
+    queue_timeout: float = 300.0
     attempts: int = 3
 
     @property
-    def dispatch_ms(self) -> int:
+    def resend_after_ms(self) -> int:
         """How long a message may take until it counts as lost."""
-        return milliseconds(self.dispatch)
+        return milliseconds(self.resend_after)
 
     @property
     def lease_ms(self) -> int:
@@ -69,9 +69,9 @@ class Timing:
         return milliseconds(self.lease)
 
     @property
-    def patience_ms(self) -> int:
+    def queue_timeout_ms(self) -> int:
         """How long something waits for a worker that takes it."""
-        return milliseconds(self.patience)
+        return milliseconds(self.queue_timeout)
 
 
 def milliseconds(seconds: float) -> int:

@@ -109,7 +109,7 @@ class Lab:
         }
         self.jobs = jobs_of(self.engine)
         self.resolver = Resolver(self.store, self.dispatcher, self.engine.retention)
-        self.sweeper = Sweeper(self.engine, self.jobs, whole.timing.patience)
+        self.sweeper = Sweeper(self.engine, self.jobs, whole.timing.queue_timeout)
         whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()
 

@@ -5,7 +5,7 @@
 -- KEYS[4] audit      stream: what is not sealed yet
 -- ARGV[1] n          the iteration that is meant, or empty: whichever is in flight
 -- ARGV[2] why        for its record
--- ARGV[3] dispatch   ms until a worker is asked to end it, unless the caller has
+-- ARGV[3] resend_after   ms until a worker is asked to end it, unless the caller has
 -- ARGV[4] last       1: no other iteration follows it, even if work waits
 -- ARGV[5...] field, value, ... of the actor for the audit
 -- Returns {'abandoned', n, epoch}, also when it was abandoned before, {'over', n of the one in flight} when that is

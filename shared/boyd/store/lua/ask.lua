@@ -9,7 +9,7 @@
 -- KEYS[8] runs       zset: all runs by creation
 -- ARGV[1] id
 -- ARGV[2] queue      short name
--- ARGV[3] dispatch   ms a message may take to reach a worker
+-- ARGV[3] resend_after   ms a message may take to reach a worker
 -- ARGV[4] prefix     of the agent's keys; touches investigation: and log: keys (same slot)
 -- ARGV[5] keep age   of those that have ended, ms
 -- ARGV[6] keep count of those that have ended

@@ -8,7 +8,7 @@
 -- KEYS[6] asked      string: the iteration that this request has begun or joined before
 -- ARGV[1] trigger    who asks, for the record
 -- ARGV[2] slot       of the tick, by the time it begins, in ms; or empty
--- ARGV[3] dispatch   ms a message may take to reach a worker
+-- ARGV[3] resend_after   ms a message may take to reach a worker
 -- ARGV[4] length     of the slot, ms: a tick that comes after its end, or long before it begins, is skipped
 -- ARGV[5] remember   ms that the request is remembered, or 0: it does not come again
 -- ARGV[6...] field, value, ... of the actor for the audit, when a client asks

@@ -6,7 +6,7 @@
 -- ARGV[2] batch       its number
 -- ARGV[3] attempt    the batch's fencing token
 -- ARGV[4] worker     as it entered; empty: nobody has, and the sweeper gives the batch up
--- ARGV[5] dispatch   ms
+-- ARGV[5] resend_after   ms
 -- ARGV[6...] field, value, ... to store
 -- Returns {'ok', batches still open, epoch} or {'stale'}
 -- Events  phase

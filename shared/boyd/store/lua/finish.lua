@@ -14,7 +14,7 @@
 -- ARGV[1] n
 -- ARGV[2] epoch
 -- ARGV[3] worker     as it entered, or empty: the sweeper ends what nobody can complete
--- ARGV[4] dispatch   ms
+-- ARGV[4] resend_after   ms
 -- ARGV[5] success    1 or 0
 -- ARGV[6] error      or empty
 -- ARGV[7] keep age   of iterations, ms

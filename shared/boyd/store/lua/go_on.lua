@@ -7,7 +7,7 @@
 -- ARGV[1] id
 -- ARGV[2] entry      as JSON
 -- ARGV[3] queue      short name
--- ARGV[4] dispatch   ms a message may take to reach a worker
+-- ARGV[4] resend_after   ms a message may take to reach a worker
 -- ARGV[5] request    the same when it is repeated, or empty
 -- ARGV[6...] field, value, ... of the actor for the audit
 -- Returns {'ok', attempt}, {'busy'} or {'unknown'}

@@ -9,7 +9,7 @@
 -- KEYS[7] events     stream
 -- KEYS[8] audit      stream: what is not sealed yet
 -- KEYS[9] asked      string: what this request has come to before
--- ARGV[1] dispatch   ms
+-- ARGV[1] resend_after   ms
 -- ARGV[2] start      1: begin an iteration when idle
 -- ARGV[3] most       how many may wait
 -- ARGV[4] bytes      how many bytes of JSON they may have together

@@ -7,7 +7,7 @@
 -- ARGV[3] phase
 -- ARGV[4] worker     as it entered
 -- ARGV[5] next       the phase that follows
--- ARGV[6] dispatch   ms a message may take to reach a worker
+-- ARGV[6] resend_after   ms a message may take to reach a worker
 -- ARGV[7] queue      that the next phase goes to, or empty: the usual one
 -- ARGV[8...] field, value, ... to store
 -- Returns 'ok', or 'stale' when the entry was lost (a late writer is refused)

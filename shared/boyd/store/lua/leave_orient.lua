@@ -6,7 +6,7 @@
 -- ARGV[1] n
 -- ARGV[2] epoch
 -- ARGV[3] worker
--- ARGV[4] dispatch   ms
+-- ARGV[4] resend_after   ms
 -- ARGV[5] situation  JSON
 -- ARGV[6] observations  JSON: what the runs, the intake and the hooks added
 -- ARGV[7] problems   JSON

@@ -4,7 +4,7 @@
 -- KEYS[3] due        zset: what must move on, by deadline
 -- KEYS[4] events     stream
 -- ARGV[1] trigger    for the record
--- ARGV[2] dispatch   ms a message may take to reach a worker
+-- ARGV[2] resend_after   ms a message may take to reach a worker
 -- Returns the number of the iteration that began, or 0
 -- Events  iteration.started
 -- @include common

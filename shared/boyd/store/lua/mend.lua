@@ -7,7 +7,7 @@
 -- KEYS[5] jobs     set: names of the open jobs
 -- KEYS[6] events     stream
 -- ARGV[1] prefix     of archived iterations
--- ARGV[2] dispatch   ms a message may take to reach a worker
+-- ARGV[2] resend_after   ms a message may take to reach a worker
 -- ARGV[3] lost       number of an iteration whose record is known to be gone, or empty
 -- ARGV[4] why        it fails, for its record
 -- ARGV[5] runs       ids of those that it looked into, separated by spaces

@@ -6,7 +6,7 @@
 -- ARGV[1] n
 -- ARGV[2] epoch
 -- ARGV[3] worker
--- ARGV[4] dispatch   ms
+-- ARGV[4] resend_after   ms
 -- ARGV[5] observers  JSON: the observer of each task, by index
 -- ARGV[6] problems   JSON
 -- ARGV[7] blocks     JSON: guards that failed

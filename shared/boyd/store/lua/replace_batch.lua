@@ -4,7 +4,7 @@
 -- ARGV[1] n
 -- ARGV[2] batch       its number
 -- ARGV[3] attempt    the batch's fencing token
--- ARGV[4] dispatch   ms
+-- ARGV[4] resend_after   ms
 -- ARGV[5...] the new batches as JSON
 -- Returns {'ok', number of the first new batch, their attempt} or {'stale'}
 -- @include common

@@ -16,7 +16,7 @@
 -- ARGV[5] keep count of history
 -- ARGV[6] keep age   of finished runs, ms
 -- ARGV[7] keep count of finished runs
--- ARGV[8] dispatch   ms a message may take to reach a worker
+-- ARGV[8] resend_after   ms a message may take to reach a worker
 -- ARGV[9] version    that the item must have, or empty
 -- ARGV[10] principal who resolves
 -- ARGV[11] needed    how many approvals it takes

@@ -6,7 +6,7 @@
 -- KEYS[5] pending    zset: pending runs by urgency
 -- KEYS[6] intake     list: what waits from outside
 -- KEYS[7] audit      stream: open audit entries
--- ARGV[1] dispatch   ms
+-- ARGV[1] resend_after   ms
 -- ARGV[2...] actor   field and value pairs
 -- Returns number of the iteration that begins, or 0
 -- Events  agent.resumed, iteration.started

@@ -2,7 +2,7 @@
 -- KEYS[1] iteration  hash: the iteration in flight
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] batch       its number
--- ARGV[2] dispatch   ms
+-- ARGV[2] resend_after   ms
 -- ARGV[3] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'waiting'|'sent'|'lost', n, attempt, batch as JSON, worker, ms since it was sent} ('sent': its message is on its
 --         way), or {'none'}

@@ -2,9 +2,9 @@
 -- KEYS[1] job      hash
 -- KEYS[2] due        zset: what must move on, by deadline
 -- ARGV[1] name
--- ARGV[2] dispatch   ms
+-- ARGV[2] resend_after   ms
 -- ARGV[3] attempts   how many workers it may lose without getting on
--- ARGV[4] patience   ms that it may wait for a worker, or empty: for ever
+-- ARGV[4] queue_timeout   ms that it may wait for a worker, or empty: for ever
 -- ARGV[5] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'send'|'give up', attempt, queue, worker} or {'none'}
 -- @include common

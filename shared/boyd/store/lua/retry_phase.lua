@@ -5,9 +5,9 @@
 -- KEYS[1] iteration  hash: the iteration in flight
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] events     stream
--- ARGV[1] dispatch   ms a message may take to reach a worker
+-- ARGV[1] resend_after   ms a message may take to reach a worker
 -- ARGV[2] attempts   how often a phase may lose its worker
--- ARGV[3] patience   ms that a phase may wait for a worker
+-- ARGV[3] queue_timeout   ms that a phase may wait for a worker
 -- ARGV[4] score      that the sweeper pushed it to: if it is another now, somebody has moved it since
 -- Returns {'send'|'wait', n, epoch, phase, queue} ('wait': its message is on its way), {'finish', n, epoch} when complete
 --         itself cannot be done, or {'none'}

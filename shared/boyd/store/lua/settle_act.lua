@@ -4,7 +4,7 @@
 -- ARGV[1] n
 -- ARGV[2] epoch
 -- ARGV[3] why        nobody can execute the action
--- ARGV[4] dispatch   ms a message may take to reach a worker
+-- ARGV[4] resend_after   ms a message may take to reach a worker
 -- Returns the new epoch, or 0 when the phase has moved since
 -- @include common
 -- @include settle_act

@@ -3,7 +3,7 @@
 -- KEYS[2] due        zset: what must move on, by deadline
 -- KEYS[3] audit      stream: what is not sealed yet
 -- ARGV[1] id
--- ARGV[2] dispatch   ms a message may take to reach a worker
+-- ARGV[2] resend_after   ms a message may take to reach a worker
 -- ARGV[3] queue      short name, or empty: the usual one
 -- ARGV[4] keep       ms that the call is kept
 -- ARGV[5] kind       for the audit, or empty: it changes nothing

@@ -9,7 +9,7 @@
 -- KEYS[8] audit      stream: what is not sealed yet
 -- ARGV[1] id
 -- ARGV[2] urgency    0 critical .. 3 low
--- ARGV[3] dispatch   ms
+-- ARGV[3] resend_after   ms
 -- ARGV[4] start      1: begin an iteration when idle
 -- ARGV[5] most       how many runs may be pending
 -- ARGV[6] fields     how many of the following arguments are field, value, ... to store

@@ -22,9 +22,9 @@ local function timeline(loop, server, now)
   return name
 end
 
--- begin_iteration(loop, iteration, due, events, trigger, dispatch): start the next iteration of an idle agent.
--- The start phase is due at once: its message has *dispatch* ms to reach a worker before it is sent again.
-local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
+-- begin_iteration(loop, iteration, due, events, trigger, resend_after): start the next iteration of an idle agent.
+-- The start phase is due at once: its message has *resend_after* ms to reach a worker before it is sent again.
+local function begin_iteration(loop, iteration, due, events, trigger, resend_after)
   local flight = redis.pcall('HMGET', iteration, 'iteration', 'phase')
   if flight.err or flight[1] then
     if flight[1] and flight[2] then
@@ -43,7 +43,7 @@ local function begin_iteration(loop, iteration, due, events, trigger, dispatch)
   redis.call('HDEL', loop, 'again')
   redis.call('HSET', iteration, 'iteration', n, 'timeline', line, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
     'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0, 'server', server)
-  redis.call('ZADD', due, now + dispatch, 'phase')
+  redis.call('ZADD', due, now + resend_after, 'phase')
   emit(events, 'iteration.started', 'iteration', n, 'trigger', trigger)
   return n
 end

@@ -1,7 +1,7 @@
--- watch_batches(iteration, due, events, dispatch): see that every open batch of the observe phase is due, and that as many
+-- watch_batches(iteration, due, events, resend_after): see that every open batch of the observe phase is due, and that as many
 -- are counted as there are; a script that failed halfway, or a lost key, may have left it otherwise. With none left, the
 -- observe phase ends. Returns how many are open.
-local function watch_batches(iteration, due, events, dispatch)
+local function watch_batches(iteration, due, events, resend_after)
   local now = now_ms()
   local have = redis.call('HMGET', iteration, 'batches', 'open')
   local open = 0
@@ -15,12 +15,12 @@ local function watch_batches(iteration, due, events, dispatch)
     end
   end
   if open == 0 then
-    move_on(iteration, due, events, 'observe', 'orient', dispatch)
+    move_on(iteration, due, events, 'observe', 'orient', resend_after)
     return 0
   end
   if open ~= tonumber(have[2]) then
     redis.call('HSET', iteration, 'open', open)
   end
-  redis.call('ZADD', due, now + 2 * dispatch, 'phase')
+  redis.call('ZADD', due, now + 2 * resend_after, 'phase')
   return open
 end
