@@ -145,7 +145,7 @@ def test_every_decorator_is_shown_with_every_setting() -> None:
 def test_what_components_are_offered_is_told() -> None:
     from boyd import Action, Endpoint, Observer, Orienter, Strategy
 
-    text = section(page("plugins.md"), "## What every function may take")
+    text = section(page("plugins.md"), "## Arguments")
     for kind in (Observer, Orienter, Strategy, Action, Endpoint):
         for function, offered in kind.functions.items():
             arguments = ", ".join(f"`{name}`" for name in offered)
