@@ -23,8 +23,13 @@ from typing import IO
 
 #: What workers, beats and API processes import, directly or later.
 MODULES = (
-    *("boyd.cli.running", "boyd.checks", "boyd.goals.plugin", "boyd.testing"),
-    *("boyd_worker.beat", "boyd_worker.commands", "boyd_worker.worker", "boyd_worker.isolated"),
+    *("boyd.cli.running", "boyd.checks", "boyd.plugins.goals.plugin", "boyd.testing"),
+    *(
+        "boyd_worker.beat",
+        "boyd_worker.worker_commands",
+        "boyd_worker.worker",
+        "boyd_worker.observer_process",
+    ),
     *("boyd_api.app", "boyd_api.commands", "boyd_api.server"),
     *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log"),
     *("celery.backends", "celery.concurrency.prefork", "celery.concurrency.thread"),
