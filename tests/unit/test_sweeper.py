@@ -201,7 +201,7 @@ def test_a_batch_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> Non
     assert lab.store.batches.complete_batch(1, 1, 1, "w", {}) == (0, 1)
 
 
-def test_a_batch_is_signed_off_only_under_its_attempt() -> None:
+def test_a_batch_is_completed_only_under_its_attempt() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.step()
