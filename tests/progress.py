@@ -51,11 +51,14 @@ class Progress:
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
     ) -> tuple[str, str, str] | None:
-        """Show no dot for a test that passed: the line says how many there were."""
-        if self._config.option.verbose > 0 or not self._running or not report.passed:
+        """Show no letter for a test: the line says how many there were."""
+        quiet = self._config.option.verbose <= 0 and self._running
+        if not quiet or hasattr(report, "wasxfail"):
             return None
-        if report.when == "call" and not hasattr(report, "wasxfail"):
-            return "passed", "", ""
+        if report.failed:
+            return "failed" if report.when == "call" else "error", "", ""
+        if report.skipped or report.when == "call":
+            return report.outcome, "", ""
         return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

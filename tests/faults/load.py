@@ -102,7 +102,7 @@ class Load:
         while True:
             url = self._world.url(dice.choice(self._world.apis))
             try:
-                said = requests.post(f"{url}/api/v0{path}", json=body, headers=key, timeout=30)
+                said = requests.post(f"{url}/api/v0{path}", json=body, headers=key, timeout=60)
                 if said.ok or said.status_code == 404:
                     return said
                 retry = said.status_code == 409 or said.status_code >= 500

@@ -151,7 +151,7 @@ def test_what_is_told_is_on_the_clock_of_redis(shifted: tuple[Deployment, str, s
         assert abs(told - _now(deployment)) < NEAR
     for base in bases:
         body = {"title": "when", "description": "is it"}
-        made = requests.post(f"{base}/runs", json=body, headers=headers, timeout=10)
+        made = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60)
         for told in (_at(made.json()["createdAt"]), _date(made)):
             assert abs(told - _now(deployment)) < NEAR
     for process in deployment.store.fleet.workers():
@@ -175,12 +175,12 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
         ).json()
         ids.append(said["approvalId"])
     items = [_item(behind, one, answers) for one in ids]
-    early = requests.post(f"{ahead}/approvals/{ids[0]}/approve", headers=answers, timeout=20)
+    early = requests.post(f"{ahead}/approvals/{ids[0]}/approve", headers=answers, timeout=60)
     *_, last = items
     wait_until(lambda: _now(deployment) > _at(last["expiresAt"]) - 2, 20)
     before = _item(ahead, ids[2], answers)
     wait_until(lambda: _now(deployment) > _at(last["expiresAt"]), 20)
-    late = requests.post(f"{behind}/approvals/{ids[2]}/approve", headers=answers, timeout=20)
+    late = requests.post(f"{behind}/approvals/{ids[2]}/approve", headers=answers, timeout=60)
 
     assert [round(_at(i["expiresAt"]) - _at(i["createdAt"]), 1) for i in items] == [8.0] * 3
     assert early.json()["success"]
@@ -192,7 +192,7 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
 
 
 def _item(base: str, approval: str, headers: dict[str, str]) -> dict[str, Any]:
-    found = requests.get(f"{base}/approvals/{approval}", headers=headers, timeout=10)
+    found = requests.get(f"{base}/approvals/{approval}", headers=headers, timeout=60)
     return dict(found.json())
 
 
@@ -202,8 +202,8 @@ def test_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
     deployment, ahead, behind = shifted
     asks = deployment.key("client", "admin") | {"Idempotency-Key": "once"}
     body = {"title": "once", "description": "only"}
-    first = requests.post(f"{ahead}/runs", json=body, headers=asks, timeout=10)
-    again = requests.post(f"{behind}/runs", json=body, headers=asks, timeout=10)
+    first = requests.post(f"{ahead}/runs", json=body, headers=asks, timeout=60)
+    again = requests.post(f"{behind}/runs", json=body, headers=asks, timeout=60)
     brief = deployment.key("guest", "read", expires_in=6.0)
     until = _now(deployment) + 6.0
     codes = [_state(base, brief) for base in (ahead, behind)]
@@ -216,7 +216,7 @@ def test_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
 
 
 def _state(base: str, headers: dict[str, str]) -> int:
-    return requests.get(f"{base}/state", headers=headers, timeout=10).status_code
+    return requests.get(f"{base}/state", headers=headers, timeout=60).status_code
 
 
 def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
@@ -226,10 +226,10 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
     headers = deployment.key("client", "admin")
     with Receiver() as receiver:
         body = {"title": "call", "description": "back", "callbackUrl": receiver.url}
-        made = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=10).json()
+        made = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
         wait_until(lambda: len(receiver.taken) == 2, 20)
         wait_until(lambda: _delivered(ahead, made["id"], headers), 10)
-        told = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=10)
+        told = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=60)
     [first, second] = receiver.taken
 
     assert 4.4 < second.at - first.at < 8.5
@@ -239,7 +239,7 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
 
 
 def _delivered(base: str, run: str, headers: dict[str, str]) -> bool:
-    found = requests.get(f"{base}/runs/{run}/callback", headers=headers, timeout=10).json()
+    found = requests.get(f"{base}/runs/{run}/callback", headers=headers, timeout=60).json()
     return len(found["deliveries"]) == 2
 
 

@@ -61,7 +61,7 @@ class Watcher:
         while not self._over.wait(0.1):
             for name in self._world.apis:
                 url = f"{self._world.url(name)}/api/v0/agents/storm0/runs"
-                said = requests.post(url, json=body, headers=self._headers, timeout=30)
+                said = requests.post(url, json=body, headers=self._headers, timeout=60)
                 kind = said.json()["type"] if not said.ok else ""
                 self.told.answers[said.status_code, kind] += 1
                 if said.ok:

@@ -129,8 +129,8 @@ def test_the_api_knows_an_agent_again_whose_registration_was_lost(acting: Deploy
     acting.store.client.flushall()
     wait_until(lambda: is_known(acting), KNOWN_AGAIN)
     headers = acting.key("ann", "admin")
-    wait_until(lambda: requests.get(f"{url}/state", headers=headers, timeout=10).ok, KNOWN_AGAIN)
-    frozen = requests.post(f"{url}/freeze", json={}, headers=headers, timeout=10).json()
+    wait_until(lambda: requests.get(f"{url}/state", headers=headers, timeout=60).ok, KNOWN_AGAIN)
+    frozen = requests.post(f"{url}/freeze", json={}, headers=headers, timeout=60).json()
 
     assert frozen["success"]
     assert frozen["frozen"] == acting.store.freezes.of("ticking")

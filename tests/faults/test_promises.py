@@ -61,7 +61,7 @@ def test_what_was_acknowledged_survives_that_everything_is_killed_at_once(
     headers = world.deployment.key("client", "admin")
     base = f"{world.url('a0')}/api/v0/agents/storm0"
     body = {"title": "remember", "description": "this"}
-    run = requests.post(f"{base}/runs", json=body, headers=headers, timeout=10).json()
+    run = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60).json()
     asked = {"params": {"number": 7}}
     taken = requests.post(
         f"{base}/actions/storm:write", json=asked, headers=headers, timeout=20

@@ -160,7 +160,7 @@ class World:
 
     def _ready(self, name: str) -> bool:
         try:
-            return requests.get(f"{self.url(name)}/readyz", timeout=5).ok
+            return requests.get(f"{self.url(name)}/readyz", timeout=60).ok
         except requests.RequestException:
             return False
 

@@ -115,7 +115,7 @@ class Client:
         self, method: str, path: str, body: Any = None, expect: int = 200, by: str = "ann"
     ) -> Any:
         url, headers = f"{self.base}{path}", self.headers[by]
-        got = requests.request(method, url, json=body, headers=headers, timeout=20)
+        got = requests.request(method, url, json=body, headers=headers, timeout=60)
         assert got.status_code == expect, (path, got.text)
         return got.json() if got.headers["Content-Type"].startswith("application/") else got.text
 
@@ -306,7 +306,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
 
         # A stream that is gone on from an event which is kept no longer has to find that out.
         url, old = f"{ask.base}{BASE}/agents/routed/events", {"Last-Event-ID": "1-0"}
-        with requests.get(url, headers=ask.headers["ann"] | old, stream=True, timeout=20) as got:
+        with requests.get(url, headers=ask.headers["ann"] | old, stream=True, timeout=60) as got:
             assert got.status_code == 200, got.text
 
         assert running.stop("worker") == 0

@@ -44,7 +44,7 @@ class Site:
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """A request on a connection of its own: (status, body, seconds it took)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         began = time.monotonic()
         sent = {**self.headers, **headers}
         if body is not None:
@@ -61,7 +61,7 @@ class Site:
         self, path: str = "/api/v0/events", **headers: str
     ) -> Iterator[http.client.HTTPResponse]:
         """The event stream of the only agent, or another one."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", path, None, {**self.headers, **headers})
         answer = connection.getresponse()
         try:
@@ -400,7 +400,7 @@ def test_it_starts_without_redis_and_serves_when_there_is_one(tmp_path: Path) ->
     deployment = Deployment(database.url, tmp_path)
     deployment.start("api", "api", "--port", str(port := free_port()), ready=False)
     try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         wait_until(lambda: _get(connection, "/healthz") == 200)
         assert _get(connection, "/readyz") == 503
         database.start()

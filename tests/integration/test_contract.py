@@ -90,7 +90,7 @@ def known(site: Site) -> dict[str, Sequence[str]]:
     approvals = [published(site, number) for number in range(30)]
     for id, verb in zip(approvals, ("approve", "deny", "withdraw"), strict=False):
         where = f"{site.url}/api/v0/approvals/{id}/{verb}"
-        assert requests.post(where, headers=answerer, timeout=30).ok
+        assert requests.post(where, headers=answerer, timeout=60).ok
     runs = [site.ask("POST", "/runs", SUBMITTED)["id"] for _ in range(5)]
     wait_until(lambda: site.ask("GET", f"/runs/{runs[-1]}")["status"] == "completed")
     calls = [
@@ -174,7 +174,7 @@ def schemathesis(site: Site, folder: Path, *options: str) -> None:
 
 def counted(site: Site) -> str:
     """The metrics of the API."""
-    return requests.get(f"{site.url}/metrics", headers=site.key, timeout=30).text
+    return requests.get(f"{site.url}/metrics", headers=site.key, timeout=60).text
 
 
 def answered(site: Site) -> int:

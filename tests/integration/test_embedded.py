@@ -32,7 +32,7 @@ from boyd.embedded.state_folder import (
     read_runtime,
     state_lock,
 )
-from boyd.embedded.supervisor import ChildStartFailed, Pace, Supervisor
+from boyd.embedded.supervisor import STOP_SIGNALS, ChildStartFailed, Pace, Supervisor
 from boyd.errors import ConfigError
 
 #: The append-only file of a Redis 6.2.14 that has rewritten it once, with a key of each kind.
@@ -85,7 +85,7 @@ UP = """
         server.start(supervisor)
         for name in sys.argv[4:]:
             supervisor.start(child(name))
-            supervisor.wait_until(name, ready(name), 20)
+            supervisor.wait_until(name, ready(name), 120)
         with published(state, Runtime(redis_url=server.url)):
             print(*supervisor.pids().values(), flush=True)
             supervisor.run()
@@ -98,7 +98,16 @@ def python(code: str, *flags: str) -> tuple[str, ...]:
     return (sys.executable, *(flags or ("-S", "-c")), textwrap.dedent(code))
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 15) -> None:
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Handlers of signals that are put back afterwards."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 90) -> None:
     """Wait until *condition* holds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -133,7 +142,7 @@ def up(
 def running(state: Path) -> Iterator[tuple[Supervisor, RedisServer]]:
     """A Redis server that answers, and who looks after it."""
     with redis_server.redis_server(state) as server, Supervisor(print, HASTE) as supervisor:
-        assert server.start(supervisor, 20)
+        assert server.start(supervisor, 120)
         yield supervisor, server
 
 
@@ -202,7 +211,7 @@ class TestRedis:
             assert first is not None
             os.kill(first, signal.SIGKILL)
             until(lambda: gone(first), "the first server is dead")
-            assert supervisor.wait_until("redis", server.answers, 20)
+            assert supervisor.wait_until("redis", server.answers, 120)
             assert supervisor.pids()["redis"] != first
             assert get(server, "k") == "v"
 
@@ -245,7 +254,7 @@ class TestRedis:
         monkeypatch.setattr(redis_server, "PREDECESSOR_SECONDS", 0.0)
         with Supervisor(print) as supervisor:
             with redis_server.redis_server(tmp_path) as server:
-                server.start(supervisor, 20)
+                server.start(supervisor, 120)
             with pytest.raises(ConfigError), redis_server.redis_server(tmp_path):
                 pass
 
@@ -364,7 +373,7 @@ class TestSupervisor:
         with up(tmp_path, "stubborn", "one", grace=600) as (process, pids):
             process.terminate()
             until(lambda: gone(pids[-1]), "it waits for the stubborn one")
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 90
             while process.poll() is None and time.monotonic() < deadline:
                 process.terminate()
                 time.sleep(0.4)  # more often would count as one press
@@ -383,7 +392,7 @@ class TestSupervisor:
             def again() -> bool:
                 return supervisor.pids()["sleeper"] != first
 
-            assert supervisor.wait_until("sleeper", again, 20)
+            assert supervisor.wait_until("sleeper", again, 120)
         assert told == [
             f"sleeper was killed by SIGKILL; starting it again in 0.01 s (log: {child.log})"
         ]
@@ -435,7 +444,7 @@ class TestSupervisor:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(broken)
-            assert supervisor.wait_until("b", lambda: True, 1)
+            assert supervisor.wait_until("b", lambda: True, 60)
             supervisor.run(lambda: supervisor.stop() if told else None, every=0.01)
         assert told
 
@@ -443,7 +452,7 @@ class TestSupervisor:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(Child("short", ("/bin/sleep", "0.05"), tmp_path / "short.log"))
-            assert supervisor.wait_until("short", lambda: True, 1)
+            assert supervisor.wait_until("short", lambda: True, 60)
             supervisor.run(lambda: supervisor.stop() if len(told) > 7 else None, every=0.01)
         assert len(told) > 7
 
@@ -463,6 +472,20 @@ class TestSupervisor:
             with pytest.raises(ChildStartFailed, match=r"not ready within 0\.1 s.*: thinking"):
                 supervisor.wait_until("slow", lambda: False, 0.1)
 
+    def test_a_signal_after_the_end_does_not_change_how_it_ends(self) -> None:
+        code = """
+            import os, signal
+            from boyd.embedded.supervisor import Supervisor
+            with Supervisor(print) as supervisor:
+                os.kill(os.getpid(), signal.SIGTERM)
+                supervisor.run()
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+        """
+        done = subprocess.run(python(code, "-c"), check=False, timeout=60)
+        assert done.returncode == 0
+
+    @pytest.mark.usefixtures("signals")
     def test_a_signal_while_waiting_for_a_start_ends_the_wait(self, tmp_path: Path) -> None:
         with Supervisor(print) as supervisor:
             supervisor.start(Child("slow", ("/bin/sleep", "600"), tmp_path / "slow.log"))

@@ -67,11 +67,11 @@ class Site:
 
     def health(self) -> int:
         """What the shop answers."""
-        return requests.get(f"{self.url}/health", timeout=5).status_code
+        return requests.get(f"{self.url}/health", timeout=60).status_code
 
     def job(self) -> int:
         """Job something; what the shop answers."""
-        return requests.post(f"{self.url}/jobs", data=b"{}", timeout=5).status_code
+        return requests.post(f"{self.url}/jobs", data=b"{}", timeout=60).status_code
 
     def proposal(self) -> ApprovalItem | None:
         """What waits for an approval, if something does."""

@@ -122,7 +122,7 @@ def test_a_goal_on_a_vocabulary_is_reached_by_itself(scholar: Mind) -> None:
     assert 1 < cycles == len(decisions) <= 20
     check_cycles(decisions)
     assert decisions[-1]["progress"] == "Completed"
-    history = requests.get(f"{scholar.base}/loop/history", headers=scholar.key, timeout=10).json()
+    history = requests.get(f"{scholar.base}/loop/history", headers=scholar.key, timeout=60).json()
     assert len(history["iterations"]) == cycles
     assert scholar.get("session")["goals"] == {"Completed": 1}
 
@@ -177,11 +177,11 @@ def test_another_agent_of_the_deployment_is_not_touched(
     deployment.worker("plain", "agents.scholar:plain")
     plain = f"{scholar.base.rpartition('/')[0]}/plain"
 
-    wait_until(lambda: requests.get(f"{plain}/state", headers=scholar.key, timeout=30).ok)
+    wait_until(lambda: requests.get(f"{plain}/state", headers=scholar.key, timeout=60).ok)
 
     def untouched() -> Any:
         answers = [
-            requests.get(f"{plain}/{path}", headers=scholar.key, timeout=30).json()
+            requests.get(f"{plain}/{path}", headers=scholar.key, timeout=60).json()
             for path in ("state", "loop/history", "actions")
         ]
         return answers, deployment.agent("plain").graph("goals", "facts").size()
@@ -193,7 +193,7 @@ def test_another_agent_of_the_deployment_is_not_touched(
     assert untouched() == first
     assert "goals:" not in str(first)
     url = f"{plain}/plugins/goals/session"
-    assert requests.get(url, headers=scholar.key, timeout=30).status_code == 404
+    assert requests.get(url, headers=scholar.key, timeout=60).status_code == 404
     done = requests.post(f"{plain}/loop/trigger", headers=scholar.key, json={}, timeout=60).json()
     assert (done["iteration"], done["result"]["decision"]) == (1, "no-op")
 

@@ -75,7 +75,7 @@ def race(
             for item in mine:
                 url = f"{dice.choice(urls)}/api/v0/approvals/{item.id}/{answer}?wait=0"
                 try:
-                    said = session.post(url, timeout=30)
+                    said = session.post(url, timeout=60)
                 except requests.RequestException:
                     continue
                 told.append(Told(item.id, f"caller{number}", answer, said.status_code, said.json()))
@@ -199,7 +199,7 @@ def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment)
 
     def approve(number: int) -> tuple[int, dict[str, Any]]:
         url = f"{urls[number % 3]}/api/v0/approvals/{item.id}/approve?wait=0"
-        said = requests.post(url, headers=keys[number % 5], timeout=30)
+        said = requests.post(url, headers=keys[number % 5], timeout=60)
         return said.status_code, said.json()
 
     answers = at_once(50, approve)

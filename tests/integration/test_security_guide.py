@@ -83,5 +83,5 @@ def _look_over_the_api(deployment: Deployment) -> None:
         )
     for path in ("/api/v0/approvals", "/api/v0/runs", "/api/v0/audit", "/metrics", "/readyz"):
         request = Request(f"{found[1]}{path}", headers={"Authorization": f"Bearer {key}"})
-        with urlopen(request, timeout=10) as answer:
+        with urlopen(request, timeout=60) as answer:
             assert answer.status == 200, path

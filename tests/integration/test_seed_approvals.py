@@ -150,7 +150,7 @@ class Reference:
         headers = {"Authorization": f"Bearer {self.key}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, f"/api/v0{path}", body, headers)
         answer = connection.getresponse()
         found = json.loads(answer.read())

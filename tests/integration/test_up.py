@@ -334,7 +334,7 @@ def _pid(path: Path) -> int | None:
 
 def _healthy(port: str) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

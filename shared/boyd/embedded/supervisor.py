@@ -62,7 +62,9 @@ class Wakeup:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers_before.items():
-            signal.signal(number, handler)
+            # The process is leaving: a late signal would only replace its exit status.
+            late = number in STOP_SIGNALS and self._last_stop > -math.inf
+            signal.signal(number, signal.SIG_IGN if late else handler)
         self._handlers_before.clear()
         signal.set_wakeup_fd(self._fd_before)
         assert self._pipe is not None

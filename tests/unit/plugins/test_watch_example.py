@@ -84,7 +84,7 @@ def _status(url: str) -> int:
     deadline = time.monotonic() + 10
     while True:
         try:
-            return requests.get(url, timeout=5).status_code
+            return requests.get(url, timeout=60).status_code
         except requests.ConnectionError:
             if time.monotonic() > deadline:
                 raise
