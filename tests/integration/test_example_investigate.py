@@ -69,9 +69,9 @@ class Site:
         """What the shop answers."""
         return requests.get(f"{self.url}/health", timeout=60).status_code
 
-    def job(self) -> int:
-        """Job something; what the shop answers."""
-        return requests.post(f"{self.url}/jobs", data=b"{}", timeout=60).status_code
+    def order(self) -> int:
+        """Order something; what the shop answers."""
+        return requests.post(f"{self.url}/orders", data=b"{}", timeout=60).status_code
 
     def proposal(self) -> ApprovalItem | None:
         """What waits for an approval, if something does."""
@@ -129,7 +129,7 @@ def killed(site: Site) -> int:
     assert pid
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: f"which process {pid} holds" in site.log("dispatcher"), 30)
-    wait_until(lambda: site.job() == 503)
+    wait_until(lambda: site.order() == 503)
     return pid
 
 
