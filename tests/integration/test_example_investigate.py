@@ -158,7 +158,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     assert (found.ending, found.counters.errors) == ("final_answer", 0)
     told = wait_until(site.evidence)
     assert f"left behind by process {killed}" in told["rootCause"]
-    assert "jobs are taken again" in told["impact"]
+    assert "orders are taken again" in told["impact"]
     assert told["affected"] == ["shop", "dispatcher"]
     assert "The shop answers 200" in json.dumps(told["findings"])
 
