@@ -74,7 +74,8 @@ def test_every_function_that_makes_a_reply_is_told() -> None:
 
 def _makes_reply(value: Any) -> bool:
     here = getattr(value, "__module__", "") == scripted_replies.__name__
-    return here and getattr(value, "__annotations__", {}).get("return") == "Reply"
+    public = here and not value.__name__.startswith("_")
+    return public and getattr(value, "__annotations__", {}).get("return") == "Reply"
 
 
 def test_the_example_runs() -> None:
