@@ -345,6 +345,31 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None
         assert not anchor or anchor in anchors(text), target
 
 
+#: Where a path that a page names may begin.
+ROOTS = ("", "shared", "shared/boyd", "shared/boyd/store/lua", "worker", "api", "tests/unit")
+ROOTS += ("tests/integration", "tests/faults")
+#: The reader makes these.
+MADE = {"deploy/secrets", "deploy/boyd.env"}
+NAMED = re.compile(
+    r"[`>]((?:(?:shared|worker|api|tests|deploy|examples|docs)/[\w./-]+"
+    r"|[\w/]+\.(?:py|lua)"
+    r"|(?:runtime|store|phases|llm|messaging|plugin|plugins|models|cli)/(?:[\w/]+/)?))[`<]"
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*sorted(set(PAGES) - {TUTORIAL}), *DOCS.glob("images/*.svg")],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_every_file_that_a_page_names_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    folders = [path.parent, *(ROOT / root for root in ROOTS)]
+    for name in set(NAMED.findall(prose)) - MADE:
+        assert any((folder / name).exists() for folder in folders), name
+
+
 def complete() -> Iterator[Any]:
     for path in (ROOT / "README.md", DOCS / "plugins.md", DOCS / "approvals.md"):
         for number, code in enumerate(blocks(path.read_text("utf-8"), "python", "complete"), 1):
