@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import requests
 from pydantic import BaseModel
 
 from boyd.errors import ConfigError
@@ -19,6 +18,7 @@ from boyd.models.triple import Place
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
+    from boyd.plugin.http_session import Session
 
 
 class ApprovalReader(Protocol):
@@ -93,24 +93,6 @@ class Graph(Protocol):
 
         What is added or removed meanwhile may be among them or not.
         """
-
-
-DEFAULT_TIMEOUT = 10.0
-MAX_REDIRECTS = 5
-
-
-class Session(requests.Session):
-    """A session in which every request has a time limit (10 s unless given) and few redirects."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.max_redirects = MAX_REDIRECTS
-        self.headers["User-Agent"] = "boyd"
-
-    def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
-        """Send a request, as `requests.Session.request` does, with a time limit."""
-        options["timeout"] = options.get("timeout") or DEFAULT_TIMEOUT
-        return super().request(method, url, **options)
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -289,6 +271,9 @@ class Context:
     def http(self) -> Session:
         """An HTTP session with time limits, one per thread."""
         if not hasattr(_sessions, "session"):
+            # Slow to import, and most plugins never ask for it.
+            from boyd.plugin.http_session import Session
+
             _sessions.session = Session()
         session: Session = _sessions.session
         return session

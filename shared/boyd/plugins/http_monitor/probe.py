@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from boyd.plugin.context import Session
+from boyd.plugin.http_session import Session
 from boyd.plugins.http_monitor.endpoints import Headers, MonitoredEndpoint
 
 #: Seconds that a check gets on top of its time limit before it is given up.

@@ -6,8 +6,8 @@ from typing import Any
 
 import requests
 
-from boyd.plugin.context import Session
 from boyd.plugin.discovery import import_object
+from boyd.plugin.http_session import Session
 from boyd.plugins.command import run_checked
 from boyd.plugins.http_monitor.endpoints import (
     CommandRestart,
