@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -152,10 +153,18 @@ class _Parent:
                 if pid == 0:
                     return self._become(json.loads(order), log, told)
                 os.close(log)
+                self._wait_for_session(pid)
                 self._line.send(str(pid).encode())
                 watched = os.pidfd_open(pid)
                 self._ended[watched] = (pid, told)
                 self._events.register(watched, selectors.EVENT_READ)
+
+    @staticmethod
+    def _wait_for_session(pid: int) -> None:
+        """Wait until whoever kills its process group would kill that, and nothing else."""
+        with suppress(ProcessLookupError):
+            while os.getsid(pid) != pid:
+                time.sleep(0.0005)
 
     def _bury(self, watched: int) -> None:
         self._events.unregister(watched)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,8 @@ def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> N
         time.sleep(FULL)  # the fault itself
         room()
         before = time.monotonic()
-        wait_until(lambda: all(_goes_on(world, agent) for agent in AGENTS), 30)
+        since = wait_until(partial(_now, world), 30)
+        wait_until(lambda: all(_goes_on(world, agent, since) for agent in AGENTS), 30)
         print(f"recovered {time.monotonic() - before:.1f} s after there was room")
     load.stop()
     load.acknowledged.runs.extend(told.made)
@@ -135,12 +137,18 @@ def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> N
     assert "Traceback" not in logs
 
 
-def _goes_on(world: World, agent: str) -> bool:
-    """Whether an iteration has been completed that began within the last second."""
+def _now(world: World) -> datetime | None:
+    """What time it is; None while Redis does not say."""
+    try:
+        return world.deployment.store.clock.now()
+    except StoreError:
+        return None
+
+
+def _goes_on(world: World, agent: str, since: datetime) -> bool:
+    """Whether an iteration has been completed that began after *since*."""
     history = world.deployment.agent(agent).history
     try:
-        now = world.deployment.store.clock.now()
-        recent = history.results(3)
-        return any(one.success and (now - one.started_at).total_seconds() < 1 for one in recent)
+        return any(one.success and one.started_at > since for one in history.results(3))
     except StoreError:
         return False

@@ -172,7 +172,7 @@ def test_of_a_redirect_with_a_huge_body_only_the_beginning_is_read() -> None:
     endless = drips(b"HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:1/\r\n\r\n", b"x" * 65536)
     with Receiver(endless).serving() as receiver:
         assert post(receiver.url).status == 307
-        assert receiver.ended.wait(10)
+        assert receiver.ended.wait(60)
 
 
 def test_of_a_huge_answer_only_the_beginning_is_read() -> None:
@@ -187,7 +187,7 @@ def test_of_a_huge_answer_only_the_beginning_is_read() -> None:
 
     with Receiver(answer).serving() as receiver:
         assert post(receiver.url).ok
-        assert receiver.ended.wait(10)
+        assert receiver.ended.wait(60)
     assert sent < 100_000_000
 
 
@@ -196,9 +196,9 @@ def test_a_server_that_drips_its_answer_for_ever_does_not_hold_us(first: bytes) 
     with Receiver(drips(first, b"1")).serving() as receiver:
         delivery = post(receiver.url, timeout=0.5)
 
-        assert receiver.ended.wait(10), "the connection was left open"
+        assert receiver.ended.wait(60), "the connection was left open"
     assert (delivery.ok, delivery.status) == (False, None)
-    assert 400 < delivery.duration < 3000
+    assert 400 < delivery.duration < 30_000
     assert delivery.error is not None
 
 
@@ -206,30 +206,30 @@ def test_a_server_that_drips_only_the_body_has_answered() -> None:
     with Receiver(drips(b"HTTP/1.1 200 OK\r\n\r\n", b"1")).serving() as receiver:
         delivery = post(receiver.url, timeout=0.5)
 
-        assert receiver.ended.wait(10), "the connection was left open"
+        assert receiver.ended.wait(60), "the connection was left open"
     assert delivery.ok
-    assert delivery.duration < 3000
+    assert delivery.duration < 30_000
 
 
 def test_a_server_that_says_nothing_is_waited_for_until_the_time_limit() -> None:
     silent = threading.Event()
 
     def answer(_: socket.socket) -> None:
-        silent.wait(10)
+        silent.wait(60)
 
     with Receiver(answer).serving() as receiver:
         delivery = post(receiver.url, timeout=0.3)
         silent.set()
 
     assert delivery.error in ("no answer within 0.3 s", "no answer in time")
-    assert delivery.duration < 3000
+    assert delivery.duration < 30_000
 
 
 def test_a_resolver_that_hangs_does_not_hold_us(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
 
     def hang(*_: Any, **__: Any) -> Any:
-        answered.wait(10)
+        answered.wait(60)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)

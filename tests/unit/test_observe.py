@@ -38,7 +38,7 @@ def test_observations_stand_in_registration_job_whoever_was_first() -> None:
 
 
 def test_observers_of_one_bundle_run_side_by_side() -> None:
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=60)
 
     def observe() -> list[Observation]:
         together.wait()
@@ -422,13 +422,13 @@ def test_a_manual_trigger_runs_an_observer_that_failed_before() -> None:
 def test_a_bounded_call_never_waits_longer_than_its_limit() -> None:
     end = threading.Event()
     began = time.monotonic()
-    calls = [time_limit.TimedCall(lambda: end.wait(30), 0.05), time_limit.TimedCall(lambda: 7, 5)]
+    calls = [time_limit.TimedCall(lambda: end.wait(60), 0.05), time_limit.TimedCall(lambda: 7, 5)]
     outcomes = time_limit.call_all(calls)
     end.set()
 
     assert "0.05" in str(outcomes[0].error)
     assert outcomes[1].value == 7
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 def test_calls_beyond_the_width_wait_for_their_turn() -> None:

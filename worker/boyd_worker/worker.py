@@ -56,8 +56,15 @@ def _hush() -> None:
     """Say in our log what Celery prints beside it, or names options for that we have not."""
     celery_worker.safe_say = lambda *_: None
     warnings.simplefilter("ignore", SecurityWarning)
+    logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)
     if os.geteuid() == 0:
         log.warning("this worker runs as root, and so do all plugins: give it a user of its own")
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Drop the traceback of a lost connection: the message has the error, and nothing is broken."""
+    record.exc_info = None
+    return True
 
 
 def _queues(runtime: AgentHost) -> list[Queue]:

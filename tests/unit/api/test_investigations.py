@@ -409,7 +409,7 @@ def test_what_is_said_arrives_at_once(case: Case, monkeypatch: pytest.MonkeyPatc
     assert [kind for kind in kinds if kind != "delta"] == [
         *("said", "started", "result", "said", "ended")
     ]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 def test_what_this_release_does_not_know_only_keeps_its_place(case: Case) -> None:

@@ -11,8 +11,9 @@ import pytest
 from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.runtime import BatchHint
+from boyd_api import tail as tails
 from boyd_api.background_dispatcher import WAITING, BackgroundDispatcher
-from boyd_api.tail import LOOK, Places, Tail
+from boyd_api.tail import Places, Tail
 from harness import wait_until
 
 
@@ -26,6 +27,12 @@ def make_tail(places: int = 1) -> tuple[Tail, threading.Event]:
     return Tail(away, list, places, stopping), stopping
 
 
+@pytest.fixture
+def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks by himself: who waits is woken, or waits to the end."""
+    monkeypatch.setattr(tails, "LOOK", 60.0)
+
+
 def test_what_is_there_is_found_at_once() -> None:
     tail, stopping = make_tail()
 
@@ -33,6 +40,7 @@ def test_what_is_there_is_found_at_once() -> None:
     stopping.set()
 
 
+@pytest.mark.usefixtures("woken_only")
 def test_an_event_wakes_whoever_waits() -> None:
     tail, stopping = make_tail()
     asked: list[float] = []
@@ -44,10 +52,11 @@ def test_an_event_wakes_whoever_waits() -> None:
         return "found" if len(asked) > 1 else None
 
     assert tail.until(check, 10) == "found"
-    assert asked[1] - asked[0] < LOOK
+    assert asked[1] - asked[0] < 9
     stopping.set()
 
 
+@pytest.mark.usefixtures("woken_only")
 def test_an_event_between_looking_and_waiting_is_not_lost() -> None:
     tail, stopping = make_tail()
     asked: list[float] = []
@@ -58,7 +67,7 @@ def test_an_event_between_looking_and_waiting_is_not_lost() -> None:
         return "found" if len(asked) > 3 else None
 
     assert tail.until(check, 10) == "found"
-    assert asked[-1] - asked[0] < LOOK
+    assert asked[-1] - asked[0] < 9
     stopping.set()
 
 
@@ -70,15 +79,17 @@ def test_without_events_it_looks_by_itself() -> None:
     stopping.set()
 
 
+@pytest.mark.usefixtures("woken_only")
 def test_nobody_waits_longer_than_they_may() -> None:
     tail, stopping = make_tail()
     began = time.monotonic()
 
     assert tail.until(lambda: None, 0.05) is None
-    assert time.monotonic() - began < LOOK
+    assert time.monotonic() - began < 9
     stopping.set()
 
 
+@pytest.mark.usefixtures("woken_only")
 def test_beyond_the_places_nobody_waits() -> None:
     tail, stopping = make_tail(places=1)
     inside: list[Any] = []
@@ -90,10 +101,11 @@ def test_beyond_the_places_nobody_waits() -> None:
     began = time.monotonic()
     assert tail.until(check, 10) == "found"
     assert inside == [None]
-    assert time.monotonic() - began < LOOK
+    assert time.monotonic() - began < 9
     stopping.set()
 
 
+@pytest.mark.usefixtures("woken_only")
 @pytest.mark.parametrize("reason", ["stopping", "gone"])
 def test_nobody_waits_for_a_client_that_left_or_a_process_that_stops(reason: str) -> None:
     tail, stopping = make_tail()
@@ -102,7 +114,7 @@ def test_nobody_waits_for_a_client_that_left_or_a_process_that_stops(reason: str
         stopping.set()
     tail.until(lambda: None, 10, lambda: reason == "gone")
 
-    assert time.monotonic() - began < LOOK
+    assert time.monotonic() - began < 9
     stopping.set()
 
 
@@ -147,7 +159,7 @@ def test_a_process_that_stops_wakes_those_who_listen(site: Site) -> None:
         threading.Timer(0.05, site.services.stop).start()
         bell.wait(100, 30)
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
 
 
 class Recording:
@@ -159,7 +171,7 @@ class Recording:
         self.done = threading.Semaphore(0)
 
     def _keep(self, *what: Any) -> None:
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(60)
         self.sent.append(what)
         self.done.release()
         if what[0] == "bad":
@@ -178,9 +190,9 @@ def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
     took = time.monotonic() - began
     slow.go_on.set()
     for _ in range(3):
-        assert slow.done.acquire(timeout=10)
+        assert slow.done.acquire(timeout=60)
 
-    assert took < 0.5
+    assert took < 50
     assert [what[0] for what in slow.sent] == ["bad", "a", "a"]
 
 
@@ -191,4 +203,4 @@ def test_messages_that_a_dead_broker_cannot_take_are_dropped() -> None:
         dispatcher.job("a", f"call:{number}", 1, None)
     slow.go_on.set()
 
-    assert slow.done.acquire(timeout=10)
+    assert slow.done.acquire(timeout=60)

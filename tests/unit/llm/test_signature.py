@@ -78,9 +78,9 @@ def test_a_normal_command_is_normal(command: str) -> None:
 
 @pytest.mark.parametrize("seed", ["'", '"', "\\", "<<a", "a ", '"\\', "<<<"])
 def test_a_long_command_takes_no_longer_than_its_length(seed: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     normal_command(seed * 300_000)
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_half_a_character_is_no_error() -> None:

@@ -74,6 +74,6 @@ def test_a_turn_with_calls_or_that_was_cut_or_filtered_is_not_empty() -> None:
 
 @pytest.mark.parametrize("seed", ["<think>", "</think>", "```\n", "```", "<think", "~~~ \n ", "<"])
 def test_a_long_text_takes_no_longer_than_its_length(seed: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     is_substantive(seed * 200_000)
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
