@@ -29,9 +29,9 @@ from boyd.store import Store
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import ServerHealth
 from boyd.testing import Lab
+from boyd_api.documentation import document
 from boyd_api.metrics import Metrics, deployment_metrics
-from boyd_api.openapi import document
-from boyd_api.problems import KINDS
+from boyd_api.problems import PROBLEM_TYPES
 from boyd_api.routes import ALL
 
 #: Every event of an agent's stream: the fields of its data, and when it happens.
@@ -246,7 +246,7 @@ def _problems() -> Iterator[str]:
     yield "\n## Problems\n"
     yield "| problem | status | title | |"
     yield "|---|---|---|---|"
-    for kind in sorted(KINDS.values(), key=lambda kind: (kind.status, kind.name)):
+    for kind in sorted(PROBLEM_TYPES.values(), key=lambda kind: (kind.status, kind.name)):
         yield f"| `{kind.name}` | {kind.status} | {kind.title} | {_cell(kind.explanation)} |"
 
 

@@ -28,7 +28,7 @@ from boyd.store import AgentEntry, Store, connect
 from boyd.testing import Lab
 from boyd_api import services as of_api
 from boyd_api.app import create_app
-from boyd_api.server import Server
+from boyd_api.server import ApiServer
 from boyd_api.services import Services
 from harness import wait_until
 from kit import agent
@@ -162,7 +162,7 @@ class Served:
         listening = socket.create_server(("127.0.0.1", port))
         self.port: int = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server = Server(create_app(settings, self._services), listening, settings)
+        self._server = ApiServer(create_app(settings, self._services), listening, settings)
         self._thread = threading.Thread(target=self._server.run, args=[self._services.stop])
         self._thread.start()
 

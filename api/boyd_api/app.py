@@ -1,24 +1,42 @@
-"""The Flask application; it holds no state, so any number of copies may run (H6)."""
+"""Flask application: each request is admitted, read, executed at most once, and answered.
+
+It holds no state, so any number of copies may run.
+"""
 
 from __future__ import annotations
 
-from flask import Flask
+import json
+import re
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
+from flask import Flask, Response, g, request
+from werkzeug.exceptions import NotFound
+from werkzeug.http import http_date
+
+from boyd.models import Model
 from boyd.settings.process import Settings
+from boyd_api import auth, idempotency_keys
+from boyd_api.problems import answer_to
+from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
 from boyd_api.routes import ALL
-from boyd_api.routing import Rest
+from boyd_api.routing import JsonResponse, Rest, Route, RouteResult
 from boyd_api.services import Services
-from boyd_api.serving import bind
 
+#: Request ids that are adopted from the client.
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The most bytes of a form part; we read none, so nothing may use memory for one.
 _FORM_MEMORY = 0
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:
-    """Wire the application; connects to nothing until a request needs it.
+    """Create the application; it connects to nothing until a request needs it.
 
     Raises:
-        ConfigError: it would let everybody in from other machines.
+        ConfigError: it would admit everybody from other machines.
     """
     services = services or Services(settings)
     app = Flask("boyd_api", static_folder=None)
@@ -30,3 +48,110 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.extensions["boyd"] = services
     bind(app, services, ALL)
     return app
+
+
+def bind(app: Flask, services: Services, routes: Iterable[Route]) -> None:
+    """Serve *routes*, and no others, with *app*."""
+    bound: dict[str, Route] = {}
+    for route in routes:
+        for endpoint, rule in route.rules.items():
+            assert endpoint not in bound, f"two routes are called {endpoint}"
+            bound[endpoint] = route
+            view = partial(_serve, services, route)
+            app.add_url_rule(rule, endpoint, view, methods=[route.method])
+    app.before_request(partial(_admit, services, bound))
+    app.after_request(partial(_finish, services))
+    app.register_error_handler(Exception, answer_to)
+
+
+def _admit(services: Services, bound: Mapping[str, Route]) -> None:
+    sent = request.headers.get("X-Request-Id", "")
+    g.began = time.monotonic()
+    g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+    if request.url_rule is None:
+        return  # no such path or method: Flask goes on to say so
+    route = bound.get(request.endpoint or "")
+    if route is None:
+        raise NotFound
+    g.route = route
+    if route.inlet:
+        request.max_content_length = services.settings.intake.max_body
+    g.caller = auth.admit(services, route) if route.scope is not None else auth.anonymous()
+
+
+def _serve(services: Services, route: Route, **parts: Any) -> Response:
+    caller: auth.Caller = g.caller
+    agent_id = parts.pop("agentId", None)
+    chosen = services.agent(agent_id, caller.key) if route.reach == "agent" else None
+    if route.body is not None or route.consumes:
+        check_encoding()
+    if route.query is not None:
+        parts["query"] = read_query(route.query)
+    if route.body is not None:
+        parts["body"] = read_body(route.body, route.body_optional)
+    key = idempotency_keys.sent_key() if route.idempotent else None
+    gone = request.environ.get("waitress.client_disconnected", lambda: False)
+    asked = RequestContext(services, caller.actor, caller.key, chosen, key, g.get("now"), gone)
+    work = partial(_work, route, asked, parts)
+    if key is None:
+        return work()[0]
+    limit = services.settings.api.max_wait + idempotency_keys.GRACE
+    answers = services.store.answers
+    return idempotency_keys.once(answers, services.leases, caller.actor, key, limit, work)
+
+
+def _work(route: Route, asked: RequestContext, parts: Mapping[str, Any]) -> tuple[Response, str]:
+    """The response of the route, and the body to keep for a repetition of the request."""
+    try:
+        result: RouteResult = route.view(asked, **parts)
+    except Exception as error:  # noqa: BLE001  # any error becomes a response
+        failed = answer_to(error)
+        return failed, failed.get_data(as_text=True)
+    if isinstance(result, Response):
+        return result, result.get_data(as_text=True) if route.idempotent else ""
+    given = result if isinstance(result, JsonResponse) else JsonResponse(result)
+    text = _text(given.body, given.nulls)
+    response = Response(text, given.status or route.usual_status, mimetype="application/json")
+    response.headers.extend(given.headers)
+    return response, text if given.kept is None else _text(given.kept, given.nulls)
+
+
+def _text(body: Model, nulls: Sequence[str]) -> str:
+    if not nulls:
+        return body.to_json()
+    wire = body.to_wire()
+    for path in nulls:
+        *parents, name = path.split("/")
+        place = wire
+        for parent in parents:
+            place = place[parent]
+        place.setdefault(name, None)
+    return json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
+
+
+def _finish(services: Services, response: Response) -> Response:
+    rule = request.url_rule.rule if request.url_rule else None
+    took = time.monotonic() - g.get("began", time.monotonic())
+    services.metrics.answered(request.method, rule, response.status_code, took)
+    _report_refusal(services)
+    response.headers["X-Request-Id"] = g.get("request_id", "-")
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.update(g.get("limits", {}))
+    now = g.get("now")
+    if now is not None:
+        # Times in the response are on the clock of the Redis server: clients reckon from it.
+        response.headers["Date"] = http_date(now)
+    return response
+
+
+def _report_refusal(services: Services) -> None:
+    """Log and count a message of another system that was refused."""
+    problem, route = g.get("problem"), g.get("route")
+    if problem is None or route is None or not route.inlet:
+        return
+    if problem.kind.name != "unauthenticated":
+        format = (request.view_args or {}).get("format", "")
+        caller = g.get("caller")
+        who = caller.actor.principal if caller else f"somebody at {request.remote_addr}"
+        services.refusals.report(format, problem.kind.name, f"{who}: {problem}")

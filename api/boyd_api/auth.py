@@ -1,4 +1,4 @@
-"""Who asks: no route runs before this has let the request in (H2, H4)."""
+"""Authentication: no route runs before its request was admitted here."""
 
 from __future__ import annotations
 
@@ -12,46 +12,50 @@ from flask import g, request
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey
 from boyd.store import Admission
-from boyd_api.problems import Problem, retry_after
+from boyd_api.problems import HttpProblem, retry_after
 from boyd_api.routing import Route
 from boyd_api.services import Services, is_loopback
 
-#: Who asks when no key is needed.
+#: The principal of requests that need no key.
 ANONYMOUS = "anonymous"
 
-#: What the allowance of a key for sending is kept under, besides its other one.
-_SENDING = "intake"
+#: The name of a key's separate rate limit for intake.
+_INTAKE_LIMIT = "intake"
 
 _HOW = "send `Authorization: Bearer boyd_<id>_<secret>`; `boyd keys create` makes a key"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, and the key that says so; None where none is needed."""
+    """The sender of a request, and its key; None where none is needed."""
 
     actor: Actor
     key: ApiKey | None
 
 
+def anonymous() -> Caller:
+    """The sender of a request that needs no key."""
+    return Caller(Actor(principal=ANONYMOUS, address=request.remote_addr), None)
+
+
 def admit(services: Services, route: Route) -> Caller:
-    """Let the request in.
+    """Admit the request.
 
     Raises:
-        Problem: there is no valid key, it does not carry the scope, or asks too often.
-        StoreUnavailable: Redis, which knows the keys, does not answer.
+        HttpProblem: there is no valid key, it lacks the scope, or exceeds its rate limit.
+        StoreUnavailable: Redis, which holds the keys, does not answer.
     """
-    text = _sent() if route.inlet else _shown()
+    text = _intake_key() if route.inlet else _bearer_key()
     if text is None:
         _check_open(services)
     key = _admission(services, route, text).key
-    address = request.remote_addr
     if key is None:
-        return Caller(Actor(principal=ANONYMOUS, address=address), None)
+        return anonymous()
     _check_allowed(route, key)
-    return Caller(key.actor(address), key)
+    return Caller(key.actor(request.remote_addr), key)
 
 
-def _shown() -> str | None:
+def _bearer_key() -> str | None:
     header = request.headers.get("Authorization")
     if header is None:
         return None
@@ -61,13 +65,13 @@ def _shown() -> str | None:
     return text.strip()
 
 
-def _sent() -> str | None:
-    """The key of a system that may know no bearer keys: as a password, or in `X-API-Key`."""
+def _intake_key() -> str | None:
+    """The key of a system that may not support bearer keys: a password, or `X-API-Key`."""
     header = request.headers.get("Authorization", "")
     scheme, _, text = header.strip().partition(" ")
     if scheme.lower() == "basic":
         return _password(text)
-    return _shown() or request.headers.get("X-API-Key", "").strip() or None
+    return _bearer_key() or request.headers.get("X-API-Key", "").strip() or None
 
 
 def _password(text: str) -> str:
@@ -81,21 +85,21 @@ def _password(text: str) -> str:
 
 
 def _check_open(services: Services) -> None:
-    """Refuse a request without a key, unless that is allowed and it is from this machine.
+    """Refuse a request without a key, unless that is allowed and it comes from this machine.
 
-    A browser here would carry requests of any web page: those name another host or origin.
+    A browser on it sends requests of any web page: those name another host or origin.
     """
     if not services.settings.api.allow_unauthenticated:
         raise _unauthenticated(f"no key was sent; {_HOW}")
     if not is_loopback(_host(f"//{request.host}")):
-        raise Problem("forbidden", f"without a key, {request.host!r} cannot be the host")
+        raise HttpProblem("forbidden", f"without a key, {request.host!r} cannot be the host")
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
-        raise Problem("forbidden", f"without a key, {origin!r} cannot be the origin")
+        raise HttpProblem("forbidden", f"without a key, {origin!r} cannot be the origin")
     # A browser leaves the origin out when a page has it fetch an image or follow a link.
     site = request.headers.get("Sec-Fetch-Site", "none").strip().lower()
     if site in ("cross-site", "same-site"):
-        raise Problem("forbidden", "without a key, no page of another site can ask")
+        raise HttpProblem("forbidden", "without a key, no page of another site may send requests")
 
 
 def _host(url: str) -> str:
@@ -108,7 +112,7 @@ def _host(url: str) -> str:
 def _admission(services: Services, route: Route, text: str | None) -> Admission:
     services.check_reachable()
     limits = services.settings.intake if route.inlet else services.settings.api
-    purpose = _SENDING if route.inlet else ""
+    purpose = _INTAKE_LIMIT if route.inlet else ""
     try:
         admission = services.store.access.admit(text, limits.rate, limits.burst, purpose)
     except StoreUnavailable:
@@ -124,20 +128,22 @@ def _admission(services: Services, route: Route, text: str | None) -> Admission:
         "RateLimit-Reset": str(math.ceil(admission.whole)),
     }
     if admission.refused == "too-many":
-        wait = retry_after(admission.wait)
-        detail = f"more than {limits.rate:g} requests a second; ask again later"
-        raise Problem("overloaded" if route.inlet else "too-many-requests", detail, headers=wait)
+        name = "overloaded" if route.inlet else "too-many-requests"
+        detail = f"more than {limits.rate:g} requests a second; try again later"
+        raise HttpProblem(name, detail, headers=retry_after(admission.wait))
     return admission
 
 
 def _check_allowed(route: Route, key: ApiKey) -> None:
     if route.scope is not None and not key.allows(route.scope):
         detail = f"the key {key.name!r} lacks the scope {route.scope!r}"
-        raise Problem("forbidden", detail, scope=route.scope)
+        raise HttpProblem("forbidden", detail, scope=route.scope)
     if route.reach == "deployment" and key.agents:
-        detail = f"this concerns all agents; the key {key.name!r} is for {', '.join(key.agents)}"
-        raise Problem("forbidden", detail)
+        limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
+        detail = f"this concerns all agents, but {limit}"
+        raise HttpProblem("forbidden", detail)
 
 
-def _unauthenticated(detail: str) -> Problem:
-    return Problem("unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="boyd"'})
+def _unauthenticated(detail: str) -> HttpProblem:
+    challenge = {"WWW-Authenticate": 'Bearer realm="boyd"'}
+    return HttpProblem("unauthenticated", detail, headers=challenge)

@@ -39,7 +39,7 @@ def api(settings: Settings, host: str | None, port: int | None) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Open a listening socket.
 
     Raises:
         ConfigError: the port is in use, or the address is not ours.

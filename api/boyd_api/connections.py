@@ -1,8 +1,8 @@
-"""The connections of the server: who may stay, who is closed for others, and what streams.
+"""Connections of the server: accepts them, closes idle ones, and keeps streams open.
 
 waitress reads requests and answers them in threads. Its own loop looks at every connection in each
-turn and stops to accept any when there are too many; here a turn looks at those where something
-has happened (epoll), and the oldest idle connection makes room for a new one.
+turn and stops accepting when there are too many; here a turn looks only at connections with an
+event (epoll), and the oldest idle connection is closed for a new one.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
 
-from boyd_api.problems import MEDIA_TYPE, Problem
+from boyd_api.problems import MEDIA_TYPE, HttpProblem
 
-#: Under this name the environment of a request has the function that hands its answer over.
+#: Name in the WSGI environment of the function that hands a response over to the server.
 HAND_OVER = "boyd.hand_over"
-#: What is in the path of requests that may bring a larger body.
+#: Part of the path of requests that may have a larger body.
 INLET = "/intake/"
 
 #: Seconds in which the head of a request has to come, after its connection or its first byte.
 HEAD = 10.0
-#: Seconds that a connection may be idle, or stand still with half a body or answer.
+#: Seconds that a connection may be idle, or stall within a body or a response.
 IDLE = 60.0
-#: Seconds between two looks at all connections.
+#: Seconds between two scans of all connections.
 SCAN = 1.0
-#: How many connections are accepted in one turn, and closed at once when there are too many.
+#: Connections to accept in one turn, and to close at once when there are too many.
 _AT_ONCE = 64
-#: Bytes that may wait for a client before a stream gives it no more.
+#: Bytes that may wait for a client before its stream pauses.
 _AHEAD = 262_144
 
-#: What waitress refuses by itself, as a problem; the rest is a bad request, or our fault.
-_REFUSALS = {413: "too-large", 431: "too-large"}
+#: Problems of the errors of waitress, by status; the rest is a bad request or internal.
+_PROBLEMS = {413: "too-large", 431: "too-large"}
 
 
-class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no annotations
-    """Answers, in the form of all errors, what does not get as far as the application (H1)."""
+class ErrorResponseTask(ErrorTask):  # type: ignore[misc]  # waitress has no annotations
+    """Responds with a problem to requests that do not reach the application."""
 
     def execute(self) -> None:
-        """Write the answer, and close the connection: what follows cannot be told apart."""
+        """Write the response, and close the connection: the next request cannot be found in it."""
         error = self.request.error
-        name = "internal" if error.code == 500 else _REFUSALS.get(error.code, "bad-request")
-        problem = Problem(name, error.body if name == "bad-request" else None)
+        name = "internal" if error.code == 500 else _PROBLEMS.get(error.code, "bad-request")
+        problem = HttpProblem(name, error.body if name == "bad-request" else None)
         path = getattr(self.request, "path", None) or ""
         if INLET in path:
             self.channel.server.refused(path.rpartition("/")[2], name, str(problem))
-        body = problem.told(uuid.uuid4().hex).to_json().encode()
+        body = problem.document_for(uuid.uuid4().hex).to_json().encode()
         self.status = f"{problem.kind.status} {HTTPStatus(problem.kind.status).phrase}"
         self.response_headers += [("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-store")]
         self.set_close_on_finish()
@@ -66,53 +66,53 @@ class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no annotations
         self.write(body)
 
 
-class Streaming(Protocol):
-    """An answer that goes on when its request has been served."""
+class Handover(Protocol):
+    """A response that continues after its request was served."""
 
-    def begin(self, channel: Channel) -> None:
-        """Go on over that connection."""
+    def begin(self, connection: Channel) -> None:
+        """Continue over that connection."""
 
     def cancel(self) -> None:
-        """Do not begin: nobody listens any more."""
+        """Do not begin: the client has disconnected."""
 
 
-class Task(WSGITask):  # type: ignore[misc]
-    """Serves a request; an answer that is handed over leaves its thread, and stays open."""
+class ServingTask(WSGITask):  # type: ignore[misc]
+    """Serves a request; a response that is handed over leaves its thread and stays open."""
 
-    streaming: Streaming | None = None
+    handover: Handover | None = None
 
     def service(self) -> None:
         """Serve the request."""
         try:
             super().service()
         finally:
-            if self.streaming is not None and not self.channel.streaming:
-                self.streaming.cancel()
+            if self.handover is not None and not self.channel.streaming:
+                self.handover.cancel()
 
     def execute(self) -> None:
-        """Call the application, which may hand its answer over."""
+        """Call the application, which may hand its response over."""
         self.get_environment()[HAND_OVER] = self._hand_over
         super().execute()
 
-    def _hand_over(self, streaming: Streaming) -> None:
-        self.streaming = streaming
+    def _hand_over(self, handover: Handover) -> None:
+        self.handover = handover
 
     def finish(self) -> None:
-        """End the answer, unless it goes on."""
-        if self.streaming is None or not self.wrote_header:
+        """End the response, unless it continues."""
+        if self.handover is None or not self.wrote_header:
             super().finish()
             return
         self.close_on_finish = False
         with self.channel.requests_lock:
-            # What was sent ahead is not answered: the connection is closed at the end.
+            # Pipelined requests are not answered: the connection is closed at the end.
             del self.channel.requests[1:]
         self.channel.chunked = self.chunked_response
         self.channel.streaming = True
-        self.streaming.begin(self.channel)
+        self.handover.begin(self.channel)
 
 
-class Parser(HTTPRequestParser):  # type: ignore[misc]
-    """Reads a request; a large body only where it may be one."""
+class RequestParser(HTTPRequestParser):  # type: ignore[misc]
+    """Reads a request, with a larger size limit for intake."""
 
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head."""
@@ -124,21 +124,21 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
 class Channel(HTTPChannel):  # type: ignore[misc]
     """A connection."""
 
-    task_class = Task
-    error_task_class = Refusal
-    parser_class = Parser
-    #: Whether its answer goes on, and in chunks.
+    task_class = ServingTask
+    error_task_class = ErrorResponseTask
+    parser_class = RequestParser
+    #: True while its response continues, and if that is chunked.
     streaming = False
     chunked = False
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        #: When it began to do what it does now: to wait, or to send the head of a request.
+        #: Start of its current state: idle, or receiving the head of a request.
         self.since = time.monotonic()
         super().__init__(*arguments, **more)
 
     @property
     def busy(self) -> bool:
-        """True while a request is being served or its answer still streams."""
+        """True while a request is being served or its response still streams."""
         return bool(self.requests) or self.streaming
 
     def expired(self, now: float, wall: float) -> bool:
@@ -152,7 +152,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         return bool(self.last_activity < wall - IDLE)
 
     def received(self, data: bytes) -> bool:
-        """Take what has come; while an answer goes on nothing else is asked."""
+        """Take received data; it is ignored while a response streams."""
         if self.streaming:
             return True
         if self.request is None:
@@ -166,14 +166,14 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         self.server.touch(self)
 
     def write_soon(self, data: Any) -> int:
-        """Send now what can be sent, and the rest when the client takes it."""
+        """Send now what can be sent, and the rest when the client reads."""
         written = super().write_soon(data)
         if self.total_outbufs_len:
             self.server.touch(self)
         return int(written)
 
     def _flush_some(self, do_close: bool = True) -> bool:
-        """Send what waits; the loop and the thread of a stream may both come to this."""
+        """Send buffered data; the loop and the thread of a stream may both call this."""
         with self.outbuf_lock:
             return bool(super()._flush_some(do_close=do_close))
 
@@ -184,11 +184,11 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
     @property
     def lags(self) -> bool:
-        """True while too much of what was sent waits for the client to read it."""
+        """True while too much data waits for the client to read it."""
         return bool(self.total_outbufs_len > _AHEAD)
 
     def send_piece(self, text: str) -> None:
-        """Send a piece of an answer that goes on."""
+        """Send a piece of a streamed response."""
         data = text.encode()
         framed = b"%X\r\n%s\r\n" % (len(data), data) if self.chunked else data
         try:
@@ -197,15 +197,15 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             self.connected = False
 
     def end_answer(self) -> None:
-        """End an answer that goes on, and close the connection once all of it is sent."""
+        """End a streamed response, and close the connection once all of it is sent."""
         with suppress(ClientDisconnected):
             self.write_soon(b"0\r\n\r\n" if self.chunked else b"")
         self.close_when_flushed = True
         self.server.touch(self)
 
 
-class Watched(dict[int, Any]):
-    """The sockets of a server by their number, and what is waited for at each."""
+class Poller(dict[int, Any]):
+    """The sockets of a server by file descriptor, with the events awaited at each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,22 +218,22 @@ class Watched(dict[int, Any]):
             self._epoll.unregister(fd)
 
     def watch(self, *objects: Any) -> None:
-        """Wait from now on for what each of the objects can do next."""
-        for one in objects:
-            fd = one._fileno  # noqa: SLF001  # waitress keeps it under no other name
-            if fd is not None and self.get(fd) is one:
-                self._wait_for(fd, _flags(one))
+        """Wait from now on for the events that each of the objects needs next."""
+        for each in objects:
+            fd = each._fileno  # noqa: SLF001  # waitress keeps it under no other name
+            if fd is not None and self.get(fd) is each:
+                self._wait_for(fd, _flags(each))
 
     def turn(self, seconds: float) -> None:
-        """Let those go on where something happens within that time."""
+        """Handle the events of that many seconds."""
         for fd, flags in self._epoll.poll(seconds):
-            one = self.get(fd)
-            if one is not None:
-                wasyncore.readwrite(one, flags)
-                self.watch(one)
+            ready = self.get(fd)
+            if ready is not None:
+                wasyncore.readwrite(ready, flags)
+                self.watch(ready)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all sockets."""
         wasyncore.close_all(self)
         self._epoll.close()
 
@@ -250,13 +250,13 @@ class Watched(dict[int, Any]):
             self._epoll.unregister(fd)
 
 
-def _flags(one: Any) -> int:
-    flags = select.EPOLLIN | select.EPOLLPRI if one.readable() else 0
-    return flags | select.EPOLLOUT if one.writable() and not one.accepting else flags
+def _flags(watched: Any) -> int:
+    flags = select.EPOLLIN | select.EPOLLPRI if watched.readable() else 0
+    return flags | select.EPOLLOUT if watched.writable() and not watched.accepting else flags
 
 
 class Listener(TcpWSGIServer):  # type: ignore[misc]
-    """Accepts connections and looks after them."""
+    """Accepts connections and closes those that exceed their time limits."""
 
     channel_class = Channel
 
@@ -276,13 +276,13 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         Args:
             app: the application.
             listening: the socket, bound already.
-            adjustments: of waitress.
+            adjustments: the settings of waitress.
             room: how many connections may be open.
-            largest: how many bytes a body may have where it may be large.
-            refused: told of format, reason and detail of refused intake.
-            dispatcher: the threads.
+            largest: how many bytes the body of an intake request may have.
+            refused: receives format, reason and detail of refused intake.
+            dispatcher: the threads of waitress.
         """
-        self.watched = Watched()
+        self.poller = Poller()
         self.refused = refused
         self._room = room
         self._touched: deque[Channel] = deque()
@@ -292,7 +292,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         where = (listening.family, listening.type, listening.proto, listening.getsockname())
         super().__init__(
             app,
-            self.watched,
+            self.poller,
             True,
             listening,
             dispatcher=dispatcher,
@@ -300,7 +300,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
             sockinfo=where,
             bind_socket=False,
         )
-        self.watched.watch(self, self.trigger)
+        self.poller.watch(self, self.trigger)
 
     def touch(self, channel: Channel) -> None:
         """Have the loop look at a connection that a thread has changed."""
@@ -308,10 +308,10 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         self.pull_trigger()
 
     def turn(self, seconds: float) -> None:
-        """Let connections go on where something happens within that time."""
-        self.watched.turn(seconds)
+        """Handle the events of that many seconds, and scan all connections when it is time."""
+        self.poller.turn(seconds)
         while self._touched:
-            self.watched.watch(self._touched.popleft())
+            self.poller.watch(self._touched.popleft())
         if time.monotonic() >= self._next_scan:
             self._scan()
 
@@ -320,7 +320,7 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         return bool(self.accepting)
 
     def handle_accept(self) -> None:
-        """Accept who waits; the oldest idle connections make room."""
+        """Accept waiting connections; the oldest idle ones are closed for them."""
         for _ in range(_AT_ONCE):
             try:
                 accepted = self.accept()
@@ -334,23 +334,23 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
             self.set_socket_options(connection)
             if len(self.active_channels) >= self._room:
                 self._make_room(_AT_ONCE)
-            self.watched.watch(
-                self.channel_class(self, connection, address, self.adj, map=self.watched)
+            self.poller.watch(
+                self.channel_class(self, connection, address, self.adj, map=self.poller)
             )
 
     def _make_room(self, number: int) -> None:
         """Close the connections that have been idle, or half-open, for longest."""
-        idle = [one for one in self.active_channels.values() if not one.busy]
-        idle.sort(key=lambda one: one.since)
-        for one in idle[: min(number, max(1, len(idle) // 2))]:
-            one.handle_close()
+        idle = [channel for channel in self.active_channels.values() if not channel.busy]
+        idle.sort(key=lambda channel: channel.since)
+        for channel in idle[: min(number, max(1, len(idle) // 2))]:
+            channel.handle_close()
 
     def _scan(self) -> None:
-        """Close who has had their time; look at everybody, should anything have been missed."""
+        """Close connections beyond their time limits; poll all others, in case one was missed."""
         now, wall = time.monotonic(), time.time()
         self._next_scan = now + SCAN
-        for one in list(self.active_channels.values()):
-            if one.expired(now, wall):
-                one.handle_close()
+        for channel in list(self.active_channels.values()):
+            if channel.expired(now, wall):
+                channel.handle_close()
             else:
-                self.watched.watch(one)
+                self.poller.watch(channel)

@@ -1,13 +1,17 @@
-"""What `GET /metrics` answers: how the deployment does, and what this process was asked.
+"""Prometheus metrics of the deployment, and of the requests to this process.
 
-The numbers of the deployment are read from Redis when they are asked for, so any number of API
-processes say the same. Times are in seconds; moments are seconds since the epoch on the Redis
-server's clock.
+The metrics of the deployment are read from Redis at each scrape, so all API processes report the
+same. Durations are in seconds; timestamps are seconds since the epoch on the clock of the Redis
+server.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,52 +22,64 @@ from prometheus_client.registry import Collector
 
 from boyd.checks import examine
 from boyd.errors import StoreError
+from boyd.intake import format_names
 from boyd.store import Store
 from boyd.store.connection import Client
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth
 from boyd.version import VERSION
 
+log = logging.getLogger("boyd.api")
+
 #: Requests that wait for an iteration take minutes, all others milliseconds.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _AGENT = ("agent",)
+#: Seconds between two log lines about refusals of one kind: a storm must not fill the disk.
+QUIET = 10.0
+#: Reasons that are counted from 0 on: to Prometheus, a counter that starts at 1 has not grown.
+REASONS = (
+    *("overloaded", "invalid-request", "malformed-json", "too-large", "unsupported-media-type"),
+    *("forbidden", "not-found", "internal", "unavailable"),
+)
+#: Stands for every format that is not installed.
+UNKNOWN = "unknown"
 
 
 class Metrics:
     """The metrics of one app; two apps in one process share nothing."""
 
     def __init__(self, store: Callable[[], Store], broker: Client | None = None) -> None:
-        """Connect to nothing yet.
+        """Create them; nothing is read before a scrape.
 
         Args:
-            store: gives the store; it may raise `StoreError`.
+            store: returns the store, or raises `StoreError`.
             broker: a client for the broker, see `boyd.checks.broker_of`.
         """
         self._registry = CollectorRegistry()
         self._registry.register(_Deployment(store, broker))
         self._requests = Counter(
             "boyd_http_requests",
-            "Requests that were answered.",
+            "Requests answered.",
             ("method", "route", "status"),
             registry=self._registry,
         )
         self._durations = Histogram(
             "boyd_http_request_duration_seconds",
-            "How long answers took.",
+            "Time taken by responses.",
             ("method", "route"),
             buckets=BUCKETS,
             registry=self._registry,
         )
         self._taken = Counter(
             "boyd_intake_observations",
-            "Observations that came through the intake.",
+            "Observations accepted from the intake.",
             ("format",),
             registry=self._registry,
         )
         self._refused = Counter(
             "boyd_intake_refused",
-            "Requests to the intake that were not taken, by the name of the problem.",
+            "Refused requests to the intake, by the name of the problem.",
             ("format", "reason"),
             registry=self._registry,
         )
@@ -72,27 +88,66 @@ class Metrics:
         """Count a request.
 
         Args:
-            method: of the request.
-            route: the template that it matched, not its path; None when it matched none.
-            status: of the answer.
-            seconds: that it took.
+            method: HTTP method.
+            route: the rule that matched the path, if any.
+            status: HTTP status of the response.
+            seconds: the time it took.
         """
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route or "none", str(status)).inc()
         self._durations.labels(known, route or "none").observe(seconds)
 
     def refused(self, format: str, reason: str, requests: int = 1) -> None:
-        """Count requests to `/intake` that were not taken, by the name of the problem."""
+        """Count refused requests to `/intake`, by the name of the problem."""
         self._refused.labels(format, reason).inc(requests)
 
     def taken(self, format: str, observations: int) -> None:
-        """Count what has come through `/intake`."""
+        """Count observations accepted from `/intake`."""
         self._taken.labels(format).inc(observations)
 
     def exposed(self, accept: str = "") -> tuple[bytes, str]:
-        """The body and its content type, as the header `Accept` wants it; never fails."""
+        """The body and its content type, in the format that `Accept` asks for; never fails."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+
+class RefusalReporter:
+    """Logs and counts refused intake: a line for each format and reason every `QUIET` seconds."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics = metrics
+        for format in (*format_names(), UNKNOWN):
+            for reason in REASONS:
+                metrics.refused(format, reason, 0)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last: dict[tuple[str, str], float] = {}
+        self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
+
+    def report(self, format: str, reason: str, detail: str) -> None:
+        """Report a refused request.
+
+        Args:
+            format: the format in its path.
+            reason: the name of the problem.
+            detail: the error, and who sent the request.
+        """
+        kind = (format if format in format_names() else UNKNOWN, reason)
+        self._metrics.refused(*kind)
+        unlogged = self._due(kind)
+        if unlogged is not None:
+            more = f" (and {unlogged} more since the last such line)" if unlogged else ""
+            log.warning("intake %s refused, %s: %s%s", *kind, detail[:500], more)
+
+    def _due(self, kind: tuple[str, str]) -> int | None:
+        """The number of refusals that were not logged before; None if this one is not either."""
+        with self._lock:
+            now = self._clock()
+            if now - self._last.get(kind, -QUIET) < QUIET:
+                self._unlogged[kind] += 1
+                return None
+            self._last[kind] = now
+            return self._unlogged.pop(kind, 0)
 
 
 class _Deployment(Collector):
@@ -109,10 +164,10 @@ class _Deployment(Collector):
 
 
 def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
-    """How the deployment does; only `boyd_up 0` when Redis does not answer.
+    """Read the metrics of the deployment; only `boyd_up 0` when Redis does not answer.
 
-    Agents that nobody has run for a day are left out. Four round trips, whatever the history; what
-    they carry grows with agents and observers.
+    Agents without processes for a day are left out. It makes four round trips, whose size grows
+    with agents and observers, not with history.
     """
     try:
         health = _present(read_health(store.client, broker))
@@ -126,9 +181,7 @@ def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     """Yield the metrics of a deployment whose Redis answers."""
     yield _gauge("boyd_up", _UP, [((), 1)])
     yield _version()
-    yield _gauge(
-        "boyd_broker_up", "Whether the broker answers.", [((), health.messages is not None)]
-    )
+    yield _gauge("boyd_broker_up", "1 if the broker answers.", [((), health.messages is not None)])
     yield from _redis(health)
     yield from _fleet(health.roster)
     yield from _agents(health)
@@ -148,7 +201,7 @@ def _version() -> Metric:
 
 
 def _present(health: HealthSnapshot) -> HealthSnapshot:
-    """Without the agents that are retired."""
+    """The same, without retired agents."""
     roster = health.roster
     present = {name: entry for name, entry in roster.agents.items() if not roster.retired(name)}
     messages = health.messages
@@ -162,7 +215,7 @@ def _present(health: HealthSnapshot) -> HealthSnapshot:
     )
 
 
-_UP = "Whether Redis answers."
+_UP = "1 if Redis answers."
 _Samples = Iterable[tuple[Sequence[str], float | None]]
 
 
@@ -184,28 +237,28 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) 
 
 
 def _redis(health: HealthSnapshot) -> Iterator[Metric]:
-    skew = "By how much the clock of Redis is ahead of the one here."
+    skew = "Offset of the clock of Redis from the local one."
     yield _gauge("boyd_redis_clock_skew_seconds", skew, [((), health.skew)])
-    yield _gauge("boyd_redis_answer_seconds", "How long Redis took.", [((), health.latency)])
+    yield _gauge("boyd_redis_answer_seconds", "Response time of Redis.", [((), health.latency)])
     if health.server is not None:
         yield from _server(health.server)
 
 
 def _server(server: ServerHealth) -> Iterator[Metric]:
-    limit = "The most memory that Redis may use; 0: no limit."
+    limit = "Memory limit of Redis; 0: none."
     yield _gauge("boyd_redis_memory_bytes", "Memory in use.", [((), server.used)])
     yield _gauge("boyd_redis_memory_limit_bytes", limit, [((), server.limit)])
     kept = [
         (("aof",), server.aof),
         (("rdb",), bool(server.rdb) if server.rdb is not None else None),
     ]
-    persistence = "Whether Redis writes to disk in this way."
+    persistence = "1 if Redis writes to disk in this way."
     yield _gauge("boyd_redis_persistence", persistence, kept, ("kind",))
     done = [(("aof",), server.aof_ok), (("rdb",), server.rdb_ok)]
-    text = "Whether the last write to disk succeeded."
+    text = "1 if the last write to disk succeeded."
     yield _gauge("boyd_redis_persistence_ok", text, done, ("kind",))
     evicts = None if server.policy is None else server.policy != "noeviction"
-    text = "Whether a full Redis may throw state out."
+    text = "1 if a full Redis may evict keys."
     yield _gauge("boyd_redis_evicts", text, [((), evicts)])
 
 
@@ -227,7 +280,7 @@ def _fleet(roster: Roster) -> Iterator[Metric]:
 
 def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     now, agents = health.roster.now, health.agents
-    text = "Iterations that have begun."
+    text = "Iterations started."
     begun = [((agent.entry.id,), agent.iterations) for agent in agents]
     yield _counter("boyd_agent_iterations", text, begun, _AGENT)
     for name, text, read in _PER_AGENT:
@@ -240,64 +293,64 @@ def _age(now: float, since: float | None) -> float:
     return max(0.0, now - since) if since is not None else 0.0
 
 
-#: Name, text and value of what there is once for each agent.
+#: Name, help text and value of each metric that an agent has once.
 _PER_AGENT: tuple[tuple[str, str, Callable[[AgentHealth, float], float | None]], ...] = (
     (
         "boyd_agent_last_iteration_timestamp_seconds",
-        "When the last iteration ended.",
+        "End of the last iteration.",
         lambda agent, _: agent.last.at if agent.last else None,
     ),
     (
         "boyd_agent_last_iteration_success",
-        "Whether the last iteration that ended succeeded.",
+        "1 if the last iteration succeeded.",
         lambda agent, _: agent.last.success if agent.last else None,
     ),
     (
         "boyd_agent_last_observed_timestamp_seconds",
-        "When the last iteration began, which observes first.",
+        "Start of the last iteration, which observes first.",
         lambda agent, _: agent.observed,
     ),
     (
         "boyd_agent_in_flight_seconds",
-        "How long ago the iteration in flight began; 0: none is.",
+        "Age of the iteration in flight; 0: none.",
         lambda agent, now: _age(now, agent.flight_since),
     ),
     (
         "boyd_agent_phase_seconds",
-        "How long ago the phase in flight began; 0: none is.",
+        "Age of the phase in flight; 0: none.",
         lambda agent, now: _age(now, agent.phase_since),
     ),
     (
         "boyd_agent_last_tick_timestamp_seconds",
-        "When the slot of the last tick of beat began.",
+        "Start of the slot of the last tick of beat.",
         lambda agent, _: agent.slot,
     ),
     (
         "boyd_agent_interval_seconds",
-        "How often a continuous agent should tick.",
+        "Interval of the ticks of a continuous agent.",
         lambda agent, _: agent.entry.loop_interval if agent.entry.mode == "continuous" else None,
     ),
-    ("boyd_agent_paused", "Whether it is paused.", lambda agent, _: agent.paused is not None),
-    ("boyd_agent_frozen", "Whether it may not act.", lambda agent, _: agent.frozen is not None),
+    ("boyd_agent_paused", "1 if it is paused.", lambda agent, _: agent.paused is not None),
+    (
+        "boyd_agent_frozen",
+        "1 if its actions are frozen.",
+        lambda agent, _: agent.frozen is not None,
+    ),
     (
         "boyd_intake_waiting",
-        "Observations from outside that wait for an iteration.",
+        "Observations from the intake that wait for an iteration.",
         lambda agent, _: agent.intake,
     ),
-    ("boyd_runs_pending", "Runs that wait.", lambda agent, _: agent.runs),
+    ("boyd_runs_pending", "Pending runs.", lambda agent, _: agent.runs),
     (
         "boyd_runs_oldest_seconds",
-        "How long the oldest pending run has waited; 0: none does.",
+        "Age of the oldest pending run; 0: none.",
         lambda agent, now: _age(now, agent.oldest_run),
     ),
-    (
-        "boyd_approvals_pending",
-        "Approvals that wait for a person.",
-        lambda agent, _: agent.approvals,
-    ),
+    ("boyd_approvals_pending", "Pending approvals.", lambda agent, _: agent.approvals),
     (
         "boyd_approvals_next_deadline_seconds",
-        "Until the next approval expires; below 0: it should have.",
+        "Time until the next approval expires; below 0: it is overdue.",
         lambda agent, now: agent.next_deadline - now if agent.next_deadline is not None else None,
     ),
 )
@@ -306,19 +359,19 @@ _PER_AGENT: tuple[tuple[str, str, Callable[[AgentHealth, float], float | None]],
 def _queues(health: HealthSnapshot) -> Iterator[Metric]:
     labels = ("agent", "queue")
     lengths = (health.messages or {}).items()
-    yield _gauge("boyd_queue_messages", "Messages that no worker has taken.", lengths, labels)
+    yield _gauge("boyd_queue_messages", "Messages that wait for a worker.", lengths, labels)
     now = health.roster.now
     oldest = [
         ((agent.entry.id, queue), _age(now, since))
         for agent in health.agents
         for queue, since in agent.oldest.items()
     ]
-    text = "How long the oldest step that waits for a worker has waited."
+    text = "Age of the oldest step that waits for a worker."
     yield _gauge("boyd_queue_oldest_seconds", text, oldest, labels)
 
 
 def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    """How observers have been doing (L15)."""
+    """Health of observers."""
     labels = ("agent", "observer")
     known = [
         ((agent.entry.id, name), health)
@@ -326,31 +379,31 @@ def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
         for name, health in agent.observers.items()
     ]
     failures = [(name, health.failures) for name, health in known]
-    yield _gauge("boyd_observer_failures", "Failures in a row.", failures, labels)
+    yield _gauge("boyd_observer_failures", "Consecutive failures.", failures, labels)
     moments = [
         (name, health.last_success_at.timestamp() if health.last_success_at else None)
         for name, health in known
     ]
-    text = "When it last succeeded."
+    text = "Time of the last success."
     yield _gauge("boyd_observer_last_success_timestamp_seconds", text, moments, labels)
 
 
 def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    """What models were asked, and how investigations ended (G7)."""
+    """Use of models, and outcomes of investigations."""
     known = [(agent.entry.id, agent.model) for agent in agents]
     tokens = [((name, *what), n) for name, model in known for what, n in model.tokens.items()]
-    text = "Tokens that were sent to models and answered by them."
+    text = "Tokens sent to and received from models."
     yield _counter("boyd_model_tokens", text, tokens, ("agent", "model", "kind"))
     requests = [((name, *what), n) for name, model in known for what, n in model.requests.items()]
-    text = "Requests to models, by how they ended."
+    text = "Requests to models, by outcome."
     yield _counter("boyd_model_requests", text, requests, ("agent", "model", "outcome"))
     ended = [((name, how), n) for name, model in known for how, n in model.ended.items()]
-    text = "Investigations, by how they ended."
+    text = "Investigations ended, by outcome."
     yield _counter("boyd_investigations_ended", text, ended, ("agent", "ending"))
 
 
 def _findings(health: HealthSnapshot) -> Metric:
     levels = ("warning", "error")
     found = Tally[str](finding.level for finding in examine(health))
-    text = "What `boyd doctor` finds; it says more."
+    text = "Findings of `boyd doctor`, which explains them."
     return _gauge("boyd_findings", text, [((level,), found[level]) for level in levels], ("level",))

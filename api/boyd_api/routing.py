@@ -1,14 +1,13 @@
-"""How a route is declared: once, with what it needs and what it may answer.
+"""Route declarations, which give the URL rules, the checks of requests and the OpenAPI document.
 
     routes = Routes("runs")
 
     @routes.post("/runs", scope="runs", answers={201: RunCreated}, idempotent=True)
-    def submit(ask: Ask, body: RunRequest) -> Answer:
+    def submit(ctx: RequestContext, body: RunRequest) -> JsonResponse:
         \"\"\"Submit a run.\"\"\"
 
-The arguments of the function tell the rest: `body` and `query` are models that validate, a `body`
-that may be None may be absent, and all others are parts of the path.
-From this come the URL rules, the checks in front of the function, and the OpenAPI document.
+The parameters of the function tell the rest: `body` and `query` are models that validate, a `body`
+that may be None is optional, and all others are parts of the path.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from flask import Response
@@ -28,11 +28,11 @@ from boyd.models import Model, Scope
 
 BASE = "/api/v0"
 
-#: Whom a route concerns. `agent`: one agent, below `/agents/{agentId}` too. `visible`: it answers
-#: with what the key may see. `deployment`: all agents, so a key that is limited to some is refused.
+#: Scope of a route. `agent`: one agent, also below `/agents/{agentId}`. `visible`: the agents that
+#: the key may see. `deployment`: all agents, so a key that is limited to some is refused.
 Reach = Literal["agent", "visible", "deployment"]
 
-#: The status of an answer, or all those that are not named.
+#: The status of a response, or all statuses that are not listed.
 Status = int | Literal["default"]
 
 View = Callable[..., Any]
@@ -42,7 +42,7 @@ _PART = re.compile(r"<(?:\w+(?:\([^)<]*\))?:)?(\w+)>")
 
 
 class Rest(BaseConverter):
-    """All of a path from there on, slashes included, or nothing."""
+    """Matches the rest of a path, slashes included, or nothing."""
 
     regex = r"(?s:.*)"
     weight = 200
@@ -50,17 +50,16 @@ class Rest(BaseConverter):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a route answers with.
+class JsonResponse:
+    """A response of a route.
 
     Attributes:
-        body: the model that is shown.
-        status: of HTTP; None: the first that the route declares.
+        body: the model that is sent.
+        status: HTTP status; None: the first that the route declares.
         headers: further headers.
-        nulls: paths of fields that are shown as null when they are absent, as in `agent/model`;
-            all others are left out then.
-        kept: what a repetition of the request is answered with instead, where *body* may be seen
-            only once.
+        nulls: paths of fields that are sent as null when they are absent, as in `agent/model`; all
+            other absent fields are left out.
+        kept: the body for repetitions of the request, where *body* may be seen only once.
     """
 
     body: Model
@@ -72,7 +71,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Media:
-    """An answer that is not a JSON object of one model."""
+    """A response that is not the JSON object of a model."""
 
     type: str
     description: str
@@ -81,29 +80,68 @@ class Media:
 
 @dataclass(frozen=True)
 class Route:
-    """A declared route; see `Routes.add`."""
+    """A declared route.
 
-    name: str
+    Attributes:
+        noun: its resource, which heads a section of the docs.
+        method: HTTP method.
+        base: the path above all routes of the resource.
+        path: below the base, with `<name>`, `<int:name>` or `<rest:name>` parts.
+        view: the function.
+        scope: the scope that a key needs; None: the route is open to all, without a key.
+        answers: response models by status; the first is the default.
+        label: its name among the routes of the resource; empty: that of the function.
+        reach: which agents it concerns.
+        problems: those that it raises itself, besides those that follow from the rest.
+        idempotent: honours `Idempotency-Key`.
+        headers: further request headers that it reads, with their meaning.
+        consumes: media types of an optional body that it reads itself.
+        inlet: receives messages of systems that retry only after 5xx: it has limits of its own, and
+            a message beyond them is refused with 503.
+    """
+
+    noun: str
     method: str
     base: str
     path: str
     view: View
-    noun: str
     scope: Scope | None
-    reach: Reach
     answers: Mapping[Status, type[Model] | Media]
-    problems: Sequence[str]
-    idempotent: bool
-    headers: Mapping[str, str]
-    body: type[Model] | None
-    body_optional: bool
-    query: type[Model] | None
-    consumes: Sequence[str]
-    inlet: bool
+    label: str = ""
+    reach: Reach = "agent"
+    problems: Sequence[str] = ()
+    idempotent: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    consumes: Sequence[str] = ()
+    inlet: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its unique name."""
+        return f"{self.noun}.{self.label or self.view.__name__}"
+
+    @cached_property
+    def body(self) -> type[Model] | None:
+        """The model of the body."""
+        return _model(self._hints.get("body"))[0]
+
+    @cached_property
+    def body_optional(self) -> bool:
+        """True if the body may be absent."""
+        return _model(self._hints.get("body"))[1]
+
+    @cached_property
+    def query(self) -> type[Model] | None:
+        """The model of the query."""
+        return _model(self._hints.get("query"))[0]
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self.view)
 
     @property
     def rules(self) -> dict[str, str]:
-        """Its URL rules by endpoint, which is also the OpenAPI operation's id."""
+        """URL rules by endpoint, which is also the id of the OpenAPI operation."""
         if self.reach == "agent":
             scoped = f"{self.base}/agents/<agentId>{self.path}"
             return {self.name: self.base + self.path, f"{self.name}_of_agent": scoped}
@@ -111,17 +149,17 @@ class Route:
 
     @property
     def usual_status(self) -> int:
-        """What it answers with when nothing is said: the first status that is declared."""
+        """The default status: the first that is declared."""
         return next(status for status in self.answers if isinstance(status, int))
 
     @property
     def parts(self) -> list[str]:
-        """The names of the variable parts of its path."""
+        """Names of the variable parts of the path."""
         return _PART.findall(self.path)
 
     @property
     def possible_problems(self) -> list[str]:
-        """Every problem that it may answer with, by name."""
+        """Names of all problems that the route may respond with."""
         found = ["bad-request", "internal", *self.problems]
         if self.scope is not None:
             busy = "overloaded" if self.inlet else "too-many-requests"
@@ -142,10 +180,10 @@ class Route:
 
 
 class Routes:
-    """The routes of one noun, in the order of their declaration."""
+    """The routes of one resource, in the order of their declaration."""
 
     def __init__(self, noun: str, base: str = BASE) -> None:
-        """Name what they are about, which heads their section in the docs, and where they lie."""
+        """Start without any; see `Route`."""
         self.noun = noun
         self.base = base
         self.all: list[Route] = []
@@ -162,72 +200,24 @@ class Routes:
         """Declare a route that removes; see `add`."""
         return self.add("DELETE", path, **settings)
 
-    def add(
-        self,
-        method: str,
-        path: str,
-        *,
-        scope: Scope | None,
-        answers: Mapping[Status, type[Model] | Media],
-        reach: Reach = "agent",
-        problems: Sequence[str] = (),
-        idempotent: bool = False,
-        headers: Mapping[str, str] | None = None,
-        consumes: Sequence[str] = (),
-        inlet: bool = False,
-    ) -> Callable[[_V], _V]:
-        """Declare a route.
-
-        Args:
-            method: of HTTP.
-            path: below the base, with `<name>`, `<int:name>` or `<rest:name>` parts.
-            scope: what a key needs; None: anybody may ask, without a key.
-            answers: the models that it answers with, by status; the first is the usual one.
-            reach: whom it concerns.
-            problems: those that it raises itself, besides what follows from the rest.
-            idempotent: whether it honours `Idempotency-Key`.
-            headers: further headers of the request that it reads, with what they mean.
-            consumes: the media types of a body that it reads itself; it may be absent.
-            inlet: whether other systems send to it that repeat only what was answered with 5xx: it
-                has limits of its own, and what is beyond them is answered with 503.
-        """
+    def add(self, method: str, path: str, **settings: Any) -> Callable[[_V], _V]:
+        """Declare a route; see `Route` for its settings."""
+        if settings["scope"] is None:
+            settings["reach"] = "visible"
 
         def declare(view: _V) -> _V:
-            hints = typing.get_type_hints(view)
-            body, optional = _model(hints.get("body"))
-            query, _ = _model(hints.get("query"))
-            self.all.append(
-                Route(
-                    name=f"{self.noun}.{view.__name__}",
-                    method=method,
-                    base=self.base,
-                    path=path,
-                    view=view,
-                    noun=self.noun,
-                    scope=scope,
-                    reach=reach if scope is not None else "visible",
-                    answers=answers,
-                    problems=tuple(problems),
-                    idempotent=idempotent,
-                    headers=headers or {},
-                    body=body,
-                    body_optional=optional,
-                    query=query,
-                    consumes=tuple(consumes),
-                    inlet=inlet,
-                )
-            )
+            self.all.append(Route(self.noun, method, self.base, path, view, **settings))
             return view
 
         return declare
 
 
 def _model(hint: Any) -> tuple[type[Model] | None, bool]:
-    """The model that an argument's type names, and whether it may be None."""
+    """The model in the type of a parameter, and True if it may be None."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         return kinds[0], len(kinds) < len(typing.get_args(hint))
     return (hint, False) if inspect.isclass(hint) and issubclass(hint, Model) else (None, False)
 
 
-Reply = Answer | Model | Response
+RouteResult = JsonResponse | Model | Response

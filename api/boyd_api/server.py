@@ -1,4 +1,4 @@
-"""Serves the application with waitress until it is told to stop, and then lets requests end."""
+"""HTTP server: runs the application with waitress, and drains requests before it stops."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from waitress.task import ThreadedTaskDispatcher
 from boyd.settings.process import Settings
 from boyd_api.connections import Listener
 
-#: Seconds that requests in flight have to end after SIGTERM.
+#: Seconds that requests in flight may take after SIGTERM.
 DRAIN = 15.0
-#: How many bytes a body may have beyond our own limit, to be refused with the connection kept.
+#: Bytes beyond our own limit of a body, within which it is refused and the connection kept.
 _MARGIN = 1_048_576
 _MAX_HEADERS = 32_768
-#: Files that are open besides connections.
+#: Open files besides connections.
 _OTHER_FILES = 128
-#: Seconds between two looks at the signals, at most.
+#: Seconds between two checks of signals, at most.
 _LOOK = 1.0
 
 
-class Server:
-    """One listening socket and its threads."""
+class ApiServer:
+    """A listening socket and its threads."""
 
     def __init__(self, app: Flask, listening: socket.socket, settings: Settings) -> None:
-        """Begin to listen; *listening* is bound already."""
+        """Start listening; *listening* is bound already."""
         self._stopping = threading.Event()
         dispatcher = ThreadedTaskDispatcher()
         dispatcher.set_thread_count(settings.api.threads)
@@ -39,7 +39,7 @@ class Server:
             threads=settings.api.threads,
             max_request_body_size=settings.api.max_body + _MARGIN,
             max_request_header_size=_MAX_HEADERS,
-            # Notices that a client has left while its request is being worked on.
+            # Notices that a client has disconnected while its request is served.
             channel_request_lookahead=1,
             clear_untrusted_proxy_headers=True,
             ident=None,
@@ -51,20 +51,20 @@ class Server:
             adjustments,
             room=min(settings.api.connections, _files() - _OTHER_FILES),
             largest=max(settings.intake.max_body, settings.api.max_body) + _MARGIN,
-            refused=services.refusals.note if services else lambda *_: None,
+            refused=services.refusals.report if services else lambda *_: None,
             dispatcher=dispatcher,
         )
 
     def stop(self) -> None:
-        """Take no more connections, and end when the requests in flight have been answered."""
+        """Accept no more connections, and end when the requests in flight were answered."""
         if self._stopping.is_set():
             return
-        # Woken first: once it knows, it closes what it is woken by.
+        # Wake the loop first: once it stops, it closes the trigger.
         self._listener.pull_trigger()
         self._stopping.set()
 
     def run(self, stopping: Callable[[], None]) -> None:
-        """Serve until `stop`; *stopping* is then called, to end what would stay long."""
+        """Serve until `stop`; *stopping* is then called to end streams and waiting requests."""
         while not self._stopping.is_set():
             self._listener.turn(_LOOK)
         stopping()
@@ -74,7 +74,7 @@ class Server:
         while self._busy() and time.monotonic() < deadline:
             self._listener.turn(0.1)
         self._listener.task_dispatcher.shutdown(timeout=0.1)
-        self._listener.watched.close()
+        self._listener.poller.close()
 
     def _busy(self) -> bool:
         channels = list(self._listener.active_channels.values())
@@ -82,7 +82,7 @@ class Server:
 
 
 def _files() -> int:
-    """How many files this process may have open, as many as it may ask for."""
+    """The number of files that this process may open, after raising the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, max(soft, 65_536)) if hard != resource.RLIM_INFINITY else max(soft, 65_536)
     if soft != resource.RLIM_INFINITY and wanted > soft:
@@ -94,7 +94,7 @@ def serve(
     app: Flask, listening: socket.socket, settings: Settings, stopping: Callable[[], None]
 ) -> None:
     """Serve *app* until SIGTERM or SIGINT."""
-    server = Server(app, listening, settings)
+    server = ApiServer(app, listening, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     server.run(stopping)

@@ -1,42 +1,46 @@
-"""What routes work with: the store, the agents, what carries messages, what waits."""
+"""Services that all requests of a process share: store, agents, dispatcher, streams, metrics."""
 
 from __future__ import annotations
 
 import ipaddress
+import logging
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from boyd.checks import broker_of
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
-from boyd.models import ApiKey
-from boyd.runtime import Dispatcher, Launcher, Leases
+from boyd.models import ApiKey, Phase
+from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
 from boyd.settings.process import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
-from boyd_api import once
-from boyd_api.background_dispatcher import BackgroundDispatcher
-from boyd_api.metrics import Metrics
-from boyd_api.problems import Problem
-from boyd_api.refusals import Refusals
-from boyd_api.streaming import Streams
-from boyd_api.tail import BLOCK, Tail
+from boyd_api.change_watcher import BLOCK, ChangeWatcher
+from boyd_api.event_streams import EventStreams
+from boyd_api.idempotency_keys import LEASE
+from boyd_api.metrics import Metrics, RefusalReporter
+from boyd_api.problems import HttpProblem
+
+log = logging.getLogger("boyd.api")
 
 #: Seconds to wait for Redis, so that a request is answered within one.
 TIMEOUT = 0.8
-#: Seconds that what was read of the agents is used.
+#: Seconds for which the list of agents is cached.
 _FRESH = 1.0
-#: Seconds in which nobody asks a Redis that has just not answered.
+#: Seconds in which no request tries a Redis that has just not answered.
 _AWAY = 0.3
 #: Seconds for a message to reach the broker.
 _SEND_TIMEOUT = 2.0
+#: How many messages may wait. More are dropped: the sweeper sends what did not arrive.
+MAX_WAITING = 1000
 
 
 @dataclass(frozen=True)
 class AgentAccess:
-    """One agent, and what can be done with it."""
+    """One agent, with its store and launcher."""
 
     entry: AgentEntry
     store: AgentStore
@@ -44,7 +48,7 @@ class AgentAccess:
 
 
 class Services:
-    """Everything that requests share in one process; nothing that another process would miss."""
+    """Everything that requests share in one process; it holds no state that another would need."""
 
     def __init__(
         self,
@@ -53,42 +57,41 @@ class Services:
         open_store: Callable[[float], Store] | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Create them; connections are opened when they are needed.
 
         Args:
             settings: of the process.
-            open_store: gives the store, whose answers may take so many seconds.
-            dispatcher: carries hints to workers.
+            open_store: opens the store, with a time limit in seconds.
+            dispatcher: sends messages to workers.
 
         Raises:
-            ConfigError: everybody would be let in from other machines.
+            ConfigError: everybody would be admitted from other machines.
         """
         _check_open(settings)
         self.settings = settings
         self.stopping = threading.Event()
-        self.leases = Leases(once.LEASE / 4)
+        self.leases = Leases(LEASE / 4)
         self._open_store = open_store or self._connect
         self.dispatcher = dispatcher or BackgroundDispatcher(self._celery)
         half = max(1, settings.api.threads // 2)
-        self.tail = Tail(
+        self.changes = ChangeWatcher(
             lambda: self._open_store(BLOCK + TIMEOUT), self.agents, half, self.stopping
         )
-        self.streams = Streams(self.tail, settings.api.streams, self.stopping)
+        self.streams = EventStreams(self.changes, settings.api.streams, self.stopping)
         broker = broker_of(settings, TIMEOUT)
-        #: What this process was asked, and how the deployment does.
         self.metrics = Metrics(lambda: self.store, broker)
-        self.refusals = Refusals(self.metrics)
+        self.refusals = RefusalReporter(self.metrics)
         self._lock = threading.Lock()
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
         self._away_until = float("-inf")
 
     @cached_property
     def store(self) -> Store:
-        """The store; answers quickly or raises `StoreUnavailable`."""
+        """The store; it answers quickly or raises `StoreUnavailable`."""
         return self._open_store(TIMEOUT)
 
     def check_reachable(self) -> None:
-        """Fail at once while Redis is known to be away, instead of after a time-out.
+        """Fail at once while Redis is known to be away, instead of after a timeout.
 
         Raises:
             StoreUnavailable: it did not answer a moment ago.
@@ -111,7 +114,7 @@ class Services:
         return found
 
     def forget_agents(self) -> None:
-        """Read the agents anew when they are asked for next."""
+        """Drop the cached list of agents."""
         with self._lock:
             self._agents = (float("-inf"), {})
 
@@ -122,12 +125,12 @@ class Services:
     def agent(self, name: str | None, key: ApiKey | None) -> AgentAccess:
         """The agent of that name; without one, the default agent.
 
-        An agent that the key may not see is unknown to it, not forbidden: like the list of agents,
-        this tells nobody which others there are.
+        An agent that the key may not see is unknown to it, not forbidden: that would reveal which
+        other agents there are.
 
         Raises:
             UnknownAgent: there is none of that name.
-            Problem: there is no default agent.
+            HttpProblem: there is no default agent.
         """
         seen = self.visible(key)
         wanted = name or self._default(seen, key)
@@ -146,12 +149,12 @@ class Services:
         names = ", ".join(serving)
         how = f"name one of the agents, as in /api/v0/agents/NAME/… or --agent NAME: {names}"
         there = how if serving else "no agent was started yet"
-        raise Problem("no-default-agent", there, agents=serving)
+        raise HttpProblem("no-default-agent", there, agents=serving)
 
     def stop(self) -> None:
-        """Let nobody wait any more: the process is to end."""
+        """End all waiting and all streams: the process is to end."""
         self.stopping.set()
-        self.tail.wake()
+        self.changes.wake()
         self.streams.wake()
 
     def _connect(self, timeout: float) -> Store:
@@ -175,16 +178,64 @@ class Services:
         return CeleryDispatcher(app)
 
 
+class BackgroundDispatcher:
+    """Sends messages from a thread of its own, so that no request waits for the broker.
+
+    Implements `runtime.Dispatcher` with another dispatcher, which may block.
+    """
+
+    def __init__(self, make: Callable[[], Dispatcher]) -> None:
+        """Create it; *make* creates the other one, in the thread, for the first message."""
+        self._make = make
+        self._messages: queue.Queue[Callable[[Dispatcher], None]] = queue.Queue(MAX_WAITING)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def send(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
+    ) -> None:
+        """Announce that *phase* is due."""
+        self._put(lambda sender: sender.send(agent_id, iteration, epoch, phase, queue))
+
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Announce that those batches are due."""
+        self._put(lambda sender: sender.fan_out(agent_id, iteration, batches))
+
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Announce that a job is due."""
+        self._put(lambda sender: sender.job(agent_id, name, attempt, queue))
+
+    def _put(self, message: Callable[[Dispatcher], None]) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+                self._thread.start()
+        try:
+            self._messages.put_nowait(message)
+        except queue.Full:
+            log.warning("too many messages wait for the broker; a worker will send this one")
+
+    def _run(self) -> None:
+        sender: Dispatcher | None = None
+        while True:
+            message = self._messages.get()
+            try:
+                sender = sender or self._make()
+                message(sender)
+            except Exception:  # the thread has to outlive any error of the broker
+                log.exception("a message could not be sent; a worker will send it")
+
+
 def _check_open(settings: Settings) -> None:
     if settings.api.allow_unauthenticated and not is_loopback(settings.api.host):
         raise ConfigError(
-            f"api.allow_unauthenticated lets everybody in who reaches {settings.api.host}; "
-            "it is for a loopback address, such as 127.0.0.1: unset it, and use keys"
+            f"api.allow_unauthenticated admits everybody who reaches {settings.api.host}; "
+            "it is for a loopback address such as 127.0.0.1: unset it, and use keys"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches *host*."""
+    """True if only this machine reaches *host*."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

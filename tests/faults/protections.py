@@ -334,12 +334,13 @@ PROTECTIONS = (
     Protection(
         "P5",
         "a run is stored before it is acknowledged",
-        f"{API}/routes/runs.py",
-        "    run = ask.agent.launcher.submit_run(body, ask.actor, ask.idempotent_id()).run\n",
-        "    import threading, types\n    from boyd.models import utc_now\n"
-        "    stored = (body, ask.actor, ask.idempotent_id())\n"
-        "    threading.Timer(1, ask.agent.launcher.submit_run, stored).start()\n"
-        "    run = types.SimpleNamespace(id=stored[2], status='pending', created_at=utc_now())\n",
+        f"{API}/run_routes.py",
+        "        run = agent.launcher.submit_run(body, ctx.actor, ctx.idempotent_id()).run\n",
+        "        import threading, types\n        from boyd.models import utc_now\n"
+        "        stored = (body, ctx.actor, ctx.idempotent_id())\n"
+        "        threading.Timer(1, agent.launcher.submit_run, stored).start()\n"
+        "        kept = {'id': stored[2], 'status': 'pending', 'created_at': utc_now()}\n"
+        "        run = types.SimpleNamespace(**kept)\n",
         "unit/api/test_runs.py",
         ("test_everything_that_was_sent_is_kept",),
     ),

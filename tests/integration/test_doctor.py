@@ -21,7 +21,7 @@ from boyd.settings.process import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
 from boyd_api.metrics import Metrics
-from boyd_api.readiness import Readiness, readiness
+from boyd_api.monitoring_routes import Readiness, readiness
 from harness import Deployment, free_port, server_program, wait_until
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import call, say, status
 from boyd.version import VERSION
 from boyd_api.metrics import Metrics
-from boyd_api.readiness import readiness
+from boyd_api.monitoring_routes import readiness
 from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
 from reference import generate
 

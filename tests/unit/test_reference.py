@@ -10,7 +10,7 @@ import pytest
 from boyd.cli.group import boyd
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.settings.process import setting_paths
-from boyd_api.problems import KINDS
+from boyd_api.problems import PROBLEM_TYPES
 from boyd_api.routes import ALL
 from reference import PAGES, generate
 
@@ -48,7 +48,7 @@ def test_every_route_and_problem_is_listed() -> None:
         shown, scope, *_ = cells("http", f"{route.method} {path}")
         assert shown.endswith("●") == (route.reach == "agent"), path
         assert scope == (route.scope or "none"), path
-    for name, kind in KINDS.items():
+    for name, kind in PROBLEM_TYPES.items():
         assert cells("http", name)[1] == str(kind.status)
 
 

@@ -58,6 +58,48 @@ def test_what_has_expired_is_shown_as_expired_and_cannot_be_answered(desk: Site)
     assert answer.json["approval"]["status"] == "expired"
 
 
+def test_reading_what_is_past_its_deadline_changes_nothing_and_shows_what_it_will_be(
+    desk: Site,
+) -> None:
+    def stored() -> dict[str, Any]:
+        client = desk.lab.client
+        return {key: client.dump(key) for key in client.scan_iter("boyd:{desk}:*")}
+
+    expired = desk.waiting(ttl=0)
+    before = stored()
+    listed = desk.get("/approvals").json["history"]
+    shown = desk.get(f"/approvals/{expired}")
+    assert desk.get("/approvals?includeHistory=false").json == {"pending": [], "history": []}
+    assert stored() == before
+    assert [item["version"] for item in listed] == [shown.json["version"]]
+
+    desk.post(f"/approvals/{expired}/approve")
+    later = desk.get(f"/approvals/{expired}")
+    assert stored() != before
+    assert (later.json["status"], later.headers["ETag"]) == ("expired", shown.headers["ETag"])
+
+
+def test_what_is_past_its_deadline_has_no_new_preview(desk: Site) -> None:
+    answer = desk.post(f"/approvals/{desk.waiting(ttl=0)}/preview")
+
+    assert answer.status_code == 404
+    assert answer.json["approval"]["status"] == "expired"
+
+
+def test_each_approval_past_its_deadline_is_listed_once_however_it_is_paged(desk: Site) -> None:
+    expired = {desk.waiting(f"late {number}", ttl=0) for number in range(5)}
+    pending = desk.waiting("in time")
+    seen, waits, cursor, pages = [], [], "", 0
+    while pages == 0 or cursor:
+        page = desk.get("/approvals", query_string={"limit": 2, "cursor": cursor}).json
+        seen += [item["id"] for item in page["history"] if item["status"] == "expired"]
+        waits += [item["id"] for item in page["pending"]]
+        cursor, pages = page.get("nextCursor", ""), pages + 1
+
+    assert sorted(seen) == sorted(expired)
+    assert waits == [pending]
+
+
 def test_what_expires_unseen_cannot_be_approved(desk: Site, done: list[str]) -> None:
     answer = desk.post(f"/approvals/{desk.waiting(ttl=0)}/approve")
 

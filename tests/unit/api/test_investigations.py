@@ -20,9 +20,9 @@ from boyd.models.investigation import Asked, Entry, Said
 from boyd.store import investigations
 from boyd.testing import Lab, ScriptedModel
 from boyd.testing.model_server import call, say
-from boyd_api import streaming
-from boyd_api.routes import investigations as routes
-from boyd_api.tail import Places
+from boyd_api import event_streams
+from boyd_api import investigation_routes as routes
+from boyd_api.change_watcher import Slots
 
 QUESTION = {"question": "Why is the disk full?"}
 RUN = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
@@ -326,7 +326,7 @@ def test_a_page_of_the_log_ends_when_it_is_large(
     id = case.pending()
     for number in range(2 * routes.STEP):
         case.written(id, Asked(text=f"{number}").to_json())
-    monkeypatch.setattr(routes, "PORTION", 1)
+    monkeypatch.setattr(routes, "PAGE_BYTES", 1)
     page = case.get(f"/investigations/{id}/log").json
 
     assert len(page["entries"]) == routes.STEP
@@ -395,8 +395,8 @@ def test_an_id_that_is_none_is_refused(case: Case, sent: str) -> None:
 
 def test_what_is_said_arrives_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody looks by himself, so what arrives was pushed.
-    monkeypatch.setattr(streaming, "LOOK", 60.0)
-    monkeypatch.setattr(streaming, "SOON", 60.0)
+    monkeypatch.setattr(event_streams, "LOOK", 60.0)
+    monkeypatch.setattr(event_streams, "SOON", 60.0)
     id = case.pending()
     stream = case.stream(id)
     assert [stream.next(), stream.next()["event"]] == [{"retry": "2000"}, "asked"]
@@ -447,9 +447,9 @@ def test_a_long_log_is_sent_in_parts(case: Case) -> None:
 def test_the_stream_stays_while_a_person_is_waited_for(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "HEARTBEAT", 0.01)
-    monkeypatch.setattr(streaming, "LOOK", 0.01)
-    monkeypatch.setattr(streaming, "SOON", 0.01)
+    monkeypatch.setattr(event_streams, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(event_streams, "LOOK", 0.01)
+    monkeypatch.setattr(event_streams, "SOON", 0.01)
     case.site.dispatcher.held = True
     id = case.asked()
     case.site.lab.client.hset(f"boyd:{{disks}}:investigation:{id}", "status", "waiting")
@@ -465,7 +465,7 @@ def test_the_stream_stays_while_a_person_is_waited_for(
 def test_the_stream_of_one_that_is_kept_no_longer_ends(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "SOON", 0.01)
+    monkeypatch.setattr(event_streams, "SOON", 0.01)
     id = case.pending()
     stream = case.stream(id)
     assert [stream.next(), stream.next()["event"]] == [{"retry": "2000"}, "asked"]
@@ -496,7 +496,7 @@ def test_a_limit_may_be_written_as_json_writes_whole_numbers(case: Case) -> None
 
 def test_all_streams_share_their_places(case: Case) -> None:
     id = case.pending()
-    case.site.services.streams.places = Places(8)
+    case.site.services.streams.slots = Slots(8)
     paths = ["/events", f"/investigations/{id}/events"] * 4
     streams = [case.get(path, buffered=False) for path in paths]
     refused = case.get(f"/investigations/{id}/events")

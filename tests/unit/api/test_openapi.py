@@ -11,8 +11,8 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api_kit import Site
-from boyd_api.openapi import document
-from boyd_api.problems import KINDS
+from boyd_api.documentation import document
+from boyd_api.problems import PROBLEM_TYPES
 from boyd_api.routes import ALL
 
 SPEC: dict[str, Any] = document(ALL)
@@ -107,7 +107,7 @@ def test_an_operation_tells_what_it_does_needs_and_answers(
     assert (operation.get("security") == [{"bearer": []}]) == (route.scope is not None)
     assert {str(status) for status in route.answers} <= set(operation["responses"])
     for name in route.possible_problems:
-        assert str(KINDS[name].status) in operation["responses"], name
+        assert str(PROBLEM_TYPES[name].status) in operation["responses"], name
     assert ("requestBody" in operation) == (route.body is not None or bool(route.consumes))
     if route.body is not None:
         assert operation["requestBody"]["required"] is not route.body_optional

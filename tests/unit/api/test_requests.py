@@ -11,9 +11,9 @@ from pydantic import Field
 from api_kit import Site, make_lab
 from boyd.errors import PayloadTooLarge, StoreError, StoreReadOnly
 from boyd.models import JsonObject, Model
-from boyd_api.problems import KINDS, Problem, problem_of
-from boyd_api.routing import Answer, Routes
-from boyd_api.serving import Ask
+from boyd_api.problems import PROBLEM_TYPES, HttpProblem, problem_of
+from boyd_api.request_context import RequestContext
+from boyd_api.routing import JsonResponse, Routes
 
 PAUSE = "/pause"
 
@@ -133,17 +133,17 @@ def test_a_problem_says_the_same_to_all_clients(site: Site) -> None:
         "type": "/problems/not-found",
         "title": "Not found",
         "status": 404,
-        "detail": "no iteration 99 has ended, or it is kept no longer",
-        "error": "no iteration 99 has ended, or it is kept no longer",
+        "detail": "iteration 99 has not ended, or is not kept any more",
+        "error": "iteration 99 has not ended, or is not kept any more",
         "instance": "abc-1",
     }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", PROBLEM_TYPES)
 def test_every_type_of_problem_is_explained(site: Site, name: str) -> None:
     answer = site.client.get(f"/problems/{name}")
 
-    assert answer.json["status"] == KINDS[name].status
+    assert answer.json["status"] == PROBLEM_TYPES[name].status
     assert answer.json["explanation"]
     assert site.client.get("/problems/nothing").status_code == 404
 
@@ -162,7 +162,7 @@ def test_an_unexpected_fault_tells_no_internals(
     def boom(_: object) -> None:
         raise RuntimeError("the password is x")
 
-    monkeypatch.setattr("boyd_api.routes.state.last_result", boom)
+    monkeypatch.setattr("boyd_api.agent_routes.last_result", boom)
     answer = site.get("/state", headers={"X-Request-Id": "find-me"})
 
     assert answer.status_code == 500
@@ -177,10 +177,10 @@ def test_what_redis_refuses_for_a_while_is_unavailable(site: Site) -> None:
         full = problem_of(StoreReadOnly("OOM command not allowed"))
         broken = problem_of(StoreError("ERR user_script:1: attempt to index"))
 
-        assert (full.kind.name, str(full)) == ("unavailable", "Redis takes no writes now")
+        assert (full.kind.name, str(full)) == ("unavailable", "Redis accepts no writes now")
         assert broken.kind.name == "internal"
         assert problem_of(PayloadTooLarge()).kind.name == "too-large"
-        assert problem_of(Problem("timeout")).kind.status == 504
+        assert problem_of(HttpProblem("timeout")).kind.status == 504
 
 
 # A route that somebody adds
@@ -197,9 +197,9 @@ def test_a_declared_route_knows_what_it_reads_and_may_answer() -> None:
     routes = Routes("things")
 
     @routes.post("/things/<id>", scope="runs", answers={201: Thing}, idempotent=True)
-    def make(ask: Ask, body: Thing, id: str) -> Answer:
+    def make(ctx: RequestContext, body: Thing, id: str) -> JsonResponse:
         """Make a thing."""
-        return Answer(body, headers={"Location": id})
+        return JsonResponse(body, headers={"Location": id})
 
     [route] = routes.all
     assert route.rules == {

@@ -429,12 +429,14 @@ def test_streams_are_limited_and_give_their_place_back(server: Any) -> None:
 
 
 def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -> None:
-    tail = site.services.tail
-    tail.start()
-    seen_before = tail.count
+    changes = site.services.changes
+    changes.start()
+    seen_before = changes.count
     register(site, "second")
     store = site.store.agent("second")
-    found = tail.until(lambda: True if tail.count > seen_before else store.loop.pause("x"), 15)
+    found = changes.until(
+        lambda: True if changes.count > seen_before else store.loop.pause("x"), 15
+    )
 
     assert found is True
 
@@ -442,8 +444,8 @@ def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -
 def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boyd_api.streaming.HEARTBEAT", 0.01)
-    monkeypatch.setattr("boyd_api.streaming._GOOD", 0)
+    monkeypatch.setattr("boyd_api.event_streams.HEARTBEAT", 0.01)
+    monkeypatch.setattr("boyd_api.event_streams._VALID", 0)
     stream = site.get("/events", buffered=False).response
     assert [next(stream), next(stream), next(stream)] == [b"retry: 2000\n\n", b":\n\n", b":\n\n"]
     [key] = site.store.access.all()

@@ -13,7 +13,7 @@ from flask import Flask
 
 from api_kit import Site, make_desk
 from boyd.settings.process import Settings
-from boyd_api.server import Server
+from boyd_api.server import ApiServer
 
 BASE = b"Host: x\r\nContent-Type: application/json\r\n"
 
@@ -24,7 +24,7 @@ def port(server: object) -> Iterator[int]:
     site = Site(make_desk(server)[0], server, max_body=100)
     listening = socket.create_server(("127.0.0.1", 0))
     number = listening.getsockname()[1]
-    served = Server(site.app, listening, site.services.settings)
+    served = ApiServer(site.app, listening, site.services.settings)
     thread = threading.Thread(target=served.run, args=(site.services.stop,))
     thread.start()
     yield number
@@ -96,7 +96,7 @@ def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> 
         return "done"
 
     listening = socket.create_server(("127.0.0.1", 0))
-    served = Server(app, listening, Settings())
+    served = ApiServer(app, listening, Settings())
     thread = threading.Thread(target=served.run, args=(lambda: None,))
     thread.start()
     request = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -115,7 +115,7 @@ def test_a_request_in_flight_is_answered_after_the_server_was_told_to_stop() -> 
 
 
 def test_a_server_that_has_stopped_may_be_told_to_stop_again() -> None:
-    served = Server(Flask("idle"), socket.create_server(("127.0.0.1", 0)), Settings())
+    served = ApiServer(Flask("idle"), socket.create_server(("127.0.0.1", 0)), Settings())
     served.stop()
     served.run(lambda: None)
 

@@ -10,8 +10,8 @@ import pytest
 
 from boyd.errors import StoreUnavailable
 from boyd.store import Topic
-from boyd_api.streaming import Sent, Stream, Streams
-from boyd_api.tail import Tail
+from boyd_api.change_watcher import ChangeWatcher
+from boyd_api.event_streams import EventStream, EventStreams, ServerSentEvent
 from harness import wait_until
 
 
@@ -31,16 +31,16 @@ class Feed:
     def reaches(self, id: str) -> bool:
         return True
 
-    def after(self, id: str) -> Sequence[Sent]:
+    def after(self, id: str) -> Sequence[ServerSentEvent]:
         if self._error is not None:
             raise self._error
-        return [Sent("1-0", "told")] if id == "0-0" else []
+        return [ServerSentEvent("1-0", "told")] if id == "0-0" else []
 
     def over(self) -> bool:
         return False
 
 
-class Line:
+class Connection:
     """Keeps what is sent."""
 
     def __init__(self) -> None:
@@ -64,21 +64,21 @@ class Site:
         def away() -> object:
             raise StoreUnavailable
 
-        tail = Tail(away, list, 1, self.stopping)  # type: ignore[arg-type]
-        self.streams = Streams(tail, 8, self.stopping)
+        changes = ChangeWatcher(away, list, 1, self.stopping)  # type: ignore[arg-type]
+        self.streams = EventStreams(changes, 8, self.stopping)
 
-    def open(self, feed: Feed, good: Callable[[str], bool] = lambda _: True) -> Line:
+    def open(self, feed: Feed, good: Callable[[str], bool] = lambda _: True) -> Connection:
         """Open a stream."""
-        line = Line()
-        assert self.streams.places.take()
-        self.streams.begin(Stream(feed, "0-0", "key", good), line)
-        return line
+        connection = Connection()
+        assert self.streams.slots.take()
+        self.streams.begin(EventStream(feed, "0-0", "key", good), connection)
+        return connection
 
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    for name in ("HEARTBEAT", "LOOK", "SOON", "_GOOD"):
-        monkeypatch.setattr(f"boyd_api.streaming.{name}", 0.01)
+    for name in ("HEARTBEAT", "LOOK", "SOON", "_VALID"):
+        monkeypatch.setattr(f"boyd_api.event_streams.{name}", 0.01)
     made = Site()
     yield made
     made.stopping.set()
@@ -110,7 +110,7 @@ def test_a_key_that_cannot_be_checked_ends_its_stream_and_no_others(site: Site) 
 
 
 def test_streams_stay_while_redis_is_away(site: Site) -> None:
-    line = site.open(Feed("a", StoreUnavailable("away")))
+    connection = site.open(Feed("a", StoreUnavailable("away")))
 
-    wait_until(lambda: ":\n\n" in line.sent)
-    assert not line.gone
+    wait_until(lambda: ":\n\n" in connection.sent)
+    assert not connection.gone

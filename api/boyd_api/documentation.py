@@ -1,20 +1,29 @@
-"""The OpenAPI 3.1 document, made from the declared routes and the schemas of their models."""
+"""`/openapi.json`, `/docs`, `/problems`: the OpenAPI 3.1 document of the routes, and its viewer."""
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
 from http import HTTPStatus
+from importlib import resources
 from typing import Any
 
+from flask import Response, request
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from boyd.models import RunResult
+from boyd.models import Model, RunResult
 from boyd.version import VERSION
-from boyd_api import once
-from boyd_api.problems import KINDS, MEDIA_TYPE, ProblemDocument
-from boyd_api.routing import Media, Route
+from boyd_api import idempotency_keys
+from boyd_api.problems import MEDIA_TYPE, PROBLEM_TYPES, ProblemDocument, ProblemType, not_found
+from boyd_api.request_context import RequestContext
+from boyd_api.routing import Media, Route, Routes
+
+routes = Routes("documents", base="")
 
 Schemas = Mapping[type[BaseModel], dict[str, Any]]
 
@@ -28,16 +37,21 @@ _DESCRIPTION = (
     "Errors are `application/problem+json`; `GET /problems/{name}` explains each type.\n\n"
     "<details><summary>All types</summary>\n\n| Status | Type | Meaning |\n| --- | --- | --- |\n"
     + "\n".join(
-        f"| {kind.status} | `{kind.name}` | {kind.explanation} |" for kind in KINDS.values()
+        f"| {kind.status} | `{kind.name}` | {kind.explanation} |" for kind in PROBLEM_TYPES.values()
     )
     + "\n\n</details>"
 )
 _IDEMPOTENCY_KEY = {
-    "name": once.HEADER,
+    "name": idempotency_keys.HEADER,
     "in": "header",
     "required": False,
     "description": "Names the request: repeating it returns the first answer and does nothing.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": once.PATTERN},
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 255,
+        "pattern": idempotency_keys.PATTERN,
+    },
 }
 #: What is sent to the `callbackUrl` of a run.
 _CALLBACK_BODY = {
@@ -64,6 +78,116 @@ _CALLBACK = {
         "default": {"description": "It is sent again."},
     },
 }
+
+
+#: Swagger UI, as the package `flask-swagger-ui` carries it.
+_VIEWER = resources.files("flask_swagger_ui") / "dist"
+_FILES = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
+#: `validatorUrl` stops it from sending the document to a validator elsewhere.
+_START = """
+SwaggerUIBundle({
+  url: "/openapi.json", dom_id: "#docs", validatorUrl: null, deepLinking: true,
+  docExpansion: "none", filter: true, displayRequestDuration: true, defaultModelsExpandDepth: 0,
+});
+"""
+_PAGE = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Boyd {VERSION}: HTTP API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+</head>
+<body>
+<div id="docs"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script>{_START}</script>
+</body>
+</html>
+"""
+#: The page loads from this server only, runs nothing but the viewer, and cannot be framed.
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src 'self' 'sha256-{b64encode(sha256(_START.encode()).digest()).decode()}'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+class Index(Model):
+    """The start page."""
+
+    name: str = "Boyd"
+    version: str = VERSION
+    docs: str = "/docs"
+    openapi: str = "/openapi.json"
+    api: str = "/api/v0"
+    health: str = "/healthz"
+
+
+@routes.get(
+    "/",
+    scope=None,
+    answers={200: Index, 302: Media("text/html", "A browser is redirected to `/docs`.")},
+)
+def index(ctx: RequestContext) -> Index | Response:
+    """List the start pages; a browser is redirected to the documentation."""
+    wants = request.accept_mimetypes.best_match(["application/json", "text/html"])
+    if wants == "text/html" and request.headers.get("Accept"):
+        return Response(status=302, headers={"Location": "/docs"}, mimetype="text/html")
+    return Index()
+
+
+@routes.get(
+    "/openapi.json",
+    scope=None,
+    answers={200: Media("application/json", "The OpenAPI 3.1 document.")},
+)
+def openapi(ctx: RequestContext) -> Response:
+    """Show this document."""
+    return Response(_document(), mimetype="application/json")
+
+
+@routes.get("/docs", scope=None, answers={200: Media("text/html", "A page for people.")})
+def docs(ctx: RequestContext) -> Response:
+    """Show this document as a page from which requests can be sent."""
+    return Response(_PAGE, mimetype="text/html", headers={"Content-Security-Policy": _POLICY})
+
+
+@routes.get(
+    "/docs/<name>", scope=None, answers={200: Media("text/javascript", "The file.", ("text/css",))}
+)
+def asset(ctx: RequestContext, name: str) -> Response:
+    """Load a file that the page needs."""
+    if name not in _FILES:
+        raise not_found(f"the documentation has no file {name!r}")
+    return Response(
+        (_VIEWER / name).read_bytes(),
+        mimetype=_FILES[name],
+        headers={"Cache-Control": "public, max-age=3600"},
+    )
+
+
+@routes.get("/problems/<name>", scope=None, answers={200: ProblemType})
+def problem(ctx: RequestContext, name: str) -> ProblemType:
+    """Explain a type of problem."""
+    if name not in PROBLEM_TYPES:
+        raise not_found(f"no problem {name!r}; there are: {', '.join(PROBLEM_TYPES)}")
+    return PROBLEM_TYPES[name]
+
+
+@cache
+def _document() -> str:
+    from boyd_api.routes import ALL
+
+    return json.dumps(document(ALL))
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
@@ -184,7 +308,7 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
         )
     problem = {MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
     for status, names in _problems(route).items():
-        titles = "; ".join(f"`{name}`: {KINDS[name].title}" for name in names)
+        titles = "; ".join(f"`{name}`: {PROBLEM_TYPES[name].title}" for name in names)
         # Whoever chooses the status may choose that of a problem.
         found.setdefault(str(status), {"description": titles, "content": problem | chosen})
     return found
@@ -199,5 +323,5 @@ def _media(media: Media) -> dict[str, Any]:
 def _problems(route: Route) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for name in route.possible_problems:
-        found.setdefault(KINDS[name].status, []).append(name)
+        found.setdefault(PROBLEM_TYPES[name].status, []).append(name)
     return dict(sorted(found.items()))

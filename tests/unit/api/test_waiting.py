@@ -11,95 +11,95 @@ import pytest
 from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.runtime import BatchHint
-from boyd_api import tail as tails
-from boyd_api.background_dispatcher import WAITING, BackgroundDispatcher
-from boyd_api.tail import Places, Tail
+from boyd_api import change_watcher
+from boyd_api.change_watcher import ChangeWatcher
+from boyd_api.services import MAX_WAITING, BackgroundDispatcher
 from harness import wait_until
 
 
-def make_tail(places: int = 1) -> tuple[Tail, threading.Event]:
-    """A tail whose Redis is always away, so that only the test wakes it."""
+def make_changes(places: int = 1) -> tuple[ChangeWatcher, threading.Event]:
+    """A changes whose Redis is always away, so that only the test wakes it."""
 
     def away() -> Any:
         raise StoreUnavailable
 
     stopping = threading.Event()
-    return Tail(away, list, places, stopping), stopping
+    return ChangeWatcher(away, list, places, stopping), stopping
 
 
 @pytest.fixture
 def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks by himself: who waits is woken, or waits to the end."""
-    monkeypatch.setattr(tails, "LOOK", 60.0)
+    monkeypatch.setattr(change_watcher, "LOOK", 60.0)
 
 
 def test_what_is_there_is_found_at_once() -> None:
-    tail, stopping = make_tail()
+    changes, stopping = make_changes()
 
-    assert tail.until(lambda: "found", 10) == "found"
+    assert changes.until(lambda: "found", 10) == "found"
     stopping.set()
 
 
 @pytest.mark.usefixtures("woken_only")
 def test_an_event_wakes_whoever_waits() -> None:
-    tail, stopping = make_tail()
+    changes, stopping = make_changes()
     asked: list[float] = []
 
     def check() -> str | None:
         asked.append(time.monotonic())
         if len(asked) == 1:
-            threading.Timer(0.01, tail.wake).start()
+            threading.Timer(0.01, changes.wake).start()
         return "found" if len(asked) > 1 else None
 
-    assert tail.until(check, 10) == "found"
+    assert changes.until(check, 10) == "found"
     assert asked[1] - asked[0] < 9
     stopping.set()
 
 
 @pytest.mark.usefixtures("woken_only")
 def test_an_event_between_looking_and_waiting_is_not_lost() -> None:
-    tail, stopping = make_tail()
+    changes, stopping = make_changes()
     asked: list[float] = []
 
     def check() -> str | None:
         asked.append(time.monotonic())
-        tail.wake()
+        changes.wake()
         return "found" if len(asked) > 3 else None
 
-    assert tail.until(check, 10) == "found"
+    assert changes.until(check, 10) == "found"
     assert asked[-1] - asked[0] < 9
     stopping.set()
 
 
 def test_without_events_it_looks_by_itself() -> None:
-    tail, stopping = make_tail()
+    changes, stopping = make_changes()
     asked = iter([None, None, "found"])
 
-    assert tail.until(lambda: next(asked), 10) == "found"
+    assert changes.until(lambda: next(asked), 10) == "found"
     stopping.set()
 
 
 @pytest.mark.usefixtures("woken_only")
 def test_nobody_waits_longer_than_they_may() -> None:
-    tail, stopping = make_tail()
+    changes, stopping = make_changes()
     began = time.monotonic()
 
-    assert tail.until(lambda: None, 0.05) is None
+    assert changes.until(lambda: None, 0.05) is None
     assert time.monotonic() - began < 9
     stopping.set()
 
 
 @pytest.mark.usefixtures("woken_only")
 def test_beyond_the_places_nobody_waits() -> None:
-    tail, stopping = make_tail(places=1)
+    changes, stopping = make_changes(places=1)
     inside: list[Any] = []
 
     def check() -> str:
-        inside.append(tail.until(lambda: None, 10))
+        inside.append(changes.until(lambda: None, 10))
         return "found"
 
     began = time.monotonic()
-    assert tail.until(check, 10) == "found"
+    assert changes.until(check, 10) == "found"
     assert inside == [None]
     assert time.monotonic() - began < 9
     stopping.set()
@@ -108,56 +108,60 @@ def test_beyond_the_places_nobody_waits() -> None:
 @pytest.mark.usefixtures("woken_only")
 @pytest.mark.parametrize("reason", ["stopping", "gone"])
 def test_nobody_waits_for_a_client_that_left_or_a_process_that_stops(reason: str) -> None:
-    tail, stopping = make_tail()
+    changes, stopping = make_changes()
     began = time.monotonic()
     if reason == "stopping":
         stopping.set()
-    tail.until(lambda: None, 10, lambda: reason == "gone")
+    changes.until(lambda: None, 10, lambda: reason == "gone")
 
     assert time.monotonic() - began < 9
     stopping.set()
 
 
 def test_a_place_is_given_back_whatever_happens() -> None:
-    places = Places(1)
-    with pytest.raises(RuntimeError), places.place():
+    changes, stopping = make_changes(places=1)
+
+    def fail() -> None:
         raise RuntimeError
 
-    assert places.take()
-    assert not places.take()
+    with pytest.raises(RuntimeError):
+        changes.until(fail, 1)
+    asked = iter([None, "found"])
+    assert changes.until(lambda: next(asked), 10) == "found"
+    stopping.set()
 
 
 def test_who_listens_to_one_thing_hears_only_that(site: Site) -> None:
-    tail, client = site.services.tail, site.lab.client
-    with tail.listening(("test", "1")) as first, tail.listening(("test", "2")) as second:
+    changes, client = site.services.changes, site.lab.client
+    with changes.following(("test", "1")) as first, changes.following(("test", "2")) as second:
         wait_until(lambda: first.count and second.count)
         before = second.count
-        seen, events = first.count, tail.count
+        seen, events = first.count, changes.count
         client.xadd("boyd:{test}:log:1", {"entry": "x"})
         first.wait(seen, 10)
 
-        assert (first.count, second.count, tail.count) == (seen + 1, before, events)
+        assert (first.count, second.count, changes.count) == (seen + 1, before, events)
 
 
 def test_those_who_listen_to_the_same_share_it_until_the_last_one_leaves(site: Site) -> None:
-    tail = site.services.tail
-    with tail.listening(("test", "1")) as one:
-        with tail.listening(("test", "1")) as other:
+    changes = site.services.changes
+    with changes.following(("test", "1")) as one:
+        with changes.following(("test", "1")) as other:
             assert other is one
         wait_until(lambda: one.count)
         seen = one.count
         site.lab.client.xadd("boyd:{test}:log:1", {"entry": "x"})
         one.wait(seen, 10)
         assert one.count > seen
-    with tail.listening(("test", "1")) as later:
+    with changes.following(("test", "1")) as later:
         assert later is not one
 
 
 def test_a_process_that_stops_wakes_those_who_listen(site: Site) -> None:
     began = time.monotonic()
-    with site.services.tail.listening(("test", "1")) as bell:
+    with site.services.changes.following(("test", "1")) as signal:
         threading.Timer(0.05, site.services.stop).start()
-        bell.wait(100, 30)
+        signal.wait(100, 30)
 
     assert time.monotonic() - began < 25
 
@@ -199,7 +203,7 @@ def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
 def test_messages_that_a_dead_broker_cannot_take_are_dropped() -> None:
     slow = Recording()
     dispatcher = BackgroundDispatcher(lambda: slow)
-    for number in range(WAITING + 10):
+    for number in range(MAX_WAITING + 10):
         dispatcher.job("a", f"call:{number}", 1, None)
     slow.go_on.set()
 

@@ -11,7 +11,7 @@ from api_kit import Site
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor
 from boyd.store import StoredAnswer
-from boyd_api import once
+from boyd_api import idempotency_keys
 
 KEY = {"Idempotency-Key": "job 66"}
 BODY = {"name": "x", "principal": "x", "scopes": ["read"]}
@@ -90,7 +90,7 @@ def test_a_request_that_failed_inside_may_be_tried_again(
         raise RuntimeError("boom")
 
     with monkeypatch.context() as broken:
-        broken.setattr("boyd_api.routes.control._standing", boom)
+        broken.setattr("boyd_api.agent_routes._standing", boom)
         assert site.post("/pause", headers=KEY).status_code == 500
 
     assert site.post("/pause", headers=KEY).status_code == 200
@@ -154,7 +154,7 @@ def test_what_does_not_fit_takes_no_key(site: Site) -> None:
 
 def test_whoever_lost_the_lease_does_not_overwrite_the_answer(site: Site) -> None:
     answers = site.store.answers
-    lost = answers.take("digest", "request", 0.001)
+    lost = answers.take("digest", "request", 10)
     site.lab.client.delete(*site.store.client.keys("*answer*"))
     mine = answers.take("digest", "request", 10)
     stored = StoredAnswer(200, {}, "mine")
@@ -170,7 +170,7 @@ def test_the_id_of_what_a_request_creates_follows_from_the_request(site: Site) -
 
     def made(actor: Actor, path: str, key: str | None, body: str = "") -> str:
         with site.app.test_request_context(path, method="POST", data=body):
-            return once.derived_id(actor, key)
+            return idempotency_keys.derived_id(actor, key)
 
     assert made(alice, "/runs", "k") == made(alice, "/runs", "k")
     ids = {

@@ -1,0 +1,226 @@
+"""`/agents`, `/state`, `/observers`, `/workers`, `/events`, and control: pause, freeze, retire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+from pydantic import Field
+
+from boyd.models import Model, ObserverHealth
+from boyd.models.responses import (
+    AgentList,
+    AgentState,
+    Capabilities,
+    Identity,
+    LoopHistory,
+    ObserverList,
+    ObserverState,
+    Retired,
+    Standing,
+    StandingAll,
+    StateResponse,
+    WorkerList,
+)
+from boyd.runtime import retire as retire_agent
+from boyd.store import AgentEntry, AgentStore, Topic, reason_text
+from boyd_api.event_streams import HEADERS, MEDIA_TYPE, ServerSentEvent
+from boyd_api.loop_routes import last_result
+from boyd_api.request_context import RequestContext
+from boyd_api.routing import JsonResponse, Media, Routes
+
+agent_routes = Routes("agents")
+state_routes = Routes("state")
+observer_routes = Routes("observers")
+worker_routes = Routes("workers")
+event_routes = Routes("events")
+control_routes = Routes("control")
+
+_CONTROL: dict[str, Any] = {"scope": "admin", "idempotent": True}
+
+
+class AgentsQuery(Model):
+    """Filters agents: `retired` ones are left out by default."""
+
+    retired: bool = False
+
+
+class ControlRequest(Model):
+    """Gives the reason for a change; everybody can see it."""
+
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+@agent_routes.get("/agents", scope="read", reach="visible", answers={200: AgentList})
+def show(ctx: RequestContext, query: AgentsQuery) -> AgentList:
+    """List the agents."""
+    store = ctx.services.store
+    serving = [name for w in store.fleet.workers() if w.role == "worker" for name in w.agents]
+    shown = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
+    states = [_agent_state(store.agent(e.id), e, serving.count(e.id)) for e in shown]
+    return AgentList(agents=states, frozen=store.freezes.everywhere())
+
+
+def _agent_state(store: AgentStore, entry: AgentEntry, workers: int) -> AgentState:
+    status = store.loop.status()
+    return AgentState(
+        id=entry.id,
+        name=entry.name,
+        mode=entry.mode,
+        loop_interval=entry.loop_interval,
+        plugins=entry.plugins,
+        phase=status.phase,
+        iteration=status.iteration,
+        paused=status.paused,
+        frozen=status.frozen,
+        pending_runs=status.pending_runs,
+        pending_approvals=status.pending_approvals,
+        workers=workers,
+        retired_at=entry.retired_at,
+    )
+
+
+@state_routes.get("/state", scope="read", answers={200: StateResponse}, label="show")
+def show_state(ctx: RequestContext) -> JsonResponse:
+    """Show the agent, its capabilities and its last iteration."""
+    entry, catalog = ctx.agent.entry, ctx.agent.entry.catalog
+    last = last_result(ctx.agent.store)
+    state = StateResponse(
+        agent=Identity(id=entry.id, name=entry.name, model=entry.model),
+        capabilities=Capabilities(
+            observers=catalog.observers,
+            orienters=catalog.orienters,
+            decision_strategies=catalog.strategies,
+            actions=[action.id for action in catalog.actions],
+        ),
+        history=LoopHistory(total_loops=last.iteration if last else 0, last_loop=last),
+    )
+    return JsonResponse(state, nulls=("agent/model", "history/lastLoop"))
+
+
+@observer_routes.get("/observers", scope="read", answers={200: ObserverList}, label="show")
+def show_observers(ctx: RequestContext) -> ObserverList:
+    """List the observers with their health."""
+    names = ctx.agent.entry.catalog.observers
+    health = ctx.agent.store.observers.health(names)
+    found = [ObserverState(id=name, **dict(health.get(name) or ObserverHealth())) for name in names]
+    return ObserverList(observers=found)
+
+
+@worker_routes.get(
+    "/workers", scope="read", reach="visible", answers={200: WorkerList}, label="show"
+)
+def show_workers(ctx: RequestContext) -> WorkerList:
+    """List the live workers of the agents that the key may see."""
+    found = ctx.services.store.fleet.workers()
+    if ctx.key is None or not ctx.key.agents:
+        return WorkerList(workers=found)
+    seen = ctx.agents
+    limited = [w.patched({"agents": [a for a in w.agents if a in seen]}) for w in found]
+    return WorkerList(workers=[worker for worker in limited if worker.agents])
+
+
+@event_routes.get(
+    "/events",
+    scope="read",
+    answers={200: Media(MEDIA_TYPE, "Lines of `id`, `event` and `data`, without end.")},
+    headers=HEADERS,
+)
+def follow(ctx: RequestContext) -> Response:
+    """Send the agent's events as they happen, as server-sent events.
+
+    `data` is an event as JSON. A line with a colon is sent every 15 s. The event `missed` says that
+    some events after `Last-Event-ID` are not kept any more, or that Redis has lost that event.
+    """
+    return ctx.stream(_AgentEvents(ctx.agent.store))
+
+
+class _AgentEvents:
+    """The events of one agent; implements `EventFeed`."""
+
+    def __init__(self, store: AgentStore) -> None:
+        self.topic: Topic = (store.agent_id, None)
+        self._events = store.events
+
+    def newest(self) -> str:
+        return self._events.newest()
+
+    def first(self) -> str:
+        return self.newest()
+
+    def reaches(self, id: str) -> bool:
+        return self._events.reaches(id)
+
+    def after(self, id: str) -> list[ServerSentEvent]:
+        return [ServerSentEvent(e.id, e.kind, e.to_json()) for e in self._events.after(id)]
+
+    def over(self) -> bool:
+        return False
+
+
+@control_routes.post("/pause", answers={200: Standing}, **_CONTROL)
+def pause(ctx: RequestContext, body: ControlRequest | None) -> Standing:
+    """Pause the agent: it starts no iterations; the one in flight continues to its end."""
+    ctx.agent.store.loop.pause(_reason(ctx, body), ctx.actor)
+    return _standing(ctx)
+
+
+@control_routes.post("/resume", answers={200: Standing}, **_CONTROL)
+def resume(ctx: RequestContext) -> Standing:
+    """Resume a paused agent; work that has arrived meanwhile starts an iteration."""
+    ctx.agent.launcher.resume(ctx.actor)
+    return _standing(ctx)
+
+
+@control_routes.post("/freeze", answers={200: Standing}, **_CONTROL)
+def freeze(ctx: RequestContext, body: ControlRequest | None) -> Standing:
+    """Freeze the agent's actions; it still observes, orients and decides."""
+    agent_id = ctx.agent.entry.id
+    ctx.services.store.freezes.freeze(_reason(ctx, body), agent_id, ctx.actor)
+    return _standing(ctx)
+
+
+@control_routes.post("/unfreeze", answers={200: Standing}, **_CONTROL)
+def unfreeze(ctx: RequestContext) -> Standing:
+    """Lift the freeze of the agent; a deployment-wide freeze stays."""
+    ctx.services.store.freezes.lift(ctx.agent.entry.id, ctx.actor)
+    return _standing(ctx)
+
+
+@control_routes.post("/freeze-all", reach="deployment", answers={200: StandingAll}, **_CONTROL)
+def freeze_all(ctx: RequestContext, body: ControlRequest | None) -> StandingAll:
+    """Freeze the actions of all agents."""
+    freezes = ctx.services.store.freezes
+    freezes.freeze(_reason(ctx, body), actor=ctx.actor)
+    return StandingAll(frozen=freezes.everywhere())
+
+
+@control_routes.post("/unfreeze-all", reach="deployment", answers={200: StandingAll}, **_CONTROL)
+def unfreeze_all(ctx: RequestContext) -> StandingAll:
+    """Lift the deployment-wide freeze; agents that were frozen by name stay frozen."""
+    freezes = ctx.services.store.freezes
+    freezes.lift(actor=ctx.actor)
+    return StandingAll(frozen=freezes.everywhere())
+
+
+@control_routes.post("/retire", answers={200: Retired}, problems=["agent-runs"], **_CONTROL)
+def retire(ctx: RequestContext, body: ControlRequest | None) -> Retired:
+    """Retire an agent without processes.
+
+    Its pending approvals are withdrawn and its open runs cancelled; its history and its audit
+    trail stay. A process that starts the agent again puts it back into service.
+    """
+    services, reason = ctx.services, body.reason if body else None
+    entry, actor = ctx.agent.entry, ctx.actor
+    done = retire_agent(services.store, entry, services.dispatcher, actor, reason)
+    services.forget_agents()
+    return done
+
+
+def _reason(ctx: RequestContext, body: ControlRequest | None) -> str:
+    return reason_text(ctx.actor.principal, body.reason if body else None)
+
+
+def _standing(ctx: RequestContext) -> Standing:
+    status = ctx.agent.store.loop.status()
+    return Standing(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)

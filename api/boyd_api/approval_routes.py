@@ -1,0 +1,275 @@
+"""`/approvals`: actions that wait for people, and their answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import request
+from pydantic import Field
+
+from boyd.errors import StoreUnavailable
+from boyd.models import ApprovalItem, ApprovalQueue, CallRequest, Model
+from boyd.models.responses import Resolved
+from boyd.runtime import Resolution, Resolver
+from boyd.store import Verdict
+from boyd_api.problems import HttpProblem, ProblemDocument, not_found
+from boyd_api.request_context import PageQuery, RequestContext, WaitQuery
+from boyd_api.routing import JsonResponse, Routes
+
+routes = Routes("approvals")
+
+_REFUSALS = (
+    *("not-pending", "already-approved", "requester", "not-an-approver", "note-required"),
+    "changed",
+)
+_IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
+_ANSWERING: dict[str, Any] = {
+    "scope": "approvals",
+    "problems": _REFUSALS,
+    "idempotent": True,
+    "headers": _IF_MATCH,
+}
+
+
+class QueueQuery(PageQuery):
+    """Selects a page of the queue; `limit` applies to pending items and to history alike."""
+
+    include_history: bool = True
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class ApprovalAnswer(Model):
+    """An answer; `actedBy` is whom the caller claims to act for, kept beside the principal."""
+
+    note: str | None = Field(default=None, max_length=5000)
+    acted_by: str | None = Field(default=None, max_length=200)
+
+
+class BulkAnswer(ApprovalAnswer):
+    """The same answer to several approvals."""
+
+    ids: list[str] = Field(min_length=1, max_length=100)
+
+
+class BulkItem(Model):
+    """The outcome of one of several approvals."""
+
+    id: str
+    success: bool
+    approval: ApprovalItem | None = None
+    problem: ProblemDocument | None = None
+
+
+class BulkResult(Model):
+    """The outcome of each approval."""
+
+    results: list[BulkItem]
+
+
+@routes.get("/approvals", scope="read", answers={200: ApprovalQueue})
+def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
+    """List pending approvals, first deadline first, and resolved ones, last first.
+
+    An approval past its deadline is listed as expired.
+    """
+    page = ctx.agent.store.approvals.page(query.limit, query.cursor, query.include_history)
+    items = [ctx.as_of_now(item) for item in page.pending]
+    expired = [item for item in reversed(items) if item.status == "expired"]
+    return page.model_copy(
+        update={
+            "pending": [item for item in items if item.status == "pending"],
+            "history": [*expired, *page.history] if query.include_history else [],
+        }
+    )
+
+
+@routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
+def show(ctx: RequestContext, id: str) -> JsonResponse:
+    """Show one approval; its `ETag` changes with each change."""
+    item = ctx.approval(id)
+    if item is None:
+        raise not_found(f"no approval {id!r}")
+    return _tagged(item, item)
+
+
+@routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWERING)
+def approve(
+    ctx: RequestContext, id: str, body: ApprovalAnswer | None, query: WaitQuery
+) -> JsonResponse:
+    """Approve; a worker executes the action, even if the client disconnects.
+
+    200: it was executed, with its result. 202: it needs more approvals, or has not ended in time;
+    `execution` of the approval then shows its progress.
+    """
+    found = _answered(ctx, id, "approved", body)
+    item = None
+    if found.outcome == "approved":
+        item = ctx.until(lambda: _executed(ctx, id), query.wait)
+    if item is None or item.result is None:
+        current = _current(ctx, id) or _item(found)
+        return _tagged(Resolved(success=True, approval=current), current, 202)
+    resolved = Resolved(success=item.result.success, approval=item, result=item.result)
+    return _tagged(resolved, item)
+
+
+@routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWERING)
+def deny(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
+    """Deny; nothing is executed."""
+    return _ended(ctx, id, "denied", body)
+
+
+@routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWERING)
+def withdraw(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
+    """Withdraw; the action is not wanted any more, and nothing is executed."""
+    return _ended(ctx, id, "withdrawn", body)
+
+
+@routes.post(
+    "/approvals/<id>/preview",
+    scope="approvals",
+    answers={200: ApprovalItem, 202: ApprovalItem},
+    problems=["not-pending", "no-worker"],
+    idempotent=True,
+)
+def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
+    """Repeat the dry run of a pending approval on a worker, and keep its result.
+
+    200: `preview` is the new result. Rollbacks, and actions without a dry run, have none.
+    202: it has not ended in time; `previewAt` is the time of the preview shown.
+    """
+    item = _pending(ctx, id)
+    if item.undoes or not _has_dry_run(ctx, item):
+        return _tagged(item, item)
+    work = CallRequest(
+        kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ctx.actor
+    )
+    done = ctx.await_call(ctx.call_worker(work, item.queue), query.wait)
+    current = _pending(ctx, id)
+    return _tagged(current, current, None if done else 202)
+
+
+@routes.post("/approvals/approve", scope="approvals", answers={200: BulkResult}, idempotent=True)
+def approve_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
+    """Approve several, each by itself; the actions continue after the response."""
+    return _bulk(ctx, "approved", body)
+
+
+@routes.post("/approvals/deny", scope="approvals", answers={200: BulkResult}, idempotent=True)
+def deny_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
+    """Deny several, each by itself."""
+    return _bulk(ctx, "denied", body)
+
+
+@routes.post("/approvals/withdraw", scope="approvals", answers={200: BulkResult}, idempotent=True)
+def withdraw_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
+    """Withdraw several, each by itself."""
+    return _bulk(ctx, "withdrawn", body)
+
+
+def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
+    """The item.
+
+    Raises:
+        HttpProblem: it is not pending.
+    """
+    item = ctx.approval(id)
+    if item is None or item.status != "pending":
+        raise _refused(id, Resolution("not-pending" if item else "unknown", item))
+    return item
+
+
+def _has_dry_run(ctx: RequestContext, item: ApprovalItem) -> bool:
+    actions = ctx.agent.entry.catalog.actions
+    return any(action.id == item.action_id and action.dry_run for action in actions)
+
+
+def _resolver(ctx: RequestContext) -> Resolver:
+    agent = ctx.agent
+    return Resolver(agent.store, ctx.services.dispatcher, agent.entry.retention)
+
+
+def _answered(
+    ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
+) -> Resolution:
+    given = body or ApprovalAnswer()
+    actor = ctx.actor.patched({"claims": given.acted_by or None})
+    resolver, request_id = _resolver(ctx), ctx.repeatable_id
+    found = resolver.answer(id, verdict, actor, given.note, _version(), request_id)
+    if not found.done:
+        raise _refused(id, found)
+    return found
+
+
+def _ended(
+    ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
+) -> JsonResponse:
+    item = _item(_answered(ctx, id, verdict, body))
+    return _tagged(Resolved(success=True, approval=item), item)
+
+
+def _version() -> int | None:
+    """The version in `If-Match`; an impossible one if it is not an ETag of ours."""
+    given = request.headers.get("If-Match", "*").strip()
+    if given == "*":
+        return None
+    number = given.removeprefix("W/").strip('"')
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else -1
+
+
+def _refused(id: str, found: Resolution) -> HttpProblem:
+    item = found.item
+    if item is None:
+        return HttpProblem("not-pending", f"no approval {id!r}", approvalId=id)
+    details = {
+        "not-pending": f"the approval is {item.status}"
+        + (f" by {item.acted_by}" if item.acted_by else ""),
+        "already-approved": "you have approved it already; it waits for somebody else",
+        "requester": f"{' and '.join(item.requested_by)} asked for this action; somebody else has "
+        "to approve it, or its policy to have allow_requester",
+        "not-an-approver": _who_may(item),
+        "note-required": "the policy requires a note that says why",
+        "changed": f"the approval has changed; it is at version {item.version} now",
+    }
+    more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
+    return HttpProblem(found.outcome, details[found.outcome], **more)
+
+
+def _who_may(item: ApprovalItem) -> str:
+    required = item.required
+    parts = [f"members of {', '.join(required.groups)}"] if required.groups else []
+    parts += [", ".join(required.principals)] if required.principals else []
+    if required.person:
+        return f"it requires a person{' among ' + ' or '.join(parts) if parts else ''}"
+    return f"it may be approved by {' or '.join(parts)}"
+
+
+def _item(found: Resolution) -> ApprovalItem:
+    assert found.item is not None, "an answer that counts was given to an item"
+    return found.item
+
+
+def _current(ctx: RequestContext, id: str) -> ApprovalItem | None:
+    try:
+        return ctx.agent.store.approvals.get(id)
+    except StoreUnavailable:
+        return None  # the answer counts; the client can read later how it goes on
+
+
+def _executed(ctx: RequestContext, id: str) -> ApprovalItem | None:
+    item = ctx.agent.store.approvals.get(id)
+    return item if item is not None and item.result is not None else None
+
+
+def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult:
+    resolver = _resolver(ctx)
+    actor = ctx.actor.patched({"claims": body.acted_by or None})
+    results = []
+    for id in dict.fromkeys(body.ids):
+        found = resolver.answer(id, verdict, actor, body.note, None, ctx.repeatable_id)
+        problem = None if found.done else _refused(id, found).document
+        results.append(BulkItem(id=id, success=found.done, approval=found.item, problem=problem))
+    return BulkResult(results=results)
+
+
+def _tagged(body: Model, item: ApprovalItem, status: int | None = None) -> JsonResponse:
+    return JsonResponse(body, status, {"ETag": f'"{item.version}"'})

@@ -1,0 +1,290 @@
+"""`/loop`, `/intake`, `/observations`, `/situation`: start iterations, and read what they found."""
+
+from __future__ import annotations
+
+from flask import request
+from pydantic import ConfigDict, Field
+
+from boyd.intake import BadIntake, IntakeRequest, NotJson, UnknownFormat, parse
+from boyd.intake.cloudevents import BATCH, STRUCTURED
+from boyd.models import Decision, LoopResult, Model, Observation, Phase, Situation, Timestamp
+from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
+from boyd.runtime import Abandoner
+from boyd.store import AgentStore, Room, reason_text
+from boyd_api.problems import FULL, HttpProblem, not_found, retry_after
+from boyd_api.request_context import PageQuery, RequestContext
+from boyd_api.routing import JsonResponse, Routes
+
+loop_routes = Routes("loop")
+intake_routes = Routes("intake")
+observation_routes = Routes("observations")
+situation_routes = Routes("situation")
+
+#: How many iterations to search for a situation, when the last ones have failed before it.
+_SEARCHED = 20
+
+
+class TriggerRequest(Model):
+    """A trigger: `context` is returned, `async` does not wait for the iteration.
+
+    Unknown fields are ignored.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    context: str | None = Field(default=None, max_length=10_000)
+    async_: bool = Field(default=False, alias="async")
+
+
+class AbandonRequest(Model):
+    """The reason, for the record; with `iteration` only that one is abandoned."""
+
+    reason: str | None = Field(default=None, max_length=1000)
+    iteration: int | None = Field(default=None, ge=1, lt=2**53)
+
+
+class LoopState(Model):
+    """The state of the agent; `worker` is its place, `paused` and `frozen` give reasons.
+
+    When it is idle, start, situation and decision are those of the last iteration. `situation` and
+    `decision` are complete; `currentSituation` is a summary, `currentDecision` an action.
+    """
+
+    phase: Phase
+    iteration: int
+    start_time: Timestamp | None = None
+    current_situation: str | None = None
+    current_decision: str | None = None
+    situation: Situation | None = None
+    decision: Decision | None = None
+    agent_id: str
+    paused: str | None = None
+    frozen: str | None = None
+    pending_runs: int
+    pending_approvals: int
+    worker: str | None = None
+
+
+#: Fields that clients find in each status, if only as null.
+_ALWAYS = ("startTime", "currentSituation", "currentDecision", "paused", "frozen", "worker")
+
+
+class HistoryQuery(PageQuery):
+    """Selects past iterations; `cursor` is a `nextCursor`: the last iteration that was shown."""
+
+    cursor: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,15}$")
+
+
+class Accepted(Model):
+    """The number of observations accepted, and the iteration that they started, if any."""
+
+    accepted: int
+    iteration: int | None = None
+
+
+class ObservationsQuery(Model):
+    """Selects observations: `source` is a part of their source."""
+
+    limit: int = Field(default=50, ge=1, le=1000)
+    source: str | None = Field(default=None, max_length=500)
+
+
+class ObservationList(Model):
+    """Observations; `total` counts all of the iteration, `filtered` those that match."""
+
+    observations: list[Observation]
+    total: int
+    filtered: int
+
+
+class CurrentSituation(Model):
+    """The latest situation."""
+
+    situation: Situation
+
+
+@loop_routes.post(
+    "/loop/trigger",
+    scope="trigger",
+    answers={200: Triggered, 202: Triggered},
+    problems=["paused"],
+    idempotent=True,
+)
+def trigger(ctx: RequestContext, body: TriggerRequest | None) -> JsonResponse:
+    """Start an iteration, or join the one in flight, and wait for its end.
+
+    202: it continues, because `async` was set, or because it has not ended within the time that a
+    request may wait.
+    """
+    asked, actor = body or TriggerRequest(), ctx.actor
+    begun = ctx.agent.launcher.trigger(actor.principal, actor, ctx.repeatable_id)
+    past = ctx.agent.store.history.get
+    result = ctx.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
+    if result is not None and not asked.async_:
+        return JsonResponse(_ended(result, asked.context))
+    message = "the iteration has begun" if begun.new else "joined the iteration in flight"
+    going = Triggered(
+        success=True,
+        status="triggered",
+        message=message,
+        iteration=begun.iteration,
+        context=asked.context,
+    )
+    return JsonResponse(going, 202)
+
+
+def _ended(result: LoopResult, context: str | None) -> Triggered:
+    return Triggered(
+        success=result.success,
+        status="completed" if result.success else "failed",
+        result=TriggerResult(
+            observations=len(result.observations),
+            situation=result.situation.summary if result.situation else None,
+            decision=result.decision.action if result.decision else None,
+            action_results=len(result.action_results),
+            duration=result.duration,
+        ),
+        error=result.error,
+        iteration=result.iteration,
+        context=context,
+    )
+
+
+@loop_routes.post(
+    "/loop/abandon", scope="admin", answers={200: Abandoned}, problems=["finished"], idempotent=True
+)
+def abandon(ctx: RequestContext, body: AbandonRequest | None) -> Abandoned:
+    """End the iteration in flight as failed.
+
+    It needs no worker. An action that has started is not started again; its outcome is unknown
+    unless it was reported. Later reports for the iteration are refused.
+    """
+    asked, agent = body or AbandonRequest(), ctx.agent
+    why = f"abandoned: {reason_text(ctx.actor.principal, asked.reason)}"
+    abandoner = Abandoner(agent.store, ctx.services.dispatcher, agent.entry.retention)
+    found = abandoner.abandon(why, ctx.actor, asked.iteration)
+    if found.outcome == "idle":
+        raise HttpProblem("finished", "no iteration is in flight")
+    if found.outcome == "over":
+        raise HttpProblem("finished", f"iteration {found.iteration} is in flight, not that one")
+    return Abandoned(agent_id=agent.entry.id, iteration=found.iteration, error=why)
+
+
+@loop_routes.get("/loop/status", scope="read", answers={200: LoopState})
+def status(ctx: RequestContext) -> JsonResponse:
+    """Show the current state of the agent."""
+    record = ctx.agent.store.history.last()
+    situation = record.situation if record else None
+    decision = record.decision if record else None
+    now = dict(ctx.agent.store.loop.status())
+    state = LoopState(
+        **now | {"start_time": record.started_at if record else None},
+        current_situation=situation.summary if situation else None,
+        current_decision=decision.action if decision else None,
+        situation=situation,
+        decision=decision,
+    )
+    return JsonResponse(state, nulls=_ALWAYS)
+
+
+@loop_routes.get("/loop/history", scope="read", answers={200: IterationList})
+def history(ctx: RequestContext, query: HistoryQuery) -> IterationList:
+    """List past iterations, newest first."""
+    before = int(query.cursor) if query.cursor else None
+    page = ctx.agent.store.history.outlines(query.limit, before)
+    return IterationList(
+        iterations=page.iterations, next_cursor=str(page.before) if page.before else None
+    )
+
+
+@loop_routes.get("/loop/history/<int:iteration>", scope="read", answers={200: LoopResult})
+def one(ctx: RequestContext, iteration: int) -> LoopResult:
+    """Show a past iteration in full, with the trace of its decision."""
+    result = ctx.agent.store.history.get(iteration)
+    if result is None:
+        raise not_found(f"iteration {iteration} has not ended, or is not kept any more")
+    return result
+
+
+@intake_routes.post(
+    "/intake/<format>",
+    scope="trigger",
+    answers={202: Accepted},
+    problems=["malformed-json", "invalid-request"],
+    idempotent=True,
+    inlet=True,
+    consumes=["application/json", STRUCTURED, BATCH, "*/*"],
+)
+def take(ctx: RequestContext, format: str) -> JsonResponse:
+    """Accept a message of another system: `alertmanager`, `cloudevents`, `json`, or your own.
+
+    All of it is accepted, or nothing.
+    """
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
+    try:
+        observations = parse(format, sent)
+    except UnknownFormat as error:
+        raise not_found(str(error)) from None
+    except NotJson as error:
+        raise HttpProblem("malformed-json", str(error)) from None
+    except BadIntake as error:
+        raise HttpProblem("invalid-request", str(error)) from None
+    begun = _accept(ctx, observations)
+    if begun < 0:
+        detail = "too many observations wait already; none of these was accepted"
+        raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
+    ctx.services.metrics.taken(format, len(observations))
+    return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))
+
+
+def _accept(ctx: RequestContext, observations: list[Observation]) -> int:
+    """Store them; the iteration that they started, 0 if none, below 0 if they were too many."""
+    if not observations:
+        return 0
+    limits = ctx.services.settings.intake
+    room = Room(limits.max_waiting, limits.max_waiting_bytes)
+    return ctx.agent.launcher.intake(observations, ctx.actor, ctx.repeatable_id, room)
+
+
+@observation_routes.get("/observations", scope="read", answers={200: ObservationList}, label="show")
+def show_observations(ctx: RequestContext, query: ObservationsQuery) -> ObservationList:
+    """List the observations of the last iteration."""
+    last = last_result(ctx.agent.store)
+    seen = last.observations if last else []
+    fitting = [one for one in seen if query.source is None or query.source in one.source]
+    return ObservationList(
+        observations=fitting[: query.limit], total=len(seen), filtered=len(fitting)
+    )
+
+
+@situation_routes.get(
+    "/situation",
+    scope="read",
+    answers={200: CurrentSituation},
+    problems=["not-found"],
+    label="show",
+)
+def show_situation(ctx: RequestContext) -> CurrentSituation:
+    """Show the latest situation."""
+    situation = _last_situation(ctx.agent.store)
+    if situation is None:
+        raise not_found("no iteration has assessed a situation yet")
+    return CurrentSituation(situation=situation)
+
+
+def last_result(store: AgentStore) -> LoopResult | None:
+    """The newest iteration that has ended."""
+    # The newest may be in flight, and is not in the history then.
+    found = store.history.results(1) or store.history.results(2)
+    return found[0] if found else None
+
+
+def _last_situation(store: AgentStore) -> Situation | None:
+    newest = store.history.situation()
+    if newest is not None:
+        return newest
+    outlines = store.history.outlines(_SEARCHED).iterations
+    older = next((one.iteration for one in outlines if one.situation is not None), None)
+    result = None if older is None else store.history.get(older)
+    return result.situation if result else None

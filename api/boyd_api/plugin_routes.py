@@ -1,0 +1,84 @@
+"""`/plugins`: the endpoints of an agent's plugins, answered by its workers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flask import Response, request
+
+from boyd.models import CallRequest, EndpointInfo, EndpointReply, EndpointRequest
+from boyd_api.problems import HttpProblem, not_found
+from boyd_api.request_context import RequestContext, read_json
+from boyd_api.routing import Media, Routes, Status
+
+routes = Routes("plugins")
+
+_JSON = "application/json"
+_ANSWERS: dict[Status, Media] = {
+    200: Media(_JSON, "The answer of the endpoint."),
+    "default": Media(_JSON, "The same, with the status that the endpoint chose."),
+}
+_PATH = "/plugins/<plugin>/<rest:path>"
+_PROBLEMS = ["method-not-allowed", "no-worker", "timeout", "endpoint-failed", "endpoint-lost"]
+#: Problems of an endpoint that gave no answer, by status.
+_FAILURES = {404: "not-found", 502: "endpoint-failed", 503: "endpoint-lost"}
+_WRITES: dict[str, Any] = {
+    "scope": "actions",
+    "answers": _ANSWERS,
+    "problems": [*_PROBLEMS, "malformed-json", "unsupported-media-type", "invalid-request"],
+    "consumes": [_JSON],
+    "idempotent": True,
+}
+#: Statuses of responses without a body.
+_EMPTY = (204, 205, 304)
+
+
+@routes.get(_PATH, scope="read", answers=_ANSWERS, problems=_PROBLEMS, label="read")
+@routes.post(_PATH, label="post", **_WRITES)
+@routes.add("PUT", _PATH, label="put", **_WRITES)
+@routes.add("PATCH", _PATH, label="patch", **_WRITES)
+@routes.delete(_PATH, label="delete", **_WRITES)
+def send(ctx: RequestContext, plugin: str, path: str) -> Response:
+    """Send a request to an endpoint of a plugin."""
+    endpoint, values = _find(ctx, plugin, f"/{path}")
+    body = b"" if endpoint.method == "GET" else request.get_data()
+    work = CallRequest(
+        kind="endpoint",
+        action=endpoint.id,
+        endpoint=EndpointRequest(
+            method=endpoint.method,
+            path=values,
+            query=request.args.to_dict(),
+            body=read_json(body) if body else None,
+            actor=ctx.actor,
+        ),
+        actor=ctx.actor,
+    )
+    call_id = ctx.call_worker(work, endpoint.queue)
+    call = ctx.await_call(call_id, endpoint.timeout * 2)
+    if call is None:
+        raise HttpProblem("timeout", f"endpoint {endpoint.id} has not answered in time")
+    reply = call.reply or EndpointReply(status=503, failed="the endpoint gave no answer")
+    if reply.failed is not None:
+        name = _FAILURES.get(reply.status, "endpoint-failed")
+        raise HttpProblem(name, reply.failed, callId=call_id)
+    text = "" if reply.status in _EMPTY else json.dumps(reply.body)
+    return Response(text, reply.status, mimetype=_JSON)
+
+
+def _find(ctx: RequestContext, plugin: str, path: str) -> tuple[EndpointInfo, dict[str, str]]:
+    method = "GET" if request.method == "HEAD" else request.method
+    allowed = []
+    for endpoint in ctx.agent.entry.catalog.endpoints:
+        values = endpoint.match(path) if endpoint.plugin == plugin else None
+        if values is None:
+            continue
+        if endpoint.method == method:
+            return endpoint, values
+        allowed.append(endpoint.method)
+    if allowed:
+        allowed += ["HEAD"] if "GET" in allowed else []
+        headers = {"Allow": ", ".join(sorted(set(allowed)))}
+        raise HttpProblem("method-not-allowed", f"{path} has no {method}", headers=headers)
+    raise not_found(f"plugin {plugin!r} has no endpoint {path}")

@@ -1,0 +1,230 @@
+"""Request context: what a route knows of the request that it answers, and reads from it."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, TypeVar
+
+from flask import Response, request
+from pydantic import BeforeValidator, Field, ValidationError
+
+from boyd import intake, queues
+from boyd.errors import StoreUnavailable
+from boyd.json_limits import MAX_VALUES
+from boyd.models import Actor, ApiKey, ApprovalItem, Call, CallRequest, Model, Timestamp
+from boyd.store import AgentEntry
+from boyd_api import idempotency_keys
+from boyd_api.event_streams import EventFeed
+from boyd_api.problems import FieldError, HttpProblem, invalid
+from boyd_api.services import AgentAccess, Services
+
+_T = TypeVar("_T")
+
+_JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
+#: States of a call that has ended.
+_ENDED = ("succeeded", "failed", "unknown")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]", re.ASCII)
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """An admitted request: the first argument of every route.
+
+    Attributes:
+        services: shared by all requests of this process.
+        actor: who sent the request; the audit trail names it.
+        key: the API key of the request; None where none is needed.
+        chosen: the agent that the path names, if it names one; see `agent`.
+        idempotency_key: the header `Idempotency-Key`; see `idempotent_id`.
+        now: the time on the Redis server; None where no key is needed.
+        gone: tells if the client has disconnected, as far as the server knows.
+    """
+
+    services: Services
+    actor: Actor
+    key: ApiKey | None
+    chosen: AgentAccess | None
+    idempotency_key: str | None
+    now: datetime | None
+    gone: Callable[[], bool]
+
+    @property
+    def agent(self) -> AgentAccess:
+        """The agent that the path names."""
+        assert self.chosen is not None, "only routes that concern one agent have one"
+        return self.chosen
+
+    @property
+    def agents(self) -> dict[str, AgentEntry]:
+        """The agents that the key may see."""
+        return self.services.visible(self.key)
+
+    def idempotent_id(self) -> str:
+        """An id for a new object: the same id when the request is repeated with its key."""
+        return idempotency_keys.derived_id(self.actor, self.idempotency_key)
+
+    @property
+    def repeatable_id(self) -> str | None:
+        """The same id, for operations that create no object; None without `Idempotency-Key`."""
+        return self.idempotent_id() if self.idempotency_key else None
+
+    def until(self, check: Callable[[], _T | None], seconds: float | None = None) -> _T | None:
+        """Wait until *check* returns a value; None when it has not in time.
+
+        *seconds* is how long the client would wait; the setting `api.max_wait` limits it. The
+        operation waited for has started already, so it goes on even if Redis fails meanwhile.
+        """
+        most = self.services.settings.api.max_wait
+        try:
+            wait = most if seconds is None else min(seconds, most)
+            return self.services.changes.until(check, wait, self.gone)
+        except StoreUnavailable:
+            return None
+
+    def approval(self, id: str) -> ApprovalItem | None:
+        """An approval as it is now: past its deadline it has expired, written down or not."""
+        item = self.agent.store.approvals.get(id)
+        return item and self.as_of_now(item)
+
+    def as_of_now(self, item: ApprovalItem) -> ApprovalItem:
+        """*item*, expired if its deadline has passed."""
+        deadline, now = item.expires_at, self.now
+        if item.status != "pending" or not deadline or not now or deadline > now:
+            return item
+        changes = {"status": "expired", "updated_at": deadline, "version": item.version + 1}
+        return item.patched(changes)
+
+    def stream(self, feed: EventFeed) -> Response:
+        """Respond with the events of *feed* as they come.
+
+        Raises:
+            HttpProblem: `Last-Event-ID` is invalid, or too many streams are open.
+        """
+        is_valid = self.services.store.access.is_good
+        return self.services.streams.respond(feed, self.key.id if self.key else None, is_valid)
+
+    def call_worker(self, work: CallRequest, queue: str | None) -> str:
+        """Have a worker do *work*; the id of the call.
+
+        Raises:
+            HttpProblem: no live worker consumes the queue.
+        """
+        where = queue or queues.ACT
+        if not self.services.store.fleet.of(self.agent.entry.id).serving(where):
+            raise HttpProblem("no-worker", f"no live worker consumes queue {where!r}")
+        return self.agent.launcher.call(work, queue, self.idempotent_id())
+
+    def await_call(self, call_id: str, seconds: float) -> Call | None:
+        """The call once it has ended; None when it has not within that time."""
+        calls = self.agent.store.calls
+
+        def ended() -> Call | None:
+            call = calls.get(call_id)
+            over = call and call.execution and call.execution.state in _ENDED
+            return call if over else None
+
+        return self.until(ended, seconds)
+
+
+class PageQuery(Model):
+    """Selects a page; it may hold fewer than `limit` items and still have a `nextCursor`."""
+
+    limit: int = Field(default=50, ge=1, le=500)
+    cursor: str | None = Field(default=None, max_length=500)
+
+
+class WaitQuery(Model):
+    """Sets how many seconds to wait for the result; 0: not at all."""
+
+    wait: float = Field(default=30.0, ge=0, le=3600)
+
+
+def _written_out(value: object) -> object:
+    """Refuse a number, which would be read as seconds since 1970."""
+    if isinstance(value, str) and not _DATE.match(value):
+        raise ValueError("should be a time such as 2026-01-05T12:00:00Z")
+    return value
+
+
+_Moment = Annotated[Timestamp | None, BeforeValidator(_written_out)]
+
+
+class PeriodQuery(Model):
+    """Limits a list to a period."""
+
+    since: _Moment = None
+    until: _Moment = None
+
+
+def read_body(model: type[Model], optional: bool) -> Model | None:
+    """Read the body of the request; None if it is optional and absent.
+
+    Raises:
+        HttpProblem: it is missing, not JSON, of another type, too large or invalid.
+    """
+    text = request.get_data()
+    if not text:
+        if optional:
+            return None
+        raise HttpProblem("malformed-json", "the request has no body; a JSON object is needed")
+    read_json(text)
+    try:
+        return model.model_validate_json(text, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def read_json(text: bytes) -> typing.Any:
+    """Parse a body as JSON of any shape.
+
+    Raises:
+        HttpProblem: it is not JSON, of another type, or could not be stored in Redis and read back.
+    """
+    if not _JSON.fullmatch(request.mimetype):
+        given = request.mimetype or "nothing"
+        detail = f"Content-Type is {given}; it must be application/json"
+        raise HttpProblem("unsupported-media-type", detail)
+    try:
+        return intake.read_json(text, MAX_VALUES)
+    except intake.NotJson as error:
+        raise HttpProblem("malformed-json", f"the body is {error}") from None
+    except intake.BadIntake as error:
+        raise HttpProblem("invalid-request", f"the body is {error}") from None
+
+
+def check_encoding() -> None:
+    """Refuse a compressed body.
+
+    Raises:
+        HttpProblem: the body is compressed.
+    """
+    coding = request.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise HttpProblem(
+            "unsupported-media-type",
+            f"Content-Encoding is {coding}; send the body uncompressed",
+            headers={"Accept-Encoding": "identity"},
+        )
+
+
+def read_query(model: type[Model]) -> Model:
+    """Read the query of the request.
+
+    Raises:
+        HttpProblem: a parameter is unknown, repeated or invalid.
+    """
+    given: dict[str, str] = {}
+    for name, values in request.args.to_dict(flat=False).items():
+        if len(values) > 1:
+            error = FieldError(parameter=name, detail="is given more than once")
+            raise HttpProblem("invalid-request", f"{name} is given more than once", errors=[error])
+        [given[name]] = values
+    try:
+        # Query values are text, so numbers and truth values have to be converted.
+        return model.model_validate(given, strict=False, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise invalid(error, query=True) from None
