@@ -94,6 +94,6 @@ def test_without_a_worker_ticks_do_not_pile_up(deployment: Deployment) -> None:
     wait_until(lambda: int(client.hget(loop, "slot")) > int(first) + 2000)
 
     assert deployment.agent("ticking").loop.status().iteration == 1
-    assert client.llen("boyd.phases.ticking") <= 3
+    assert client.llen("boyd.loop.ticking") <= 3
     deployment.worker("w", "agents.traced:ticking")
     assert len(results(deployment, 3)) == 3

@@ -174,7 +174,7 @@ def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> Non
         *([], ["traced"], ["traced", "x", 1], ["nobody", 1, 1], ["traced", -1, 1], [{}])
     ]
     for arguments in rubbish:
-        app.send_task("boyd.start", arguments, queue="boyd.phases.traced")
+        app.send_task("boyd.start", arguments, queue="boyd.loop.traced")
     begun = deployment.launcher("traced").trigger("test")
 
     assert deployment.ended("traced", begun.iteration).success
@@ -219,7 +219,7 @@ class Trap:
 def test_a_message_that_would_run_when_it_is_read_is_not_read(deployment: Deployment) -> None:
     deployment.worker("a", TRACED)
     app = deployment._app
-    app.send_task("boyd.start", [Trap()], queue="boyd.phases.traced", serializer="pickle")
+    app.send_task("boyd.start", [Trap()], queue="boyd.loop.traced", serializer="pickle")
     begun = deployment.launcher("traced").trigger("test")
 
     assert deployment.ended("traced", begun.iteration).success

@@ -98,7 +98,7 @@ def test_an_agent_that_has_never_run_has_no_last_iteration() -> None:
 def test_what_waits_is_told_by_queue() -> None:
     lab = Lab(agent(mode="manual"))
     lab.launcher.trigger("test")
-    lab.client.rpush("boyd.phases.test", "message")
+    lab.client.rpush("boyd.loop.test", "message")
     found = samples(lab.whole)
 
     assert found["boyd_queue_messages"][("test", "loop")] == 1

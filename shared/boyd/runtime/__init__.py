@@ -3,10 +3,10 @@
 from boyd.messaging.dispatcher import BatchHint, Dispatcher
 from boyd.runtime.ending import Abandoner, Abandonment
 from boyd.runtime.engine import Engine, EngineSettings, Post
-from boyd.runtime.investigation.no_model import NoModelHandler
 from boyd.runtime.iteration import IterationSteps
 from boyd.runtime.jobs.approved_action import ApprovedActionHandler
 from boyd.runtime.jobs.client_call import ClientCallHandler
+from boyd.runtime.jobs.no_model import NoModelHandler
 from boyd.runtime.jobs.notifications import NotificationHandler, RunCallbackHandler
 from boyd.runtime.jobs.runner import JobHandler, JobRunner
 from boyd.runtime.leases import Leases
