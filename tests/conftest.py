@@ -31,7 +31,9 @@ settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Show progress, and distribute tests over processes when there are several."""
+    """Clean the environment, show progress, and distribute tests over several processes."""
+    for name in [name for name in os.environ if name.startswith("BOYD_")]:
+        del os.environ[name]
     add_progress(config)
     Deployment.forks = True
     if config.pluginmanager.hasplugin("dsession"):
@@ -48,13 +50,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("BOYD_"):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,10 @@ from xdist.workermanage import WorkerController
 COMPUTING = "tests/unit/"
 
 
+#: Files whose tests share something that takes long to start.
+SHARING = ("tests/integration/test_up.py",)
+
+
 class MixedScheduling(LoadScopeScheduling):
     """Gives tests that wait to every process but the last few, which begin with those that compute.
 
@@ -24,7 +28,7 @@ class MixedScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         """A file of tests that compute; a single test that waits, as it may take a minute."""
-        return nodeid.partition("::")[0] if nodeid.startswith(COMPUTING) else nodeid
+        return nodeid.partition("::")[0] if nodeid.startswith((COMPUTING, *SHARING)) else nodeid
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if self._computes(node):

@@ -10,7 +10,7 @@ from faults.clocks import missing
 from faults.soak import WARM, Soak, table
 from measuring import Measure
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.long]
 
 ROUND = 25
 

@@ -161,13 +161,13 @@ def schemathesis(site: Site, folder: Path, *options: str) -> None:
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "st.toml")),
         *("run", f"{site.url}/openapi.json", "--exclude-path-regex", EXCLUDED),
-        *("--seed", SEED, "--request-timeout", "10", "--suppress-health-check", "all"),
+        *("--seed", SEED, "--request-timeout", "60", "--suppress-health-check", "all"),
         # No schema tells which cursors were given out, or whether a callback's host is public.
         *("--exclude-checks", "positive_data_acceptance", "--generation-database", "none"),
         *("--continue-on-failure", "--no-color", *options),
     ]
     done = subprocess.run(
-        command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=170
+        command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -196,6 +196,7 @@ def folder(site: Site, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_who_may_everything_gets_what_is_documented(
     site: Site, folder: Path, measure: Measure
 ) -> None:
@@ -210,6 +211,15 @@ def test_who_may_everything_gets_what_is_documented(
     assert site.ask("GET", "/audit/verify")["ok"]
     unreached = REACHED - succeeded(site)
     assert not unreached, "the refusals are not all that was tested"
+
+
+def test_one_example_for_each_route_gets_what_is_documented(site: Site, folder: Path) -> None:
+    [(name, value)] = site.deployment.key("fuzzer", "admin").items()
+    options = ("--max-examples", "1", "--phases", "examples,fuzzing")
+    schemathesis(site, folder, "--header", f"{name}: {value}", *options)
+
+    assert site.ask("GET", "/state")["agent"]["id"] == "contract"
+    assert site.ask("GET", "/audit/verify")["ok"]
 
 
 def test_who_shows_no_key_gets_nothing(site: Site, folder: Path, measure: Measure) -> None:

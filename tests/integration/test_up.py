@@ -63,7 +63,7 @@ class Up:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(180)
 
     def says(self, text: str, timeout: float = 30.0) -> None:
         """Wait until it has printed *text*."""
@@ -102,9 +102,20 @@ def agent(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def up(tmp_path: Path, agent: str) -> Iterator[Up]:
+def fresh(tmp_path: Path, agent: str) -> Iterator[Up]:
     """A `boyd up` whose first iteration has ended."""
     with Up(tmp_path, agent) as running:
+        running.says("small #1")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """The same, shared by the tests that leave it running."""
+    folder = tmp_path_factory.mktemp("up")
+    path = folder / "small.toml"
+    path.write_text(AGENT)
+    with Up(folder, str(path)) as running:
         running.says("small #1")
         yield running
 
@@ -180,7 +191,7 @@ def test_a_plugin_that_cannot_prepare_is_told_at_once_and_ends_it(tmp_path: Path
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "broken.py").write_text(BROKEN)
     with Up(tmp_path, str(path)) as failed:
-        status = failed.process.wait(60)
+        status = failed.process.wait(180)
         output = failed.output.read_text()
     assert status == 1
     assert "cannot start: plugin 'broken': init failed: OSError: no database" in output
@@ -196,27 +207,28 @@ def test_an_api_that_lets_everybody_in_says_so_at_every_start(tmp_path: Path, ag
     assert "warning api.allow_unauthenticated is set: every user of this machine" in logged
 
 
-def test_ctrl_c_stops_everything(up: Up) -> None:
-    below = up.tree()
-    up.process.send_signal(signal.SIGINT)
+def test_ctrl_c_stops_everything(fresh: Up) -> None:
+    below = fresh.tree()
+    fresh.process.send_signal(signal.SIGINT)
 
-    assert up.process.wait(30) == 0
+    assert fresh.process.wait(180) == 0
     assert gone(below)
-    assert not (up.state / "runtime.json").exists()
+    assert not (fresh.state / "runtime.json").exists()
 
 
-def test_a_kill_leaves_no_process_behind(up: Up) -> None:
-    below = up.tree()
-    up.process.kill()
-    up.process.wait()
+def test_a_kill_leaves_no_process_behind(fresh: Up) -> None:
+    below = fresh.tree()
+    fresh.process.kill()
+    fresh.process.wait()
 
     wait_until(lambda: gone(below), 20)
 
 
 @pytest.mark.parametrize("name", ["redis", "worker", "beat"])
 def test_a_child_that_dies_is_started_again_and_the_loop_goes_on(up: Up, name: str) -> None:
+    killed = up.output.read_text().count("SIGKILL")
     up.children()[name].kill()
-    up.says("SIGKILL")
+    wait_until(lambda: up.output.read_text().count("SIGKILL") > killed)
     number = up.output.read_text().count("small #")
     wait_until(lambda: up.output.read_text().count("small #") > number + 3, 60)
     last = [line for line in up.output.read_text().splitlines() if "small #" in line][-1]
@@ -289,7 +301,7 @@ def test_what_is_wrong_is_one_clear_line_and_nothing_is_started(
     agent.write_text(text)
     with Up(tmp_path, str(agent), **environment) as failed:
         below = psutil.Process(failed.process.pid).children(recursive=True)
-        status = failed.process.wait(30)
+        status = failed.process.wait(180)
         output = failed.output.read_text().strip()
 
     assert said in output
@@ -302,7 +314,7 @@ def test_a_port_in_use_is_said_before_anything_starts(tmp_path: Path, agent: str
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with Up(tmp_path, agent, BOYD_API__PORT=port) as failed:
-            assert failed.process.wait(30) == 1
+            assert failed.process.wait(180) == 1
 
     assert "Address already in use" in failed.output.read_text()
     assert not (failed.state / "redis").exists()
@@ -312,7 +324,7 @@ def test_a_second_start_in_the_same_folder_is_refused(up: Up, tmp_path: Path, ag
     second = tmp_path / "second"
     second.mkdir()
     with Up(second, agent, BOYD_STATE_DIR=str(up.state)) as refused:
-        assert refused.process.wait(30) == 1
+        assert refused.process.wait(180) == 1
 
     assert f"already running in {up.state} (pid {up.process.pid})" in refused.output.read_text()
 
