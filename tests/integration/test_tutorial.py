@@ -16,7 +16,7 @@ import pytest
 TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text("utf-8")
 _BLOCK = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Seconds until a command has to print what the tutorial shows.
-_LIMIT = 40.0
+_LIMIT = 120.0
 
 
 class Reader:
@@ -93,6 +93,7 @@ def shows(printed: str, wanted: str) -> bool:
 
 @pytest.mark.real
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_every_command_of_the_tutorial_prints_what_it_shows(reader: Reader) -> None:
     blocks = [found.groups() for found in _BLOCK.finditer(TUTORIAL)]
     for number, (mark, language, text) in enumerate(blocks):

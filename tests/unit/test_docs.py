@@ -346,8 +346,10 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(path: Path) -> None
 
 
 #: Where a path that a page names may begin.
-ROOTS = ("", "shared", "shared/boyd", "shared/boyd/store/lua", "worker", "api", "tests/unit")
-ROOTS += ("tests/integration", "tests/faults")
+ROOTS = (
+    *("", "shared", "shared/boyd", "shared/boyd/store/lua", "worker", "api"),
+    *("tests/unit", "tests/integration", "tests/faults"),
+)
 #: The reader makes these.
 MADE = {"deploy/secrets", "deploy/boyd.env"}
 NAMED = re.compile(
