@@ -132,7 +132,7 @@ class Site:
             asked = pool.submit(ask)
             wait_until(lambda: self.lab.dispatcher.hints)
             self.lab.deliver()
-            return asked.result(20)
+            return asked.result(120)
 
     def waiting(
         self, text: str = "news", *, action: str = "desk:publish", ttl: float = 3600, **policy: Any

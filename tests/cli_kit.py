@@ -34,7 +34,7 @@ from harness import wait_until
 from kit import agent
 
 #: Seconds that a process may take to say what it is expected to say.
-PATIENCE = 30.0
+PATIENCE = 180.0
 MAKER = Actor(principal="maker")
 
 

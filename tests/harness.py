@@ -29,7 +29,7 @@ PYTHONPATH = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPAT
 
 
 #: How many times as long as on an idle machine something may take.
-BUSY = 6
+BUSY = float(os.environ.get("TEST_PATIENCE", "6"))
 
 
 def server_program() -> Path:

@@ -77,7 +77,7 @@ class SupervisedRedis(RedisProcess):
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(120)
 
     def _supervise(self) -> None:
         while not self._over.wait(AGAIN):

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 HOUR = 3600.0
 #: Seconds that what is told may differ from now: clocks are an hour off, the machine may be busy.
-NEAR = 30.0
+NEAR = HOUR / 4
 SECRET = "whsec_" + base64.b64encode(b"clocks" * 4).decode()
 
 
@@ -155,7 +155,7 @@ def test_what_is_told_is_on_the_clock_of_redis(shifted: tuple[Deployment, str, s
         for told in (_at(made.json()["createdAt"]), _date(made)):
             assert abs(told - _now(deployment)) < NEAR
     for process in deployment.store.fleet.workers():
-        assert 0 <= _now(deployment) - process.started_at.timestamp() < 60
+        assert 0 <= _now(deployment) - process.started_at.timestamp() < NEAR
 
 
 def _date(answer: requests.Response) -> float:
@@ -171,7 +171,7 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
             f"{base}/actions/clocked:write",
             json={"params": {"number": number}},
             headers=asks,
-            timeout=20,
+            timeout=60,
         ).json()
         ids.append(said["approvalId"])
     items = [_item(behind, one, answers) for one in ids]

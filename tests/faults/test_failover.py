@@ -190,7 +190,7 @@ class Line:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(120)
         for end in self._ends:
             end.close()
 

@@ -81,14 +81,14 @@ class SlowLine:
     def __enter__(self) -> Self:
         self._thread.start()
         listening = listen(0, "127.0.0.1", self._target, lambda: self.delay)
-        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(120)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(120)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(120)
         self._loop.close()
 
     async def _hang_up(self) -> None:

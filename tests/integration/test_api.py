@@ -176,7 +176,7 @@ def test_a_stream_ends_when_the_process_is_told_to_stop_and_a_request_is_answere
         began = time.monotonic()
         assert deployment.stop("api", 10) == 0
         stream.read()
-    thread.join(10)
+    thread.join(120)
 
     assert answers[0][0] == 202
     assert time.monotonic() - began < 25
@@ -215,7 +215,7 @@ def test_a_conversation_with_the_model_is_followed_as_it_comes(
     first, go_on = "It is full. " * 50, threading.Event()
 
     def waits(_: Received) -> Reply:
-        assert go_on.wait(20)
+        assert go_on.wait(120)
         return say("Since noon.")
 
     with ScriptedModel([say(first), waits]) as model:

@@ -358,7 +358,7 @@ def test_on_a_terminal_it_is_shown_and_asked_about(desk: Desk) -> None:
         assert '"room": "attic"' in shown
         terminal.type("y\n")
         assert "p:do ok" in terminal.rest()
-        assert terminal.process.wait(10) == 0
+        assert terminal.process.wait(120) == 0
 
 
 def test_whoever_does_not_say_yes_has_approved_nothing(desk: Desk) -> None:
@@ -367,7 +367,7 @@ def test_whoever_does_not_say_yes_has_approved_nothing(desk: Desk) -> None:
         terminal.says("Approve? [y/N]")
         terminal.type("\n")
         assert "is not approved; it still waits" in terminal.rest()
-        assert terminal.process.wait(10) == 1
+        assert terminal.process.wait(120) == 1
     assert desk.now(item).status == "pending"
 
 
@@ -378,7 +378,7 @@ def test_somebody_quicker_is_told_of_while_the_question_stands(desk: Desk) -> No
         desk.lab.resolver.answer(item.id, "denied", person("bob"), "not today")
         terminal.type("y\n")
         assert "denied by bob" in terminal.rest()
-        assert terminal.process.wait(10) == 5
+        assert terminal.process.wait(120) == 5
 
 
 def test_a_spinner_tells_how_far_it_is(desk: Desk) -> None:
@@ -397,7 +397,7 @@ def test_the_list_is_drawn_anew_on_a_terminal_when_something_changes(desk: Desk)
         terminal.says(item.id[:8])
         terminal.process.send_signal(signal.SIGINT)
         terminal.rest()
-        assert terminal.process.wait(10) == 0
+        assert terminal.process.wait(120) == 0
 
 
 def test_watching_into_a_pipe_prints_each_state_of_the_list(desk: Desk) -> None:
@@ -415,7 +415,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_action(desk: Desk) -> None:
         terminal.says("p:do waits for a worker")
         terminal.process.send_signal(signal.SIGINT)
         assert "It goes on without this command." in terminal.rest()
-        assert terminal.process.wait(10) == 130
+        assert terminal.process.wait(120) == 130
     desk.lab.deliver()
     assert desk.now(item).result is not None
 
@@ -453,7 +453,7 @@ def test_who_approves_on_a_terminal_sees_what_would_happen_now(desk: Desk) -> No
         terminal.type("y\n")
         terminal.says("It has changed meanwhile")
         terminal.type("n\n")
-        assert terminal.process.wait(10) == 1
+        assert terminal.process.wait(120) == 1
     assert desk.now(item).status == "pending"
 
 

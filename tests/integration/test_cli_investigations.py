@@ -129,7 +129,7 @@ class Talk:
         """Leave at the next prompt; all that was said."""
         self.types("\x04")
         shown = self.terminal.rest()
-        assert self.terminal.process.wait(10) == 0
+        assert self.terminal.process.wait(120) == 0
         return shown
 
 
@@ -208,7 +208,7 @@ def test_what_waits_for_a_person_says_how_it_is_approved(study: Study) -> None:
         name = re.findall(r"approve (\w+)`", line)[0]
         study.cli("approvals", "approve", name)
         study.resolved()
-        out, errors = asking.communicate(timeout=20)
+        out, errors = asking.communicate(timeout=120)
 
     assert out == "Moved.\n"
     assert "  #1 move: ok" in errors
@@ -232,7 +232,7 @@ def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study
         study.lab.deliver()
         said(asking.stderr, "approvals approve")
         asking.send_signal(signal.SIGINT)
-        assert asking.wait(10) == 130
+        assert asking.wait(120) == 130
         errors = asking.stderr.read() if asking.stderr else ""
 
     assert f"investigations follow {study.last.id[:8]}`" in errors
@@ -260,7 +260,7 @@ def test_an_api_that_comes_back_is_gone_on_with(
             said(process.stderr, "the API answers again")
             study.cli("approvals", "approve", study.waiting, "--wait", "0")
             study.resolved()
-            out, errors = process.communicate(timeout=20)
+            out, errors = process.communicate(timeout=120)
         asking.__exit__(None, None, None)
 
     assert out == "Moved.\n"
@@ -484,7 +484,7 @@ def test_ctrl_c_twice_leaves_and_says_how_to_come_back(study: Study) -> None:
             talk.hears(text)
             talk.terminal.process.send_signal(signal.SIGINT)
         talk.hears("goes on with this conversation")
-        assert talk.terminal.process.wait(10) == 130
+        assert talk.terminal.process.wait(120) == 130
     study.lab.deliver()
 
     assert study.last.ending == "cancelled"

@@ -351,7 +351,7 @@ class TestSupervisor:
     def test_sigterm_stops_all_in_reverse_job(self, tmp_path: Path) -> None:
         with up(tmp_path, "one", "two", "three") as (process, pids):
             process.terminate()
-            output, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=120)
             assert process.returncode == 0
             assert output == "stopped\n"
             assert all(gone(pid) for pid in pids)
@@ -360,7 +360,7 @@ class TestSupervisor:
     def test_a_child_that_does_not_stop_is_killed_after_its_grace(self, tmp_path: Path) -> None:
         with up(tmp_path, "one", "stubborn", grace=0.2) as (process, pids):
             process.terminate()
-            output, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=120)
             assert process.returncode == 0
             assert output.splitlines() == [
                 "stubborn did not stop within 0.2 s and was killed",

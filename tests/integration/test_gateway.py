@@ -543,7 +543,7 @@ def test_stopping_closes_the_connection_so_that_the_model_stops_too(wire: WireNa
         thread.start()
         with Gateway(settings) as made, pytest.raises(Stopped):
             made.turn(ASK, Watcher(until=lambda _: asked.is_set()))
-        assert ended.wait(5)
+        assert ended.wait(120)
         thread.join()
     assert not [one for one in threading.enumerate() if one.name == "boyd-model"]
 
@@ -692,7 +692,7 @@ def test_a_script_from_a_file_is_served_until_a_signal_comes(tmp_path: Path) -> 
         with Gateway(ModelSettings(base_url=url, model="m")) as made:
             assert made.turn(ASK, Watcher()).text == "Hello."
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(120) == 0
 
 
 @pytest.mark.parametrize(

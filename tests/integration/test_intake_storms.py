@@ -27,7 +27,7 @@ class Sender:
 
     def send(self, *fingerprints: str) -> None:
         """Send a group of alerts until it is taken; fail when it never will be."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             answer = requests.post(
                 self._url, json=group(*fingerprints), headers=self._headers, timeout=20

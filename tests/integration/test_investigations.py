@@ -301,7 +301,7 @@ def test_a_worker_that_stops_hands_on_what_it_has_begun(case: Case) -> None:
     wait_until(lambda: case.effects)
     case.deployment.processes["first"].terminate()
     held.unlink()
-    case.deployment.processes["first"].wait(20)
+    case.deployment.processes["first"].wait(120)
     case.worker("second")
     found = case.ended()
 

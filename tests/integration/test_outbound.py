@@ -59,7 +59,7 @@ class Receiver:
         finally:
             with suppress(OSError):
                 self._server.shutdown(socket.SHUT_RDWR)
-            self._thread.join(10)
+            self._thread.join(120)
             self._server.close()
             assert not self._thread.is_alive()
 

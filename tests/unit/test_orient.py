@@ -38,7 +38,7 @@ def test_orienters_run_side_by_side_and_merge_in_registration_order() -> None:
     second_ran = threading.Event()
 
     def first() -> SituationAssessment:
-        assert second_ran.wait(5)
+        assert second_ran.wait(120)
         return SituationAssessment(source="first", findings=["first"], confidence=1)
 
     def second() -> SituationAssessment:

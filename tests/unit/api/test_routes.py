@@ -125,7 +125,7 @@ def test_a_trigger_is_answered_when_the_iteration_ends_elsewhere(server: Any) ->
     while not site.lab.dispatcher.hints:
         thread.join(0.01)
     site.lab.deliver()
-    thread.join(5)
+    thread.join(120)
 
     assert answers[0].status_code == 200
     site.services.stop()

@@ -56,7 +56,7 @@ def start(plugin: Rig) -> psutil.Process:
 
 
 def until(true: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if true():
             return True
