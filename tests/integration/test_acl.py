@@ -193,6 +193,7 @@ PATHS = {
     "plugins.patch": "/plugins/counter/",
     "plugins.delete": "/plugins/counter/",
     "keys.revoke": "/keys/{known.key}",
+    "documents.asset": "/docs/swagger-ui.css",
     "documents.problem": "/problems/not-found",
 }
 #: What is sent to the routes that need a body.
