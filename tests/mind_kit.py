@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, no_op, utc_now
-from boyd.models.decision import APPROVAL_REQUIRED
+from boyd.models.action import APPROVAL_REQUIRED
 from boyd.models.responses import AgentList
-from boyd.models.triple import Triple
+from boyd.models.situation import Triple
 from boyd.plugins.goals.api_models import (
     Consolidated,
     DecisionList,

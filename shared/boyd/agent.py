@@ -1,4 +1,4 @@
-"""An agent: a named set of plugins with settings, from a TOML file or from Python (L1)."""
+"""An agent: a named set of plugins with settings, from a TOML file or from Python."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from boyd.errors import ConfigError, PluginError
 from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
-from boyd.plugin.discovery import find_plugin, import_object
-from boyd.plugin.source_location import located
+from boyd.plugin.discovery import find_plugin, import_object, located
 from boyd.settings.files import mistakes, read_toml
 from boyd.settings.model import ModelSettings
 
 _M = TypeVar("_M", bound=BaseModel)
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
-#: Plugins that every agent has in front of its own unless it sets `default_plugins` (L21).
+#: Plugins that every agent has in front of its own unless it sets `default_plugins`.
 DEFAULT_PLUGINS = ("situation-priority",)
 
 
@@ -39,7 +38,7 @@ def _met(policy: ApprovalPolicy) -> ApprovalPolicy:
 
 
 class PolicyRule(_Settings):
-    """What it takes to approve some actions (A11).
+    """What it takes to approve some actions.
 
     `actions` are patterns of ids. `risk` is that of the action or of the decision, whichever is
     higher; none means any.
@@ -80,14 +79,14 @@ class ApprovalSettings(_Settings):
 
 
 class HistorySettings(_Settings):
-    """How many iterations are kept (L37), and for how many seconds."""
+    """How many iterations are kept, and for how many seconds."""
 
     max_count: int = Field(default=500, gt=0)
     max_age: float = Field(default=30 * 86400.0, gt=0)
 
 
 class RunSettings(_Settings):
-    """How many finished runs are kept, and for how many seconds (R6)."""
+    """How many finished runs are kept, and for how many seconds."""
 
     max_finished: int = Field(default=500, gt=0)
     retention: float = Field(default=86400.0, gt=0)
@@ -186,12 +185,12 @@ class Agent:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def budget(self, action_id: str) -> Budget | None:
-        """The budget of an action: the agent's, or else the action's own (L34)."""
+        """The budget of an action: the agent's, or else the action's own."""
         own = self.host.actions.get(action_id)
         return self.settings.budgets.get(action_id) or (own.budget if own else None)
 
     def policy(self, action: Action, decision: Decision) -> ApprovalPolicy:
-        """What it takes to approve *decision* (A11); `human-only` always takes a person."""
+        """What it takes to approve *decision*; `human-only` always takes a person."""
         settings = self.settings.approvals
         # A strategy that says nothing about the risk does not make it low.
         risk = max(action.risk, decision.risk, key=LEVELS.index)

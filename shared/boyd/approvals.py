@@ -36,7 +36,7 @@ def get_approval_queue(store: AgentStore, limit: int = 500) -> ApprovalQueue:
 def enqueue_approval(
     store: AgentStore, proposal: Proposal, ttl: float | Literal["usual"] | None = "usual"
 ) -> ApprovalItem:
-    """Queue *proposal*; the item, or the pending one that is the same (A9).
+    """Queue *proposal*; the item, or the pending one that is the same.
 
     Args:
         store: the agent's.
@@ -65,7 +65,7 @@ def resolve_approval(
     acted_by: Actor | None = None,
     result: ActionResult | None = None,
 ) -> ApprovalItem | None:
-    """Resolve a pending item, whatever its policy asks for; None when it is not pending (A3).
+    """Resolve a pending item, whatever its policy asks for; None when it is not pending.
 
     Args:
         store: the agent's.
@@ -92,6 +92,6 @@ def resolve_approval(
 def purge_expired_approvals(store: AgentStore) -> list[ApprovalItem]:
     """Move what has passed its deadline to history; what expired.
 
-    Deadlines are judged by the Redis server's clock (A2).
+    Deadlines are judged by the Redis server's clock.
     """
     return store.approvals.purge(store.retention())

@@ -468,7 +468,7 @@ def context(lab: Lab) -> PhaseContext:
 def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
     """Take the one path that executes actions, as an approval or the API does."""
     request = act.Request(execution_id=execution_id, decision=choice(), **fields)
-    return act.act(context(lab), request, LeasedLedger(lab.store, lab.leases), lab.engine.waiting)
+    return act.act(context(lab), request, LeasedLedger(lab.store, lab.leases), lab.engine.approvals)
 
 
 def lose(lab: Lab, execution_id: str, idempotent: bool) -> None:

@@ -162,7 +162,7 @@ def test_what_is_executed_is_what_was_approved() -> None:
     result = now(lab, item).result
 
     assert result is not None
-    assert "not those that were approved" in (result.error or "")
+    assert "differ from those that were approved" in (result.error or "")
     assert recorder.calls == []
 
 

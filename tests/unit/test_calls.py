@@ -312,7 +312,7 @@ def test_a_roll_back_cannot_be_rolled_back() -> None:
     made.back("loop:1")
     again = made.back("rollback:loop:1")
 
-    assert error(again) == "A roll-back cannot be rolled back"
+    assert error(again) == "A rollback cannot be rolled back"
     assert len(made.undone) == 1
 
 
@@ -321,7 +321,7 @@ def test_what_is_not_known_or_did_not_succeed_cannot_be_rolled_back() -> None:
     made.recorder._error = OSError("no route")
     made.lab.run()
 
-    assert error(made.back("loop:9")) == "No execution 'loop:9' is known"
+    assert error(made.back("loop:9")) == "Unknown execution 'loop:9'"
     whole = made.lab.store.ledger.whole("loop:1")
     assert f"Only a success can be rolled back: {whole} is failed" in error(made.back("loop:1"))
     assert made.undone == []
@@ -486,7 +486,7 @@ def test_an_endpoint_that_answers_with_garbage_is_a_502(garbage: Any) -> None:
 
     assert (reply.status, reply.body) == (
         502,
-        {"error": "endpoint p:web answered with something that is not JSON"},
+        {"error": "endpoint p:web returned a value that is not JSON"},
     )
 
 
@@ -501,7 +501,7 @@ def test_an_endpoint_that_raises_is_a_502_that_keeps_what_was_raised_to_the_log(
 
     assert reply.status == 502
     assert isinstance(reply.body, dict)
-    assert reply.failed == "endpoint p:web failed; the log of the worker tells more"
+    assert reply.failed == "endpoint p:web failed; see the log of the worker"
     assert "no route" not in reply.to_json()
     assert f"{kind.__name__}: " in caplog.text
 

@@ -137,7 +137,7 @@ def test_a_foreign_list_of_jobs_stops_no_sweep() -> None:
     foreign(lab, KEYS.jobs)
     taken = lab.store.due.take()
     assert "mend" in taken
-    lab.sweeper.look_after(taken)
+    lab.sweeper.recover(taken)
 
     assert lab.client.smembers(KEYS.jobs) == set()
     assert "mend" not in lab.store.due.take()

@@ -388,8 +388,8 @@ def test_items_put_in_from_outside_have_their_own_policy() -> None:
 @pytest.mark.parametrize(
     ("now_asked", "why"),
     [
-        ({"approvals": {"required": {"min_approvals": 2}}}, "come to ask for more"),
-        ({"approvals": {"required": {"groups": ["ops"]}}}, "come to ask for more"),
+        ({"approvals": {"required": {"min_approvals": 2}}}, "policy has been tightened"),
+        ({"approvals": {"required": {"groups": ["ops"]}}}, "policy has been tightened"),
     ],
 )
 def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from boyd.errors import StoreUnavailable
-from boyd_worker.maintenance import _Round
+from boyd_worker.maintenance import _PeriodicTask
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
@@ -20,10 +20,10 @@ def test_what_a_worker_does_again_and_again_outlives_an_error(error: Exception) 
             raise one
         came_again.set()
 
-    a_round = _Round("test", work, 0.001, stopping)
-    a_round.thread.start()
+    task = _PeriodicTask("test", work, 0.001, stopping)
+    task.thread.start()
     try:
         assert came_again.wait(120)
     finally:
         stopping.set()
-        a_round.thread.join()
+        task.thread.join()

@@ -1,1 +1,1 @@
-"""Boyd on Celery: the worker, its tasks, and beat."""
+"""The processes that run agents: Celery worker and beat."""

@@ -1,4 +1,4 @@
-"""A worker's inside: its agents, their engines, and the store they share."""
+"""The agents of a worker or beat process, their engines, and the store they share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boyd.agent import load_agents
 from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.outbound import Delivery, post_callback
-from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, jobs_of
+from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
 from boyd.settings.process import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
@@ -25,23 +25,18 @@ from boyd_worker.observer_process import Isolation
 
 log = logging.getLogger("boyd.worker")
 
-#: Seconds between two looks for a Redis that does not answer yet.
-AWAIT = 1.0
+#: Seconds between attempts to reach a Redis that does not answer yet.
+REDIS_RETRY = 1.0
 
 
 class AgentHost:
-    """Everything a worker or beat process needs, built from the settings and nothing else."""
+    """Everything a worker or beat process needs, built from its settings."""
 
     def __init__(self, settings: Settings, role: Role, consumes: Sequence[str] = ()) -> None:
-        """Connect and build the engines.
-
-        Args:
-            settings: those of the process, with `redis_url` set.
-            role: what the process is.
-            consumes: short names of the queues it consumes.
+        """Connect and build the engines; *consumes* has short names of queues.
 
         Raises:
-            ConfigError: no agents, or one that cannot be used.
+            ConfigError: there is no agent, or one cannot be used.
             StoreUnavailable: Redis does not answer.
         """
         assert settings.redis_url is not None
@@ -56,17 +51,17 @@ class AgentHost:
         self.dispatcher = CeleryDispatcher(self.app)
         self.engines = self._engines()
         self.sweepers = [
-            Sweeper(engine, jobs_of(engine), settings.timing.queue_timeout)
+            Sweeper(engine, job_runner(engine), settings.timing.queue_timeout)
             for engine in self.engines.values()
         ]
         self._fingerprints = {agent.id: agent.fingerprint for agent in self.agents.values()}
 
     def prepare(self) -> None:
-        """Wait for Redis, announce the agents and let their plugins prepare.
+        """Wait for Redis, announce the agents and initialize their plugins.
 
         Raises:
-            StoreError: Redis refuses us.
-            PluginError: a plugin cannot prepare.
+            StoreError: Redis refuses the process.
+            PluginError: a plugin failed to initialize.
         """
         self._await_redis()
         self._started_at = self.store.clock.now()
@@ -75,21 +70,21 @@ class AgentHost:
             engine.init_plugins()
 
     def _await_redis(self) -> None:
-        """Wait until Redis answers: whatever starts first, nothing has to be started again."""
-        said = False
+        """Wait until Redis answers, so that processes may start in any order."""
+        logged = False
         while True:
             try:
                 with translated():
                     self.store.client.ping()
                 return
             except StoreUnavailable as error:
-                if not said:
+                if not logged:
                     log.warning("%s; waiting for it", error)
-                said = True
-                time.sleep(AWAIT)
+                logged = True
+                time.sleep(REDIS_RETRY)
 
     def info(self, problem: str | None = None) -> WorkerInfo:
-        """How this process announces itself."""
+        """The announcement of this process."""
         return WorkerInfo(
             name=self.name,
             role=self.role,
@@ -105,7 +100,7 @@ class AgentHost:
 
     def _engines(self) -> dict[str, Engine]:
         worker = self.settings.worker
-        how = EngineSettings(
+        engine_settings = EngineSettings(
             self.name,
             worker.host,
             worker.bundle_size,
@@ -117,13 +112,13 @@ class AgentHost:
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings, self.name)
         return {
-            agent.id: Engine(
+            agent.id: build_engine(
                 agent,
                 self.store.agent(agent.id),
                 self.store.fleet.of(agent.id),
                 self.dispatcher,
                 leases,
-                how,
+                engine_settings,
                 isolate.of(agent.id),
             )
             for agent in self.agents.values()
@@ -131,7 +126,7 @@ class AgentHost:
 
 
 def _post(settings: CallbackSettings) -> Post:
-    """How callbacks are sent."""
+    """Sends callbacks as the settings say."""
 
     def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         return post_callback(
@@ -148,7 +143,7 @@ def _post(settings: CallbackSettings) -> Post:
 
 
 def timing(settings: Settings) -> Timing:
-    """How patient the store is."""
+    """The store's timing, from the settings of the process."""
     given = settings.timing
     return Timing(given.resend_after, given.lease, given.queue_timeout, given.attempts)
 

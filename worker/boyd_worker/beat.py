@@ -1,7 +1,7 @@
-"""Celery beat as Boyd's metronome: a tick is an attempt to begin the iteration of a slot.
+"""Runs Celery beat, which starts the iterations of continuous agents.
 
-A slot is a stretch of `loop_interval` on the Redis server's clock, named by the time it begins.
-Any number of beats may run: the store starts at most one iteration per slot, whoever asks first.
+Time is divided into slots of `loop_interval` on the Redis server's clock. A tick tries to start
+the iteration of its slot. Any number of beats may run: the store starts one iteration per slot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("boyd.beat")
 
 
 class SlotSchedule(BaseSchedule):  # type: ignore[misc]
-    """Due once in every slot, at its beginning."""
+    """Due once per slot, at its start."""
 
     def __init__(self, interval: float, clock: ServerClock, at_once: bool, app: Any) -> None:
         super().__init__(app=app)
@@ -38,10 +38,10 @@ class SlotSchedule(BaseSchedule):  # type: ignore[misc]
         return Slot.at(self._clock.seconds(), self._interval)
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
-        """Whether the current slot has not been tried, and the seconds until the next one."""
+        """Tell whether the current slot is untried, and the seconds until the next one."""
         now = self._clock.seconds()
         slot = Slot.at(now, self._interval)
-        due = slot != self.last  # an earlier one, too: the clock of Redis may have been put back
+        due = slot != self.last  # also an earlier one: the clock of Redis may have been set back
         return due, max(0.0, (slot.begins + slot.length) / 1000 - now)
 
 
@@ -56,31 +56,31 @@ class SlotScheduler(Scheduler):  # type: ignore[misc]
         self.schedule = self.app.boyd_schedule
 
     def adjust(self, n: float, drift: float = 0.0) -> float:
-        """Wake when a slot begins, not before: there would be nothing to do."""
+        """Wake when a slot begins, not before."""
         return n + drift
 
     def _when(self, entry: Any, next_time_to_run: float, mktime: Any = None) -> float:
-        """On our monotonic clock: put back, the wall clock would let nothing be due for as long."""
+        """The due time on the monotonic clock: a wall clock that is set back would delay ticks."""
         return time.monotonic() + float(self.adjust(next_time_to_run) or 0)
 
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **_: Any) -> None:
-        """Try to begin the iteration of the current slot."""
+        """Try to start the iteration of the current slot."""
         launcher: Launcher = entry.kwargs["launcher"]
         slot = entry.schedule.slot()
         try:
             launcher.tick(slot)
         except StoreError as error:
-            log.warning("agent %s: this tick is missed: %s", entry.name, error)
+            log.warning("agent %s: tick missed: %s", entry.name, error)
         entry.schedule.last = slot
 
 
 def run_beat(runtime: AgentHost) -> int:
-    """Tick until SIGTERM; the exit status."""
+    """Tick until SIGTERM and return the exit status."""
     runtime.prepare()
     runtime.app.boyd_schedule = _schedule(runtime, runtime.store.clock)
     service = Service(runtime.app, max_interval=60.0, scheduler_cls=SlotScheduler)
-    pulse = Maintenance(runtime)
-    pulse.start()
+    maintenance = Maintenance(runtime)
+    maintenance.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     log.info(
@@ -91,7 +91,7 @@ def run_beat(runtime: AgentHost) -> int:
     except SystemExit:
         log.info("beat %s stops", runtime.name)
     finally:
-        pulse.stop()
+        maintenance.stop()
     return 0
 
 

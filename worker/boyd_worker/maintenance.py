@@ -1,4 +1,4 @@
-"""A worker's background threads: say that it lives, sweep, seal, purge, notice what ails it."""
+"""The background threads of a worker: heartbeat, sweep, audit seal, approval expiry."""
 
 from __future__ import annotations
 
@@ -17,103 +17,106 @@ from boyd_worker.agent_host import AgentHost
 
 log = logging.getLogger("boyd.worker")
 
-#: Seconds between two purges of expired approvals (A2).
-PURGE = 10.0
+#: Seconds between purges of expired approvals.
+PURGE_INTERVAL = 10.0
 
 
 class Maintenance:
-    """A thread for each: the beat must not wait for a sweep that waits for the broker."""
+    """Periodic work, one thread each, so that a slow sweep does not delay heartbeats."""
 
-    def __init__(self, runtime: AgentHost) -> None:
-        self._runtime = runtime
+    def __init__(self, host: AgentHost) -> None:
+        self._host = host
+        self._store = host.store
         self._stopping = threading.Event()
-        timing = runtime.settings.timing
-        self._every = timing.sweep
-        self._turns = runtime.store.turns(runtime.agents)
-        self._plans = queues.LOOP in runtime.queues
-        self._rounds = [
-            _Round("beat", self._beat, timing.heartbeat_interval, self._stopping),
-            _Round("sweep", self._sweep, timing.sweep, self._stopping),
-            _Round("seal", self._seal, timing.sweep, self._stopping),
-        ]
-        if runtime.role == "beat":
-            self._rounds.append(_Round("purge", self._purge, PURGE, self._stopping))
+        timing = host.settings.timing
+        self._sweep_interval = timing.sweep
+        self._throttle = host.store.turns(host.agents)
+        self._plans = queues.LOOP in host.queues
         self._problem: str | None = None
+        work = [
+            ("heartbeat", self._heartbeat, timing.heartbeat_interval),
+            ("sweep", self._sweep, timing.sweep),
+            ("seal", self._seal, timing.sweep),
+        ]
+        if host.role == "beat":
+            work.append(("purge", self._purge, PURGE_INTERVAL))
+        self._tasks = [_PeriodicTask(*item, self._stopping) for item in work]
 
     def start(self) -> None:
-        """Announce this process and begin."""
-        self._runtime.store.fleet.beat(self._runtime.info())
-        for one in self._rounds:
-            one.thread.start()
+        """Announce this process and start the threads."""
+        self._store.fleet.beat(self._host.info())
+        for task in self._tasks:
+            task.thread.start()
 
     def stop(self) -> None:
-        """End, and say that this process takes no more work."""
+        """Stop the threads and announce that this process takes no more work."""
         self._stopping.set()
-        for one in self._rounds:
-            if one.thread.ident is not None:  # it may never have come to start
-                one.thread.join(timeout=5)
+        for task in self._tasks:
+            if task.thread.ident is not None:  # never started
+                task.thread.join(timeout=5)
         try:
-            self._runtime.store.fleet.leave(self._runtime.name)
+            self._store.fleet.leave(self._host.name)
         except StoreError as error:
-            log.warning("could not say goodbye: %s", error)
+            log.warning("could not deregister this process: %s", error)
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         self._recycle()
-        for name in self._runtime.store.fleet.beat(self._runtime.info(self._problem)):
-            log.warning("agent %s was retired or lost by Redis; it is registered again", name)
+        for name in self._store.fleet.beat(self._host.info(self._problem)):
+            log.warning("agent %s was retired or lost by Redis; registered it again", name)
         if self._plans:  # so that no iteration has to wait for it
-            self._runtime.store.fleet.recent(fresh=True)
+            self._store.fleet.recent(fresh=True)
 
     def _sweep(self) -> None:
-        if not self._turns.take("sweep", self._every):
+        if not self._throttle.take("sweep", self._sweep_interval):
             return
-        if sweep_all(self._runtime.store, self._runtime.sweepers):
-            self._turns.give_back("sweep")
+        if sweep_all(self._store, self._host.sweepers):
+            self._throttle.give_back("sweep")
 
     def _seal(self) -> None:
-        """Chain what the audit streams got since (A15)."""
-        if self._turns.take("seal", self._every):
-            self._runtime.store.seal(self._runtime.agents)
+        """Seal new entries of the audit trails."""
+        if self._throttle.take("seal", self._sweep_interval):
+            self._store.seal(self._host.agents)
 
     def _purge(self) -> None:
-        for engine in self._runtime.engines.values():
+        for engine in self._host.engines.values():
             engine.purge_approvals()
 
     def _recycle(self) -> None:
-        """Restart when too many observers hang: their threads end only with the process (P4)."""
+        """Restart the process when too many observers hang: their threads end only with it."""
         hung = abandoned.alive()
-        limit = self._runtime.settings.worker.max_hung
+        limit = self._host.settings.worker.max_hung
         if hung > limit and self._problem is None:
             self._problem = f"{hung} hung threads; restarting"
             log.error("%d observers or hooks hang, more than %d: restarting", hung, limit)
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-class _Round:
-    """Does one thing again and again, whatever happens to it."""
+class _PeriodicTask:
+    """Repeats a function in a thread, whatever it raises."""
 
     def __init__(
-        self, name: str, work: Callable[[], None], every: float, stopping: threading.Event
+        self, name: str, work: Callable[[], None], interval: float, stopping: threading.Event
     ) -> None:
         self._name = name
         self._work = work
-        self._every = every
+        self._interval = interval
         self._stopping = stopping
         self._answers = True
-        self.thread = threading.Thread(target=self._run, name=f"pulse-{name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"maintenance-{name}", daemon=True)
 
     def _run(self) -> None:
-        # Processes started together should not all sweep together.
-        while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):
+        # Jitter: processes started together should not all sweep together.
+        while not self._stopping.wait(self._interval * random.uniform(0.8, 1.2)):
             try:
                 self._work()
-                self._say_answers(True)
+                self._report(True)
             except StoreError as error:
-                self._say_answers(False, error)
+                self._report(False, error)
             except Exception:
-                log.exception("the %s failed", self._name)
+                log.exception("%s failed", self._name)
 
-    def _say_answers(self, answers: bool, error: StoreError | None = None) -> None:
+    def _report(self, answers: bool, error: StoreError | None = None) -> None:
+        """Log when Redis stops or starts to answer."""
         if answers != self._answers:
             self._answers = answers
             if answers:

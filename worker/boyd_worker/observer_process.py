@@ -1,6 +1,6 @@
-"""Observers in a process of their own: killed when their time is up, whatever they do (L11).
+"""Runs isolated observers, each in its own process, which is killed after the time limit.
 
-The parent sends what to run as JSON; what the observer prints goes to the log.
+The parent sends the request as JSON; the log receives what the observer prints.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from boyd.settings.process import Settings
 
 
 class Isolation:
-    """Starts the processes."""
+    """Starts processes of isolated observers."""
 
     def __init__(self, settings: Settings, worker: str) -> None:
         self._worker = worker
-        # An observer needs no secret of ours.
+        # An observer needs none of these secrets.
         self._settings = settings.model_dump_json(exclude={"audit_key", "callbacks"})
 
     def of(self, agent_id: str) -> Isolate:
-        """What runs isolated observers of one agent."""
+        """The function that runs isolated observers of one agent."""
 
         def run(observer: str, shard: Any, iteration: int | None, timeout: float) -> list[Any]:
             request = {
@@ -42,7 +42,7 @@ class Isolation:
 
 
 def observe(request: str) -> str:
-    """Run one observer, in the process that is for it; its observations."""
+    """Run one observer in this process and return its observations."""
     return _observe(json.loads(request))
 
 

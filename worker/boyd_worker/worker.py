@@ -1,4 +1,4 @@
-"""Starts a Celery worker that takes the steps of iterations."""
+"""Runs a Celery worker: its tasks, queues and life cycle."""
 
 from __future__ import annotations
 
@@ -6,29 +6,105 @@ import logging
 import os
 import signal
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from celery import signals
+from celery import Celery, signals
 from celery.apps import worker as celery_worker
-from celery.exceptions import SecurityWarning
+from celery.exceptions import Ignore, SecurityWarning
 from kombu import Exchange, Queue
 
 from boyd import queues
+from boyd.errors import StoreError
+from boyd.messaging.celery_app import FOLLOWS, JOB, TASKS
+from boyd.models import Phase
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin.hooks import SPECIFICATIONS
+from boyd.runtime import Engine, IterationSteps, JobRunner, job_runner
 from boyd.subprocess_call import follow_parent
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import Maintenance
-from boyd_worker.tasks import register
 
 log = logging.getLogger("boyd.worker")
 
 #: Seconds that Celery lets a task run beyond its own time limit before it kills the process.
 HARD_LIMIT_GRACE = 15.0
 
+_STEPS: dict[Phase, Callable[..., bool | None]] = {
+    "start": IterationSteps.start,
+    "observe": IterationSteps.observe,
+    "orient": IterationSteps.orient,
+    "decide": IterationSteps.decide,
+    "act": IterationSteps.act,
+    "complete": IterationSteps.complete,
+}
+
+
+def register(app: Celery, engines: Mapping[str, Engine]) -> None:
+    """Register the tasks of those *engines*, by agent id, on *app*."""
+    steps = {agent_id: IterationSteps(engine) for agent_id, engine in engines.items()}
+    for phase, name in TASKS.items():
+        app.task(_task(phase, steps), name=name, shared=False)
+    jobs = {agent_id: job_runner(engine) for agent_id, engine in engines.items()}
+    app.task(_job(jobs), name=JOB, shared=False)
+
+
+def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., None]:
+    step = _STEPS[phase]
+    chained = phase in FOLLOWS
+
+    def run(*message: Any) -> None:
+        try:
+            agent_id, ids = _checked(message)
+            if agent_id not in steps:
+                raise ValueError(f"agent {agent_id!r} does not run on this worker")
+        except ValueError as error:
+            log.error("a message was ignored: %s", error)
+            raise Ignore from None
+        try:
+            goes_on = step(steps[agent_id], *ids)
+        except StoreError as error:
+            log.warning("a step was left to be sent again: %s", error, extra={"agent": agent_id})
+            goes_on = False
+        if chained and not goes_on:
+            raise Ignore  # ends the chain: nothing to do, or the iteration has failed
+
+    return run
+
+
+def _job(jobs: Mapping[str, JobRunner]) -> Callable[..., None]:
+    def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
+        named = isinstance(name, str) and _is_number(attempt)
+        if not named or agent_id not in jobs:
+            log.error("a message was ignored: it names no job of an agent on this worker")
+            return
+        try:
+            jobs[agent_id].execute(name, attempt)
+        except StoreError as error:
+            log.warning("a job was left to be sent again: %s", error)
+
+    return run
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 < value < 2**53
+
+
+def _checked(message: tuple[Any, ...]) -> tuple[str, tuple[int, ...]]:
+    """Check a message, which anybody with access to the broker can write.
+
+    Raises:
+        ValueError: it does not hold an agent's id and one to three numbers.
+    """
+    if not 2 <= len(message) <= 4 or not isinstance(message[0], str):
+        raise ValueError("it names no agent and iteration")
+    if not all(map(_is_number, message[1:])):
+        raise ValueError("its ids are not numbers")
+    return message[0], message[1:]
+
 
 def run_worker(runtime: AgentHost) -> int:
-    """Work until SIGTERM; the exit status.
+    """Work until SIGTERM and return the exit status.
 
     SIGTERM lets running tasks finish; a second one, or SIGQUIT, ends the process at once.
     """
@@ -37,8 +113,8 @@ def run_worker(runtime: AgentHost) -> int:
     register(runtime.app, runtime.engines)
     runtime.app.conf.task_queues = _queues(runtime)
     runtime.app.conf.task_time_limit = _hard_limit(runtime)
-    pulse = Maintenance(runtime)
-    _connect(runtime, pulse)
+    maintenance = Maintenance(runtime)
+    _connect(runtime, maintenance)
     worker = runtime.app.Worker(
         hostname=f"boyd@{runtime.name}",
         pool_cls=runtime.settings.worker.pool,
@@ -53,12 +129,12 @@ def run_worker(runtime: AgentHost) -> int:
 
 
 def _hush() -> None:
-    """Say in our log what Celery prints beside it, or names options for that we have not."""
+    """Silence what Celery prints itself; the same is in our log."""
     celery_worker.safe_say = lambda *_: None
     warnings.simplefilter("ignore", SecurityWarning)
     logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)
     if os.geteuid() == 0:
-        log.warning("this worker runs as root, and so do all plugins: give it a user of its own")
+        log.warning("this worker and its plugins run as root: give it a user of its own")
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -75,7 +151,7 @@ def _queues(runtime: AgentHost) -> list[Queue]:
 
 
 def _hard_limit(runtime: AgentHost) -> float | None:
-    """What an action may take at most; only prefork enforces it, for what ignores an alarm."""
+    """The longest a task may take; only prefork can kill one that ignores its alarm."""
     if runtime.settings.worker.pool != "prefork":
         return None
     hosts = [agent.host for agent in runtime.agents.values()]
@@ -85,16 +161,16 @@ def _hard_limit(runtime: AgentHost) -> float | None:
     return longest + hooks * HOOK_TIMEOUT + HARD_LIMIT_GRACE
 
 
-def _connect(runtime: AgentHost, pulse: Maintenance) -> None:
-    """Follow the worker's life: announce it when it consumes, take it back when it stops."""
+def _connect(runtime: AgentHost, maintenance: Maintenance) -> None:
+    """Start maintenance when the worker consumes, and stop it when the worker stops."""
 
     def ready(**_: Any) -> None:
-        pulse.start()
+        maintenance.start()
         names = ", ".join(runtime.agents)
         log.info("worker %s ready: agents %s, queues %s", runtime.name, names, runtime.queues)
 
     def stopping(**_: Any) -> None:
-        pulse.stop()
+        maintenance.stop()
         log.info("worker %s stops", runtime.name)
 
     def child(**_: Any) -> None:
@@ -102,7 +178,7 @@ def _connect(runtime: AgentHost, pulse: Maintenance) -> None:
         follow_parent(signal.SIGKILL, os.getppid())
 
     def logging_is_ours(**_: Any) -> None:
-        """Celery leaves logging alone when somebody listens to this signal."""
+        """Keep Celery from configuring logging, as any receiver of this signal does."""
 
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutdown.connect(stopping, weak=False)

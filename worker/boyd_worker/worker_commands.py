@@ -1,4 +1,4 @@
-"""The commands that start one process each, for real hosts: `boyd worker` and `boyd beat`."""
+"""The commands `boyd worker` and `boyd beat`, which start one process each."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from boyd.settings.process import Settings
     show_default=True,
     help="Queues to consume, by their short names, separated by commas.",
 )
-@click.option("--concurrency", type=Whole(1), help="Tasks at the same time.")
-@click.option("--pool", type=click.Choice(["threads", "prefork"]), help="How they run.")
+@click.option("--concurrency", type=Whole(1), help="Number of tasks at the same time.")
+@click.option("--pool", type=click.Choice(["threads", "prefork"]), help="How tasks run.")
 @settings_options
 def worker(
     settings: Settings,

@@ -12,7 +12,7 @@ from boyd.cli.options import short
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
 from boyd.models import Observation
-from boyd.models.triple import Triple
+from boyd.models.situation import Triple
 from boyd.plugins.goals.api_models import Consolidated, SessionState, Surroundings, Why
 from boyd.plugins.goals.psyche import ARCHETYPES
 from boyd.plugins.goals.scoring import leaning

@@ -1,17 +1,47 @@
 """Every data shape of Boyd: camelCase on the wire, snake_case in Python, one model each."""
 
-from boyd.models.actor import SCOPES, Actor, ApiKey, Scope
+from boyd.models.action import (
+    APPROVAL_REQUIRED,
+    ActionInfo,
+    ActionResult,
+    Autonomy,
+    AutonomyMode,
+    Budget,
+    Call,
+    CallKind,
+    CallRequest,
+    Catalog,
+    EndpointInfo,
+    EndpointReply,
+    EndpointRequest,
+    ExecutionEntry,
+    ExecutionPage,
+    JobExecution,
+    unexplained,
+)
+from boyd.models.actor import (
+    SCOPES,
+    Actor,
+    ApiKey,
+    Scope,
+)
 from boyd.models.approval import (
     ApprovalItem,
     ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
-    JobExecution,
     JoinedRequest,
     Proposal,
     Vote,
 )
-from boyd.models.audit import AuditEntry, AuditFilter, AuditHead, AuditPage, Misfit, Verification
+from boyd.models.audit import (
+    AuditEntry,
+    AuditFilter,
+    AuditHead,
+    AuditPage,
+    Misfit,
+    Verification,
+)
 from boyd.models.base import (
     LEVELS,
     SEVERITIES,
@@ -28,24 +58,8 @@ from boyd.models.base import (
     unstorable,
     utc_now,
 )
-from boyd.models.call import (
-    Call,
-    CallKind,
-    CallRequest,
-    EndpointReply,
-    EndpointRequest,
-    ExecutionEntry,
-    ExecutionPage,
-    unexplained,
-)
-from boyd.models.catalog import ActionInfo, Catalog, EndpointInfo
 from boyd.models.decision import (
-    APPROVAL_REQUIRED,
     NO_OP,
-    ActionResult,
-    Autonomy,
-    AutonomyMode,
-    Budget,
     Change,
     Decision,
     DecisionTrace,
@@ -81,9 +95,9 @@ from boyd.models.situation import (
     ObservationType,
     Situation,
     SituationAssessment,
+    Triple,
     mean_confidence,
 )
-from boyd.models.triple import Triple
 
 __all__ = [
     "APPROVAL_REQUIRED",

@@ -1,4 +1,4 @@
-"""Who is asking: keys, and the actors that they stand for (H2, A8)."""
+"""Who is asking: keys, and the actors that they stand for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ApiKey(Model):
         id: the part of the key that finds it.
         name: what its owner calls it.
         principal: whom it stands for.
-        person: whether that is a person; `human-only` actions need one (A11).
+        person: whether that is a person; `human-only` actions need one.
         scopes: what it may do; `admin` includes all others.
         groups: the groups of the principal, for approval policies.
         agents: the agents it may see; empty: all.

@@ -6,15 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
+from boyd.models.action import ActionResult, Autonomy, JobExecution
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, JsonObject, Level, Model, Timestamp
-from boyd.models.decision import ActionResult, Autonomy, Decision
+from boyd.models.decision import Decision
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 
 
 class ApprovalPolicy(Model):
-    """What it takes to approve an action (A11).
+    """What it takes to approve an action.
 
     Attributes:
         min_approvals: how many principals have to approve.
@@ -91,15 +92,6 @@ class Vote(Model):
     claims: str | None = None
 
 
-class JobExecution(Model):
-    """How far the execution of a job is; `unknown`: started, and its outcome lost."""
-
-    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
-    worker: str | None = None
-    started_at: Timestamp | None = None
-    ended_at: Timestamp | None = None
-
-
 class Proposal(Model):
     """What the loop or a client asks a person to allow.
 
@@ -110,9 +102,9 @@ class Proposal(Model):
         requested_by: the principals who asked for it; empty: the agent did by itself.
         undoes: the execution that it rolls back; None: it executes the action.
         undone: the result of that execution.
-        wakes: the jobs that wait for it, as in `investigation:<id>` (T7).
-        bound_to: the one execution that it is for; none: whoever proposes the same joins it (A9).
-        preview: what the action's dry run says (A12).
+        wakes: the jobs that wait for it, as in `investigation:<id>`.
+        bound_to: the one execution that it is for; none: whoever proposes the same joins it.
+        preview: what the action's dry run says.
     """
 
     decision: Decision
@@ -140,10 +132,10 @@ class ApprovalItem(Proposal):
     """A proposal with its state.
 
     `fingerprint` is the digest of action id and canonical params: it finds the pending item of the
-    same proposal (A9) and is what the approver approves (A12). `seen` counts the proposals,
+    same proposal and is what the approver approves. `seen` counts the proposals,
     `version` what happened to the item besides: votes, its end, its execution. `acted_by` is the
     authenticated principal that resolved it, and `claimed_by` whom the caller said to act for, if
-    that is somebody else (A8). `title` says what approving it does: a roll-back undoes something.
+    that is somebody else. `title` says what approving it does: a roll-back undoes something.
     `asked` are those who asked for the same later. `preview_at` is when the dry run said what
     `preview` has, and `first_preview` is what it said first, once that was something else.
     """

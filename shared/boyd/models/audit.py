@@ -1,4 +1,4 @@
-"""The audit trail: who changed what, when and from where, and whether it all fits (A15)."""
+"""The audit trail: who changed what, when and from where, and whether it all fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Investigations: conversations of a model with tools, entry by entry (spec llm, T1 to T8)."""
+"""Investigations: conversations of a model with tools, entry by entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Finish = Literal["stop", "calls", "length", "filtered"]
 #: be refused again; or given up while its answer came.
 RequestOutcome = Literal["answered", "failed", "refused", "abandoned"]
 
-#: Why an investigation ended (T5).
+#: Why an investigation ended.
 Ending = Literal[
     "final_answer",
     "final_synthesis",
@@ -35,7 +35,7 @@ Ending = Literal[
     "error",
 ]
 
-#: What became of a tool call (T1: every call gets exactly one of these).
+#: What became of a tool call.
 ToolStatus = Literal[
     "succeeded",
     "failed",
@@ -87,7 +87,7 @@ def title_of(question: str) -> str:
 
 
 class Usage(Model):
-    """Tokens of one or several requests; `estimated` when the server did not say (G7)."""
+    """Tokens of one or several requests; `estimated` when the server did not say."""
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
@@ -102,7 +102,7 @@ class Usage(Model):
 
 
 class Limits(Model):
-    """What an investigation may use up at most (G7); times in seconds, money as the prices say."""
+    """What an investigation may use up at most; times in seconds, money as the prices say."""
 
     max_steps: int = Field(default=30, gt=0, le=1000)
     max_tool_calls: int = Field(default=100, gt=0, le=10_000)
@@ -142,7 +142,7 @@ class Counters(Model):
 
 
 class ToolObservation(Model):
-    """What a tool call came to (T4); named on the wire as here, for models read it.
+    """What a tool call came to; named on the wire as here, for models read it.
 
     Attributes:
         schema_: the name and version of this shape.
@@ -201,7 +201,7 @@ class Delta(Model):
 
 
 class Discarded(Model):
-    """The attempt that the last deltas were of has failed: they do not count (G6)."""
+    """The attempt that the last deltas were of has failed: they do not count."""
 
     kind: Literal["discarded"] = "discarded"
     step: int
@@ -209,7 +209,7 @@ class Discarded(Model):
 
 
 class Said(Model):
-    """A complete turn of the model; stored before the first of its tools starts (T1)."""
+    """A complete turn of the model; stored before the first of its tools starts."""
 
     kind: Literal["said"] = "said"
     step: int
@@ -221,14 +221,14 @@ class Said(Model):
 
 
 class Started(Model):
-    """A tool has been started; without a result after it, its outcome is lost (T2)."""
+    """A tool has been started; without a result after it, its outcome is lost."""
 
     kind: Literal["started"] = "started"
     call_id: str
 
 
 class Waits(Model):
-    """A tool waits for a person (T7)."""
+    """A tool waits for a person."""
 
     kind: Literal["waits"] = "waits"
     call_id: str
@@ -236,14 +236,14 @@ class Waits(Model):
 
 
 class Result(Model):
-    """The one result of a tool call (T1)."""
+    """The one result of a tool call."""
 
     kind: Literal["result"] = "result"
     observation: ToolObservation
 
 
 class Steered(Model):
-    """What Boyd says to the model in between, and whether its tools are taken away (F5, F9).
+    """What Boyd says to the model in between, and whether its tools are taken away.
 
     With `ending` a limit is nearly reached: the model is asked to conclude, and it ends with that.
     """
@@ -294,7 +294,7 @@ class Compacted(Model):
 
 
 class Ended(Model):
-    """It is over: why, and what was found (T5, T6); with what a turn that failed has used up."""
+    """It is over: why, and what was found; with what a turn that failed has used up."""
 
     kind: Literal["ended"] = "ended"
     ending: Ending
@@ -333,7 +333,7 @@ def read_entry(text: str | bytes) -> Entry | None:
 
 
 def redacted(entry: Entry) -> Entry:
-    """The same entry without secrets (T8)."""
+    """The same entry without secrets."""
     return _entry.validate_json(json.dumps(redactor().redact_json(entry.to_wire())))
 
 
@@ -384,7 +384,7 @@ class Investigation(InvestigationRequest):
         findings: the answer as `answer` has it.
         counters: what it has used up.
         used: how often each tool was called.
-        reflection: what the reflection has counted (F8).
+        reflection: what the reflection has counted.
         approval_id: what it waits for.
         cancelled_by: who wants it to end.
         version: counts its changes.

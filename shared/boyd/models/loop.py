@@ -6,13 +6,14 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from boyd.models.action import ActionResult
 from boyd.models.base import Model, Timestamp
-from boyd.models.decision import ActionResult, Decision, DecisionTrace
+from boyd.models.decision import Decision, DecisionTrace
 from boyd.models.situation import Observation, Situation
 
 Mode = Literal["manual", "continuous", "event-driven"]
 
-#: The steps of an iteration in order, and `idle` between iterations (L6).
+#: The steps of an iteration in order, and `idle` between iterations.
 Phase = Literal["idle", "start", "observe", "orient", "decide", "act", "complete"]
 
 
@@ -43,14 +44,14 @@ class ObserverRun(Model):
 
 
 class NotDue(Model):
-    """An observer that an iteration left out because its interval had not passed (L10)."""
+    """An observer that an iteration left out because its interval had not passed."""
 
     id: str
     due_at: Timestamp
 
 
 class ObserverHealth(Model):
-    """How an observer has been doing (L15)."""
+    """How an observer has been doing."""
 
     failures: int = 0
     last_success_at: Timestamp | None = None

@@ -9,11 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from boyd.models.action import ActionInfo, ActionResult
 from boyd.models.actor import Scope
 from boyd.models.approval import ApprovalItem
 from boyd.models.base import JsonObject, Model, Timestamp
-from boyd.models.catalog import ActionInfo
-from boyd.models.decision import ActionResult
 from boyd.models.loop import LoopResult, Mode, ObserverHealth, Phase
 from boyd.models.run import RunStatus
 

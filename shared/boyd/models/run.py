@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from boyd.models.action import ActionResult
 from boyd.models.base import JsonObject, Level, Model, Timestamp
-from boyd.models.decision import ActionResult
 from boyd.models.situation import SituationAssessment
 
 RunStatus = Literal["pending", "investigating", "completed", "failed", "cancelled"]
@@ -55,7 +55,7 @@ class ActionPerformed(Model):
 
 
 class RunResult(Model):
-    """What a run led to (R3); `duration` is in milliseconds.
+    """What a run led to; `duration` is in milliseconds.
 
     `situation_assessment` is the situation's summary; `assessments` are what it was made of.
     """
@@ -72,7 +72,7 @@ class RunResult(Model):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What becomes of a run when its iteration ends; without a status it waits (L35)."""
+    """What becomes of a run when its iteration ends; without a status it waits."""
 
     run_id: str
     status: RunStatus | None
@@ -81,9 +81,9 @@ class RunOutcome:
 
 
 class RunRequest(Model):
-    """What a client sends to start a run (R1).
+    """What a client sends to start a run.
 
-    `callback_url` is told when the run has ended (R5). `kind` is a label for whoever reads it, but
+    `callback_url` is told when the run has ended. `kind` is a label for whoever reads it, but
     for `investigation`: the agent's model looks into such a run, without an iteration.
     """
 

@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from boyd.models.base import Confidence, JsonObject, Level, Model, Severity, Timestamp, utc_now
+
+#: Where a fact is in a graph: subject, predicate, object.
+Place: TypeAlias = tuple[str, str, str]
+
+
+class Triple(Model):
+    """A fact, how sure it is, and where it comes from.
+
+    What a predicate that begins with `agent:` says is how the agent works, and no knowledge.
+    """
+
+    subject: str = Field(min_length=1, max_length=1000)
+    predicate: str = Field(min_length=1, max_length=1000)
+    object: str = Field(min_length=1, max_length=1000)
+    confidence: Confidence = 1.0
+    source: str | None = Field(default=None, max_length=1000)
+
+    @property
+    def place(self) -> Place:
+        """What names the fact: its subject, predicate and object."""
+        return (self.subject, self.predicate, self.object)
+
+    @property
+    def is_metadata(self) -> bool:
+        """Whether it is about how the agent works."""
+        return self.predicate.startswith("agent:")
+
 
 ObservationType = Literal["metric", "log", "alert", "event", "state"]
 
@@ -64,7 +91,7 @@ def mean_confidence(assessments: Iterable[SituationAssessment]) -> float:
 
 
 class Situation(Model):
-    """All assessments merged (L17)."""
+    """All assessments merged."""
 
     summary: str = "No significant observations"
     assessments: list[SituationAssessment] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Act: the one path that executes an action, wherever it comes from (L28-L34)."""
+"""Act: the one path that executes an action, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from boyd.errors import Overrun, Veto
 from boyd.models import (
     APPROVAL_REQUIRED,
     ActionResult,
+    Budget,
     Decision,
     ExecutionEntry,
     JsonObject,
@@ -22,14 +23,70 @@ from boyd.models import (
     explain,
 )
 from boyd.phases import time_limit
-from boyd.phases.claims import CANCELLED, ExecutionRequest, Ledger
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Tool
 from boyd.redaction import clean, redactor
 
+#: Why there is no right to execute what nobody wants any more.
+CANCELLED = "Cancelled: the runs that it was for were cancelled"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to execute once.
+
+    Attributes:
+        token: proves the right when finishing; None when it was not given.
+        result: how the execution ended before, if it did.
+        refused: why there is no right: frozen, unknown outcome, running elsewhere.
+        over_budget: whether the budget for this target is used up.
+        unknown: whether an earlier attempt was started and its outcome lost.
+    """
+
+    token: str | None = None
+    result: ActionResult | None = None
+    refused: str | None = None
+    over_budget: bool = False
+    unknown: bool = False
+
+
+@dataclass(frozen=True)
+class ExecutionRequest:
+    """What the ledger must know of an execution before it starts."""
+
+    id: str
+    action: str
+    params: JsonObject
+    target: str
+    idempotent: bool
+    timeout: float
+    budget: Budget | None
+    by: str = ""
+    host: str = ""
+
+
+class Ledger(Protocol):
+    """Every execution, claimed before it starts: at most once."""
+
+    def find(self, execution_id: str) -> ActionResult | None:
+        """How that execution ended, if it did."""
+
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """The entry of that execution, if it was ever claimed."""
+
+    def claim(self, execution: ExecutionRequest) -> Claim:
+        """Take the right to execute, in one atomic step."""
+
+    def forgo(self, execution_id: str) -> Claim:
+        """Give up the right to execute, for good; what is known of an earlier attempt."""
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the outcome; False when the claim was lost meanwhile."""
+
+
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 
-#: The most characters of a result, as JSON, that are kept (P11).
+#: The most characters of a result, as JSON, that are kept.
 MAX_RESULT = 1_000_000
 
 
@@ -136,7 +193,7 @@ def _state(entry: ExecutionEntry | None) -> str:
 
 
 def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
-    """Why *decision* needs a person's approval, or None (L29)."""
+    """Why *decision* needs a person's approval, or None."""
     autonomy = action.autonomy
     if decision.requires_approval:
         return f"{asked_by or 'the decision'} requires approval"
@@ -150,7 +207,7 @@ def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str
 def dry_run(
     ctx: PhaseContext, action_id: str, params: Mapping[str, Any], for_model: bool = False
 ) -> ActionResult:
-    """What an execution would do, without doing it (L33); without secrets *for_model*."""
+    """What an execution would do, without doing it; without secrets *for_model*."""
     action = ctx.host.actions.get(action_id)
     if action is None:
         return unknown(action_id)
@@ -182,7 +239,7 @@ def failed(action_id: str, error: str, duration: float = 0.0, lost: bool = False
 
 
 def unknown(action_id: str) -> ActionResult:
-    """The result for an action that the agent does not have (L28)."""
+    """The result for an action that the agent does not have."""
     return failed(action_id, f"Unknown action {action_id!r}")
 
 

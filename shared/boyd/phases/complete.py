@@ -1,4 +1,4 @@
-"""Complete: what the iteration came to, for history, hooks and the runs it served (L35-L38)."""
+"""Complete: what the iteration came to, for history, hooks and the runs it served."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEVERITY: dict[str, Severity] = {
 
 
 def run_observation(run: Run) -> Observation:
-    """A run as the observation that the loop sees (L13).
+    """A run as the observation that the loop sees.
 
     The run's context never replaces the five fields that say which run it is.
     """
@@ -50,7 +50,7 @@ def _about(run: Run) -> JsonObject:
 
 
 def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
-    """What the iteration's *result* means for one of the runs it was investigating (L35)."""
+    """What the iteration's *result* means for one of the runs it was investigating."""
     approval_id = waiting_for(result)
     status: RunStatus | None = None if approval_id else _status(result)
     return RunOutcome(run_id, status, run_result(result), approval_id)
@@ -62,7 +62,7 @@ def waiting_for(result: LoopResult) -> str | None:
 
 
 def run_result(result: LoopResult) -> RunResult:
-    """An iteration's result as a run reports it (R3)."""
+    """An iteration's result as a run reports it."""
     situation = result.situation
     assessments = situation.assessments if situation else []
     return RunResult(
@@ -78,7 +78,7 @@ def run_result(result: LoopResult) -> RunResult:
 
 
 def cleared(strategy_id: str, observers: set[str], saw: set[str], result: LoopResult) -> bool:
-    """Whether the situation has gone in which a strategy asked for an approval (A10).
+    """Whether the situation has gone in which a strategy asked for an approval.
 
     Only an iteration that saw at least what the asking one saw, with nothing that failed on the
     way, can tell: then the strategy has no say any more, or says that nothing is to be done.

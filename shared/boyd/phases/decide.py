@@ -1,4 +1,4 @@
-"""Decide: the first applicable strategy chooses; hooks may change or veto the choice (L22-L27)."""
+"""Decide: the first applicable strategy chooses; hooks may change or veto the choice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionT
 def review(
     ctx: PhaseContext, decision: Decision, situation: Situation
 ) -> tuple[Decision, DecisionTrace]:
-    """What the hooks make of a decision that a client has taken (L31)."""
+    """What the hooks make of a decision that a client has taken."""
     return _Deciding(ctx, situation).review(decision)
 
 
@@ -82,7 +82,7 @@ class _Deciding:
 
     def _accept(self, found: Any, by: str) -> bool:
         try:
-            # A Decision built without validation is validated here like any other (L26).
+            # A Decision built without validation is validated here like any other.
             values = dict(found.__dict__) if isinstance(found, Decision) else found
             self.decision = Decision.model_validate(values)
             return True
@@ -131,7 +131,7 @@ class _Deciding:
         self.decision = no_op(f"Invalid decision from {refusal.by}: {refusal.reason}")
 
     def _block(self) -> None:
-        """A guard that failed in this or an earlier phase blocks the action (L25)."""
+        """A guard that failed in this or an earlier phase blocks the action."""
         if self.ctx.blocks and not self.decision.is_no_op:
             block = self.ctx.blocks[0]
             self._veto(Refusal(by=block.by, reason=block.reason, action=self.decision.action))

@@ -38,7 +38,7 @@ class Seen:
 def observe(
     ctx: PhaseContext, batch: Batch, isolate: Isolate | None, max_bytes: int, width: int
 ) -> list[Seen]:
-    """Run a batch's observers side by side, each under its time limit (L11).
+    """Run a batch's observers side by side, each under its time limit.
 
     Args:
         ctx: the phase.
@@ -125,7 +125,7 @@ def assemble(
 ) -> tuple[list[Observation], list[Observation]]:
     """All observations of the iteration, and those among them that no observer made.
 
-    In order: what the tasks saw by index, *extra*, what hooks add to those (L14).
+    In order: what the tasks saw by index, *extra*, what hooks add to those.
     """
     observations = [item for index in sorted(seen) for item in load(seen[index])]
     added = list(extra)

@@ -1,4 +1,4 @@
-"""Orient: every orienter reads every observation; the readings are merged (L16-L20)."""
+"""Orient: every orienter reads every observation; the readings are merged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _reading(
 
 
 def merge(assessments: Sequence[SituationAssessment]) -> Situation:
-    """The assessments as one situation (L17, L18)."""
+    """The assessments as one situation."""
     if not assessments:
         return Situation()
     return Situation(

@@ -33,7 +33,7 @@ class PhaseContext:
 
     Attributes:
         problems: components and hooks that failed and were left out.
-        blocks: guards that failed; the iteration's action must not be executed (L25).
+        blocks: guards that failed; the iteration's action must not be executed.
         not_due: observers that the iteration left out because of their intervals.
     """
 
@@ -89,7 +89,7 @@ class PhaseContext:
             return None
 
     def failed(self, hook: Hook, error: object, duration: float = 0.0) -> None:
-        """Record that a hook failed; a guard that did blocks the action (L25)."""
+        """Record that a hook failed; a guard that did blocks the action."""
         name = f"{hook.plugin_id}.{hook.name}"
         self.report(name, error, duration)
         if hook.fail_closed:

@@ -1,4 +1,4 @@
-"""Planning: which observers are due, and how their work is split (L9, L10, L12)."""
+"""Planning: which observers are due, and how their work is split."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def due(
     now: datetime,
     tick: bool = False,
 ) -> list[Observer]:
-    """The observers that this iteration runs (L10, L15); the phase learns which are not due.
+    """The observers that this iteration runs; the phase learns which are not due.
 
     Args:
         ctx: the phase.
@@ -142,7 +142,7 @@ def plan(
     default_queue: str,
     bundle_size: int,
 ) -> ObservePlan:
-    """Split the work of *observers* into batches (L12)."""
+    """Split the work of *observers* into batches."""
     return _Planning(ctx, fleet, default_queue, bundle_size).plan(observers)
 
 
@@ -246,7 +246,7 @@ def _json(shard: Any) -> str:
         raise ValueError(f"a shard must be JSON: {error}") from None
 
 
-#: Failures in a row after which an observer backs off (L15).
+#: Failures in a row after which an observer backs off.
 BACKOFF_AFTER = 3
 #: The longest back-off, in seconds.
 BACKOFF_LIMIT = 300.0
@@ -259,7 +259,7 @@ def after(
     now: datetime,
     loop_interval: float,
 ) -> dict[str, ObserverHealth]:
-    """The health of the observers that *ran* in this iteration (L15)."""
+    """The health of the observers that *ran* in this iteration."""
     return {
         observer: (
             _worse(before.get(observer, ObserverHealth()), failed[observer], now, loop_interval)

@@ -19,7 +19,7 @@ from boyd.plugin.components import (
 from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, State
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
-from boyd.plugin.plugin import Plugin
+from boyd.plugin.plugin_base import Plugin
 
 __all__ = [
     "Action",

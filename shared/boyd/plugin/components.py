@@ -26,16 +26,53 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from boyd.models import Autonomy, AutonomyMode, Budget, Level
 from boyd.models.investigation import Category
-from boyd.plugin.secrets import check_params
-from boyd.plugin.signature import Taker
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Taker:
+    """A function and the names it takes out of what is offered to it."""
+
+    def __init__(self, function: Callable[..., Any], offered: Sequence[str]) -> None:
+        """Check *function* against the names in *offered*.
+
+        Raises:
+            ValueError: it takes something else; the message says what it may take.
+        """
+        self.function = function
+        self.takes = _names(function, offered)
+
+    def __call__(self, **values: Any) -> Any:
+        """Call the function with those of *values* that it takes."""
+        return self.function(**{name: values[name] for name in self.takes})
+
+
+def _names(function: Callable[..., Any], offered: Sequence[str]) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        named = parameter.kind in _NAMED and parameter.name in offered
+        optional = parameter.default is not inspect.Parameter.empty
+        if not named and not (optional and parameter.kind in _NAMED):
+            raise ValueError(
+                f"{_shown(function)} takes {parameter.name!r}; "
+                f"expected ({', '.join(offered)}) or fewer of them"
+            )
+    return tuple(p.name for p in parameters if p.name in offered)
+
+
+def _shown(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name}{inspect.signature(function)}"
+
 
 Scope = Literal["anywhere", "every_host"]
 
@@ -43,6 +80,30 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ENDPOINT_PATH = re.compile(r"(/([\w.~-]+|\{[a-z_]\w*\}))+|/", re.ASCII)
 
 _C = TypeVar("_C", bound="Component")
+
+
+def check_params(name: str, params: type[BaseModel] | None) -> None:
+    """Check that no parameter of the component *name* is declared as a secret.
+
+    Raises:
+        ValueError: one is; params are stored, and shown to those who approve and who read.
+    """
+    try:
+        schema = params.model_json_schema(by_alias=True) if params else {}
+    except PydanticInvalidForJsonSchema:  # whoever shows it will say so
+        return
+    if _has_secret(schema):
+        raise ValueError(
+            f"{name}: its params have a SecretStr, and params are stored in Redis and shown to "
+            "readers; take the secret from the plugin's options or from a file on the worker"
+        )
+
+
+def _has_secret(schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        secret = schema.get("writeOnly") is True and schema.get("format") == "password"
+        return secret or any(_has_secret(one) for one in schema.values())
+    return isinstance(schema, list) and any(_has_secret(one) for one in schema)
 
 
 class Component:
@@ -116,9 +177,9 @@ class Observer(Component):
     """Looks at something and returns observations.
 
     Attributes:
-        interval: seconds between two runs, honoured in continuous mode (L10); None: every time.
-        timeout: seconds one run may take (L11).
-        queue: the queue of workers that can see it (L12); None: any worker.
+        interval: seconds between two runs, honoured in continuous mode; None: every time.
+        timeout: seconds one run may take.
+        queue: the queue of workers that can see it; None: any worker.
         scope: `every_host` runs it once on each live host.
         isolated: run it in a process of its own, which is killed when its time is up.
     """
@@ -141,7 +202,7 @@ class Strategy(Component):
     """Chooses what to do in a situation; `applicable_when` says whether it has a say.
 
     With `withdraw_when_clear` an approval that it asked for is withdrawn once it has no say any
-    more, or says that nothing is to be done (A10).
+    more, or says that nothing is to be done.
     """
 
     functions: ClassVar = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
@@ -153,14 +214,14 @@ class Action(Component):
     """Does something in the world.
 
     Attributes:
-        risk: what it may break; gates nothing by itself (L29).
+        risk: what it may break; gates nothing by itself.
         autonomy: when it may run without a person.
-        params: the pydantic model its parameters must fit (L30).
-        timeout: seconds one execution may take (L33).
-        idempotent: whether it may run again when its outcome was lost (L32).
-        queue: the queue of the workers that may perform it (L33); None: `boyd.act`.
+        params: the pydantic model its parameters must fit.
+        timeout: seconds one execution may take.
+        idempotent: whether it may run again when its outcome was lost.
+        queue: the queue of the workers that may perform it; None: `boyd.act`.
         target: the parameter that names what it acts on, for budgets.
-        budget: how often it may run per target (L34).
+        budget: how often it may run per target.
         tool: whether models may use it in investigations, gated like from anywhere else.
         category: what kind of tool it then is.
     """
@@ -214,8 +275,8 @@ class Tool(Component):
         params: the pydantic model its parameters must fit, which the model is told of.
         timeout: seconds one call may take.
         queue: the queue of the workers that can do it; None: `boyd.act`.
-        category: what kind of tool it is, for how a model is brought to an end (F5).
-        idempotent: whether it may be called again when a worker was lost meanwhile (T2).
+        category: what kind of tool it is, for how a model is brought to an end.
+        idempotent: whether it may be called again when a worker was lost meanwhile.
         poll: whether calling it again and again is what it is for, as long as its results differ.
     """
 
@@ -240,7 +301,7 @@ class Endpoint(Component):
     """Answers HTTP requests at `/plugins/<plugin><path>`, on a worker.
 
     It returns what JSON can hold, an `EndpointReply`, or `Perform` to have an action taken through
-    the one path that executes actions (L31); not with GET, which takes no more than reading.
+    the one path that executes actions; not with GET, which takes no more than reading.
 
     Attributes:
         method: GET, POST, PUT, PATCH or DELETE; GET needs the scope `read`, others `actions`.
@@ -305,7 +366,7 @@ class DeclaredObserver(Declared[Observer]):
     """What `@observer` makes of a method."""
 
     def partition(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to split the work: it returns a list of shards (L12)."""
+        """Use the method to split the work: it returns a list of shards."""
         return self._also("partition", function)
 
 
@@ -313,7 +374,7 @@ class DeclaredStrategy(Declared[Strategy]):
     """What `@strategy` makes of a method."""
 
     def applicable_when(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to say whether the strategy has a say in a situation (L22)."""
+        """Use the method to say whether the strategy has a say in a situation."""
         return self._also("applicable_when", function)
 
 
@@ -321,11 +382,11 @@ class DeclaredAction(Declared[Action]):
     """What `@action` makes of a method."""
 
     def dry_run(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to tell what an execution would do (L33)."""
+        """Use the method to tell what an execution would do."""
         return self._also("dry_run", function)
 
     def rollback(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to undo a successful execution (L33)."""
+        """Use the method to undo a successful execution."""
         return self._also("rollback", function)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from boyd.errors import ConfigError
 from boyd.models import ApprovalItem, Catalog, Mode, Triple, utc_now
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
@@ -129,7 +129,7 @@ class State(Protocol):
 
 
 class Llm(Protocol):
-    """The agent's model (spec llm): for one answer, or for an investigation."""
+    """The agent's model: for one answer, or for an investigation."""
 
     def ask(self, prompt: str, *, instructions: str = "") -> str:
         """One answer in prose, without tools.

@@ -2,7 +2,7 @@
 
 A plugin implements a hook as a method of the same name that takes any of the listed arguments by
 name. Hooks run one after the other in plugin order. One that raises is logged, recorded on the
-iteration and left out (L25); one marked `@hook(fail_closed=True)` is a guard: if it raises, the
+iteration and left out; one marked `@hook(fail_closed=True)` is a guard: if it raises, the
 iteration's action is not executed.
 """
 

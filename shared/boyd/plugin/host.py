@@ -19,11 +19,11 @@ from boyd.plugin.components import (
     Observer,
     Orienter,
     Strategy,
+    Taker,
     Tool,
 )
 from boyd.plugin.hooks import SPECIFICATIONS, is_guard
-from boyd.plugin.plugin import Plugin
-from boyd.plugin.signature import Taker
+from boyd.plugin.plugin_base import Plugin
 
 _C = TypeVar("_C", bound=Component)
 

@@ -1,19 +1,26 @@
-"""Joins the phases and the store: one step is enter, run the phase, leave, say what comes next."""
+"""Runs agents on workers: iterations, jobs, approvals, recovery."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from boyd.agent import Agent
 from boyd.messaging.dispatcher import BatchHint, Dispatcher
-from boyd.runtime.ending import Abandoner, Abandonment
-from boyd.runtime.engine import Engine, EngineSettings, Post
+from boyd.phases.observe import Isolate
+from boyd.plugin import Llm
+from boyd.runtime.approval_gateway import Resolution, Resolver
+from boyd.runtime.ending import Abandoner, Abandonment, retire
+from boyd.runtime.engine import Engine, EngineSettings, Post, retention_of
 from boyd.runtime.iteration import IterationSteps
-from boyd.runtime.jobs.approved_action import ApprovedActionHandler
+from boyd.runtime.jobs.action_jobs import ApprovedActionHandler
 from boyd.runtime.jobs.client_call import ClientCallHandler
-from boyd.runtime.jobs.no_model import NoModelHandler
+from boyd.runtime.jobs.investigation_job import InvestigationHandler
+from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.runtime.jobs.notifications import NotificationHandler, RunCallbackHandler
-from boyd.runtime.jobs.runner import JobHandler, JobRunner
 from boyd.runtime.leases import Leases
-from boyd.runtime.resolver import Resolution, Resolver
-from boyd.runtime.retirement import retire
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
+from boyd.store import AgentFleet, AgentStore
 
 __all__ = [
     "Abandoner",
@@ -30,26 +37,49 @@ __all__ = [
     "Resolution",
     "Resolver",
     "Sweeper",
-    "jobs_of",
+    "build_engine",
+    "job_runner",
     "retire",
     "sweep_all",
 ]
 
 
-def jobs_of(engine: Engine) -> JobRunner:
-    """The jobs of an agent, with what is to be done for each kind."""
-    jobs: dict[str, JobHandler] = {
-        "approval": ApprovedActionHandler(engine),
-        "call": ClientCallHandler(engine),
-        "callback": RunCallbackHandler(engine),
-        "notice": NotificationHandler(engine),
-        "investigation": NoModelHandler(engine),
-    }
-    llm = engine.agent.settings.llm
-    if llm is not None:
-        from boyd.runtime.investigation import (
-            InvestigationHandler,  # an agent without a model does without
-        )
+def build_engine(
+    agent: Agent,
+    store: AgentStore,
+    fleet: AgentFleet,
+    dispatcher: Dispatcher,
+    leases: Leases,
+    settings: EngineSettings,
+    isolate: Isolate | None = None,
+) -> Engine:
+    """The engine of an agent, with access to its model if it has one."""
+    llm = _model_access(agent, store, dispatcher)
+    return Engine(agent, store, fleet, dispatcher, leases, settings, isolate, llm)
 
-        jobs["investigation"] = InvestigationHandler(engine, llm)
-    return JobRunner(engine, jobs)
+
+def _model_access(
+    agent: Agent, store: AgentStore, dispatcher: Dispatcher
+) -> Callable[[str], Llm] | None:
+    settings = agent.settings.llm
+    if settings is None:
+        return None
+    # Imported only here: an agent without a model does not load what a model needs.
+    from boyd.runtime.investigation.model_access import ModelAccess
+
+    retention = retention_of(agent)
+    return lambda plugin_id: ModelAccess(settings, store, dispatcher, retention, plugin_id)
+
+
+def job_runner(engine: Engine) -> JobRunner:
+    """The runner of an agent's jobs, with a handler for each kind."""
+    return JobRunner(
+        engine,
+        {
+            "approval": ApprovedActionHandler(engine),
+            "call": ClientCallHandler(engine),
+            "callback": RunCallbackHandler(engine),
+            "notice": NotificationHandler(engine),
+            "investigation": InvestigationHandler(engine),
+        },
+    )

@@ -1,20 +1,90 @@
-"""How an iteration ends: what its result means for its runs, and what follows it (L35-L38)."""
+"""Ends iterations: regularly, abandoned by an operator, or when their agent is retired."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, Protocol
 
 from boyd import naming
+from boyd.errors import AgentRuns
 from boyd.messaging.dispatcher import Dispatcher
-from boyd.models import ActionPerformed, ActionResult, Actor, LoopResult, RunOutcome
+from boyd.models import (
+    ActionPerformed,
+    ActionResult,
+    Actor,
+    ApprovalItem,
+    LoopResult,
+    Run,
+    RunOutcome,
+    RunStatus,
+)
+from boyd.models.responses import Retired
 from boyd.phases import act, complete
-from boyd.store import AgentStore, Lost, Record, Retention
+from boyd.runtime.approval_gateway import Resolver
+from boyd.store import AgentEntry, AgentStore, Lost, Record, Retention, Store
+
+#: Number of items read at once.
+_PAGE = 200
+_NOTE = "the agent was retired"
 
 
-class Desk(Protocol):
-    """What it takes to end an iteration; an `Engine` has it."""
+def retire(
+    store: Store, entry: AgentEntry, dispatcher: Dispatcher, actor: Actor, reason: str | None = None
+) -> Retired:
+    """Take an agent out of service.
+
+    Withdraw its pending approvals, cancel its open runs, and abandon its iteration in flight.
+    Queued observations, history and audit trail are kept. A process that runs the agent puts it
+    back into service.
+
+    Raises:
+        AgentRuns: a live process runs the agent.
+    """
+    running = sorted(w.name for w in store.fleet.workers() if entry.id in w.agents)
+    if running:
+        names = ", ".join(running)
+        raise AgentRuns(f"agent {entry.id!r} is run by {names}: stop these processes first")
+    agent = store.agent(entry.id)
+    store.fleet.retire(entry, store.clock.now())
+    agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
+    resolver = Resolver(agent, dispatcher, entry.retention)
+    withdrawn = [
+        resolver.answer(item.id, "withdrawn", actor, _NOTE).done for item in _pending(agent)
+    ]
+    cancelled = [
+        agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
+        for run in _open_runs(agent)
+    ]
+    Abandoner(agent, dispatcher, entry.retention).abandon(_NOTE, actor, last=True)
+    return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
+
+
+def _pending(agent: AgentStore) -> Iterator[ApprovalItem]:
+    cursor = None
+    while True:
+        page = agent.approvals.page(_PAGE, cursor, history=False)
+        yield from page.pending
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _open_runs(agent: AgentStore) -> Iterator[Run]:
+    states: tuple[RunStatus, ...] = ("pending", "investigating")
+    for status in states:
+        cursor = None
+        while True:
+            page = agent.runs.page(_PAGE, cursor, status=status)
+            yield from page.runs
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+
+
+class EndingContext(Protocol):
+    """The parts of an `Engine` that ending an iteration needs."""
 
     @property
     def store(self) -> AgentStore:
@@ -22,31 +92,36 @@ class Desk(Protocol):
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """Carries the message of the follow-up."""
+        """Publishes the hint for the follow-up iteration."""
 
     @property
     def retention(self) -> Retention:
-        """How much of the past is kept."""
+        """The retention of ended items."""
 
 
 def end(
-    desk: Desk, iteration: int, epoch: int, worker: str, result: LoopResult, told: bool = False
+    context: EndingContext,
+    iteration: int,
+    epoch: int,
+    worker: str,
+    result: LoopResult,
+    told: bool = False,
 ) -> None:
-    """End the iteration with its runs, and send the follow-up that the end may have started.
+    """End the iteration with its runs, and start the follow-up iteration if work waits.
 
-    *worker* is as it entered `complete`; empty when nobody has, and it is ended all the same. With
-    *told*, what the result says of the action is stored; else its act phase has done so.
+    *worker* is the token that entered `complete`; empty: end it although no worker has. With *told*
+    the action's result is stored too; otherwise the act phase has stored it.
     """
-    runs, unheard = _runs(desk.store, result), complete.run_result(result)
-    follow_up = desk.store.iterations.finish(
-        iteration, epoch, worker, result, runs, unheard, desk.retention, told
+    runs, unheard = _runs(context.store, result), complete.run_result(result)
+    follow_up = context.store.iterations.finish(
+        iteration, epoch, worker, result, runs, unheard, context.retention, told
     )
     if follow_up:
-        desk.dispatcher.send(desk.store.agent_id, follow_up, 1, "start")
+        context.dispatcher.send(context.store.agent_id, follow_up, 1, "start")
 
 
 def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult:
-    """The result with what is known of an action that was abandoned in the middle."""
+    """The result, completed with the known outcome of an action abandoned while executing."""
     decision = record.decision
     if record.abandoned != "act" or decision is None:
         return result
@@ -56,14 +131,14 @@ def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult
 
 
 def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:
-    """What can still be known of an iteration whose record is gone."""
+    """The remains of an iteration whose record is gone."""
     result = store.ledger.settle(naming.loop(naming.iteration(iteration, timeline)))
-    why = "its record was lost, or never written whole"
+    why = "its record was lost or is incomplete"
     return Lost(iteration, why, store.runs.claimed_by(iteration), [result] if result else [])
 
 
 def ruined(agent_id: str, record: Record, ended_at: datetime, why: str) -> LoopResult:
-    """The result of an iteration that cannot be completed: as much as can be read of it."""
+    """The failed result of an iteration that cannot be completed, as far as it is readable."""
     try:
         result = record.result(agent_id, ended_at)
     except (ValueError, KeyError):
@@ -72,17 +147,17 @@ def ruined(agent_id: str, record: Record, ended_at: datetime, why: str) -> LoopR
 
 
 def _runs(store: AgentStore, result: LoopResult) -> list[RunOutcome]:
-    """What the iteration's result means for the runs it was investigating."""
+    """The outcome of each run of the iteration."""
     outcomes = [complete.run_outcome(run_id, result) for run_id in result.runs]
     waits_for = next((o.approval_id for o in outcomes if o.approval_id), None)
     item = store.approvals.get(waits_for) if waits_for else None
-    # A person may have been quicker than this iteration: then the action is done already.
+    # A person may have approved already, and a worker executed the action.
     done = item.result if item else None
     return [_performed(outcome, done) if done else outcome for outcome in outcomes]
 
 
 def _performed(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
-    """What becomes of a run whose approval has been executed already."""
+    """The outcome of a run whose approved action has been executed."""
     if outcome.approval_id is None:
         return outcome
     result = outcome.result.patched({"actions_performed": [ActionPerformed.of(done)]})
@@ -91,10 +166,10 @@ def _performed(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
 
 @dataclass(frozen=True)
 class Abandonment:
-    """What became of a wish to abandon.
+    """The outcome of abandoning.
 
-    `abandoned` with the iteration's number; `over`: the one that was meant has ended, and
-    `iteration` is in flight; `idle`: none is.
+    `abandoned`: *iteration* was ended; `over`: the named one had ended before, and *iteration* is
+    in flight; `idle`: none is in flight.
     """
 
     outcome: Literal["abandoned", "over", "idle"]
@@ -102,7 +177,7 @@ class Abandonment:
 
 
 class Abandoner:
-    """Abandons one agent's iterations; needs no plugins and no worker."""
+    """Abandons one agent's iterations, from any process; needs no plugins."""
 
     def __init__(self, store: AgentStore, dispatcher: Dispatcher, retention: Retention) -> None:
         self.store = store
@@ -112,11 +187,10 @@ class Abandoner:
     def abandon(
         self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
     ) -> Abandonment:
-        """End the iteration in flight as failed, or only if it is that one.
+        """End the iteration in flight as failed; with *iteration*, only if it is that one.
 
-        Whoever works on it is shut out by a new epoch. An action that has begun is not begun
-        again: unless the ledger knows how it ended, its outcome is unknown. With *last* no other
-        iteration follows, even if work waits.
+        A new epoch fences off its worker. A started action is not repeated: unless the ledger has
+        its result, its outcome is unknown. With *last* no iteration follows, even if work waits.
         """
         iterations = self.store.iterations
         outcome, number, epoch = iterations.abandon(why, actor, iteration, last)

@@ -1,8 +1,8 @@
-"""The steps of an iteration, as workers take them.
+"""Runs the steps of an iteration.
 
-Each step enters its phase with one script, runs the phase function, and leaves with one script
-that stores the outcome and makes the next phase due. A step whose message came twice or late finds
-nothing to enter. A step whose worker dies is found by the sweeper.
+A step enters its phase with one script, runs the phase function, and leaves with one script that
+stores the outcome and makes the next phase due. A repeated or late message finds nothing to enter.
+The sweeper finds a step whose worker died.
 """
 
 from __future__ import annotations
@@ -49,72 +49,24 @@ from boyd.store import (
 )
 from boyd.store.runs import read_run
 
-
-def follow(engine: Engine, record: Record, result: LoopResult) -> None:
-    """Withdraw what this iteration shows to have cleared; remember what it has asked for itself.
-
-    Only strategies with `withdraw_when_clear` are followed; without any this costs nothing.
-    """
-    store = engine.store
-    flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
-    if not flagged or result.trace is None:
-        return
-    failed = {problem.id for problem in result.observer_errors}
-    saw = {record.observers[index] for index in record.seen} - failed
-    asked = complete.waiting_for(result)
-    # What a run or an event from outside said is not said again while it lasts.
-    lasting = not record.runs and not record.intake
-    if asked and result.trace.chosen in flagged and lasting:
-        store.approvals.watch(asked, result.trace.chosen, sorted(saw))
-    watched = store.approvals.watched()
-    for approval_id, (strategy, observers) in watched.items():
-        cleared = complete.cleared(strategy, observers, saw, result)
-        if approval_id != asked and cleared and not _called_for(store, approval_id):
-            _withdraw(engine, approval_id, result)
-    over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
-    if over:
-        store.approvals.unwatch(sorted(over))
-
-
-def _called_for(store: AgentStore, approval_id: str) -> bool:
-    """Whether somebody besides the loop and its runs has asked for an item, too."""
-    item = store.approvals.get(approval_id)
-    if item is None:
-        return False
-    return not set(item.requested_by) <= set(store.runs.requesters(item.run_ids))
-
-
-def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
-    summary = result.situation.summary if result.situation else ""
-    loop = Actor(principal=f"agent:{engine.agent.id}")
-    engine.store.approvals.resolve(
-        approval_id,
-        "withdrawn",
-        loop,
-        engine.retention,
-        note=f"The situation has cleared: {summary}"[:500],
-        policy=ApprovalPolicy(),
-    )
-
-
 log = logging.getLogger("boyd.runtime")
 
-#: What decide and act need of an iteration's record; the observations are not among it.
+#: Fields of an iteration's record that decide and act need; not its observations.
 _TO_DECIDE = ("iteration", "situation", "problems", "blocks")
 _TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved")
 
-#: What a phase function is given; it says whether the chain goes on to the next phase.
+#: Runs a phase and tells whether the chain continues with the next phase.
 Work = Callable[[PhaseEntry, PhaseContext], bool]
 
 
 @dataclass(frozen=True)
 class _Destination:
-    """Where a decision is acted on.
+    """The place where a decision is executed.
 
     Attributes:
-        queue: of the act phase; empty: there is none.
-        refusal: why the decision is not acted on, if it should be.
-        unserved: why the action cannot be executed there, where only an approval is asked for.
+        queue: of the act phase; empty: there is no act phase.
+        refusal: the result of a decision that is not executed.
+        unserved: the reason why that queue can only propose the action, not execute it.
     """
 
     queue: str = ""
@@ -133,12 +85,12 @@ class IterationSteps:
         self._settings = engine.settings
 
     def start(self, iteration: int, epoch: int) -> bool:
-        """Take the start step: purge, hooks, and the plan of the observe phase (L7-L12)."""
+        """Run the start phase: expire approvals, run hooks, plan the observe phase."""
         entry = self._iterations.enter(iteration, epoch, "start", self._engine.token())
         return self._take(entry, self._start)
 
     def observe(self, iteration: int, batch: int, attempt: int) -> None:
-        """Take one batch of the observe phase; whoever signs off last sends orient (L9)."""
+        """Run one batch of the observe phase; the last one to complete sends orient."""
         token = self._engine.token()
         payload = self._store.batches.enter(iteration, batch, attempt, token)
         if payload is None:
@@ -156,32 +108,32 @@ class IterationSteps:
         fields = dict(_stored(item, self._settings.host) for item in seen)
         tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
         fields |= BatchRun(self._settings.host, self._settings.worker, tasks).fields(batch)
-        signed = self._store.batches.complete_batch(iteration, batch, attempt, token, fields)
-        if signed and signed[0] == 0:
-            self._engine.dispatcher.send(self._agent.id, iteration, signed[1], "orient")
+        completed = self._store.batches.complete_batch(iteration, batch, attempt, token, fields)
+        if completed and completed[0] == 0:
+            self._engine.dispatcher.send(self._agent.id, iteration, completed[1], "orient")
 
     def orient(self, iteration: int, epoch: int) -> bool:
-        """Take the orient step: what was seen, with runs and intake, becomes a situation."""
+        """Run the orient phase on the observations, runs and intake."""
         entry = self._iterations.enter_orient(iteration, epoch, self._engine.token())
         return self._take(entry, self._orient)
 
     def decide(self, iteration: int, epoch: int) -> bool:
-        """Take the decide step and send what it leads to: act, or complete for a no-op."""
+        """Run the decide phase and send act, or complete after a no-op."""
         entry = self._iterations.enter(iteration, epoch, "decide", self._engine.token(), _TO_DECIDE)
         return self._take(entry, self._decide)
 
     def act(self, iteration: int, epoch: int) -> bool:
-        """Take the act step: execute the action, or queue it for approval (L28-L34)."""
+        """Run the act phase: execute the action or queue it for approval."""
         entry = self._iterations.enter(iteration, epoch, "act", self._engine.token(), _TO_ACT)
         return self._take(entry, self._act)
 
     def complete(self, iteration: int, epoch: int) -> bool:
-        """Take the last step: hooks, runs, history, and the follow-up if work waits (L35-L38)."""
+        """Run the complete phase: hooks, runs, history, and a follow-up iteration if work waits."""
         entry = self._iterations.enter(iteration, epoch, "complete", self._engine.token())
         return self._take(entry, self._complete)
 
     def _take(self, entry: PhaseEntry | None, work: Work) -> bool:
-        """Run a phase that was entered, holding its lease; whatever it raises fails it (L38)."""
+        """Run an entered phase under its lease; an error fails the iteration."""
         if entry is None:
             return False
         record = entry.record
@@ -200,7 +152,7 @@ class IterationSteps:
                 self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
                 return False
             except (StoreUnavailable, Stale):
-                raise  # not the phase's fault: the sweeper sends it again, or has done so
+                raise  # not the phase's fault: the sweeper sends it again, or already has
             except Exception as error:
                 log.exception("%s failed", entry.phase, extra={"iteration": entry.iteration})
                 self._fail(entry, ctx, error)
@@ -267,13 +219,13 @@ class IterationSteps:
             return _Destination(refusal=act.unknown(decision.action))
         queue = action.queue or queues.ACT
         if act.gate(action, decision):
-            return self._asking(action)
+            return self._proposing(action)
         if self._engine.fleet.serving(queue):
             return _Destination(queue)
         return _Destination(refusal=act.failed(action.id, queues.unserved(queue)))
 
-    def _asking(self, action: Action) -> _Destination:
-        """Where an approval is asked for: only a dry run needs a worker that acts."""
+    def _proposing(self, action: Action) -> _Destination:
+        """The place where an approval is proposed: only a dry run needs a worker that acts."""
         if not action.has("dry_run"):
             return _Destination(queues.LOOP, unserved="Not executed: it needs an approval")
         if self._engine.fleet.serving(queues.ACT):
@@ -295,7 +247,7 @@ class IterationSteps:
         )
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
         ledger = LeasedLedger(self._store, self._engine.leases, fence)
-        result = act.act(ctx, request, ledger, self._engine.waiting)
+        result = act.act(ctx, request, ledger, self._engine.approvals)
         fields = {"results": dump_results([result]), **_problems(ctx)}
         return self._iterations.leave(entry, "complete", fields)
 
@@ -304,7 +256,7 @@ class IterationSteps:
         ctx.run_hooks("on_loop_complete", result=result)
         result = ending.settled(self._store, entry.record, result)
         result = result.patched({"problems": ctx.problems})
-        follow(self._engine, entry.record, result)
+        withdraw_cleared(self._engine, entry.record, result)
         told = entry.record.abandoned is not None
         ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, told)
         return False
@@ -317,7 +269,7 @@ class IterationSteps:
             ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
             return
         fields = {"error": why, **_problems(ctx)}
-        # An action that has begun did what it did, whatever failed after it.
+        # A started action has had its effect, whatever failed after it.
         done = entry.phase == "act" and self._store.ledger.settle(naming.loop(entry.record.id))
         if done:
             fields["results"] = dump_results([done])
@@ -328,14 +280,14 @@ class IterationSteps:
         self._engine.dispatcher.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
 
     def _last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
-        # A manual agent runs every observer every time, so there is nothing to look up (L10).
+        # A manual agent always runs every observer.
         manual = self._agent.settings.mode == "manual"
         return ({}, {}) if manual else self._store.observers.last_runs()
 
     def _health_after(self, record: Record, now: datetime) -> dict[str, ObserverHealth]:
         names = record.observers
         saw = {names[index] for index in record.seen}
-        # One shard or host that fails is an error of the iteration, not of the observer (L15).
+        # A single failed shard or host does not make the observer unhealthy.
         failed = {p.id: p for p in record.observer_errors if p.id not in saw}
         ran = dict.fromkeys(names)
         before = self._store.observers.health(list(failed))
@@ -362,7 +314,7 @@ def _stored(seen: Seen, host: str) -> tuple[str, str]:
     problem = Problem(
         id=seen.task.observer,
         phase="observe",
-        error=seen.error or "no reason known",
+        error=seen.error or "unknown error",
         duration=round(seen.duration, 3),
         host=host,
     )
@@ -371,3 +323,50 @@ def _stored(seen: Seen, host: str) -> tuple[str, str]:
 
 def _problems(ctx: PhaseContext) -> dict[str, str]:
     return {"problems": dump_problems(ctx.problems), "blocks": dump_blocks(ctx.blocks)}
+
+
+def withdraw_cleared(engine: Engine, record: Record, result: LoopResult) -> None:
+    """Withdraw approvals whose situation has cleared, and remember those this iteration asked for.
+
+    Only strategies with `withdraw_when_clear` count; without any this costs nothing.
+    """
+    store = engine.store
+    flagged = {s.id for s in engine.agent.host.strategies.values() if s.withdraw_when_clear}
+    if not flagged or result.trace is None:
+        return
+    failed = {problem.id for problem in result.observer_errors}
+    saw = {record.observers[index] for index in record.seen} - failed
+    asked = complete.waiting_for(result)
+    # Runs and external events do not repeat while their cause lasts.
+    lasting = not record.runs and not record.intake
+    if asked and result.trace.chosen in flagged and lasting:
+        store.approvals.watch(asked, result.trace.chosen, sorted(saw))
+    watched = store.approvals.watched()
+    for approval_id, (strategy, observers) in watched.items():
+        cleared = complete.cleared(strategy, observers, saw, result)
+        if approval_id != asked and cleared and not _has_other_requesters(store, approval_id):
+            _withdraw(engine, approval_id, result)
+    over = set(watched) - store.approvals.pending_of(list(watched)) if watched else set()
+    if over:
+        store.approvals.unwatch(sorted(over))
+
+
+def _has_other_requesters(store: AgentStore, approval_id: str) -> bool:
+    """Tell whether anybody besides the loop and its runs requested an item."""
+    item = store.approvals.get(approval_id)
+    if item is None:
+        return False
+    return not set(item.requested_by) <= set(store.runs.requesters(item.run_ids))
+
+
+def _withdraw(engine: Engine, approval_id: str, result: LoopResult) -> None:
+    summary = result.situation.summary if result.situation else ""
+    loop = Actor(principal=f"agent:{engine.agent.id}")
+    engine.store.approvals.resolve(
+        approval_id,
+        "withdrawn",
+        loop,
+        engine.retention,
+        note=f"The situation has cleared: {summary}"[:500],
+        policy=ApprovalPolicy(),
+    )

@@ -1,4 +1,4 @@
-"""The ledger as the act phase sees it: claims renewed while the action runs."""
+"""Leases that a background thread renews, and the ledger that holds them for its claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import ActionResult, ExecutionEntry
-from boyd.phases.claims import CANCELLED, Claim, ExecutionRequest
+from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
 
 log = logging.getLogger("boyd.runtime")
@@ -30,14 +30,13 @@ class _Held:
 
 
 class Leases:
-    """Renews leases from a thread of its own, one for the process.
+    """Renews leases from one background thread per process.
 
-    Work that is done before the first renewal costs nothing. A lease is renewed for a limited time
-    only: what hangs loses it.
+    Each lease is renewed for a limited time only, so that work that hangs loses it.
     """
 
     def __init__(self, interval: float) -> None:
-        """Renew every *interval* seconds, which must be well below the lease."""
+        """Renew every *interval* seconds, well below the duration of a lease."""
         self._interval = interval
         self._held: dict[int, _Held] = {}
         self._lock = threading.Lock()
@@ -57,7 +56,7 @@ class Leases:
                 self._held.pop(id(held), None)
 
     def _start(self) -> None:
-        # After a fork the thread is gone and what the parent held is the parent's.
+        # After a fork there is no thread, and the leases belong to the parent.
         if self._process != os.getpid():
             self._process = os.getpid()
             self._held.clear()
@@ -71,7 +70,7 @@ class Leases:
                 held = list(self._held.items())
                 idle = 0 if held else idle + 1
                 if idle > IDLE:
-                    self._process = 0  # the next one that holds starts a thread again
+                    self._process = 0  # `hold` starts a thread again
                     return
             for key, lease in held:
                 if time.monotonic() > lease.until or not self._renewed(lease):
@@ -88,29 +87,29 @@ class Leases:
 
 #: Seconds beyond an action's time limit for which its claim is still renewed.
 GRACE = 10.0
-#: Seconds beyond another worker's claim after which what it claims is looked at again.
+#: Seconds after another worker's claim lapses until the step is tried again.
 PUT_BACK_MARGIN = 1.0
-#: Seconds between two attempts to reach Redis about a claim.
+#: Seconds between attempts to reach Redis about a claim.
 PAUSES = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
 
 _T = TypeVar("_T")
 
 
 class LeasedLedger:
-    """Implements `loop.ledger.Ledger` on the store, for one execution.
+    """Implements `phases.act.Ledger` on the store, for one execution.
 
-    Claiming and finishing are repeated while Redis does not answer: both say the same twice.
+    Claiming and finishing are idempotent and repeated while Redis does not answer.
     """
 
     def __init__(self, store: AgentStore, leases: Leases, fence: Fence | None = None) -> None:
-        """Claim only while the act phase of *fence* is ours; None: it does not come from a loop."""
+        """Claim only while *fence* holds; None: always."""
         self._ledger = store.ledger
         self._leases = leases
         self._fence = fence
         self._holding = ExitStack()
 
     def find(self, execution_id: str) -> ActionResult | None:
-        """How that execution ended, if it did."""
+        """The result of that execution, if it has ended."""
         return self._ledger.find(execution_id)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
@@ -118,7 +117,7 @@ class LeasedLedger:
         return self._ledger.get(execution_id)
 
     def claim(self, execution: ExecutionRequest) -> Claim:
-        """Take the right to execute, and keep it while the action runs."""
+        """Claim the execution, and renew the claim while the action runs."""
         token = uuid.uuid4().hex
         reply = persistently(lambda: self._claim(execution, token))
         if reply.outcome == "claimed":
@@ -129,8 +128,8 @@ class LeasedLedger:
         return _read(reply, token)
 
     def forgo(self, execution_id: str) -> Claim:
-        """Give up the right to execute, for good; what is known of an earlier attempt."""
-        assert self._fence is not None, "only what comes from an iteration is given up"
+        """Give up the right to execute for good; the result of an earlier attempt if any."""
+        assert self._fence is not None, "only executions of an iteration are forgone"
         fence = self._fence
         reply = persistently(lambda: self._ledger.forgo(execution_id, fence))
         if reply.outcome == "none":
@@ -140,7 +139,7 @@ class LeasedLedger:
         )
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the outcome and let the claim go."""
+        """Record the result and release the claim."""
         try:
             return persistently(
                 lambda: self._ledger.finish(execution_id, token, result), StoreError
@@ -164,7 +163,7 @@ class LeasedLedger:
 
 
 def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavailable) -> _T:
-    """Ask until Redis answers, for about ten seconds; *passing* errors are asked about again."""
+    """Retry while Redis does not answer, for about ten seconds; *passing* errors are retried."""
     for pause in PAUSES:
         try:
             return ask()

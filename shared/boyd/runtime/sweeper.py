@@ -1,6 +1,6 @@
-"""Recovery: finds what stopped moving and sends it again, or ends it.
+"""Recovers overdue steps and jobs: sends them again, or ends them.
 
-Safe on every worker and beat at once: taking what is due pushes it forward in the same step, and
+Safe on every worker and beat at once: taking an overdue item postpones it in the same step, and
 every remedy is fenced by epoch or attempt.
 """
 
@@ -16,13 +16,13 @@ from boyd.models import Problem
 from boyd.phases.planning import Batch
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.runner import JobRunner
+from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.store import Retry, StillRunning, Store, StuckBatch, dump_results
 from boyd.store.batches import MOST_DUE
 
 log = logging.getLogger("boyd.runtime")
 
-#: Agents whose due work is asked for in one round trip.
+#: Number of agents whose overdue items are read in one round trip.
 _TOGETHER = 50
 
 
@@ -38,21 +38,21 @@ class Sweeper:
         self._queue_timeout = queue_timeout
 
     def sweep(self) -> int:
-        """Look after everything that passed its deadline; how much that was."""
-        return self.look_after(self._store.due.take())
+        """Recover everything overdue; the number of items."""
+        return self.recover(self._store.due.take())
 
-    def look_after(self, taken: Mapping[str, str]) -> int:
-        """Look after what was taken; how much that was."""
+    def recover(self, taken: Mapping[str, str]) -> int:
+        """Recover the items taken; their number."""
         for member, proof in taken.items():
             try:
-                self._look_after(member, proof)
+                self._recover(member, proof)
             except StoreError:
                 raise
             except Exception:
-                log.exception("%s of agent %s cannot be looked after", member, self.agent_id)
+                log.exception("cannot recover %s of agent %s", member, self.agent_id)
         return len(taken)
 
-    def _look_after(self, member: str, proof: str) -> None:
+    def _recover(self, member: str, proof: str) -> None:
         kind, id = naming.parts(member)
         if kind == "mend":
             self._mend()
@@ -75,37 +75,37 @@ class Sweeper:
         queue = retry.queue or (queues.ACT if retry.phase == "act" else queues.LOOP)
         served = self._engine.fleet.serving(queue, fresh=True)
         if served and retry.send:
-            self._say("%s of iteration %d is sent again", retry.phase, retry.iteration)
+            self._warn("resending %s of iteration %d", retry.phase, retry.iteration)
             self._engine.dispatcher.send(
                 self.agent_id, retry.iteration, retry.epoch, retry.phase, retry.queue
             )
         elif not served and retry.phase == "act" and queue != queues.LOOP:
             self._settle_act(retry, queue)
-        # Else the message would only lie beside the first one.
+        # Otherwise the first message is still queued.
 
     def _settle_act(self, retry: Retry, queue: str) -> None:
-        """End the act phase that waits for a worker that is not there; the loop must not wait."""
+        """End an act phase whose queue has no worker; the loop must not wait."""
         why = queues.unserved(queue)
         epoch = self._store.iterations.settle_act(retry.iteration, retry.epoch, why)
         if epoch:
-            self._say("the action of iteration %d is given up: %s", retry.iteration, why)
+            self._warn("giving up the action of iteration %d: %s", retry.iteration, why)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, epoch, "act", queues.LOOP)
 
     def _mend(self) -> None:
-        """Make due what a script that failed halfway, or a lost key, has left behind."""
+        """Repair what a half-failed script or a lost key left behind."""
         mended = self._store.iterations.mend()
         if mended.lost is not None:
-            self._say("the record of iteration %d is gone", mended.lost[0])
+            self._warn("the record of iteration %d is lost", mended.lost[0])
             mended = self._store.iterations.mend(ending.lost(self._store, *mended.lost))
         if mended.ended is not None:
             self._engine.dispatcher.send(self.agent_id, *mended.ended, "complete")
 
     def _has_acted(self, retry: Retry) -> bool:
-        """Leave an act phase whose action no other worker may execute; False: it goes on."""
+        """Leave an act phase whose action must not be repeated; False: the phase is retried."""
         ledger = self._store.ledger
         execution = ledger.of_iteration(retry.iteration)
         if retry.phase == "complete":
-            # It has left an act phase that lost every worker, if it comes from one.
+            # The act phase before it may have lost all its workers.
             ledger.settle(execution)
         if retry.phase != "act":
             return False
@@ -121,18 +121,18 @@ class Sweeper:
         )
         fields = {"results": dump_results([result])}
         if entry is not None and self._store.iterations.leave(entry, "complete", fields):
-            self._say("the action of iteration %d is %s", retry.iteration, result.state)
+            self._warn("the action of iteration %d: %s", retry.iteration, result.state)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, retry.epoch, "complete")
         return True
 
     def _end(self, iteration: int, epoch: int) -> None:
-        """End an iteration whose complete phase nobody survives: without hooks."""
+        """End an iteration whose complete phase kills its workers, without hooks."""
         record = self._store.iterations.current()
         if record is None or record.iteration != iteration:
             return
-        why = record.error or "complete lost its worker again and again"
+        why = record.error or "complete repeatedly lost its worker"
         result = ending.ruined(self.agent_id, record, self._store.clock.now(), why)
-        self._say("iteration %d is ended: %s", iteration, why)
+        self._warn("ending iteration %d: %s", iteration, why)
         ending.end(self._engine, iteration, epoch, "", result)
 
     def _batch(self, number: int, proof: str) -> None:
@@ -149,7 +149,7 @@ class Sweeper:
             self._engine.dispatcher.fan_out(self.agent_id, stuck.iteration, [hint])
 
     def _lost(self, stuck: StuckBatch, batch: Batch) -> None:
-        """Send a lost batch's observers one by one, so that only the one to blame is left out."""
+        """Resend the observers of a lost batch one by one, to isolate the one to blame."""
         worker = stuck.worker.partition("/")[0]
         if stuck.attempt > 1:
             self._give_up(stuck, batch, f"worker {worker} was lost while it ran")
@@ -158,7 +158,7 @@ class Sweeper:
         payloads = [single.to_json() for single in singles]
         placed = self._store.batches.replace(stuck.iteration, stuck.batch, stuck.attempt, payloads)
         if placed:
-            self._say("worker %s was lost while observing; its work is sent again", worker)
+            self._warn("worker %s was lost while observing; resending its batch", worker)
             first, attempt = placed
             hints = [BatchHint(first + i, attempt, batch.queue) for i in range(len(singles))]
             self._engine.dispatcher.fan_out(self.agent_id, stuck.iteration, hints)
@@ -170,21 +170,21 @@ class Sweeper:
             ).to_json()
             for task in batch.tasks
         }
-        signed = self._store.batches.complete_batch(
+        completed = self._store.batches.complete_batch(
             stuck.iteration, stuck.batch, stuck.attempt, stuck.worker, fields
         )
-        if signed and signed[0] == 0:
-            self._engine.dispatcher.send(self.agent_id, stuck.iteration, signed[1], "orient")
+        if completed and completed[0] == 0:
+            self._engine.dispatcher.send(self.agent_id, stuck.iteration, completed[1], "orient")
 
-    def _say(self, message: str, *values: object) -> None:
+    def _warn(self, message: str, *values: object) -> None:
         log.warning(f"{self.agent_id}: {message}", *values)
 
 
 def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
-    """Look after everything that passed its deadline, of all agents; whether more may be due.
+    """Recover everything overdue of all agents; True: more may be overdue.
 
     Raises:
-        StoreError: of one agent it could not be taken; the others have been looked after.
+        StoreError: the overdue items of an agent could not be read; the others are recovered.
     """
     more = False
     failed: StoreError | None = None
@@ -195,7 +195,7 @@ def sweep_all(store: Store, sweepers: Sequence[Sweeper]) -> bool:
             if isinstance(taken, StoreError):
                 failed = taken
                 continue
-            sweeper.look_after(taken)
+            sweeper.recover(taken)
             more |= len(taken) >= MOST_DUE
     if failed:
         raise failed

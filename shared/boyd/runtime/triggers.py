@@ -1,4 +1,4 @@
-"""Starts iterations: triggers, ticks, runs and events from outside (L2-L5)."""
+"""Starts work: iterations, runs, calls and investigations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from boyd.models import Actor, CallRequest, Mode, Observation, RunRequest
 from boyd.models.investigation import Asked, InvestigationRequest
 from boyd.store import AgentStore, Begun, Retention, Room, Slot, Submitted
 
-#: What triggers the iterations that the ticks of beat begin.
+#: Trigger of iterations that beat starts.
 TICK = "beat"
 
 
 class Launcher:
-    """Starts iterations of one agent, from any process; needs no plugins."""
+    """Starts work of one agent, from any process; needs no plugins."""
 
     def __init__(self, store: AgentStore, dispatcher: Dispatcher, mode: Mode) -> None:
         self._store = store
@@ -25,21 +25,21 @@ class Launcher:
     def trigger(self, by: str, actor: Actor | None = None, request: str | None = None) -> Begun:
         """Start an iteration, or join the one in flight; the audit names the *actor*.
 
-        The same *request* joins what it has led to before.
+        Repeating a *request* joins the iteration it started.
 
         Raises:
-            AgentPaused: the agent takes no triggers.
+            AgentPaused: the agent accepts no triggers.
         """
         return self._sent(self._store.loop.begin(by, None, actor, request))
 
     def tick(self, slot: Slot) -> Begun:
-        """Start the iteration of a beat slot, unless another beat did or it is over."""
+        """Start the iteration of a beat slot, unless another beat started it or it has passed."""
         return self._sent(self._store.loop.begin(TICK, slot))
 
     def submit_run(self, request: RunRequest, actor: Actor, run_id: str | None = None) -> Submitted:
-        """Store a run; unless the agent is continuous, it starts an iteration (R1).
+        """Store a run; unless the agent is continuous, start an iteration.
 
-        The same *run_id* is the same run, however often it is submitted.
+        Submitting the same *run_id* again has no effect.
         """
         start = self._mode != "continuous"
         submitted = self._store.runs.submit(request, start, actor, run_id)
@@ -47,7 +47,7 @@ class Launcher:
         return submitted
 
     def call(self, request: CallRequest, queue: str | None, call_id: str | None = None) -> str:
-        """Have a worker do something now; the call's id, to look up what comes of it."""
+        """Submit a call to a worker; its id."""
         if request.undoes:
             request = request.patched({"undoes": self._store.ledger.whole(request.undoes)})
         call_id, new = self._store.calls.submit(request, queue, call_id)
@@ -63,12 +63,10 @@ class Launcher:
         id: str | None = None,
         run: RunRequest | None = None,
     ) -> str:
-        """Begin an investigation, with the run that it is for if there is one; its id.
-
-        The same *id* is the same one, however often it is asked for.
+        """Start an investigation, for *run* if given; its id. The same *id* starts it once.
 
         Raises:
-            QueueFull: there are too many already.
+            QueueFull: too many investigations are waiting.
         """
         source = "run" if run else "api"
         id, new = self._store.investigations.ask(
@@ -79,12 +77,12 @@ class Launcher:
         return id
 
     def go_on(self, id: str, text: str, actor: Actor, request: str | None = None) -> bool:
-        """Say something more in a conversation; False while the last question is not answered.
+        """Continue a conversation; False while the last question is unanswered.
 
-        The same *request* says it once.
+        The same *request* is accepted once.
 
         Raises:
-            KeyError: there is no such investigation.
+            KeyError: the investigation does not exist.
         """
         entry = Asked(text=text, by=actor.principal)
         attempt = self._store.investigations.go_on(id, entry, queues.THINK, actor, request)
@@ -100,12 +98,12 @@ class Launcher:
         request: str | None = None,
         room: Room | None = None,
     ) -> int:
-        """Hand over observations; an event-driven agent begins at once (L2).
+        """Accept observations; an event-driven agent starts an iteration at once.
 
-        The audit names the *actor*; the same *request* is taken once.
+        The audit names the *actor*; the same *request* is accepted once.
 
         Returns:
-            The iteration that began, 0, or -1 when there is no *room* and none was taken.
+            The iteration started, 0 for none, or -1 when there is no *room* for the observations.
         """
         start = self._mode == "event-driven"
         iteration = self._store.loop.intake(observations, start, actor, request, room)
@@ -113,11 +111,11 @@ class Launcher:
         return iteration
 
     def look_again(self, trigger: str) -> None:
-        """Have an iteration look at what has come: now, or once the one in flight has ended."""
+        """Start an iteration now, or after the one in flight has ended."""
         self._start(self._store.loop.look_again(trigger))
 
     def resume(self, actor: Actor | None = None) -> None:
-        """Let a paused agent go on."""
+        """Resume a paused agent."""
         self._start(self._store.loop.resume(actor))
 
     def _sent(self, begun: Begun) -> Begun:

@@ -12,7 +12,7 @@ from typing import Any
 
 from boyd.errors import PayloadTooLarge
 from boyd.models import Triple
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import Scripts

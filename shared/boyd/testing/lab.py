@@ -26,7 +26,8 @@ from boyd.runtime import (
     Post,
     Resolver,
     Sweeper,
-    jobs_of,
+    build_engine,
+    job_runner,
 )
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
@@ -107,7 +108,7 @@ class Lab:
         self._observing = {
             of_host(host): IterationSteps(engine) for host, engine in engines.items()
         }
-        self.jobs = jobs_of(self.engine)
+        self.jobs = job_runner(self.engine)
         self.resolver = Resolver(self.store, self.dispatcher, self.engine.retention)
         self.sweeper = Sweeper(self.engine, self.jobs, whole.timing.queue_timeout)
         whole.fleet.register(self.engine.entry())
@@ -150,7 +151,9 @@ class Lab:
     def _engine(self, host: str, post: Post | None) -> Engine:
         settings = EngineSettings(_WORKER, host)
         settings = replace(settings, post=post) if post else settings
-        return Engine(self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings)
+        return build_engine(
+            self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings
+        )
 
     def _steps(self, phase: str, ids: Sequence[int]) -> IterationSteps:
         """The steps of a worker that may take this one."""

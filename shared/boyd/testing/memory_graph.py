@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from boyd.models import Triple
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 from boyd.tokenizer import words as words_of
 
 #: Redis keeps the parts of a fact apart with it, so no label may hold it.

@@ -99,7 +99,7 @@ def test_an_answer_that_does_not_fit_is_not_put_right_beyond_the_limit_of_tokens
 
     assert moods(*script) == ([], 2)
     assert moods(*script, limits={"max_tokens": 100}) == (
-        ["the model is not asked again: 120 of 100 tokens are used up"],
+        ["no further request to the model: 120 of 100 tokens are used up"],
         1,
     )
 

@@ -16,7 +16,7 @@ from boyd.models.investigation import (
     Started,
     ToolObservation,
 )
-from boyd.runtime.investigation import handover
+from boyd.runtime.investigation.move import MAX_HANDOVERS
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, say
 
@@ -114,7 +114,7 @@ def test_a_call_whose_queue_two_workers_disagree_about_ends_with_one_result() ->
         [result] = workers.results(found.id)
         assert (found.ending, found.text) == ("final_answer", "I could not look.")
         assert (result.status, workers.started(found.id)) == ("failed", 0)
-        assert "the workers do not agree about the queue of the tool 'look'" in result.output
+        assert "the workers disagree about the queue of the tool 'look'" in result.output
         assert found.counters.errors == 1
 
 
@@ -124,7 +124,7 @@ def test_every_call_may_be_handed_over_anew() -> None:
         found = workers.ask()
 
         assert [one.status for one in workers.results(found.id)] == ["failed", "failed"]
-        assert workers.messages > 2 * handover.MOST
+        assert workers.messages > 2 * MAX_HANDOVERS
 
 
 @pytest.mark.parametrize("plugin", [Before, After])

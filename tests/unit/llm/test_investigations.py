@@ -657,7 +657,7 @@ def test_an_agent_that_has_lost_its_model_ends_what_it_was_asked() -> None:
         bare.deliver()
 
         assert here.found.ending == "error"
-        assert "no model any more" in (here.found.text or "")
+        assert "no longer has a model" in (here.found.text or "")
 
 
 def test_a_turn_that_takes_longer_than_there_is_time_is_given_up() -> None:

@@ -20,7 +20,7 @@ from boyd.models.investigation import (
     Started,
     Usage,
 )
-from boyd.runtime.jobs.runner import Done
+from boyd.runtime.jobs.job_runner import Done
 from boyd.store import Fence, LogChange, StuckJob
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import Received, Reply, call, hang, say, silence

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from boyd.errors import PayloadTooLarge
 from boyd.models import EndpointReply, EndpointRequest, JsonObject, Model, Triple, explain
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, endpoint
 from boyd.plugins.goals import api_models, cycle, memory
 from boyd.plugins.goals.api_models import Exported

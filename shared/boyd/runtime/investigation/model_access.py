@@ -1,13 +1,14 @@
-"""What plugins are given as `ctx.llm`: the agent's model, for an answer or an investigation."""
+"""Access to the agent's model: for plugins as `ctx.llm`, and the live output of a turn."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Literal, TypeVar
+from types import TracebackType
+from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,6 +26,9 @@ from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import JsonObject, explain
 from boyd.models.investigation import (
     MOST_TITLED,
+    Delta,
+    Discarded,
+    Entry,
     Investigation,
     InvestigationRequest,
     Profile,
@@ -32,16 +36,97 @@ from boyd.models.investigation import (
     Usage,
     Wanted,
 )
-from boyd.redaction import redactor
+from boyd.redaction import RedactedStream, redactor
 from boyd.settings.model import ModelSettings
 from boyd.store import AgentStore, ModelUsage, Retention
 
-#: What is wrong with a turn that is no answer, by how it ended.
+#: Seconds between two pieces: each costs a command, and people read more slowly.
+SHOW_INTERVAL = 0.2
+#: Seconds between checks whether the turn is still wanted.
+CHECK_INTERVAL = 1.0
+
+Channel = Literal["text", "reasoning"]
+
+
+class LiveOutput:
+    """Shows a turn while it arrives, without secrets; implements `boyd.llm.exchange.Watch`."""
+
+    def __init__(self, write: Callable[[Sequence[Entry]], bool], step: int, seconds: float) -> None:
+        """Show the turn *step* with *write*, which returns False once the turn is unwanted.
+
+        The turn must end within *seconds*.
+        """
+        self._until = time.monotonic() + seconds
+        self._write = write
+        self._redactor = redactor()
+        self._step = step
+        self._stopped = False
+        self._looked = time.monotonic()
+        self._begin()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._show([(channel, stream.flush()) for channel, stream in self._streams.items()])
+
+    def delta(self, kind: Channel, text: str) -> None:
+        """Buffer a piece, and show the buffer from time to time."""
+        self._held[kind] += self._streams[kind].feed(text)
+        if time.monotonic() - self._looked >= SHOW_INTERVAL:
+            self._show([])
+
+    def discarded(self, why: str) -> None:
+        """Withdraw the output of a failed attempt."""
+        self._begin()
+        self._append([Discarded(step=self._step, why=why)])
+
+    def stopped(self) -> bool:
+        """Tell whether the turn is no longer wanted."""
+        if time.monotonic() - self._looked >= CHECK_INTERVAL:
+            self._show([])
+        return self._stopped or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time is up."""
+        return time.monotonic() >= self._until
+
+    def _begin(self) -> None:
+        self._streams: dict[Channel, RedactedStream] = {
+            "reasoning": RedactedStream(self._redactor),
+            "text": RedactedStream(self._redactor),
+        }
+        self._held: dict[Channel, str] = {"reasoning": "", "text": ""}
+
+    def _show(self, rest: Sequence[tuple[Channel, str]]) -> None:
+        for channel, text in rest:
+            self._held[channel] += text
+        pieces = [
+            Delta(step=self._step, channel=channel, text=text)
+            for channel, text in self._held.items()
+            if text
+        ]
+        self._held = {"reasoning": "", "text": ""}
+        self._append(pieces)
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        self._looked = time.monotonic()
+        self._stopped = not self._write(entries) or self._stopped
+
+
+#: Faults of a turn that is not an answer, by its finish reason.
 _WRONG = {"length": "is cut off", "filtered": "is withheld"}
 
 
 class Asking:
-    """Asks for the turns of one question, as long as the agent's limits allow."""
+    """Requests the turns of one question within the agent's limits."""
 
     def __init__(self, settings: ModelSettings, meter: Meter) -> None:
         self._settings = settings
@@ -50,11 +135,11 @@ class Asking:
         self._used = Usage()
 
     def turn(self, request: ModelRequest) -> Turn:
-        """The next turn, asked for without secrets.
+        """Request the next turn, without secrets.
 
         Raises:
-            ModelError: the model did not answer, or refused, or a limit is reached.
-            ConfigError: its key is not there.
+            ModelError: the model did not answer or refused, or a limit is reached.
+            ConfigError: its API key is missing.
         """
         self._check_budget()
         key = self._settings.api_key()
@@ -74,27 +159,27 @@ class Asking:
         return turn
 
     def _check_budget(self) -> None:
-        """Check what the turns before have left of the limits.
+        """Check the limits against the usage so far.
 
         Raises:
-            ModelError: nothing is left.
+            ModelError: a limit is used up.
         """
         for one in spent_on(self._used, self._settings.limits, self._settings.prices):
             if one.over:
-                raise ModelError(f"the model is not asked again: {one}", requests=0)
+                raise ModelError(f"no further request to the model: {one}", requests=0)
 
 
 class _Until(Watch):
-    """Shows nobody anything, and gives up when the time is up."""
+    """Ignores the output and stops at a deadline."""
 
     def __init__(self, until: float) -> None:
         self._until = until
 
     def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
-        """Let it pass."""
+        """Ignore it."""
 
     def discarded(self, why: str) -> None:
-        """Let it pass."""
+        """Ignore it."""
 
     def stopped(self) -> bool:
         """Whether the time is up."""
@@ -109,14 +194,14 @@ class StoredMeter:
         self._model = model
 
     def count(self, outcome: RequestOutcome, usage: Usage) -> None:
-        """See `Meter`: a turn is dear, and goes on when it cannot be counted."""
+        """Count a request; a turn is expensive and continues if counting fails."""
         with suppress(StoreError):
             self._usage.count(self._model, outcome, usage)
 
 
 _M = TypeVar("_M", bound=BaseModel)
 
-#: How often an answer that does not fit is asked for again.
+#: Times an answer that does not fit is requested again.
 REPAIRS = 1
 
 
@@ -138,26 +223,26 @@ class ModelAccess:
         self._plugin_id = plugin_id
 
     def ask(self, prompt: str, *, instructions: str = "") -> str:
-        """One answer in prose, without tools.
+        """Request one answer in prose, without tools.
 
         Raises:
-            ModelError: the model did not answer, or refused.
-            ConfigError: its key is not there.
+            ModelError: the model did not answer or refused.
+            ConfigError: its API key is missing.
         """
         messages = self._opening(instructions, prompt)
         return self._asking().turn(ModelRequest(messages=messages, use_tools=False)).text
 
     def answer(self, prompt: str, shape: type[_M], *, instructions: str = "") -> _M:
-        """One answer of that *shape*; an answer that does not fit is put right once.
+        """Request one answer of that *shape*; one that does not fit is requested once more.
 
         Raises:
-            ModelError: the model did not answer, refused, its answer does not fit, or a limit of
-                the agent leaves nothing to put it right.
-            ConfigError: its key is not there.
+            ModelError: the model did not answer, refused, gave an answer that does not fit, or a
+                limit of the agent is used up.
+            ConfigError: its API key is missing.
         """
         schema: JsonObject = shape.model_json_schema(by_alias=True)
-        said = f"{instructions}\n\nAnswer by calling the tool `{ANSWER}`."
-        messages = self._opening(said, prompt)
+        text = f"{instructions}\n\nAnswer by calling the tool `{ANSWER}`."
+        messages = self._opening(text, prompt)
         asking, wrong = self._asking(), ""
         for _ in range(1 + REPAIRS):
             turn = asking.turn(ModelRequest(messages=messages, tools=[answer_spec(schema)]))
@@ -165,9 +250,9 @@ class ModelAccess:
             try:
                 return shape.model_validate_json(json.dumps(found))
             except ValidationError as error:
-                wrong = explain(error) if found is not None else "it is no object of JSON"
+                wrong = explain(error) if found is not None else "it is not a JSON object"
             messages = [*messages, *_refused(turn, f"The answer does not fit: {wrong}")]
-        raise ModelRefused(f"the answer does not fit its form: {wrong}", requests=1 + REPAIRS)
+        raise ModelRefused(f"the answer does not fit its schema: {wrong}", requests=1 + REPAIRS)
 
     def investigate(
         self,
@@ -181,10 +266,10 @@ class ModelAccess:
         answer: type[BaseModel] | None = None,
         title: str = "",
     ) -> Investigation:
-        """Begin the investigation that the plugin knows as *key*, or find it.
+        """Start the investigation that the plugin calls *key*, or find it.
 
         Raises:
-            QueueFull: there are too many already.
+            QueueFull: too many investigations are waiting.
         """
         found = self.find(key)
         if found is not None:
@@ -208,11 +293,11 @@ class ModelAccess:
             name = naming.investigation(id)
             self._dispatcher.job(self._store.agent_id, name, 1, queues.THINK)
         began = investigations.get(id)
-        assert began is not None, "it has just begun"
+        assert began is not None, "it has just been stored"
         return began
 
     def find(self, key: str) -> Investigation | None:
-        """The investigation that the plugin knows as *key*, if it has begun and is kept."""
+        """The investigation that the plugin calls *key*, if it was started and is kept."""
         return self._store.investigations.get(self._id(key))
 
     def _id(self, key: str) -> str:
@@ -229,7 +314,7 @@ class ModelAccess:
 
 
 def _refused(turn: Turn, why: str) -> list[Message]:
-    """What a model is told whose answer does not fit, after what it has said."""
+    """The messages that refuse an answer."""
     said = Message(role="assistant", text=turn.text, calls=turn.calls)
     results = [Message(role="tool", text=why, call_id=call.id, failed=True) for call in turn.calls]
     return [said, *(results or [Message(role="user", text=why)])]

@@ -1,7 +1,7 @@
-"""One move of an investigation: a turn of the model, or a tool that it asked for (T1, T2, T7).
+"""Makes one move of an investigation: a turn of the model, or a tool call.
 
-It reads from the log what is to be done, and writes there what it does, before and after, so that
-any other worker can go on from it.
+A move reads the next step from the log and logs it before and after, so that any other worker can
+continue from there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from boyd.llm.model_errors import ContextFull, ModelError, Stopped
 from boyd.llm.replies import SPOKEN, UNREAD
 from boyd.llm.steps import InvestigationSteps
 from boyd.llm.toolbox import Toolbox
-from boyd.models import ActionPerformed, RunResult, RunStatus, to_ms
+from boyd.models import ActionPerformed, to_ms
 from boyd.models.investigation import (
     Discarded,
     Ended,
@@ -36,36 +36,32 @@ from boyd.models.investigation import (
     Warned,
     redacted,
 )
-from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.runtime.engine import Engine
-from boyd.runtime.investigation import handover
-from boyd.runtime.investigation.live_output import Live
-from boyd.runtime.investigation.model_access import StoredMeter
+from boyd.runtime.investigation.model_access import LiveOutput, StoredMeter
 from boyd.runtime.investigation.tool_runner import ToolRunner, queue_of
-from boyd.runtime.jobs.runner import Done, Fields, Later
+from boyd.runtime.jobs.investigation_job import finish_investigation
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import persistently
-from boyd.runtime.triggers import Launcher
 from boyd.settings.model import ModelSettings
-from boyd.store import Ending, Fence, LogChange, Stale, Written
+from boyd.store import Fence, LogChange, Stale, Written
 
 log = logging.getLogger("boyd.runtime")
 
 Step = Literal["", "decides", "starts"]
 
-#: Seconds after which an investigation looks again for what it waits for, if nothing wakes it.
-LOOK_AGAIN = 60.0
-#: Seconds until it looks again for a thread that may think.
+#: Seconds between checks of an approval that nothing reported.
+RECHECK = 60.0
+#: Seconds between attempts to get a thread that may wait for a model.
 BUSY = 1.0
-#: What a run comes to whose investigation ended so; it has failed otherwise.
-_RUN_ENDS: dict[InvestigationEnding, RunStatus] = {
-    "final_answer": "completed",
-    "final_synthesis": "completed",
-    "cancelled": "cancelled",
-}
+#: How often a call may be passed to another queue. Workers with different plugins may disagree
+#: about the queue of a tool, as during an upgrade, and would pass the call back and forth.
+MAX_HANDOVERS = 4
+#: The field of the job with the call and the number of its handovers.
+_HANDOVERS = "handedOver"
 
 
 class Move:
-    """What one task does: at most one turn or one tool, and what takes no time around it."""
+    """At most one turn or one tool call, with the quick steps around it."""
 
     def __init__(
         self,
@@ -76,10 +72,10 @@ class Move:
         fence: Fence,
         job: Fields,
     ) -> None:
-        """Read how far it is; *job* is what its job said when it was entered.
+        """Read the log; *job* has the fields of the job as entered.
 
         Raises:
-            Stale: there is no such investigation.
+            Stale: the investigation no longer exists.
         """
         self._engine = engine
         self._settings = settings
@@ -98,15 +94,15 @@ class Move:
         self._toolbox = Toolbox(engine.agent.host, found.tools)
         self._steps = InvestigationSteps(engine.agent.info.name, settings, found, self._toolbox)
         with suppress(ConfigError):
-            settings.api_key()  # from now on it is known as a secret
+            settings.api_key()  # registers it as a secret
         self._tools = ToolRunner(engine, id, fence, self._log.askers)
         self._moved = False
 
     def run(self) -> Done | Later:
-        """Go on until something takes time elsewhere, or everything is over.
+        """Continue until another worker has to take over, or the investigation has ended.
 
         Raises:
-            Stale: it was stopped, or is somebody else's by now.
+            Stale: it was stopped, or another worker owns it.
         """
         while True:
             now = self._engine.store.clock.now()
@@ -125,16 +121,16 @@ class Move:
                 return later
 
     def fail(self, why: str) -> Done:
-        """End it for a reason that is not the model's, with what was found."""
+        """End it with its findings so far, for a reason other than the model."""
         if self._log.ended is None:
             self._settle()
             now = self._engine.store.clock.now()
             self._write(self._steps.ends.stopped(self._log, "error", why, now))
-        assert self._log.ended is not None, "what was stopped has ended"
+        assert self._log.ended is not None, "the log has just been ended"
         return self._over(self._log.ended)
 
     def _cancelled(self, now: datetime) -> steps.Write | None:
-        """The end of a cancelled investigation, unless it has to wait for what cannot be undone."""
+        """The end of a cancelled investigation, unless a running call delays it."""
         by = self._found.cancelled_by
         if by is None or self._log.ended is not None or not self._settle():
             return None
@@ -142,7 +138,7 @@ class Move:
         return steps.Write(ends.stopped(self._log, "cancelled", f"{by} cancelled it", now))
 
     def _settle(self) -> bool:
-        """Take up what is known of a call that was begun; False: it is being executed."""
+        """Log the result of a started call if it is known; False: it is still executing."""
         called = self._log.open[0] if self._log.open else None
         if called is None or not called.started:
             return True
@@ -154,7 +150,7 @@ class Move:
         return True
 
     def _think(self, request: ModelRequest) -> Later | None:
-        """Ask the model for a turn, when a thread may wait for it."""
+        """Request a turn from the model if a thread may wait for it."""
         if self._moved or self._queue != queues.THINK:
             return Later(0, queue=queues.THINK)
         if not self._thinking.acquire(blocking=False):
@@ -169,8 +165,8 @@ class Move:
         return None
 
     def _turn(self, request: ModelRequest) -> tuple[Sequence[Entry], Step]:
-        """What the next turn of the model adds, or that there is none."""
-        live = Live(self._piece, self._log.step + 1, self._steps.left(self._log, self._now()))
+        """The entries of the model's next turn, or of its failure."""
+        live = LiveOutput(self._piece, self._log.step + 1, self._steps.left(self._log, self._now()))
         meter = StoredMeter(self._engine.store.usage, self._settings.model)
         key = self._settings.api_key()
         try:
@@ -181,12 +177,12 @@ class Move:
         except ContextFull as error:
             return self._steps.full(self._log, error, self._now()), ""
         except ModelError as error:
-            why = f"the model gave no turn: {error}"
+            why = f"the model did not answer: {error}"
             return self._steps.ends.stopped(self._log, "error", why, self._now(), error), ""
         return self._steps.said(self._log, turn), "decides"
 
     def _clear(self) -> None:
-        """Take back what was shown of a turn that lost its worker, and forget earlier pieces."""
+        """Discard the live output of a turn that lost its worker, and older pieces."""
         if self._log.shown:
             lost = Discarded(step=self._log.step + 1, why="its worker was lost")
             self._write([lost])
@@ -196,10 +192,10 @@ class Move:
         return self._engine.store.clock.now()
 
     def _unwanted(self, stopped: Stopped, is_late: bool) -> Sequence[Entry]:
-        """What it adds that a turn was given up: it was cancelled, or its time is up.
+        """The entries after a stopped turn: cancelled, or out of time.
 
         Raises:
-            Stale: it is somebody else's now.
+            Stale: another worker owns it.
         """
         found, now = self._store.get(self._id), self._now()
         if found is not None and found.cancelled_by is not None:
@@ -208,14 +204,14 @@ class Move:
         if is_late:
             why = "its time was up"
             return self._steps.ends.stopped(self._log, "deadline", why, now, stopped)
-        raise Stale(f"investigation {self._id} is not ours any more")
+        raise self._stale()
 
     def _use(self, called: ToolCallRecord) -> Later | None:
-        """Execute a tool, or take up what has become of it."""
+        """Execute a tool, or log the result of its approval."""
         if called.approval_id is not None:
             return self._take_up(called, called.approval_id)
         tool = self._toolbox.get(called.call.name)
-        if tool is None:  # it was begun by a worker that has it
+        if tool is None:  # a worker that has the tool started it
             self._write(self._steps.result(self._log, self._tools.lost(called)))
             return None
         queue = queue_of(tool)
@@ -238,24 +234,28 @@ class Move:
         return self._wait(came)
 
     def _wait(self, approval_id: str) -> Later:
-        """Look again when it is worth it, on a queue that needs nothing but Redis."""
-        return Later(self._tools.patience(approval_id, LOOK_AGAIN), queue=queues.THINK)
+        """Check the approval again later, on a queue whose workers need only Redis."""
+        return Later(self._tools.recheck_after(approval_id, RECHECK), queue=queues.THINK)
 
     def _elsewhere(self, called: ToolCallRecord, queue: str) -> Later | None:
-        """Let a worker of *queue* do it, if there is one that would."""
-        id, name = called.call.id, called.call.name
-        times = handover.times(self._job, id)
-        if times < handover.MOST and self._engine.fleet.serving(queue):
-            return Later(0, handover.counted(id, times + 1), queue)
+        """Hand the call over to a worker of *queue*, if there is one."""
+        which, _, number = self._job.get(_HANDOVERS, "").partition(" ")
+        times = int(number) if which == called.call.id else 0
+        if times < MAX_HANDOVERS and self._engine.fleet.serving(queue):
+            return Later(0, {_HANDOVERS: f"{called.call.id} {times + 1}"}, queue)
         why = f"No live worker consumes queue {queue!r}"
-        if times >= handover.MOST:
-            why = handover.in_vain(name, queue)
+        if times >= MAX_HANDOVERS:
+            why = (
+                f"Not called: the workers disagree about the queue of the tool "
+                f"{called.call.name!r}. The call was handed over {MAX_HANDOVERS} times, last to "
+                f"{queue!r}."
+            )
         now = self._engine.store.clock.now()
         self._write(self._steps.failed(self._log, called, why, now))
         return None
 
     def _take_up(self, called: ToolCallRecord, approval_id: str) -> Later | None:
-        """What a person has said, and what came of it."""
+        """Log the result of an answered approval."""
         observation = self._tools.decided(called, approval_id)
         if observation is None:
             return self._wait(approval_id)
@@ -263,31 +263,28 @@ class Move:
         return None
 
     def _piece(self, entries: Sequence[Entry]) -> bool:
-        """Show pieces of a turn; whether the investigation is still ours."""
+        """Show pieces of a turn; False: another worker owns the investigation."""
         try:
             written = self._store.write(self._id, self._fence, None, LogChange(entries=entries))
         except StoreUnavailable:
-            return True  # a turn is dear, and what it says at the end is what counts
+            return True  # a turn is expensive, and only its end counts
         if written is None:
             return False
         self._log = self._log.after(entries)
         return True
 
     def _write(self, entries: Sequence[Entry], event: str = "", step: Step = "") -> Written | None:
-        """Write to the log, redacted, and take in what was written (T8).
-
-        Returns:
-            None when a tool is not to be started: it was cancelled, which is known from then on.
+        """Append redacted entries to the log; None: it was cancelled, so a tool must not start.
 
         Raises:
-            Stale: it is not ours any more.
+            Stale: another worker owns it.
         """
         at = to_ms(self._now())
         safe = [redacted(self._log.timed(entry, at)) for entry in entries]
         after = self._log.after(safe, at)
         keep = self._engine.retention.of_runs()[0] if after.ended else None
-        told = "ended" if after.ended else event
-        change = LogChange(safe, self._fields(after), told, keep, step)
+        kind = "ended" if after.ended else event
+        change = LogChange(safe, self._fields(after), kind, keep, step)
         written = persistently(
             lambda: self._store.write(self._id, self._fence, self._version, change)
         )
@@ -299,7 +296,7 @@ class Move:
         return written
 
     def _report(self, entries: Sequence[Entry]) -> None:
-        """Tell those who run the model's server what it lacks: in the log, and to `boyd doctor`."""
+        """Report shortcomings of the model server in the log and to `boyd doctor`."""
         for entry in entries:
             if isinstance(entry, Warned) and entry.what in (SPOKEN, UNREAD):
                 log.warning("investigation %s: %s", self._id, entry.text)
@@ -307,20 +304,23 @@ class Move:
                     self._engine.store.usage.spoken(to_ms(self._now()))
 
     def _check_cancelled(self, step: Step) -> None:
-        """Check that what was not written is a start, not written because it was cancelled.
+        """Accept a refused write only if it was to start a tool and a cancellation refused it.
 
         Raises:
-            Stale: it is not ours any more.
+            Stale: another worker owns it.
         """
         found = self._store.get(self._id)
-        if step != "starts" or found is None or found.cancelled_by is None:
-            raise Stale(f"investigation {self._id} is not ours any more")
-        if found.version != self._version:
-            raise Stale(f"investigation {self._id} is not ours any more")
+        if found is None or found.cancelled_by is None or found.version != self._version:
+            raise self._stale()
+        if step != "starts":
+            raise self._stale()
         self._found = found
 
+    def _stale(self) -> Stale:
+        return Stale(f"another worker owns investigation {self._id}")
+
     def _fields(self, log: Conversation) -> Mapping[str, str]:
-        """What changes in its hash; an empty value takes the field away."""
+        """The changed fields of its hash; an empty value removes the field."""
         spent = budget.cost(log.total.usage, self._settings.prices)
         waiting = log.open[0].approval_id if log.open else None
         status = "ended" if log.ended else "waiting" if waiting else "running"
@@ -334,7 +334,9 @@ class Move:
         return fields | (fields_of(log.ended) if log.ended else {})
 
     def _over(self, ended: Ended) -> Done:
-        return over(self._engine, self._id, self._found.source, ended, self._performed())
+        return finish_investigation(
+            self._engine, self._id, self._found.source, ended, self._performed()
+        )
 
     def _performed(self) -> list[ActionPerformed]:
         return [
@@ -348,32 +350,3 @@ class Move:
             and called.observation.status != "skipped"
             and called.call.name in self._toolbox
         ]
-
-
-def over(
-    engine: Engine,
-    id: str,
-    source: str,
-    ended: Ended,
-    performed: list[ActionPerformed],
-    fields: Mapping[str, str] | None = None,
-) -> Done:
-    """The end of the job: with the run that it was for, and the iteration that waits for it."""
-    answered = _RUN_ENDS.get(ended.ending) == "completed"
-    runs: list[Ending] = []
-    run = engine.store.runs.get(id) if source == "run" else None
-    # A conversation may go on after its run has ended; what the run came to stays as it was.
-    if run is not None and run.status == "investigating":
-        result = RunResult(
-            summary=ended.text,
-            findings=[ended.text],
-            actions_performed=performed,
-            loop_iterations=0,
-            duration=0.0,
-        )
-        runs.append((id, _RUN_ENDS.get(ended.ending, "failed"), result))
-    if source.startswith("plugin:"):
-        mode = engine.agent.settings.mode
-        Launcher(engine.store, engine.dispatcher, mode).look_again("investigation")
-    keep = engine.retention.of_runs()[0] / 1000
-    return Done("succeeded" if answered else "failed", keep, fields or {}, runs)

@@ -1,4 +1,4 @@
-"""Executes what a model asks for: tools of plugins, and actions on the path of all actions."""
+"""Executes the tool calls of a model: tools of plugins, and actions under their usual checks."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from boyd.llm.tool_call_parsing import storable
 from boyd.models import ActionResult, Actor, ApprovalItem, Decision
 from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.phases import act, time_limit
-from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.phase_context import describe
 from boyd.plugin import Action, Tool
 from boyd.redaction import redactor
-from boyd.runtime.action_runner import ledger_of, take
 from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.action_jobs import run_action
+from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence
 
-#: How much of what the model said is told to whoever has to allow what it wants.
-SAID = 600
-#: What says that an action's output is an observation already, as that of the shell is.
+#: Characters of the model's text that the approval's rationale quotes.
+QUOTED = 600
+#: Schema of an action output that already is an observation, such as the shell's.
 SCHEMA = "boyd.tool_observation.v1"
 
-#: What is told of a call that may have been made, and is not made again.
-LOST = "Its worker was lost, or Redis restarted: it may have been made, and the outcome is unknown"
+#: Output of a call that may have been executed and is not repeated.
+LOST = "Its worker was lost, or Redis restarted: it may have been executed; the outcome is unknown"
 
 _REFUSALS: dict[str, tuple[ToolStatus, str]] = {
     "denied": ("denied", "A person has refused it"),
-    "expired": ("expired", "Nobody has answered in time whether it may be done"),
-    "withdrawn": ("withdrawn", "The question whether it may be done was withdrawn"),
+    "expired": ("expired", "Nobody answered the approval request in time"),
+    "withdrawn": ("withdrawn", "The approval request was withdrawn"),
 }
 
 
@@ -45,7 +46,7 @@ def queue_of(tool: Action | Tool) -> str:
 
 
 class ToolRunner:
-    """The tools of one investigation, under the fence of its move."""
+    """The tool calls of one investigation, under the fence of its move."""
 
     def __init__(self, engine: Engine, id: str, fence: Fence, askers: Sequence[str]) -> None:
         self._engine = engine
@@ -57,46 +58,52 @@ class ToolRunner:
     def execute(
         self, tool: Action | Tool, called: ToolCallRecord, again: bool, said: str = ""
     ) -> ToolObservation | str:
-        """What came of it, or the approval that it waits for; *said* is why the model wants it.
+        """Execute a call; its observation, or the approval it waits for.
 
-        With *again* it was started before, or may have been, by a worker that was lost: what is not
-        idempotent is not executed once more (T2).
+        *said* is the model's reason. With *again* a lost worker may have started it before; then
+        only an idempotent tool is executed.
         """
         if isinstance(tool, Action):
             result = self._act(tool, called, again, said)
             return result.waits_for or self._observed(called, result)
         if again and not tool.idempotent:
-            return self._said(called, "interrupted", LOST)
+            return self._observation(called, "interrupted", LOST)
         return self._run(tool, called)
 
     def decided(self, called: ToolCallRecord, approval_id: str) -> ToolObservation | None:
-        """What became of a call that waits for a person; None: it still does."""
+        """The observation of a call that needed an approval; None: the approval is pending."""
         item = self._item(approval_id)
         if item is None:
             found = self._engine.store.ledger.find(naming.approval(approval_id))
-            gone = "The question whether it may be done is gone"
-            return self._observed(called, found) if found else self._said(called, "expired", gone)
+            gone = "The approval request no longer exists"
+            return (
+                self._observed(called, found)
+                if found
+                else self._observation(called, "expired", gone)
+            )
         if item.result is not None:
             return self._observed(called, item.result)
         refusal = _REFUSALS.get(item.status)
-        return self._said(called, refusal[0], _told(refusal[1], item)) if refusal else None
+        return (
+            self._observation(called, refusal[0], _with_note(refusal[1], item)) if refusal else None
+        )
 
     def known(self, called: ToolCallRecord) -> ToolObservation | None:
-        """What is known of a call that was begun and that nobody goes on with."""
+        """The known result of a started call that no worker continues."""
         if called.approval_id is not None:
             return self.decided(called, called.approval_id)
         found = self._engine.store.ledger.settle(self._execution(called))
         return self._observed(called, found) if found else None
 
     def lost(self, called: ToolCallRecord) -> ToolObservation:
-        """What is told of a call that was begun, and that nobody here can go on with."""
-        return self.known(called) or self._said(called, "interrupted", LOST)
+        """The observation of a started call whose tool this worker lacks."""
+        return self.known(called) or self._observation(called, "interrupted", LOST)
 
     def _execution(self, called: ToolCallRecord) -> str:
         return naming.tool_call(self._id, called.call.id)
 
-    def patience(self, approval_id: str, longest: float) -> float:
-        """Seconds until it is worth to look again at an approval that nobody has resolved."""
+    def recheck_after(self, approval_id: str, longest: float) -> float:
+        """Seconds until an approval should be checked again; at most *longest*."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None or item.status != "pending" or item.expires_at is None:
             return longest
@@ -104,13 +111,13 @@ class ToolRunner:
         return min(longest, max(0.0, left) + 0.1)
 
     def withdraw(self, approval_id: str) -> bool:
-        """Withdraw what this investigation alone has asked for; False: it is being executed."""
+        """Withdraw an approval that only this investigation needs; False: it is executing."""
         item = self._item(approval_id)
         if item is None or item.status != "pending":
             return item is None or item.status != "approved" or item.result is not None
         if item.wakes == [self._name] and not item.run_ids:
             actor = Actor(principal=f"agent:{self._engine.agent.id}")
-            note = "the investigation that asked for it was cancelled"
+            note = "the investigation that requested it was cancelled"
             retention = self._engine.retention
             self._engine.store.approvals.resolve(
                 approval_id, "withdrawn", actor, retention, note=note, policy=item.required
@@ -118,7 +125,7 @@ class ToolRunner:
         return True
 
     def _item(self, approval_id: str) -> ApprovalItem | None:
-        """An approval; one whose time is up has expired."""
+        """The approval, expired if it is overdue."""
         approvals = self._engine.store.approvals
         item = approvals.get(approval_id)
         if item is None or item.status != "pending" or item.expires_at is None:
@@ -129,16 +136,16 @@ class ToolRunner:
         return approvals.get(approval_id)
 
     def _act(self, action: Action, called: ToolCallRecord, again: bool, said: str) -> ActionResult:
-        why = f": {shortened(said, SAID)}" if said.strip() else ""
+        why = f": {shortened(said, QUOTED)}" if said.strip() else ""
         decision = Decision(
             action=action.id,
             params=called.arguments or {},
-            rationale=f"asked for by the model in investigation {self._id}{why}",
-            # Models do not say how sure they are: what wants to know asks a person.
+            rationale=f"requested by the model in investigation {self._id}{why}",
+            # Models report no confidence: an action with a minimum needs an approval.
             confidence=0.0,
             risk=action.risk,
         )
-        wanted = act.Request(
+        request = act.Request(
             execution_id=self._execution(called),
             decision=decision,
             retry=again,
@@ -147,10 +154,11 @@ class ToolRunner:
             wakes=self._name,
             for_model=True,
         )
-        return take(self._engine, ledger_of(self._engine, self._fence), wanted)
+        ledger = LeasedLedger(self._engine.store, self._engine.leases, self._fence)
+        return run_action(self._engine, ledger, request)
 
     def _run(self, tool: Tool, called: ToolCallRecord) -> ToolObservation:
-        ctx = PhaseContext(self._engine.agent, "act", self._engine.context)
+        ctx = self._engine.act_context()
 
         def run() -> Any:
             params = act.validate(tool, called.arguments or {})
@@ -166,10 +174,10 @@ class ToolRunner:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a result, never a crash
             text = str(error) if isinstance(error, ValueError) else describe(error)
         took = round((time.perf_counter() - began) * 1000, 3)
-        return self._said(called, status, text, duration=took, timed_out=late)
+        return self._observation(called, status, text, duration=took, timed_out=late)
 
     def _observed(self, called: ToolCallRecord, result: ActionResult) -> ToolObservation:
-        """What an action's result tells the model."""
+        """The observation that tells the model of an action's result."""
         status: ToolStatus = "succeeded" if result.success else "failed"
         if result.unknown:
             status = "interrupted"
@@ -180,15 +188,15 @@ class ToolRunner:
         text = _text(output)
         if result.error:
             text = f"{result.error}\n{text}" if output is not None else result.error
-        return self._said(called, status, text, duration=result.duration)
+        return self._observation(called, status, text, duration=result.duration)
 
     def _shell(
         self, called: ToolCallRecord, status: ToolStatus, seen: dict[str, Any]
     ) -> ToolObservation:
-        """The observation that the shell has made, with where it belongs.
+        """The observation that the shell made, completed with its call.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not an observation.
         """
         if seen.get("status") == "refused":
             status = "refused"
@@ -204,10 +212,10 @@ class ToolRunner:
         }
         return found.patched(changes)
 
-    def _said(
+    def _observation(
         self, called: ToolCallRecord, status: ToolStatus, text: str, **more: Any
     ) -> ToolObservation:
-        # Redacted before it is cut: half of a secret is found by nobody.
+        # Redact before truncating: half a secret would not be recognized.
         safe = redactor().redact(storable(text))
         kept, total = captured(safe)
         now = self._engine.store.clock.now()
@@ -215,7 +223,7 @@ class ToolRunner:
         return observed(called, status, kept, now).patched(changes)
 
 
-def _told(why: str, item: ApprovalItem) -> str:
+def _with_note(why: str, item: ApprovalItem) -> str:
     return f"{why}: {item.note}" if item.note else f"{why}."
 
 

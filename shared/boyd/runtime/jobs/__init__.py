@@ -1,1 +1,1 @@
-"""Job handlers: work that workers do besides iterations."""
+"""The jobs of workers besides iterations, with a handler for each kind."""

@@ -1,4 +1,4 @@
-"""Does what clients ask for: execute, try out or undo an action, answer a request (L31, L33)."""
+"""Handles calls of clients: execute, dry-run or roll back an action, or answer an endpoint."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from boyd.models import (
     unexplained,
 )
 from boyd.phases import act, time_limit
-from boyd.phases.claims import Ledger
-from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.act import Ledger
+from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
-from boyd.runtime.action_runner import ledger_of, take
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.approved_action import given_up
-from boyd.runtime.jobs.runner import Done, Fields
+from boyd.runtime.jobs.action_jobs import give_up_execution, run_action
+from boyd.runtime.jobs.job_runner import Done, Fields
+from boyd.runtime.leases import LeasedLedger
 from boyd.store import Fence, StuckJob, read_call
 from boyd.store.calls import KEEP, kept
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class ClientCallHandler:
-    """The calls to one agent's workers."""
+    """The calls to one agent."""
 
     patient = False
 
@@ -45,14 +45,14 @@ class ClientCallHandler:
         """Seconds one call may take."""
         endpoint = self._engine.agent.host.endpoints.get(fields.get("action", ""))
         if endpoint is not None:
-            # It may ask for any action.
+            # It may request any action.
             actions = self._engine.agent.host.actions.values()
             longest = max((action.timeout for action in actions), default=0.0)
             return self._engine.settings.phase_limit + endpoint.timeout + longest
         return self._engine.action_limit(fields.get("action"))
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
-        """Do what is asked for."""
+        """Execute the call."""
         call = read_call(fields)
         if call.kind == "endpoint":
             return replace(self._answer(call, fence, retry), keep=kept(call))
@@ -61,43 +61,42 @@ class ClientCallHandler:
         return _done(self._act(call, fence, retry))
 
     def _dry_run(self, call: Call) -> ActionResult:
-        """Try an action out, perhaps for an approval, which keeps what that says."""
+        """Run an action's dry run; with `previews` store the result with that approval."""
         approvals = self._engine.store.approvals
         item = approvals.get(call.previews) if call.previews else None
         if item is None:
-            return act.dry_run(self._context(), call.action, call.params)
+            return act.dry_run(self._engine.act_context(), call.action, call.params)
         found = act.dry_run(
-            self._context(), item.action_id, item.params, for_model=bool(item.wakes)
+            self._engine.act_context(), item.action_id, item.params, for_model=bool(item.wakes)
         )
         approvals.refresh(item.id, found)
         return found
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
-        """End with what the ledger knows of it, or as failed."""
+        """End with the ledger's result, or as failed."""
         known = self._engine.store.ledger.settle(_execution(id, fields.get("undoes")))
         return _done(known or act.failed(fields["action"], why))
 
     def lost(self, id: str, stuck: StuckJob) -> Done | None:
-        """End with what the ledger knows of it, unless it may be done now."""
+        """End with the ledger's result, unless the call may be executed now."""
         call = self._engine.store.calls.get(id)
         execution = _execution(id, call.undoes if call else None)
         result = self._engine.store.ledger.settle(execution, naming.call(id))
         return None if result is None else _done(result)
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End with what the ledger knows of it."""
+        """End with the ledger's result."""
         call = self._engine.store.calls.get(id)
         action = call.action if call else "unknown"
         execution = _execution(id, call.undoes if call else None)
-        return _done(given_up(self._engine, execution, action, stuck))
+        return _done(give_up_execution(self._engine, execution, action, stuck))
 
     def _act(self, call: Call, fence: Fence, retry: bool) -> ActionResult:
-        """Take the action on the one path: hooks of decide, gate, hooks of act, ledger."""
-        ledger = ledger_of(self._engine, fence)
+        ledger = LeasedLedger(self._engine.store, self._engine.leases, fence)
         decision = self._decision(call, ledger)
         if isinstance(decision, ActionResult):
             return decision
-        wanted = act.Request(
+        request = act.Request(
             execution_id=_execution(call.id, call.undoes),
             decision=decision,
             retry=retry,
@@ -107,16 +106,16 @@ class ClientCallHandler:
             undoes=call.undoes,
             origin=naming.call(call.id),
         )
-        return take(self._engine, ledger, wanted)
+        return run_action(self._engine, ledger, request)
 
     def _decision(self, call: Call, ledger: Ledger) -> Decision | ActionResult:
         action, params = call.action, call.params
         if call.undoes:
             entry = ledger.get(call.undoes)
             if entry is None:
-                return act.failed(action, f"No execution {call.undoes!r} is known")
+                return act.failed(action, f"Unknown execution {call.undoes!r}")
             if naming.is_rollback(call.undoes):
-                return act.failed(action, "A roll-back cannot be rolled back")
+                return act.failed(action, "A rollback cannot be rolled back")
             action, params = entry.action, entry.params
         known = self._engine.agent.host.actions.get(action)
         if known is None:
@@ -134,10 +133,10 @@ class ClientCallHandler:
         endpoint = self._engine.agent.host.endpoints.get(call.action)
         assert call.endpoint is not None, "an endpoint's call carries the request"
         if endpoint is None:
-            return _replied(404, f"no endpoint {call.action!r} runs here")
+            return _replied(404, f"this worker has no endpoint {call.action!r}")
         if retry and endpoint.method != "GET":
-            return _replied(503, "the worker was lost while it answered; the outcome is unknown")
-        ctx = self._context().context(endpoint.plugin_id)
+            return _replied(503, "the worker was lost while answering; the outcome is unknown")
+        ctx = self._engine.act_context().context(endpoint.plugin_id)
         try:
             answer = time_limit.call(
                 lambda: endpoint.call("handle", request=call.endpoint, ctx=ctx), endpoint.timeout
@@ -147,7 +146,7 @@ class ClientCallHandler:
             return _replied(502, _failure(endpoint.id, error))
         if isinstance(answer, Perform):
             if endpoint.method == "GET":
-                return _replied(502, f"endpoint {endpoint.id} may not act: who reads may not")
+                return _replied(502, f"endpoint {endpoint.id} may not act: its method is GET")
             return self._perform(call, answer, fence, retry)
         return _reply(answer, endpoint.id)
 
@@ -156,7 +155,7 @@ class ClientCallHandler:
         try:
             job = call.patched(changes)
         except ValidationError as error:
-            why = f"endpoint {call.action} asks for what cannot be done: {explain(error)}"
+            why = f"endpoint {call.action} returned an invalid action: {explain(error)}"
             return _replied(502, why)
         result = self._act(job, fence, retry)
         body: JsonObject = {"success": result.success, "executionId": naming.call(call.id)}
@@ -165,12 +164,9 @@ class ClientCallHandler:
             return _done(result, EndpointReply(status=202, body={**body, **waits}))
         return _done(result, EndpointReply(body={**body, "result": result.to_wire()}))
 
-    def _context(self) -> PhaseContext:
-        return PhaseContext(self._engine.agent, "act", self._engine.context)
-
 
 def _execution(call_id: str, undoes: str | None) -> str:
-    """The ledger's name for what a call leads to."""
+    """The ledger's name for the execution of a call."""
     return naming.rollback(undoes) if undoes else naming.call(call_id)
 
 
@@ -179,14 +175,14 @@ def _reply(answer: Any, endpoint: str) -> Done:
         reply = answer if isinstance(answer, EndpointReply) else EndpointReply(body=answer)
         return _done(None, reply)
     except ValueError:
-        return _replied(502, f"endpoint {endpoint} answered with something that is not JSON")
+        return _replied(502, f"endpoint {endpoint} returned a value that is not JSON")
 
 
 def _failure(endpoint: str, error: BaseException) -> str:
-    """What a client is told: nothing of the exception, which may hold a secret."""
+    """The error for the client, without the exception, which may hold a secret."""
     if isinstance(error, Overrun):
         return f"endpoint {endpoint} failed: {describe(error)}"
-    return f"endpoint {endpoint} failed; the log of the worker tells more"
+    return f"endpoint {endpoint} failed; see the log of the worker"
 
 
 def _replied(status: int, error: str) -> Done:
@@ -198,6 +194,6 @@ def _done(result: ActionResult | None, reply: EndpointReply | None = None) -> Do
     fields = {name: value.to_json() for name, value in found.items() if value is not None}
     approval_id = result.waits_for if result else None
     if approval_id:
-        # What was asked for has been done: to ask a person. How that goes on the approval tells.
+        # The call has succeeded: it requested an approval, which has its own state.
         return Done("succeeded", KEEP, {**fields, "approvalId": approval_id})
     return Done(result.state if result else "succeeded", KEEP, fields)

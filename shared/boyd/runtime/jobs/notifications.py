@@ -1,4 +1,4 @@
-"""Tells an agent's notifiers of approvals: when they come, at half-time, when they expire (A13)."""
+"""Notifications: approvals to an agent's notifiers, and ended runs to callback URLs."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from typing import Any
 
 from boyd.models import ApprovalItem, Delivery, from_ms
 from boyd.outbound import retry_delay
-from boyd.phases.phase_context import HOOK_TIMEOUT, PhaseContext
+from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import Fence, StuckJob, read_callback
 
-#: Seconds that a callback and its deliveries can be looked up after the last one.
+#: Seconds that a callback and its deliveries are kept after the last delivery.
 KEEP = 2 * 86400.0
-#: How many deliveries are kept.
+#: Number of deliveries kept.
 KEPT = 20
-
-
-#: The status with which a receiver ends the attempts.
+#: HTTP status with which a receiver unsubscribes, according to Standard Webhooks.
 GONE = 410
+_ENDED = Done("succeeded", 0.0)
 
 
 class RunCallbackHandler:
-    """The callbacks of one agent's runs: at least once each, over the hours of the plan."""
+    """Delivers the callbacks of runs, each at least once, with retries over several hours."""
 
     patient = True
 
@@ -47,20 +46,19 @@ class RunCallbackHandler:
         return self._after(fields, Delivery(at=at, ok=False, error=why, duration=0.0))
 
     def lost(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker make the attempt again."""
+        """Let another worker repeat the attempt."""
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """End it: it took its workers down with it."""
+        """End it: it took down its workers."""
         return Done("failed", KEEP)
 
     def _after(self, fields: Fields, delivery: Delivery) -> Done | Later:
         tries = int(fields.get("tries", 0)) + 1
-        told = read_callback(fields).deliveries
-        log = [one.to_wire() for one in [*told, delivery][-KEPT:]]
+        earlier = read_callback(fields).deliveries
+        log = [attempt.to_wire() for attempt in [*earlier, delivery][-KEPT:]]
         stored = {"tries": str(tries), "deliveries": json.dumps(log)}
         if delivery.ok:
             return Done("succeeded", KEEP, stored)
-        # 410 Gone says, as Standard Webhooks has it, that nobody wants to hear of it any more.
         delay = None if delivery.status == GONE else retry_delay(tries)
         return Done("failed", KEEP, stored) if delay is None else Later(delay, stored)
 
@@ -74,11 +72,8 @@ def _body(run_id: str, fields: Fields) -> bytes:
     return json.dumps(body).encode()
 
 
-_OVER = Done("succeeded", 0.0)
-
-
 class NotificationHandler:
-    """The notices of one agent's approvals; a notice that loses its worker is given again."""
+    """Notifies of an agent's approvals; a notification that loses its worker is repeated."""
 
     patient = True
 
@@ -86,52 +81,51 @@ class NotificationHandler:
         self._engine = engine
 
     def limit(self, fields: Fields) -> float:
-        """Seconds the notifiers may take together."""
+        """Seconds that all notifiers together may take."""
         return HOOK_TIMEOUT * (1 + len(self._engine.agent.host.hooks("on_approval")))
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
-        """Tell of the stage that the item has reached, if it has, and wait for the next one."""
+        """Notify of the stage that the item has reached, and wait for the next one."""
         stage = fields["stage"]
         if stage == "expired":
             self._engine.purge_approvals()
         item = self._engine.store.approvals.get(id)
         if item is None:
-            return _OVER
+            return _ENDED
         now = from_ms(float(fields["executionStartedAt"]))
         if stage == "expired":
             return self._expired(item, now)
         if item.status != "pending":
-            return _OVER
-        self._tell(item, stage)
+            return _ENDED
+        self._notify(item, stage)
         return _next(item, stage, now)
 
     def broken(self, id: str, fields: Fields, why: str) -> Done:
-        """Go without it."""
-        return _OVER
+        """Skip it."""
+        return _ENDED
 
     def lost(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker tell of it again."""
+        """Let another worker repeat it."""
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """Go without it: its notifiers took their workers down."""
-        return _OVER
+        """Skip it: its notifiers took down their workers."""
+        return _ENDED
 
     def _expired(self, item: ApprovalItem, now: datetime) -> Done | Later:
         if item.status == "pending" and item.expires_at is not None:
             return Later(max(0.1, _between(now, item.expires_at)))
         if item.status == "expired":
-            self._tell(item, "expired")
-        return _OVER
+            self._notify(item, "expired")
+        return _ENDED
 
-    def _tell(self, item: ApprovalItem, stage: str) -> None:
-        ctx = PhaseContext(self._engine.agent, "act", self._engine.context)
-        ctx.run_hooks("on_approval", approval=item, stage=stage)
+    def _notify(self, item: ApprovalItem, stage: str) -> None:
+        self._engine.act_context().run_hooks("on_approval", approval=item, stage=stage)
 
 
 def _next(item: ApprovalItem, stage: str, now: datetime) -> Done | Later:
-    """When the next stage is due; *now* is on the clock of the Redis server, as deadlines are."""
+    """Wait for the next stage; *now* is on the Redis server's clock, as deadlines are."""
     if item.expires_at is None:
-        return _OVER
+        return _ENDED
     if stage == "created":
         half = item.created_at + (item.expires_at - item.created_at) / 2
         return Later(_between(now, half), {"stage": "half-time"})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 
 #: An expression: an atom, or an operator and what it is applied to.
 Expression: TypeAlias = "str | tuple[Expression, ...]"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from boyd.models import ActionResult, Triple
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.goal_options import GoalOptions

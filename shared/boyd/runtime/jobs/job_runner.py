@@ -1,7 +1,7 @@
-"""Takes jobs: what workers do besides iterations, whatever its kind (A4, A6).
+"""Runs jobs, the work of workers besides iterations.
 
-A job is entered, worked on under a lease, and left in one step with what came of it. If its
-worker dies, the sweeper sends it again under another attempt, which shuts the first one out.
+A worker enters a job, works on it under a lease, and leaves it with its result in one step. If the
+worker dies, the sweeper sends the job again under a new attempt, which fences off the old one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Fields = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Done:
-    """How a job ended.
+    """The end of a job.
 
     Attributes:
         state: `succeeded`, `failed` or `unknown`.
-        keep: seconds it is kept; 0: it goes at once.
-        fields: what is stored with it.
+        keep: seconds until it is deleted.
+        fields: fields to store with it.
         runs: the runs that end with it.
     """
 
@@ -42,10 +42,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Later:
-    """Not over: to be taken up again in so many *seconds*, with those fields stored.
-
-    After 0 seconds it goes on at once, on *queue* if one is named.
-    """
+    """A job to continue in *seconds*, with *fields* stored; with 0 it continues on *queue*."""
 
     seconds: float
     fields: Fields = field(default_factory=dict)
@@ -53,35 +50,35 @@ class Later:
 
 
 class JobHandler(Protocol):
-    """What is to be done for jobs of one kind.
+    """Handles the jobs of one kind.
 
-    `patient` jobs wait for a worker as long as it takes; the others are given up.
+    `patient` jobs wait indefinitely for a worker; others are given up after `queue_timeout`.
     """
 
     patient: bool
 
     def limit(self, fields: Fields) -> float:
-        """Seconds after which working on it counts as hanging."""
+        """Seconds after which its worker counts as hanging."""
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
-        """Do it; *retry* when an earlier attempt was lost."""
+        """Work on it; *retry* after an earlier attempt was lost."""
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
-        """Say what becomes of it when doing it has raised."""
+        """Decide how it continues after `perform` raised an error."""
 
     def lost(self, id: str, stuck: StuckJob) -> Done | None:
-        """Say how it ended, now that it has lost a worker; None when another one may go on.
+        """Decide how it ended after losing its worker; None: another worker may continue.
 
         Raises:
-            StillRunning: what the worker executes for it is still its own.
+            StillRunning: the worker's claim on an execution has not lapsed.
         """
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """Say how it ended when no worker took it, or every worker that did was lost."""
+        """Decide how it ended when no worker took it or every one was lost."""
 
 
 class JobRunner:
-    """The jobs of one agent, as a worker takes them."""
+    """Runs the jobs of one agent."""
 
     def __init__(self, engine: Engine, handlers: Mapping[str, JobHandler]) -> None:
         self._engine = engine
@@ -89,11 +86,11 @@ class JobRunner:
         self._handlers = handlers
 
     def execute(self, name: str, attempt: int) -> None:
-        """Take the job of that name, if it is queued under this attempt."""
+        """Run the job of that name if it is queued under this attempt."""
         kind, id = naming.parts(name)
         handler = self._handlers.get(kind)
         if handler is None:
-            log.error("a job was ignored: no worker knows what %r is", name)
+            log.error("a job was ignored: unknown kind: %r", name)
             return
         worker = self._engine.token()
         fields = self._jobs.enter(name, attempt, worker)
@@ -105,22 +102,22 @@ class JobRunner:
 
         with self._engine.leases.hold(renew, handler.limit(fields)):
             try:
-                came = handler.perform(id, fields, Fence(name, attempt, worker), attempt > 1)
+                outcome = handler.perform(id, fields, Fence(name, attempt, worker), attempt > 1)
             except StillRunning as running:
-                came = Later(running.seconds + PUT_BACK_MARGIN)
+                outcome = Later(running.seconds + PUT_BACK_MARGIN)
             except (StoreUnavailable, Stale):
-                raise  # the sweeper sends it again, or has done so
+                raise  # the sweeper sends it again, or already has
             except Exception as error:
                 log.exception("%s failed", name)
-                came = handler.broken(id, fields, describe(error))
-        self._leave(name, attempt, worker, came)
+                outcome = handler.broken(id, fields, describe(error))
+        self._leave(name, attempt, worker, outcome)
 
     def retry(self, name: str, proof: str) -> None:
-        """Look after a job that has passed its deadline; *proof* is the sweeper's."""
+        """Recover an overdue job; *proof* is what the sweeper read of its deadline."""
         kind, id = naming.parts(name)
         handler = self._handlers.get(kind)
         if handler is None:
-            return  # of a later release: a worker of that one looks after it
+            return  # from a later release, whose workers recover it
         stuck = self._jobs.retry(name, proof, handler.patient)
         if stuck is None:
             return
@@ -138,23 +135,23 @@ class JobRunner:
         elif self._engine.fleet.serving(stuck.queue or queues.ACT):
             self._engine.dispatcher.job(self._engine.agent.id, name, stuck.attempt, stuck.queue)
 
-    def _put_back(self, name: str, attempt: int, worker: str, came: Later) -> None:
-        fields = {**came.fields, **({"queue": came.queue} if came.queue else {})}
-        following = self._jobs.put_back(name, attempt, worker, came.seconds, fields)
-        if following and came.seconds == 0:
-            self._engine.dispatcher.job(self._engine.agent.id, name, following, came.queue)
+    def _put_back(self, name: str, attempt: int, worker: str, outcome: Later) -> None:
+        fields = {**outcome.fields, **({"queue": outcome.queue} if outcome.queue else {})}
+        following = self._jobs.put_back(name, attempt, worker, outcome.seconds, fields)
+        if following and outcome.seconds == 0:
+            self._engine.dispatcher.job(self._engine.agent.id, name, following, outcome.queue)
 
-    def _leave(self, name: str, attempt: int, worker: str, came: Done | Later) -> None:
-        if isinstance(came, Later):
-            self._put_back(name, attempt, worker, came)
+    def _leave(self, name: str, attempt: int, worker: str, outcome: Done | Later) -> None:
+        if isinstance(outcome, Later):
+            self._put_back(name, attempt, worker, outcome)
             return
         self._jobs.leave(
             name,
             attempt,
             worker,
-            state=came.state,
-            fields=came.fields,
-            keep=came.keep,
-            runs=came.runs,
+            state=outcome.state,
+            fields=outcome.fields,
+            keep=outcome.keep,
+            runs=outcome.runs,
             keep_runs=self._engine.retention.of_runs(),
         )

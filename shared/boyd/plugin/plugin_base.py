@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 
 from boyd.errors import PluginError
 from boyd.models import Catalog
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
-from boyd.plugin.secrets import secrets_in
 from boyd.redaction import register
 from boyd.settings.files import mistakes
+
+
+def secrets_in(value: Any) -> Iterator[str]:
+    """The texts of all `SecretStr` and `SecretBytes` in a value, however deep."""
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, SecretBytes):
+        yield value.get_secret_value().decode("utf-8", "replace")
+    elif isinstance(value, BaseModel):
+        yield from secrets_in(dict(value))
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from secrets_in(one)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for one in value:
+            yield from secrets_in(one)
 
 
 class Plugin:

@@ -1,0 +1,212 @@
+"""Actions: the catalog of what an agent can do, calls of clients, executions and results."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from boyd.models.actor import Actor
+from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
+
+AutonomyMode = Literal["auto", "approval-required", "human-only"]
+
+
+#: The error of a result that says that an action waits for a person.
+APPROVAL_REQUIRED = "Approval required"
+
+
+class Autonomy(Model):
+    """When an action may run without a person."""
+
+    mode: AutonomyMode = "auto"
+    min_confidence: Confidence | None = None
+
+
+class Budget(Model):
+    """At most *limit* executions of an action per target within *window* seconds."""
+
+    limit: int = Field(gt=0)
+    window: float = Field(gt=0)
+
+
+class ActionResult(Model):
+    """The outcome of one action; `duration` is in milliseconds.
+
+    `unknown` is true when the action was started and its outcome was lost. Boyd itself says
+    on which `host` it was executed and in which process there, its `worker`.
+    """
+
+    action: str
+    success: bool
+    duration: float = Field(ge=0)
+    output: Json = None
+    error: str | None = None
+    side_effects: list[str] | None = None
+    metrics: dict[str, float | str] | None = None
+    unknown: bool | None = None
+    host: str | None = None
+    worker: str | None = None
+
+    @property
+    def state(self) -> Literal["succeeded", "failed", "unknown"]:
+        """How it ended, in a word."""
+        if self.unknown:
+            return "unknown"
+        return "succeeded" if self.success else "failed"
+
+    @property
+    def waits_for(self) -> str | None:
+        """The approval that the action waits for, if it does."""
+        if self.error != APPROVAL_REQUIRED or not self.metrics:
+            return None
+        return str(self.metrics.get("approvalId", "")) or None
+
+
+class JobExecution(Model):
+    """How far the execution of a job is; `unknown`: started, and its outcome lost."""
+
+    state: Literal["queued", "running", "succeeded", "failed", "unknown"]
+    worker: str | None = None
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+
+
+class ActionInfo(Model):
+    """An action; `params` is the JSON Schema of its parameters, times are in seconds."""
+
+    id: str
+    name: str
+    description: str
+    risk: Level
+    autonomy: Autonomy
+    params: JsonObject | None = None
+    timeout: float
+    idempotent: bool = False
+    queue: str | None = None
+    dry_run: bool = False
+    rollback: bool = False
+
+
+class EndpointInfo(Model):
+    """An HTTP endpoint of a plugin; `path` lies below `/plugins/<plugin>`, with `{name}` parts."""
+
+    id: str
+    plugin: str
+    method: str
+    path: str
+    description: str
+    timeout: float
+    queue: str | None = None
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The values of the path's parts when *path* fits; None when it does not."""
+        ours, theirs = self.path.split("/"), path.split("/")
+        if len(ours) != len(theirs):
+            return None
+        values = {}
+        for part, text in zip(ours, theirs, strict=True):
+            if part.startswith("{") and text:
+                values[part[1:-1]] = text
+            elif part != text:
+                return None
+        return values
+
+
+class Catalog(Model):
+    """All parts of an agent."""
+
+    observers: list[str] = Field(default_factory=list)
+    orienters: list[str] = Field(default_factory=list)
+    strategies: list[str] = Field(default_factory=list)
+    actions: list[ActionInfo] = Field(default_factory=list)
+    endpoints: list[EndpointInfo] = Field(default_factory=list)
+
+
+CallKind = Literal["execute", "dry-run", "rollback", "endpoint"]
+
+
+class EndpointRequest(Model):
+    """A request to a plugin's endpoint; `path` holds the values of the path's `{name}` parts."""
+
+    method: str
+    path: dict[str, str] = Field(default_factory=dict)
+    query: dict[str, str] = Field(default_factory=dict)
+    body: Json = None
+    actor: Actor
+
+
+class EndpointReply(Model):
+    """What an endpoint answers: a status and a JSON body.
+
+    `failed` says why it gave no answer; Boyd sets it.
+    """
+
+    status: int = Field(default=200, ge=200, le=599)
+    body: Json = None
+    failed: str | None = None
+
+
+def unexplained(principal: str) -> str:
+    """The rationale of a call for which *principal* gave none."""
+    return f"asked for by {principal}"
+
+
+class CallRequest(Model):
+    """A job to a worker.
+
+    Attributes:
+        kind: what is to be done.
+        action: the action's id; of an endpoint its plugin and name, `plugin:name`.
+        params: for an action.
+        rationale: why, for the audit and for whoever has to approve.
+        requires_approval: ask a person in any case.
+        undoes: the execution to roll back.
+        previews: the approval for which a dry run is made, which keeps what it says.
+        endpoint: the request to an endpoint.
+        actor: who asks.
+    """
+
+    kind: CallKind
+    action: str
+    params: JsonObject = Field(default_factory=dict)
+    rationale: str = ""
+    requires_approval: bool = False
+    undoes: str | None = None
+    previews: str | None = None
+    endpoint: EndpointRequest | None = None
+    actor: Actor
+
+
+class Call(CallRequest):
+    """A job and how far it is; `approval_id` is what its action waits for."""
+
+    id: str
+    created_at: Timestamp
+    execution: JobExecution | None = None
+    result: ActionResult | None = None
+    approval_id: str | None = None
+    reply: EndpointReply | None = None
+
+
+class ExecutionEntry(Model):
+    """An execution as the ledger has it; `id` is `loop:<n>`, `approval:<id>` or `call:<id>`."""
+
+    id: str
+    state: Literal["running", "succeeded", "failed", "unknown"]
+    action: str
+    params: JsonObject
+    target: str
+    by: str | None = None
+    host: str | None = None
+    worker: str | None = None
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+    result: ActionResult | None = None
+
+
+class ExecutionPage(Model):
+    """Executions without their results, newest first; `nextCursor` goes on from there."""
+
+    executions: list[ExecutionEntry]
+    next_cursor: str | None = None

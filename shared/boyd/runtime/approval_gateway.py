@@ -1,0 +1,161 @@
+"""Queues an agent's approvals for the loop, shows them to plugins, and resolves them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from boyd import naming
+from boyd.messaging.dispatcher import Dispatcher
+from boyd.models import Actor, ApprovalItem, Proposal
+from boyd.store import AgentStore, Answered, Retention, Verdict
+from boyd.store.approvals import Approvals
+
+Outcome = Literal[
+    "approved",
+    "counted",
+    "denied",
+    "withdrawn",
+    "not-pending",
+    "unknown",
+    "already-approved",
+    "requester",
+    "not-an-approver",
+    "note-required",
+    "changed",
+]
+
+_REFUSED: dict[str, Outcome] = {
+    "counted": "counted",
+    "voted": "already-approved",
+    "requester": "requester",
+    "changed": "changed",
+}
+
+
+class ReadOnlyApprovals:
+    """Implements `boyd.plugin.ApprovalReader`, so that plugins cannot resolve approvals."""
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        """The current approval; None: it does not exist, or is no longer kept."""
+        return self._approvals.get(approval_id)
+
+    def waiting(self, approval_ids: Collection[str]) -> set[str]:
+        """The pending ones among *approval_ids*, in one round trip."""
+        return self._approvals.pending_of(list(approval_ids)) if approval_ids else set()
+
+
+class StoredApprovalGateway:
+    """Implements `phases.act.ApprovalGateway` on the store."""
+
+    def __init__(self, store: AgentStore, retention: Retention, notify: bool) -> None:
+        """Queue approvals; with *notify* a plugin notifies people of them."""
+        self._approvals = store.approvals
+        self._runs = store.runs
+        self._loop = store.loop
+        self._retention = retention
+        self._notify = notify
+
+    def propose(self, proposal: Proposal, execution_id: str) -> str:
+        """Queue the proposal, also on behalf of the submitters of its runs, and return its id."""
+        requesters = [*proposal.requested_by, *self._runs.requesters(proposal.run_ids)]
+        changes: dict[str, object] = {"requested_by": list(dict.fromkeys(requesters))}
+        if not proposal.loop_iteration:
+            # Proposed outside an iteration: list it under the current or latest one.
+            changes["loop_iteration"] = self._loop.iteration()
+        complete = proposal.patched(changes)
+        return self._approvals.enqueue(complete, self._retention, execution_id, self._notify)
+
+    def waits(self, proposal: Proposal) -> bool:
+        """Tell whether the same proposal is already pending."""
+        return self._approvals.waits(proposal)
+
+    def proposed(self, execution_id: str) -> str | None:
+        """The approval that an earlier attempt of this execution proposed, if any."""
+        return self._approvals.proposed(execution_id)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The result of an answer, and the approval afterwards.
+
+    A `counted` answer waits for further approvals. The item's policy refused `already-approved`,
+    `requester`, `not-an-approver` and `note-required`; `changed` means that its version differs.
+    """
+
+    outcome: Outcome
+    item: ApprovalItem | None
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer counts."""
+        return self.outcome in ("approved", "counted", "denied", "withdrawn")
+
+
+class Resolver:
+    """Resolves one agent's approvals, from any process; needs no plugins."""
+
+    def __init__(self, store: AgentStore, dispatcher: Dispatcher, retention: Retention) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._retention = retention
+
+    def answer(
+        self,
+        approval_id: str,
+        verdict: Verdict,
+        by: Actor,
+        note: str | None = None,
+        version: int | None = None,
+        request: str | None = None,
+    ) -> Resolution:
+        """Approve, deny or withdraw an item; a worker executes it after the last approval needed.
+
+        With a *version* the item must still have it. Repeating the same *request* gives the same
+        answer.
+        """
+        approvals = self._store.approvals
+        item = approvals.get(approval_id)
+        if item is None:
+            return Resolution("unknown", None)
+        refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
+        if refusal:
+            return Resolution(refusal, item)
+        answered = approvals.resolve(
+            approval_id,
+            verdict,
+            by,
+            self._retention,
+            note=note,
+            policy=item.required,
+            version=version,
+            request=request,
+        )
+        outcome = _outcome(verdict, answered)
+        if outcome == "approved":
+            name = naming.approval(approval_id)
+            self._dispatcher.job(self._store.agent_id, name, 1, item.queue)
+        return Resolution(outcome, approvals.get(approval_id))
+
+
+def _outcome(verdict: Verdict, answered: Answered) -> Outcome:
+    if answered.outcome == "resolved":
+        return verdict
+    if answered.outcome == "again":  # a repeated request
+        return verdict if answered.now == verdict else "counted"
+    return _REFUSED.get(answered.outcome, "not-pending")
+
+
+def _refusal(item: ApprovalItem, verdict: Verdict, by: Actor, note: str | None) -> Outcome | None:
+    """The reason why the item's policy refuses an answer; the script checks everything else."""
+    if verdict == "withdrawn":
+        return None
+    if verdict == "approved" and not item.required.admits(by):
+        return "not-an-approver"
+    if item.required.require_note and not (note and note.strip()):
+        return "note-required"
+    return None

@@ -1,0 +1,154 @@
+"""Actions outside iterations: those people approved, and those a client or a model requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from boyd import naming, queues
+from boyd.models import (
+    ActionPerformed,
+    ActionResult,
+    ApprovalItem,
+    Decision,
+    DecisionTrace,
+    RunResult,
+    RunStatus,
+    Situation,
+)
+from boyd.phases import act, decide
+from boyd.phases.act import Ledger
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.job_runner import Done, Fields
+from boyd.runtime.leases import LeasedLedger
+from boyd.store import Ending, Fence, StuckJob, fingerprint, read_item
+
+#: Passed to hooks before the first iteration has produced a situation.
+NO_SITUATION = Situation(summary="No situation yet", priority="low", confidence=0.0)
+
+
+def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionResult:
+    """Execute an action or queue it for approval: decide hooks, gate, act hooks, ledger."""
+    ctx = engine.act_context()
+    situation = engine.store.history.situation()
+    decision, trace = decide.review(ctx, request.decision, situation or NO_SITUATION)
+    if decision.is_no_op:
+        return act.failed(request.decision.action, _refusal(trace, decision))
+    reviewed = replace(
+        request,
+        decision=decision,
+        situation_summary=situation.summary if situation else None,
+        asked_by=trace.asked_by or request.asked_by,
+    )
+    return act.act(ctx, reviewed, ledger, engine.approvals)
+
+
+def _refusal(trace: DecisionTrace, decision: Decision) -> str:
+    refusal = trace.vetoed or trace.invalid
+    return f"Vetoed by {refusal.by}: {refusal.reason}" if refusal else decision.rationale
+
+
+def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJob) -> ActionResult:
+    """The result of an execution that no worker completed."""
+    worker = stuck.worker.partition("/")[0]
+    why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
+    if worker:
+        why = f"it lost its workers before it started, last {worker}"
+    return engine.store.ledger.settle(execution) or act.failed(action, f"Not executed: {why}")
+
+
+class ApprovedActionHandler:
+    """Executes approved items, each once."""
+
+    patient = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._approvals = engine.store.approvals
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds one execution may take."""
+        return self._engine.action_limit(fields.get("actionId"))
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
+        """Execute the approved action; only the gate is skipped."""
+        return self._done(id, self._act(read_item(fields), fence, retry))
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done:
+        """End with the ledger's result, or as failed."""
+        execution = _execution(read_item(fields), id)
+        known = self._engine.store.ledger.settle(execution)
+        return self._done(id, known or act.failed(fields["actionId"], why))
+
+    def lost(self, id: str, stuck: StuckJob) -> Done | None:
+        """End with the ledger's result, unless the action may be executed now."""
+        execution = _execution(self._approvals.get(id), id)
+        result = self._engine.store.ledger.settle(execution, naming.approval(id))
+        return None if result is None else self._done(id, result)
+
+    def given_up(self, id: str, stuck: StuckJob) -> Done:
+        """End with the ledger's result."""
+        item = self._approvals.get(id)
+        action = item.action_id if item else "unknown"
+        return self._done(id, give_up_execution(self._engine, _execution(item, id), action, stuck))
+
+    def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
+        if fingerprint(item) != item.fingerprint:
+            why = "Refused: the action or its params differ from those that were approved"
+            return act.failed(item.action_id, why)
+        refusal = self._policy_refusal(item)
+        if refusal:
+            return act.failed(item.action_id, refusal)
+        request = act.Request(
+            execution_id=_execution(item, item.id),
+            decision=item.decision.patched({"action": item.action_id, "params": item.params}),
+            situation_summary=item.situation_summary,
+            approved=True,
+            retry=retry,
+            by=item.acted_by or "",
+            undoes=item.undoes,
+            for_model=bool(item.wakes),
+        )
+        engine = self._engine
+        ledger = LeasedLedger(engine.store, engine.leases, fence)
+        return act.act(engine.act_context(), request, ledger, engine.approvals)
+
+    def _policy_refusal(self, item: ApprovalItem) -> str | None:
+        """The reason why the current policy refuses what an earlier one allowed."""
+        action = self._engine.agent.host.actions.get(item.action_id)
+        if action is None:
+            return None  # `act` reports the unknown action
+        required = self._engine.agent.policy(action, item.decision)
+        if required.satisfied_by(item.approvals):
+            return None
+        return "Refused: the policy has been tightened since the approval"
+
+    def _done(self, id: str, result: ActionResult) -> Done:
+        # Read again: more runs may have joined the item since the job was entered.
+        item = self._approvals.get(id)
+        status: RunStatus = "completed" if result.success else "failed"
+        runs: list[Ending] = [
+            (run_id, status, self._run_result(run_id, result))
+            for run_id in (item.run_ids if item else [])
+        ]
+        keep = self._engine.retention.max_age
+        return Done(result.state, keep, {"result": result.to_json()}, runs)
+
+    def _run_result(self, run_id: str, result: ActionResult) -> RunResult:
+        """The run's findings from its iteration, with the action performed now."""
+        run = self._engine.store.runs.get(run_id)
+        performed = [ActionPerformed.of(result)]
+        if run is not None and run.result is not None:
+            return run.result.patched({"actions_performed": performed})
+        return RunResult(
+            summary=performed[0].description,
+            findings=[],
+            actions_performed=performed,
+            loop_iterations=1,
+            duration=result.duration,
+        )
+
+
+def _execution(item: ApprovalItem | None, id: str) -> str:
+    """The ledger's name for the execution of an item."""
+    undoes = item.undoes if item else None
+    return naming.rollback(undoes) if undoes else naming.approval(id)

@@ -1,0 +1,153 @@
+"""Makes the moves of investigations, one job per investigation."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from boyd import naming, queues
+from boyd.errors import ConfigError, StoreError
+from boyd.models import ActionPerformed, RunResult, RunStatus
+from boyd.models.investigation import Ended
+from boyd.models.investigation import Ending as InvestigationEnding
+from boyd.phases.phase_context import describe
+from boyd.redaction import redactor
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.triggers import Launcher
+from boyd.store import Ending, Fence, Stale, StuckJob
+
+if TYPE_CHECKING:
+    from boyd.runtime.investigation.move import Move
+
+log = logging.getLogger("boyd.runtime")
+
+NO_MODEL = "The agent no longer has a model: its file has no table [llm]"
+#: The status of a run by the ending of its investigation; `failed` for all others.
+_RUN_STATUS: dict[InvestigationEnding, RunStatus] = {
+    "final_answer": "completed",
+    "final_synthesis": "completed",
+    "cancelled": "cancelled",
+}
+
+
+class InvestigationHandler:
+    """The investigations of one agent; without a model they end with an error."""
+
+    patient = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._settings = engine.agent.settings.llm
+        # Waiting for a model takes minutes; it must not occupy all threads of a worker.
+        self._thinking = threading.BoundedSemaphore(engine.settings.thinking)
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds one move may take."""
+        if self._settings is None:
+            return self._engine.settings.phase_limit
+        host = self._engine.agent.host
+        parts = [*host.actions.values(), *host.tools.values()]
+        longest = max((part.timeout for part in parts), default=0.0)
+        # Three attempts, each after the longest pause that a server may request.
+        turn = 3 * (self._settings.timeouts.total + 60)
+        return self._engine.settings.phase_limit + max(turn, longest)
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
+        """Make the next move; an error ends the investigation with its findings so far.
+
+        Raises:
+            Stale: another worker owns it.
+            StoreUnavailable: Redis does not answer.
+        """
+        if self._settings is None:
+            return self._fail(id, self._source(id), NO_MODEL)
+        from boyd.llm.conversation import Unreadable
+
+        try:
+            move = self._move(id, fence, fields)
+        except Unreadable as error:
+            # A worker of the release that wrote it may take it; if none does, it is given up.
+            raise Stale(str(error)) from None
+        try:
+            return move.run()
+        except StoreError:
+            raise
+        except ConfigError as error:
+            return move.fail(str(error))
+        except Exception as error:
+            log.exception("investigation %s failed", id)
+            return move.fail(describe(error))
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+        """End it with an error: its log cannot be read or written."""
+        return self._fail(id, fields.get("source", ""), why)
+
+    def lost(self, id: str, stuck: StuckJob) -> None:
+        """Let another worker continue from the log."""
+
+    def given_up(self, id: str, stuck: StuckJob) -> Done:
+        """End it with its findings so far."""
+        if self._settings is None:
+            return self._fail(id, self._source(id), NO_MODEL)
+        from boyd.llm.conversation import Unreadable
+
+        worker = stuck.worker.partition("/")[0]
+        why = f"it repeatedly lost its worker, last {worker}"
+        if not worker:
+            why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
+        fence = Fence(naming.investigation(id), stuck.attempt, stuck.worker)
+        try:
+            return self._move(id, fence, {"queue": stuck.queue or ""}).fail(why)
+        except Stale:
+            return Done("failed", 0.0)
+        except Unreadable as error:
+            return self._fail(id, self._source(id), f"{why}; {error}")
+
+    def _move(self, id: str, fence: Fence, fields: Fields) -> Move:
+        # Imported only here: an agent without a model does not load what a model needs.
+        from boyd.runtime.investigation.move import Move
+
+        assert self._settings is not None, "only an agent with a model makes moves"
+        return Move(self._engine, self._settings, self._thinking, id, fence, fields)
+
+    def _source(self, id: str) -> str:
+        found = self._engine.store.investigations.get(id)
+        return found.source if found else ""
+
+    def _fail(self, id: str, source: str, why: str) -> Done:
+        why = redactor().redact(why)  # the log is bypassed, and with it the redaction
+        ended = Ended(ending="error", detail=why, text=f"The investigation failed: {why}")
+        stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
+        return finish_investigation(self._engine, id, source, ended, [], stored)
+
+
+def finish_investigation(
+    engine: Engine,
+    id: str,
+    source: str,
+    ended: Ended,
+    performed: list[ActionPerformed],
+    fields: Mapping[str, str] | None = None,
+) -> Done:
+    """End the job with its run, and start the iteration that waits for it."""
+    status = _RUN_STATUS.get(ended.ending, "failed")
+    runs: list[Ending] = []
+    run = engine.store.runs.get(id) if source == "run" else None
+    # A conversation may continue after its run has ended; the run keeps its result.
+    if run is not None and run.status == "investigating":
+        result = RunResult(
+            summary=ended.text,
+            findings=[ended.text],
+            actions_performed=performed,
+            loop_iterations=0,
+            duration=0.0,
+        )
+        runs.append((id, status, result))
+    if source.startswith("plugin:"):
+        mode = engine.agent.settings.mode
+        Launcher(engine.store, engine.dispatcher, mode).look_again("investigation")
+    keep = engine.retention.of_runs()[0] / 1000
+    return Done("succeeded" if status == "completed" else "failed", keep, fields or {}, runs)
