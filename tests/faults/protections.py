@@ -236,7 +236,7 @@ PROTECTIONS = (
     Protection(
         "P3",
         "the message of a job is sent again",
-        "shared/boyd/runtime/jobs/runner.py",
+        "shared/boyd/runtime/jobs/job_runner.py",
         "        elif self._engine.fleet.serving(stuck.queue or queues.ACT):\n",
         "        elif False:\n",
         "unit/test_approvals.py",
@@ -245,7 +245,7 @@ PROTECTIONS = (
     Protection(
         "P3",
         "a job that lost its worker while executing needs no other worker to end",
-        "shared/boyd/runtime/jobs/runner.py",
+        "shared/boyd/runtime/jobs/job_runner.py",
         "            over = handler.lost(id, stuck) if stuck.attempt > 1 else None\n",
         "            over = None\n",
         "unit/test_lost_claims.py",
@@ -510,7 +510,7 @@ PROTECTIONS = (
         "P8",
         "the pulse of a worker outlives an outage",
         f"{WORKER}/maintenance.py",
-        "            except StoreError as error:\n                self._say_answers(False, error)\n"
+        "            except StoreError as error:\n                self._report(False, error)\n"
         "            except Exception:\n",
         "            except ZeroDivisionError:\n",
         "unit/test_pulse.py",
@@ -585,7 +585,7 @@ PROTECTIONS = (
         "P10",
         "a worker that stops says so, and nobody waits for it",
         f"{WORKER}/maintenance.py",
-        "            self._runtime.store.fleet.leave(self._runtime.name)\n",
+        "            self._store.fleet.leave(self._host.name)\n",
         "            pass\n",
         "integration/test_workers.py",
         ("test_a_worker_stops_when_told_and_says_goodbye",),
@@ -740,8 +740,8 @@ PROTECTIONS = (
     Protection(
         "P13",
         "a job of a later release is left to its workers",
-        "shared/boyd/runtime/jobs/runner.py",
-        "            return  # of a later release: a worker of that one looks after it\n",
+        "shared/boyd/runtime/jobs/job_runner.py",
+        "            return  # from a later release, whose workers recover it\n",
         "            raise LookupError(kind)\n",
         "unit/test_sweeper.py",
         ("test_an_job_of_a_later_release_is_left_to_its_own_workers",),
@@ -786,7 +786,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "what is executed is what was approved",
-        f"{RUNTIME}/jobs/approved_action.py",
+        f"{RUNTIME}/jobs/action_jobs.py",
         "        if fingerprint(item) != item.fingerprint:\n",
         "        if False:\n",
         "unit/test_approvals.py",
@@ -804,7 +804,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "who the policy does not name may not approve",
-        f"{RUNTIME}/resolver.py",
+        f"{RUNTIME}/approval_gateway.py",
         'if verdict == "approved" and not item.required.admits(by):',
         "if False:",
         "unit/test_policies.py",

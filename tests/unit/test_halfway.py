@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,7 +84,9 @@ def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
         return "done"
 
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
-    pause = SimpleNamespace(sleep=lambda _: lab.client.delete(KEYS.audit_open))
+    pause = SimpleNamespace(
+        monotonic=time.monotonic, sleep=lambda _: lab.client.delete(KEYS.audit_open)
+    )
     monkeypatch.setattr(leases, "time", pause)
     result = lab.run()
 
