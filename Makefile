@@ -46,7 +46,7 @@ check: $(VENV)/.tests ## Lint, check format, types, dependencies between package
 	@$(VENV)/bin/boyd check examples/watch/agent.toml examples/investigate/agent.toml examples/goals/agent.toml > /dev/null
 
 docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken link is an error.
-	@$(VENV)/bin/properdocs build --quiet --strict --config-file mkdocs.yml
+	@$(VENV)/bin/properdocs build --strict --config-file mkdocs.yml
 	@echo "open site/index.html"
 
 bench: $(VENV)/.tests ## Run the benchmarks.

@@ -226,7 +226,7 @@ def http() -> Iterator[str]:
                 by_noun.setdefault(operation["tags"][0], []).append(row)
     for noun, rows in by_noun.items():
         yield f"\n## {noun}\n"
-        yield "| route | scope | |"
+        yield "| route | scope | meaning |"
         yield "|---|---|---|"
         yield from rows
     yield from _problems()
@@ -244,7 +244,7 @@ def _route(path: str, method: str, operation: dict[str, Any], paths: dict[str, A
 
 def _problems() -> Iterator[str]:
     yield "\n## Problems\n"
-    yield "| problem | status | title | |"
+    yield "| problem | status | title | meaning |"
     yield "|---|---|---|---|"
     for kind in sorted(PROBLEM_TYPES.values(), key=lambda kind: (kind.status, kind.name)):
         yield f"| `{kind.name}` | {kind.status} | {kind.title} | {_cell(kind.explanation)} |"
