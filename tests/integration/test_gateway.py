@@ -18,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 
 from boyd.errors import ConfigError
-from boyd.llm import exchange, gateway
+from boyd.llm import gateway
 from boyd.llm.gateway import Gateway
 from boyd.llm.messages import Message, ModelRequest, ToolSpec, Turn
 from boyd.llm.model_errors import ModelRefused, ModelUnavailable, Stopped
@@ -587,7 +587,7 @@ def test_an_event_of_more_than_a_mebibyte_is_a_gateway_error(world: Any) -> None
 def test_an_answer_that_is_too_large_is_a_gateway_error(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "MAX_ANSWER", 1 << 19)
+    monkeypatch.setattr(gateway, "MAX_ANSWER", 1 << 19)
     large = say("x" * (3 << 18), chunk=100_000)
     with world(large, say("Yes.")) as w:
         assert w.turn().requests == 2

@@ -12,8 +12,9 @@ import pytest
 from boyd.intake import BadIntake, IntakeRequest, parse, read_json, request
 from boyd.json_limits import MAX_VALUES, TooManyValues, check_values
 from boyd.llm.model_errors import Fault
-from boyd.llm.providers.wire import document
-from boyd.llm.tool_call_parsing import SpokenCalls, parsed, spoken_calls
+from boyd.llm.providers.wire import parse_event
+from boyd.llm.reply_text import TextCalls, find_text_calls
+from boyd.llm.tool_calls import parse_arguments
 from holding import longest_step, unit
 
 #: Bytes of a request to intake.
@@ -161,7 +162,7 @@ def test_what_a_model_says_is_not_parsed_when_it_has_too_many_values() -> None:
     many = f'{{"a": {repeated("1", MAX_VALUES)}}}'
     call = f'{{"name": "look", "arguments": {many}}}'
 
-    assert parsed(many) is None
-    assert spoken_calls(f"<tool_call>{call}</tool_call>", ["look"]) == SpokenCalls("")
+    assert parse_arguments(many) is None
+    assert find_text_calls(f"<tool_call>{call}</tool_call>", ["look"]) == TextCalls("")
     with pytest.raises(Fault):
-        document(many)
+        parse_event(many)

@@ -1,5 +1,5 @@
-"""The model loop: what an investigation says, hears and may do next, as plain functions.
+"""Investigations: conversations of a model with tools, as plain functions over their log.
 
-Nothing here is imported unless an agent has a model configured. The steps that workers take are in
-`boyd.runtime.investigated`, the state is in `boyd.store.investigations`.
+Imported only when an agent has a model. `boyd.runtime.investigation` executes what these functions
+decide; `boyd.store.investigations` keeps the log.
 """

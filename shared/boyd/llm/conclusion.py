@@ -1,38 +1,161 @@
-"""How investigations end: the reason, what was used up, and what was found so far (T5, T6)."""
+"""The end of an investigation: its limits, the reason it ends, and the answer."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 
+from boyd.formatting import dollars
 from boyd.llm import synthesis
-from boyd.llm.budget import cost
-from boyd.llm.call_history import CallHistory, observed, outcome
 from boyd.llm.conversation import Conversation
 from boyd.llm.model_errors import ModelError, Stopped
 from boyd.llm.reply_text import is_substantive
+from boyd.llm.toolbox import Toolbox
 from boyd.models import JsonObject
 from boyd.models.investigation import (
     Discarded,
     Ended,
     Ending,
     Entry,
+    Limits,
     Result,
     ToolStatus,
     Usage,
+    Wanted,
     call_number,
 )
 from boyd.settings.model import Prices
 
+#: The share of a limit at which a warning is logged.
+WARN = 0.8
+#: Time reserved for a conclusion: this share of the limit, at most this many seconds.
+_SHARE = 0.05
+_RESERVE = 15.0
+#: The error for `limits.max_cost` on an agent without prices.
+UNPRICED = "limits.max_cost was set but cannot be enforced: the agent has no llm.prices"
 
-class Ends:
-    """Makes the ends of one investigation."""
 
-    def __init__(self, calls: CallHistory, prices: Prices) -> None:
-        self._calls = calls
+@dataclass(frozen=True)
+class Spent:
+    """Use of one limit.
+
+    Attributes:
+        what: the limit.
+        used: amount used.
+        limit: amount allowed.
+        unit: unit for people.
+        ending: ending of an investigation that exhausts the limit.
+        turn: estimated amount for another turn.
+    """
+
+    what: str
+    used: float
+    limit: float
+    unit: str
+    ending: Ending = "budget_exhausted"
+    turn: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left."""
+        return self.used >= self.limit
+
+    @property
+    def near(self) -> bool:
+        """A warning is due; the model itself is told about its last step or call."""
+        told = self.what in ("steps", "tool_calls") and (self.over or self.last)
+        return self.used >= WARN * self.limit and not told
+
+    @property
+    def last(self) -> bool:
+        """One more turn is possible, and none after it."""
+        if self.what == "tool_calls":
+            return self.over  # a conclusion needs none
+        return not self.over and self.used + 2 * self.turn > self.limit
+
+    @property
+    def stops_turns(self) -> bool:
+        """No further turn is allowed."""
+        return self.over and self.what != "tool_calls"
+
+    @property
+    def stops_calls(self) -> bool:
+        """The calls of the last turn are not made any more.
+
+        They still belong to the last step, and the cost of that turn is paid already.
+        """
+        return self.over and self.what in ("seconds", "tool_calls")
+
+    def __str__(self) -> str:
+        if self.what == "cost":
+            return f"{dollars(self.used)} of {dollars(self.limit)} are used up"
+        return f"{self.used:g} of {self.limit:g} {self.unit} are used up"
+
+
+def restrict(wanted: Wanted, allowed: Limits) -> Limits:
+    """The lower of the *wanted* and the *allowed* limits."""
+    least: dict[str, float | None] = {}
+    for name in Limits.model_fields:
+        both = (getattr(wanted, name), getattr(allowed, name))
+        least[name] = min((limit for limit in both if limit is not None), default=None)
+    return Limits.model_validate(least)
+
+
+def cost(usage: Usage, prices: Prices) -> float:
+    """The price of *usage*."""
+    spent = usage.input_tokens * prices.input + usage.output_tokens * prices.output
+    return round(spent / 1e6, 9)
+
+
+def spent(conversation: Conversation, limits: Limits, prices: Prices, now: int) -> list[Spent]:
+    """Use of every limit by the last question at *now*, in milliseconds since the epoch.
+
+    Time spent waiting for people does not count. Steps come last: of several exhausted limits, any
+    other explains more.
+    """
+    used = conversation.used
+    seconds = (now - conversation.asked_at - conversation.waited) / 1000
+    turn = max(conversation.longest_turn / 1000, min(limits.max_seconds * _SHARE, _RESERVE))
+    last = conversation.turns[-1].usage if conversation.turns else Usage()
+    return [
+        Spent("seconds", round(seconds, 1), limits.max_seconds, "seconds", "deadline", turn),
+        Spent("tool_calls", used.tool_calls, limits.max_tool_calls, "tool calls"),
+        *spent_on(used.usage, limits, prices, last),
+        Spent("steps", used.steps, limits.max_steps, "steps", "max_steps", 1),
+    ]
+
+
+def spent_on(
+    usage: Usage,
+    limits: Limits,
+    prices: Prices,
+    turn: Usage = Usage(),  # noqa: B008 - it is frozen
+) -> list[Spent]:
+    """Use of the limits on tokens and money by *usage*; *turn* is the usage of a typical turn."""
+    found = []
+    if limits.max_tokens is not None:
+        found.append(
+            Spent("tokens", _tokens(usage), limits.max_tokens, "tokens", turn=_tokens(turn))
+        )
+    if limits.max_cost is not None:
+        used, next_cost = cost(usage, prices), cost(turn, prices)
+        found.append(Spent("cost", used, limits.max_cost, "money", turn=next_cost))
+    return found
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens
+
+
+class Conclusion:
+    """Writes the end of one investigation."""
+
+    def __init__(self, toolbox: Toolbox, prices: Prices) -> None:
+        self._toolbox = toolbox
         self._prices = prices
 
-    def ended(
+    def end(
         self,
         conversation: Conversation,
         ending: Ending,
@@ -41,9 +164,9 @@ class Ends:
         findings: JsonObject | None = None,
         lost: ModelError | Stopped | None = None,
     ) -> Ended:
-        """The end; without a *text* of the model, what was found so far (T6).
+        """The end; without a *text* of the model, a digest of the results.
 
-        *lost* is the turn that did not come about; what it has used up counts.
+        *lost* is a turn that failed; its usage counts.
         """
         usage, requests = (lost.usage, lost.requests) if lost else (Usage(), 0)
         total = conversation.total.plus(usage, requests=requests)
@@ -57,7 +180,7 @@ class Ends:
             requests=requests,
         )
 
-    def stopped(
+    def stop(
         self,
         conversation: Conversation,
         ending: Ending,
@@ -65,35 +188,32 @@ class Ends:
         now: datetime,
         lost: ModelError | Stopped | None = None,
     ) -> list[Entry]:
-        """What it adds that it ends now.
-
-        What was shown of a turn that did not come about is withdrawn (G6). Each open call has its
-        result, and none is made (T1).
-        """
+        """The entries that end it now: discard partial output, close each open call, and end."""
         rest: list[Entry] = []
         if conversation.shown:
             rest.append(Discarded(step=conversation.step + 1, why=why))
-        for one in conversation.open:
-            status: ToolStatus = "interrupted" if one.started else "skipped"
-            said = "Its outcome is unknown" if one.started else "It was not made"
-            rest.append(Result(observation=observed(one, status, f"{said}: {why}", now)))
-        return [*rest, self.ended(conversation.after(rest), ending, why, lost=lost)]
+        for called in conversation.open:
+            status: ToolStatus = "interrupted" if called.started else "skipped"
+            outcome = "Its outcome is unknown" if called.started else "It was not made"
+            rest.append(Result(observation=called.observe(status, f"{outcome}: {why}", now)))
+        return [*rest, self.end(conversation.after(rest), ending, why, lost=lost)]
 
     def digest(self, conversation: Conversation, reason: str) -> str:
-        """What was found so far, without a model."""
+        """A summary of the results, made without a model."""
         evidence: list[synthesis.GatheredEvidence] = []
-        made = [one for one in conversation.done if outcome(one).status != "skipped"]
-        for number, called in enumerate(made, 1):
-            use, came = self._calls.use(called), outcome(called)
-            label = call_number(called.call.id) or number
-            evidence = synthesis.collect(evidence, use, came, label, called.step)
+        made = [called for called in conversation.done if called.result.status != "skipped"]
+        for position, called in enumerate(made, 1):
+            number = call_number(called.call.id) or position
+            evidence = synthesis.collect(
+                evidence, self._toolbox.use(called), called.outcome, number, called.step
+            )
         found = synthesis.digest(evidence, reason)
         last = next((t.text for t in reversed(conversation.turns) if is_substantive(t.text)), "")
         return f"{found}\n\nThe model's last words were:\n\n{last}" if last else found
 
 
 def fields_of(ended: Ended) -> dict[str, str]:
-    """How it ended, as the fields of its hash; an empty one is not there."""
+    """The end as fields of the investigation's hash."""
     return {
         "ending": ended.ending,
         "detail": ended.detail or "",

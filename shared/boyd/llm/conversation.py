@@ -1,6 +1,6 @@
-"""An investigation as its log has it: what was said, which tools were called, what is open.
+"""The state of an investigation, rebuilt from its log.
 
-Nothing is remembered elsewhere: whoever reads the log knows how to go on (T2).
+The log is the only memory: any worker that reads it knows how to go on.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from boyd.errors import BoydError
-from boyd.llm.compaction import Compaction
-from boyd.llm.messages import Message, Turn
-from boyd.llm.output_view import SHOWN, for_model
-from boyd.llm.tool_call_parsing import parsed
-from boyd.llm.tool_calls import is_error
+from boyd.llm.messages import SHOWN, Message, Turn, render_observation
+from boyd.llm.tool_calls import ToolOutcome, is_error, parse_arguments
 from boyd.models import JsonObject
 from boyd.models.investigation import (
     Asked,
@@ -31,6 +29,7 @@ from boyd.models.investigation import (
     Steered,
     ToolCall,
     ToolObservation,
+    ToolStatus,
     Usage,
     Waits,
     Warned,
@@ -38,24 +37,24 @@ from boyd.models.investigation import (
 
 
 class Unreadable(BoydError):
-    """A later release has written what this one cannot read."""
+    """The log has an entry written by a later release."""
 
 
-#: What a call is known by, in messages and results: short, and of letters and digits only.
+#: Format of call ids: short, with letters and digits only.
 CALL_ID = "call{:05d}"
 
 
 @dataclass
 class ToolCallRecord:
-    """A tool call and how far it is.
+    """A tool call and its progress.
 
     Attributes:
-        call: as the model has asked for it.
-        step: in which turn.
-        started: whether it was started, perhaps by a worker that was lost (T2).
-        approval_id: what it waits for, or has waited for.
-        asked_at: milliseconds since the epoch when it began to wait.
-        observation: its one result.
+        call: the call as the model wrote it.
+        step: its turn.
+        started: some worker, perhaps a lost one, started it.
+        approval_id: the approval that it waits for or waited for.
+        asked_at: when it began to wait, in milliseconds since the epoch.
+        observation: its result.
     """
 
     call: ToolCall
@@ -67,13 +66,37 @@ class ToolCallRecord:
 
     @property
     def arguments(self) -> JsonObject | None:
-        """What it is called with; None when the model has not written an object of JSON."""
-        return parsed(self.call.arguments)
+        """The parsed arguments; None unless the model wrote a JSON object."""
+        return parse_arguments(self.call.arguments)
+
+    @property
+    def result(self) -> ToolObservation:
+        """The observation of a finished call."""
+        assert self.observation is not None, "only finished calls have a result"
+        return self.observation
+
+    @property
+    def outcome(self) -> ToolOutcome:
+        """The outcome of a finished call."""
+        status, output = self.result.status, self.result.output
+        return ToolOutcome(self.call.id, status, output, is_error(status))
+
+    def observe(self, status: ToolStatus, output: str, now: datetime) -> ToolObservation:
+        """An observation of this call."""
+        return ToolObservation(
+            time=now,
+            step=self.step,
+            tool=self.call.name,
+            call_id=self.call.id,
+            status=status,
+            total_bytes=len(output.encode()),
+            output=output,
+        )
 
 
 @dataclass(frozen=True)
 class Round:
-    """A turn of the model with its number, and whether its tools had been taken away."""
+    """A numbered turn of the model; `stripped` if it had no tools."""
 
     step: int
     turn: Turn
@@ -82,12 +105,12 @@ class Round:
 
 @dataclass(frozen=True)
 class SentTurn:
-    """The conversation as it was sent for the last turn, and how many tokens that were.
+    """The request for the last turn.
 
     Attributes:
-        messages: how many of them there were.
-        compacted: how they were compacted.
-        tokens: that the server has counted; None: it has not, or not for one request alone.
+        messages: number of messages.
+        compacted: their compaction.
+        tokens: as counted by the server; None unless it counted a single request.
     """
 
     messages: int
@@ -97,32 +120,33 @@ class SentTurn:
 
 @dataclass
 class Conversation:
-    """What a log says. Counters, calls and guards begin anew with each question.
+    """The content of a log. Times are in milliseconds since the epoch, durations in milliseconds.
 
     Attributes:
-        messages: what the model has heard and said, in order.
-        calls: the tool calls since the last question.
-        step: the turns so far, of all questions.
-        total: what all questions have used up; `used`: the last one.
-        stripped: how many turns without tools have been asked for.
-        rounds: the turns since the last question.
-        warned: what was warned of, since the last question.
-        askers: the principals who have said something, each once.
-        tools: how often each tool was called, by all questions.
-        shown: whether pieces of a turn were shown that has not come to its end.
-        pieces: where in the log pieces of earlier turns lie.
-        asked_at: when the last question was asked, in milliseconds since the epoch.
-        waited: milliseconds since then that were spent waiting for people.
-        ended: how the last question ended.
-        observations: the results of all calls of all questions, by the ids of the calls.
-        compacted: how the conversation is compacted for the model; None: not at all.
-        compactions: how often it was since the last turn.
-        refused: how many characters the shortest conversation had that was refused as too long.
-        sent: what was sent for the last turn.
-        has_more: whether the model was shown only a part of some result.
-        concluding: what has asked the model to conclude because of a limit; None: nothing.
-        spoke_at: when the last thing happened before a turn, in milliseconds since the epoch.
-        longest_turn: milliseconds that the longest turn took.
+        messages: the whole conversation.
+        calls: tool calls since the last question.
+        step: turns so far, over all questions.
+        numbered: tool calls so far, over all questions.
+        total: usage of all questions; `used`: of the last one.
+        stripped: requests for turns without tools.
+        rounds: turns since the last question.
+        warned: warnings since the last question.
+        askers: principals who have asked.
+        tools: number of calls by tool, over all questions.
+        shown: pieces of an unfinished turn were shown.
+        pieces: log ids of pieces of earlier turns.
+        asked_at: time of the last question.
+        waited: time since then spent waiting for people.
+        ended: the end of the last question.
+        observations: results by call id, over all questions.
+        compacted: the current compaction.
+        compactions: compactions since the last turn.
+        refused: characters of the shortest conversation refused as too long.
+        sent: the request for the last turn.
+        has_more: the model saw only a part of some result.
+        concluding: the request to conclude because of a limit.
+        spoke_at: time of the last entry before a turn.
+        longest_turn: duration of the longest turn.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -153,10 +177,10 @@ class Conversation:
 
     @classmethod
     def of(cls, log: Iterable[Logged]) -> Conversation:
-        """The conversation that *log* tells.
+        """Read a log.
 
         Raises:
-            Unreadable: an entry is of a later release.
+            Unreadable: a later release wrote an entry.
         """
         conversation = cls()
         for logged in log:
@@ -169,59 +193,54 @@ class Conversation:
 
     @property
     def open(self) -> list[ToolCallRecord]:
-        """The calls of the last turn that have no result yet, in the model's order."""
+        """Calls of the last turn without a result, in the model's order."""
         return [called for called in self.calls if called.observation is None]
 
     @property
-    def compaction(self) -> Compaction:
-        """What the model is shown of it, and how that can be made shorter."""
-        return Compaction(self.messages, self.observations, self.compacted)
-
-    @property
-    def was_sent(self) -> Compaction | None:
-        """What the model was shown for the last turn, if the server has counted its tokens."""
-        if self.sent is None or self.sent.tokens is None:
-            return None
-        messages = self.messages[: self.sent.messages]
-        return Compaction(messages, self.observations, self.sent.compacted)
+    def done(self) -> list[ToolCallRecord]:
+        """Calls since the last question that have a result."""
+        return [called for called in self.calls if called.observation is not None]
 
     @property
     def turns(self) -> list[Turn]:
-        """The turns since the last question."""
-        return [one.turn for one in self.rounds]
-
-    @property
-    def done(self) -> list[ToolCallRecord]:
-        """The calls since the last question that have a result."""
-        return [called for called in self.calls if called.observation is not None]
+        """Turns since the last question."""
+        return [each.turn for each in self.rounds]
 
     def of_step(self, step: int) -> list[ToolCallRecord]:
         """The calls of one turn."""
         return [called for called in self.calls if called.step == step]
 
+    def next_id(self, offset: int = 0) -> str:
+        """The id of the call *offset* places after the next one."""
+        return CALL_ID.format(self.numbered + offset + 1)
+
     def after(self, entries: Iterable[Entry], at: int = 0) -> Conversation:
-        """What it is after more *entries*, written *at* that time; this one stays as it was."""
-        after = self._apart()
+        """A copy of the conversation with more *entries*, written at that time."""
+        after = self._copy()
         for entry in entries:
             after.add(entry, at)
         return after
 
-    def _apart(self) -> Conversation:
+    def _copy(self) -> Conversation:
         after = copy(self)
         after.messages, after.rounds = [*self.messages], [*self.rounds]
         after.askers, after.pieces = [*self.askers], [*self.pieces]
-        after.calls = [one if one.observation else copy(one) for one in self.calls]
+        after.calls = [each if each.observation else copy(each) for each in self.calls]
         after.warned, after.tools = {*self.warned}, {**self.tools}
         after.observations = {**self.observations}
         return after
 
-    def next_id(self, offset: int = 0) -> str:
-        """What a new call is known by, *offset* calls from now."""
-        return CALL_ID.format(self.numbered + offset + 1)
+    def timed(self, entry: Entry, at: int) -> Entry:
+        """*entry* as written at that time; an end gets the total duration."""
+        if not isinstance(entry, Ended):
+            return entry
+        seconds = self.total.seconds + max(0, at - self.asked_at) / 1000
+        counters = entry.counters.patched({"seconds": round(seconds, 1)})
+        return entry.patched({"counters": counters})
 
     def add(self, entry: Entry, at: int) -> None:
-        """Take in an entry that was written *at* so many milliseconds since the epoch."""
-        self._time(entry, at)
+        """Add an entry written at that time."""
+        self._measure(entry, at)
         match entry:
             case Asked():
                 self._ask(entry, at)
@@ -234,13 +253,20 @@ class Conversation:
             case Delta() | Discarded():
                 self.shown = isinstance(entry, Delta)
             case Result():
-                self._result(entry.observation, at)
+                self._add_result(entry.observation, at)
             case Steered():
                 self._steer(entry)
             case Warned():
                 self.warned.add(entry.what)
             case Ended():
                 self._end(entry)
+
+    def _measure(self, entry: Entry, at: int) -> None:
+        """Measure the duration of turns."""
+        if isinstance(entry, Said) and self.spoke_at and at:
+            self.longest_turn = max(self.longest_turn, at - self.spoke_at)
+        elif not isinstance(entry, Delta | Discarded):
+            self.spoke_at = at
 
     def _ask(self, entry: Asked, at: int) -> None:
         self.messages.append(Message(role="user", text=entry.text))
@@ -250,46 +276,6 @@ class Conversation:
         self.used, self.ended, self.concluding = Counters(), None, None
         self.stripped = self.waited = 0
         self.asked_at = at
-
-    def _time(self, entry: Entry, at: int) -> None:
-        """Measure how long turns take."""
-        if isinstance(entry, Said) and self.spoke_at and at:
-            self.longest_turn = max(self.longest_turn, at - self.spoke_at)
-        elif not isinstance(entry, Delta | Discarded):
-            self.spoke_at = at
-
-    def _begin(self, entry: Started | Waits, at: int) -> None:
-        called = self._called(entry.call_id)
-        if isinstance(entry, Waits):
-            called.approval_id, called.asked_at = entry.approval_id, at
-        else:
-            called.started = True
-
-    def _steer(self, entry: Steered) -> None:
-        self.messages.append(Message(role="steering", text=entry.text))
-        self.stripped += entry.strip
-        self.concluding = entry if entry.ending else self.concluding
-
-    def _end(self, entry: Ended) -> None:
-        self.ended = entry
-        self._count(entry.usage, requests=entry.requests)
-        self.total = self.total.patched({"seconds": entry.counters.seconds})
-
-    def timed(self, entry: Entry, at: int) -> Entry:
-        """An entry that is written *at* that time; an end tells how long it took until then."""
-        if not isinstance(entry, Ended):
-            return entry
-        seconds = self.total.seconds + max(0, at - self.asked_at) / 1000
-        counters = entry.counters.patched({"seconds": round(seconds, 1)})
-        return entry.patched({"counters": counters})
-
-    def _compact(self, entry: Compacted) -> None:
-        self.compacted = entry
-        self.compactions += 1
-        self.has_more = True
-        if entry.why == "full":
-            self.refused = min(entry.before, self.refused or entry.before)
-        self._count(entry.usage, requests=entry.requests)
 
     def _say(self, entry: Said) -> None:
         counted = entry.requests == 1 and not entry.usage.estimated
@@ -305,25 +291,49 @@ class Conversation:
         self.numbered += len(entry.calls)
         self._count(entry.usage, steps=1, requests=entry.requests)
 
-    def _result(self, observation: ToolObservation, at: int) -> None:
-        called = self._called(observation.call_id or "")
+    def _compact(self, entry: Compacted) -> None:
+        self.compacted = entry
+        self.compactions += 1
+        self.has_more = True
+        if entry.why == "full":
+            self.refused = min(entry.before, self.refused or entry.before)
+        self._count(entry.usage, requests=entry.requests)
+
+    def _add_result(self, observation: ToolObservation, at: int) -> None:
+        called = self._call(observation.call_id or "")
         called.observation = observation
         self.observations[called.call.id] = observation
         self.has_more = self.has_more or len(observation.output) > SHOWN
         if called.asked_at:
             self.waited += at - called.asked_at
-        message = for_model(observation)
-        failed = is_error(observation.status)
+        text, failed = render_observation(observation), is_error(observation.status)
         self.messages.append(
-            Message(role="tool", text=message, call_id=observation.call_id, failed=failed)
+            Message(role="tool", text=text, call_id=observation.call_id, failed=failed)
         )
         if observation.status != "skipped":
             self.tools[observation.tool] = self.tools.get(observation.tool, 0) + 1
             self._count(tool_calls=1, errors=int(failed))
 
+    def _begin(self, entry: Started | Waits, at: int) -> None:
+        called = self._call(entry.call_id)
+        if isinstance(entry, Waits):
+            called.approval_id, called.asked_at = entry.approval_id, at
+        else:
+            called.started = True
+
+    def _steer(self, entry: Steered) -> None:
+        self.messages.append(Message(role="steering", text=entry.text))
+        self.stripped += entry.strip
+        self.concluding = entry if entry.ending else self.concluding
+
+    def _end(self, entry: Ended) -> None:
+        self.ended = entry
+        self._count(entry.usage, requests=entry.requests)
+        self.total = self.total.patched({"seconds": entry.counters.seconds})
+
     def _count(self, usage: Usage | None = None, **more: int) -> None:
         self.total = self.total.plus(usage or Usage(), **more)
         self.used = self.used.plus(usage or Usage(), **more)
 
-    def _called(self, call_id: str) -> ToolCallRecord:
+    def _call(self, call_id: str) -> ToolCallRecord:
         return next(called for called in reversed(self.calls) if called.call.id == call_id)

@@ -1,23 +1,26 @@
-"""Asks a model for a turn, as often as it takes (G1 to G5).
+"""Asks a model for a turn, with retries.
 
-This is the only place that repeats a request: the client below it does not. What is repeated is
-the same to the byte, and only when the server or the way to it has failed.
+Only this module repeats requests, and only if the server or the connection has failed; every
+attempt sends the same bytes.
 """
 
 from __future__ import annotations
 
 import json
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx2
 from pydantic import SecretStr
 
 from boyd.errors import ConfigError
-from boyd.llm.exchange import Exchange, ExchangeOver, Other, ServerEvent, TurnAccumulator, Watch
 from boyd.llm.messages import ModelRequest, Turn
 from boyd.llm.model_errors import (
     ContextFull,
@@ -25,57 +28,57 @@ from boyd.llm.model_errors import (
     ModelRefused,
     ModelUnavailable,
     Stopped,
-    of_status,
+    fault_of_response,
 )
 from boyd.llm.providers import anthropic_messages, openai_chat
 from boyd.llm.providers.wire import Wire
+from boyd.llm.turn_accumulator import TurnAccumulator, Watch
 from boyd.models.investigation import RequestOutcome, Usage
+from boyd.outbound.guarded_session import Lifeline
 from boyd.redaction import Redactor
 from boyd.settings.model import ModelSettings, ModelTimeouts
 from boyd.settings.model import Wire as WireName
 from boyd.version import VERSION
 
+__all__ = ["WAITS", "Gateway", "Meter", "Watch"]
 
-class Meter(Protocol):
-    """Counts requests as they end; it may not fail, and lose one when it cannot count it."""
-
-    def count(self, outcome: RequestOutcome, usage: Usage) -> None:
-        """A request has ended so, and has cost so much, as far as the server said."""
-        ...
-
-
-class Uncounted:
-    """Counts nothing."""
-
-    def count(self, outcome: RequestOutcome, usage: Usage) -> None:
-        """See `Meter`."""
-
-
-__all__ = ["WAITS", "Gateway", "Watch"]
-
-#: Before each attempt, in seconds.
+#: Seconds before each attempt.
 WAITS = (0.0, 2.0, 4.0)
-#: How long nobody looks whether the turn is still wanted, in seconds.
+#: Seconds between two looks at the watch.
 _SLICE = 0.25
-#: How long to wait for the end marker of an answer that is complete without it, in seconds.
+#: Seconds to wait for the end marker of an answer that is complete without it.
 _LINGER = 5.0
-#: How much of what a server says is repeated, in characters.
-_MAX_SAID = 500
+#: Seconds to wait for the reading thread after its connection was cut.
+_JOIN = 1.0
+#: Characters of a server's error that are repeated.
+_MAX_DETAILS = 500
+#: Bytes of one event, of an answer, and of an error body.
+MAX_EVENT = 1 << 20
+MAX_ANSWER = 8 << 20
+_MAX_EXCERPT = 64 << 10
 _WIRES: dict[WireName, Wire] = {
     "openai": openai_chat.WIRE,
     "anthropic": anthropic_messages.WIRE,
 }
 
 
+class Meter(Protocol):
+    """Counts finished requests; must not raise, and may lose a count."""
+
+    def count(self, outcome: RequestOutcome, usage: Usage) -> None:
+        """Count one request and the tokens that the server reported for it."""
+        ...
+
+
 class Gateway:
-    """Talks to the model of one agent; closes its client at the end of a `with`.
+    """Client of one agent's model; closes its connection at the end of a `with`.
 
     Args:
-        settings: where the model is.
-        key: what the server knows us by.
+        settings: the model.
+        key: the API key.
         meter: counts the requests.
         sleep: waits for some seconds.
-        clock: seconds since the epoch, for servers that name a date to come back at.
+        clock: seconds since the epoch, for servers that name a date for the next attempt.
 
     Raises:
         ConfigError: the key cannot be sent.
@@ -92,7 +95,7 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self._redactor = Redactor([key.get_secret_value()] if key else [])
-        self._meter = meter or Uncounted()
+        self._meter = meter
         self._sleep = sleep
         self._clock = clock
         self._wire = _WIRES[settings.wire]
@@ -108,8 +111,8 @@ class Gateway:
                 "user-agent": f"boyd/{VERSION}",
             },
             timeout=httpx2.Timeout(timeouts.total, connect=timeouts.connect),
-            # Between two turns a connection goes stale, and an attempt would be lost to find out;
-            # and only one that it has opened itself can be cut by an exchange.
+            # A connection kept between turns goes stale, and finding out would cost an attempt;
+            # and an exchange can cut only a connection that it has opened itself.
             limits=httpx2.Limits(max_keepalive_connections=0),
             follow_redirects=False,
             verify=httpx2.create_ssl_context(),
@@ -133,17 +136,14 @@ class Gateway:
         self._client.close()
 
     def turn(self, request: ModelRequest, watch: Watch) -> Turn:
-        """Ask for the next turn, at most three times (G3).
-
-        The usage of the turn includes what failed attempts have cost, as far as the server said.
+        """Ask for the next turn, at most three times; its usage includes failed attempts.
 
         Raises:
             ModelUnavailable: every attempt failed.
-            ModelRefused: the server does not take this request; `ContextFull`: it is too long.
+            ModelRefused: the server rejects the request; `ContextFull` if it is too long.
             Stopped: the watch has stopped.
         """
         body = json.dumps(self._wire.body(self._settings, request), ensure_ascii=False)
-        # Serialised once: each attempt sends the same bytes.
         content = body.encode("utf-8", "replace")
         taken = {call.id for message in request.messages for call in message.calls}
         prefix = f"call_{len(request.messages)}"
@@ -155,33 +155,33 @@ class Gateway:
                 self._pause(max(wait, fault.wait), watch)
                 self._attempt(content, answer, watch)
                 turn = answer.turn(taken=taken, prefix=prefix, sent=len(body), requests=attempt)
-                self._meter.count("answered", turn.usage)
+                self._count("answered", turn.usage)
                 return turn.model_copy(update={"usage": spent + turn.usage})
             except _Abandoned as abandoned:
                 used = answer.used or Usage()
                 if abandoned.was_sent:
-                    self._meter.count("abandoned", used)
+                    self._count("abandoned", used)
                 sent = attempt - (not abandoned.was_sent)
                 raise Stopped(requests=sent, usage=spent + used) from None
             except Fault as failed:
                 fault = failed
             used = answer.used or Usage()
-            self._meter.count("refused" if fault.lasting else "failed", used)
+            self._count("refused" if fault.permanent else "failed", used)
             spent += used
-            why = self._told(fault)
+            why = self._explain(fault)
             watch.discarded(why)
-            if fault.lasting:
+            if fault.permanent:
                 refused = ContextFull if fault.full else ModelRefused
                 raise refused(why, requests=attempt, status=fault.status, usage=spent)
-        raise ModelUnavailable(
-            f"{self._told(fault)} ({len(WAITS)} attempts)",
-            requests=len(WAITS),
-            status=fault.status,
-            usage=spent,
-        )
+        why = f"{self._explain(fault)} ({len(WAITS)} attempts)"
+        raise ModelUnavailable(why, requests=len(WAITS), status=fault.status, usage=spent)
+
+    def _count(self, outcome: RequestOutcome, usage: Usage) -> None:
+        if self._meter is not None:
+            self._meter.count(outcome, usage)
 
     def _pause(self, seconds: float, watch: Watch) -> None:
-        """Wait, and look now and then whether the turn is still wanted."""
+        """Wait while the turn is still wanted."""
         left = seconds
         while True:
             if watch.stopped():
@@ -192,73 +192,62 @@ class Gateway:
             left -= _SLICE
 
     def _attempt(self, content: bytes, answer: TurnAccumulator, watch: Watch) -> None:
-        """Send the request once, and have *answer* take what comes.
+        """Send the request once and feed the response to *answer*.
 
         Raises:
-            Fault: no complete answer came.
+            Fault: the response is incomplete.
         """
         decoder = self._wire.decoder()
         request = self._client.build_request("POST", self._url, content=content)
         with Exchange(self._client, request) as exchange:
             for data in self._events(exchange, answer, watch):
                 for event in decoder.decode(data):
-                    answer.take(event)
+                    answer.add(event)
         if not answer.is_complete:
             raise Fault("the answer ended in the middle, without a reason or an end marker")
 
     def _events(self, exchange: Exchange, answer: TurnAccumulator, watch: Watch) -> Iterator[str]:
-        """The data of the events, until the answer has ended."""
-        patience = _Patience(self._settings.timeouts)
+        """The data of the events until the end of the answer."""
+        deadline = _Deadline(self._settings.timeouts)
         while not answer.has_ended:
             if watch.stopped():
                 raise _Abandoned(was_sent=True)
-            item = exchange.next(min(patience.left, _SLICE))
-            if isinstance(item, ServerEvent):
-                yield item.data
-                patience.begin(answer.is_complete)
-            elif isinstance(item, Other):
-                raise of_status(item.status, item.headers, item.body, self._clock())
-            elif isinstance(item, ExchangeOver):
-                self._check_end(item, answer)
-                return
-            if patience.left <= 0:
+            item = exchange.next(min(deadline.left, _SLICE))
+            match item:
+                case ServerEvent():
+                    yield item.data
+                    deadline.extend(answer.is_complete)
+                case PlainResponse():
+                    raise fault_of_response(item.status, item.headers, item.body, self._clock())
+                case ExchangeEnded():
+                    _check_end(item, answer)
+                    return
+            if deadline.left <= 0:
                 if answer.is_complete:
                     return
-                raise Fault(patience.why)
+                raise Fault(deadline.why)
 
-    def _check_end(self, end: ExchangeOver, answer: TurnAccumulator) -> None:
-        """What is complete counts, however the connection ended.
-
-        Raises:
-            Fault: it is not, and the connection has failed.
-        """
-        error = end.error
-        if error is None:
-            return
-        if not isinstance(error, httpx2.HTTPError):
-            raise error
-        if not answer.is_complete:
-            raise Fault(f"{type(error).__name__}: {error}") from error
-
-    def _told(self, fault: Fault) -> str:
-        """What went wrong, without the key, and with the beginning of what the server said."""
+    def _explain(self, fault: Fault) -> str:
+        """The fault without the key, and the beginning of the server's message."""
         why = f"{self._settings.model} at {urlsplit(self._url).netloc}: {fault}"
-        # Cut last: half a secret cannot be found.
-        said = self._redactor.redact(fault.said)
-        cut = said if len(said) <= _MAX_SAID else said[: _MAX_SAID - 1] + "…"
-        return f"{self._redactor.redact(why)}: {cut}" if cut else self._redactor.redact(why)
+        # Redact before truncating: half a secret cannot be found.
+        details = self._redactor.redact(fault.details)
+        if len(details) > _MAX_DETAILS:
+            details = details[: _MAX_DETAILS - 1] + "…"
+        why = self._redactor.redact(why)
+        return f"{why}: {details}" if details else why
 
 
 class _Abandoned(Exception):
-    """Nobody wants the turn any more."""
+    """The turn is no longer wanted."""
 
     def __init__(self, *, was_sent: bool) -> None:
         super().__init__()
         self.was_sent = was_sent
 
 
-class _Patience:
-    """How long to wait for what."""
+class _Deadline:
+    """The time limits of one attempt: until the first event, between events, and in all."""
 
     def __init__(self, timeouts: ModelTimeouts) -> None:
         self._timeouts = timeouts
@@ -267,23 +256,38 @@ class _Patience:
         self._until = now + timeouts.first
         self._reason = f"no event came within {timeouts.first:g} s"
 
-    def begin(self, is_complete: bool) -> None:
-        """An event has come; wait for the next."""
+    def extend(self, is_complete: bool) -> None:
+        """Start waiting for the next event."""
         idle = min(self._timeouts.idle, _LINGER) if is_complete else self._timeouts.idle
         self._until = time.monotonic() + idle
         self._reason = f"no further event came within {idle:g} s"
 
     @property
     def left(self) -> float:
-        """How many seconds to wait for the next event."""
+        """Seconds left for the next event."""
         return min(self._until, self._end) - time.monotonic()
 
     @property
     def why(self) -> str:
-        """What the answer was not in time for."""
+        """The limit that expired."""
         if self._end <= self._until:
             return f"the answer was not complete within {self._timeouts.total:g} s"
         return self._reason
+
+
+def _check_end(end: ExchangeEnded, answer: TurnAccumulator) -> None:
+    """Accept a complete answer, however the connection ended.
+
+    Raises:
+        Fault: the connection failed before the answer was complete.
+    """
+    error = end.error
+    if error is None:
+        return
+    if not isinstance(error, httpx2.HTTPError):
+        raise error
+    if not answer.is_complete:
+        raise Fault(f"{type(error).__name__}: {error}") from error
 
 
 def _check_key(key: SecretStr | None) -> None:
@@ -291,4 +295,106 @@ def _check_key(key: SecretStr | None) -> None:
         return
     text = key.get_secret_value()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise ConfigError("the key of the model is empty or has characters that no header can hold")
+        raise ConfigError("the model's key is empty or has characters that no header can hold")
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """A server-sent event."""
+
+    data: str
+
+
+@dataclass(frozen=True)
+class PlainResponse:
+    """A response that is not an event stream."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+
+@dataclass(frozen=True)
+class ExchangeEnded:
+    """The end of the exchange, with the error if it failed."""
+
+    error: BaseException | None = None
+
+
+Item = ServerEvent | PlainResponse | ExchangeEnded
+
+
+class Exchange:
+    """Sends a request in a thread and hands over the response item by item."""
+
+    def __init__(self, client: httpx2.Client, request: httpx2.Request) -> None:
+        self._client = client
+        self._request = request
+        self._lifeline = Lifeline()
+        self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="boyd-model", daemon=True)
+        request.extensions["trace"] = self._trace
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lifeline.cut()
+        self._thread.join(_JOIN)
+        if not self._thread.is_alive():
+            self._lifeline.close()
+
+    def next(self, timeout: float) -> Item | None:
+        """The next item; None if none arrives within *timeout* seconds."""
+        try:
+            return self._items.get(timeout=max(timeout, 0.0))
+        except queue.Empty:
+            return None
+
+    def _trace(self, name: str, info: Mapping[str, Any]) -> None:
+        if name.endswith("connect_tcp.complete"):
+            with suppress(OSError):
+                self._lifeline.watch(info["return_value"].get_extra_info("socket"))
+
+    def _run(self) -> None:
+        try:
+            response = self._client.send(self._request, stream=True)
+            try:
+                self._read(response)
+            finally:
+                response.close()
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            self._items.put(ExchangeEnded(error))
+        else:
+            self._items.put(ExchangeEnded())
+
+    def _read(self, response: httpx2.Response) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status_code != httpx2.codes.OK or kind != "text/event-stream":
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            self._items.put(PlainResponse(response.status_code, headers, _excerpt(response)))
+            return
+        # Server-sent events are UTF-8, whatever the server says.
+        response.encoding = "utf-8"
+        size = 0
+        for event in httpx2.EventSource(response, max_event_size=MAX_EVENT):
+            size += len(event.data)
+            if max(size, response.num_bytes_downloaded) > MAX_ANSWER:
+                raise Fault(f"the answer is larger than {MAX_ANSWER >> 20} MiB")
+            self._items.put(ServerEvent(event.data))
+
+
+def _excerpt(response: httpx2.Response) -> str:
+    read = bytearray()
+    with suppress(httpx2.RequestError):
+        for chunk in response.iter_bytes():
+            read += chunk
+            if len(read) >= _MAX_EXCERPT:
+                break
+    return read[:_MAX_EXCERPT].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What goes wrong with one attempt at a turn, and whether another one may go better (G3)."""
+"""Errors of a model's server, and whether another attempt may succeed."""
 
 from __future__ import annotations
 
@@ -12,58 +12,8 @@ from typing import Any
 from boyd.errors import BoydError
 from boyd.models.investigation import Usage
 
-
-class ModelError(BoydError):
-    """The model gave no turn.
-
-    Attributes:
-        requests: how many were sent.
-        status: of HTTP, of the last answer; None when there was none.
-        usage: what the failed attempts have cost, as far as the server said.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        requests: int = 1,
-        status: int | None = None,
-        usage: Usage | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.requests = requests
-        self.status = status
-        self.usage = usage or Usage()
-
-
-class ModelUnavailable(ModelError):
-    """Every attempt at a turn failed for a reason that may pass."""
-
-
-class ModelRefused(ModelError):
-    """The server refuses the request itself; it is not sent again."""
-
-
-class ContextFull(ModelRefused):
-    """The conversation is too long for the model; a shorter one may be taken."""
-
-
-class Stopped(BoydError):
-    """The turn was given up because its watch has stopped.
-
-    Attributes:
-        requests: how many were sent until then.
-        usage: what they have cost, as far as the server said.
-    """
-
-    def __init__(self, *, requests: int = 0, usage: Usage | None = None) -> None:
-        super().__init__()
-        self.requests = requests
-        self.usage = usage or Usage()
-
-
-#: Codes and types of errors that say it, letters only.
-_NAMES = frozenset(
+#: Error codes and types that mean "context full", letters only.
+_FULL_NAMES = frozenset(
     {
         "contextlengthexceeded",
         "contextwindowexceeded",
@@ -73,16 +23,16 @@ _NAMES = frozenset(
         "requesttoolarge",
     }
 )
-#: Wordings of Anthropic, Ollama, vLLM, Gemini, Text Generation Inference.
-_SENTENCES = (
+#: Messages of Anthropic, Ollama, vLLM, Gemini and Text Generation Inference with that meaning.
+_FULL_MESSAGES = (
     "prompt is too long",
     "prompt too long",
     "maximum model length",
     "input token count",
     "inputs` tokens + `max_new_tokens`",
 )
-#: And those that name what is full, together with a word for too much.
-_FULL = (
+#: Names of the context; with a word for "too much" they mean it as well.
+_CONTEXT = (
     "context length",
     "context size",
     "context window",
@@ -91,46 +41,17 @@ _FULL = (
     "max_model_len",
 )
 _TOO_MUCH = ("exceed", "longer than", "too large", "too long", "maximum", "greater than", "only")
-#: Statuses of HTTP with which servers say it: OpenAI, Anthropic, TGI, and older ones of llama.cpp.
-_STATUSES = frozenset({400, 413, 422, 500})
-#: Characters of an error that are looked at.
-_LOOKED_AT = 4000
-
-
-def is_overflow(status: int | None, names: Iterable[str], said: str) -> bool:
-    """Whether an error means that the conversation does not fit into the context.
-
-    Args:
-        status: of HTTP; None: it came within a stream.
-        names: its code and its type.
-        said: its message.
-    """
-    if status is not None and status not in _STATUSES:
-        return False
-    plain = {letters(name) for name in names}
-    if any("ratelimit" in name for name in plain):
-        return False
-    return bool(plain & _NAMES) or _means_it(said[:_LOOKED_AT].lower())
-
-
-def letters(name: str) -> str:
-    """The letters of a code or type: servers write them in many ways."""
-    return re.sub(r"[^a-z]", "", name.lower())
-
-
-def _means_it(said: str) -> bool:
-    if any(sentence in said for sentence in _SENTENCES):
-        return True
-    return any(full in said for full in _FULL) and any(word in said for word in _TOO_MUCH)
-
-
-#: How long a server may ask to be left alone, in seconds; it is asked again then, whatever it said.
+#: HTTP statuses of such errors: OpenAI, Anthropic, TGI, and older versions of llama.cpp.
+_FULL_STATUSES = frozenset({400, 413, 422, 500})
+#: Characters of an error that are inspected.
+_INSPECTED = 4000
+#: Upper bound for `Retry-After`, in seconds.
 MAX_RETRY_AFTER = 60.0
 
 _IN_STREAM = "an error came in the stream"
-_PASSING_STATUSES = frozenset({408, 409, 425, 429})
-#: Kinds of errors within a stream that are about the request, as the servers call them.
-_LASTING_KINDS = frozenset(
+_TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
+#: Error types within a stream that are about the request.
+_PERMANENT_TYPES = frozenset(
     {
         "authenticationerror",
         "badrequesterror",
@@ -148,80 +69,122 @@ _LASTING_KINDS = frozenset(
 )
 
 
-class Fault(Exception):
-    """An attempt failed.
+class ModelError(BoydError):
+    """The model produced no turn.
 
     Attributes:
-        said: the server's own words, which may be long and may hold secrets.
-        lasting: the same request would fail again.
-        full: the conversation does not fit into the context of the model.
-        status: of HTTP; None when there was no answer.
-        wait: how many seconds the server wants to be left alone.
+        requests: requests sent.
+        status: HTTP status of the last response; None without a response.
+        usage: tokens that the failed attempts used, as far as the server reported them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requests: int = 1,
+        status: int | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requests = requests
+        self.status = status
+        self.usage = usage or Usage()
+
+
+class ModelUnavailable(ModelError):
+    """Every attempt failed for a transient reason."""
+
+
+class ModelRefused(ModelError):
+    """The server rejects the request; it is not retried."""
+
+
+class ContextFull(ModelRefused):
+    """The conversation is too long for the model; a shorter one may be accepted."""
+
+
+class Stopped(BoydError):
+    """The watch gave up the turn; `requests` and `usage` are those until then."""
+
+    def __init__(self, *, requests: int = 0, usage: Usage | None = None) -> None:
+        super().__init__()
+        self.requests = requests
+        self.usage = usage or Usage()
+
+
+class Fault(Exception):
+    """A failed attempt.
+
+    Attributes:
+        details: the server's message, which may be long and may contain secrets.
+        permanent: the same request would fail again.
+        full: the conversation exceeds the model's context.
+        status: HTTP status; None without a response.
+        wait: seconds the server asks us to wait.
     """
 
     def __init__(
         self,
         why: str,
-        said: str = "",
+        details: str = "",
         *,
-        lasting: bool = False,
+        permanent: bool = False,
         full: bool = False,
         status: int | None = None,
         wait: float = 0.0,
     ) -> None:
         super().__init__(why)
-        self.said = said
-        self.lasting = lasting or full
+        self.details = details
+        self.permanent = permanent or full
         self.full = full
         self.status = status
         self.wait = wait
 
 
-def of_status(status: int, headers: Mapping[str, str], body: str, now: float) -> Fault:
-    """The fault of an answer that is no stream of events.
+def fault_of_response(status: int, headers: Mapping[str, str], body: str, now: float) -> Fault:
+    """The fault of a response that is not an event stream.
 
-    Args:
-        status: of HTTP.
-        headers: their names in lower case.
-        body: as much of it as was read.
-        now: seconds since the epoch, against which a date to retry after is held.
+    *headers* have names in lower case; *now* (seconds since the epoch) is the reference for dates
+    in `Retry-After`.
     """
-    said, why = _told_by(body), f"it answered {status}"
+    document = _parse_object(body)
+    details, why = _error_message(document, body), f"it answered {status}"
+    hint = "" if document else " (is llm.base_url complete?)"
     if status < 300:
         kind = headers.get("content-type", "nothing")
-        why = f"it answered with {kind} and not with a stream of events{_hint(body)}"
-        return Fault(why, said, lasting=True, status=status)
+        why = f"it answered with {kind} and not with a stream of events{hint}"
+        return Fault(why, details, permanent=True, status=status)
     if status < 400:
-        return Fault(f"{why}; redirects are not followed", said, lasting=True, status=status)
+        why = f"{why}; redirects are not followed"
+        return Fault(why, details, permanent=True, status=status)
     if status == 404:
-        why += _hint(body)
-    wait = retry_after(headers.get("retry-after", ""), now)
-    full = is_overflow(status, _names(_document(body)), said)
-    return Fault(why, said, lasting=not _may_pass(status), full=full, status=status, wait=wait)
-
-
-def of_error(error: Any) -> Fault:
-    """The fault of an error that came within a stream, as an object or as text."""
-    if not isinstance(error, Mapping):
-        return Fault(_IN_STREAM, _plain(str(error)))
-    names = _names(error)
-    code, kind = names
-    status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
-    known = bool({letters(name) for name in names} & _LASTING_KINDS)
-    lasting = known or (status is not None and not _may_pass(status))
-    said = _plain(str(error.get("message") or kind or json.dumps(error, default=str)))
+        why += hint
     return Fault(
-        _IN_STREAM, said, lasting=lasting, full=is_overflow(status, names, said), status=status
+        why,
+        details,
+        permanent=not _is_transient(status),
+        full=_is_context_full(status, _error_names(document), details),
+        status=status,
+        wait=retry_after(headers.get("retry-after", ""), now),
     )
 
 
-def retry_after(header: str, now: float) -> float:
-    """The seconds that a `Retry-After` header asks for, at most a minute; 0 when it says nothing.
+def fault_of_event(error: Any) -> Fault:
+    """The fault of an error event within a stream, an object or text."""
+    if not isinstance(error, Mapping):
+        return Fault(_IN_STREAM, _single_line(str(error)))
+    names = code, kind = _error_names(error)
+    status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
+    permanent = bool(set(map(_letters, names)) & _PERMANENT_TYPES)
+    permanent = permanent or (status is not None and not _is_transient(status))
+    details = _single_line(str(error.get("message") or kind or json.dumps(error, default=str)))
+    full = _is_context_full(status, names, details)
+    return Fault(_IN_STREAM, details, permanent=permanent, full=full, status=status)
 
-    Args:
-        header: seconds or a date of HTTP.
-        now: seconds since the epoch.
-    """
+
+def retry_after(header: str, now: float) -> float:
+    """Seconds to wait by a `Retry-After` header (seconds or a date); 0 if it is unusable."""
     if re.fullmatch(r"\s*\d{1,9}(\.\d{0,9})?\s*", header):
         return min(float(header), MAX_RETRY_AFTER)
     try:
@@ -233,11 +196,31 @@ def retry_after(header: str, now: float) -> float:
     return min(max(date.timestamp() - now, 0.0), MAX_RETRY_AFTER)
 
 
-def _may_pass(status: int) -> bool:
-    return status in _PASSING_STATUSES or status >= 500
+def _is_context_full(status: int | None, names: Iterable[str], message: str) -> bool:
+    """Report whether the error says that the context is full; no *status* within a stream."""
+    if status is not None and status not in _FULL_STATUSES:
+        return False
+    letters = set(map(_letters, names))
+    if any("ratelimit" in name for name in letters):
+        return False
+    text = message[:_INSPECTED].lower()
+    return bool(
+        letters & _FULL_NAMES
+        or any(known in text for known in _FULL_MESSAGES)
+        or (any(name in text for name in _CONTEXT) and any(word in text for word in _TOO_MUCH))
+    )
 
 
-def _names(document: Mapping[str, Any]) -> tuple[str, str]:
+def _letters(name: str) -> str:
+    """The letters of a code or type, which servers spell in many ways."""
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _is_transient(status: int) -> bool:
+    return status in _TRANSIENT_STATUSES or status >= 500
+
+
+def _error_names(document: Mapping[str, Any]) -> tuple[str, str]:
     """The code and the type of an error."""
     error = document.get("error", document)
     if not isinstance(error, Mapping):
@@ -245,15 +228,14 @@ def _names(document: Mapping[str, Any]) -> tuple[str, str]:
     return str(error.get("code") or ""), str(error.get("type") or "")
 
 
-def _told_by(body: str) -> str:
-    """What an error document says, or else its text."""
-    document = _document(body)
+def _error_message(document: Mapping[str, Any], body: str) -> str:
+    """The message of an error document, or the *body* itself."""
     error = document.get("error", document)
-    said = error.get("message") if isinstance(error, Mapping) else error
-    return _plain(said if isinstance(said, str) and said.strip() else body)
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return _single_line(message if isinstance(message, str) and message.strip() else body)
 
 
-def _document(body: str) -> dict[str, Any]:
+def _parse_object(body: str) -> dict[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -261,11 +243,5 @@ def _document(body: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _hint(body: str) -> str:
-    """Where nothing speaks of models, the address is the likely mistake."""
-    return "" if _document(body) else " (is llm.base_url complete?)"
-
-
-def _plain(text: str) -> str:
-    """*text* in one line."""
+def _single_line(text: str) -> str:
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""Tells an investigation when to stop and think (F1 to F9).
+"""Decides when a model should pause, assess its results, and answer.
 
-`OODAReflection` is asked once per turn, after all results of the turn. It says what to inject, and
-whether the model keeps its tools. It does nothing itself, and what it remembers is JSON.
+`OODAReflection` looks at each turn once all its results are there. It returns the message to inject
+and whether the model keeps its tools. It has no side effects, and its state is JSON.
 """
 
 from __future__ import annotations
@@ -19,34 +19,19 @@ from boyd.llm.tool_calls import ToolOutcome, ToolUse
 from boyd.models import JsonObject, Model
 from boyd.models.investigation import Category, Profile, call_number
 
-#: The share of known words above which a result is stale, and how many words make it comparable.
+#: A result is stale above this share of known words; a shorter text is not compared.
 STALE = 0.9
 WORDS = 20
-
-
-def is_stale(text: str, earlier: Iterable[str]) -> bool:
-    """Whether nearly all that *text* says was in the *earlier* texts already."""
-    new = _words(text)
-    if len(new) < WORDS:
-        return False
-    known = new.intersection(*[set().union(*map(_words, earlier))])
-    return len(known) > STALE * len(new)
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold()))
-
-
-#: After how many successful calls a profile reflects (F7).
+#: Successful calls after which a profile asks for an answer.
 BASES: dict[Profile, int] = {"research": 3, "general": 8, "execution": 8, "off": 0}
-#: How many errors without any success are enough to say that it cannot proceed.
+#: Errors without any success after which the model cannot proceed.
 MAX_ERRORS = 6
-#: How many searches in a row that bring nothing new are pointed out, and are enough.
+#: Searches in a row without news after which the model is warned, and must answer.
 STALE_WARNING = 2
 MAX_STALE = 4
-#: How many turns without tools may fail to give an answer (F6).
+#: Turns without tools that may fail to give an answer.
 TRIES = 2
-#: Characters of a signature that are remembered.
+#: Characters of a signature that are kept.
 _SHORT = 24
 
 Kind = Literal["none", "duplicate", "stale", "micro", "advice", "synthesis", "retry", "digest"]
@@ -57,7 +42,7 @@ _DUPLICATE = (
     "or synthesise what you have."
 )
 _STALE = "Your last searches have brought nothing new. Look elsewhere, or synthesise what you have."
-_MICRO = (
+_HALFWAY = (
     "You have used half of your tool calls: {used} of {budget}. Assess: do you have enough to "
     "answer, or do you need one more targeted call? Answer now if you have enough."
 )
@@ -82,15 +67,15 @@ _WHY: dict[Reason, str] = {
 
 @dataclass(frozen=True)
 class ReflectionAction:
-    """What to do before the next turn.
+    """The action before the next turn.
 
     Attributes:
-        kind: what it is about; of several things the gravest.
-        inject_message: what the model is told, after all results of the turn; None: nothing.
-        strip_tools: whether the next turn has no tools.
-        terminate: whether there is no next turn: `synthesis.digest` is the answer then.
-        reason: why tools are taken away or the investigation ends.
-        stats: as `OODAReflection.stats`.
+        kind: the gravest subject of the message.
+        inject_message: message to the model, after all results of the turn.
+        strip_tools: the next turn has no tools.
+        terminate: there is no next turn, and `synthesis.digest` is the answer.
+        reason: why the tools are taken away or the investigation ends.
+        stats: see `OODAReflection.stats`.
     """
 
     kind: Kind
@@ -102,17 +87,17 @@ class ReflectionAction:
 
 
 class _State(Model):
-    """What is remembered from turn to turn.
+    """The state between turns.
 
     Attributes:
-        turns: how many were observed.
-        seen: the signatures of all calls, in the order in which they came first.
-        stale: searches since the last that brought something new.
-        polls: successful calls of tools that are called again and again, as to wait for something.
-        micro: whether the model was asked if it has enough.
-        advised: whether it was advised to end.
-        reason: why the tools were taken away; None: they were not.
+        turns: observed turns.
+        stale: searches since the last one with news.
+        polls: successful calls of polling tools.
+        micro: the model was asked whether it has enough.
+        advised: the model was advised to conclude.
+        reason: why the tools were taken away.
         tries: turns without tools that gave no answer.
+        seen: distinct signatures of all calls.
     """
 
     turns: int = 0
@@ -132,15 +117,15 @@ class _State(Model):
 
 
 class OODAReflection:
-    """The reflection of one investigation (F1).
+    """The reflection of one investigation.
 
     Args:
-        profile: how eager it is (F7): `execution` only advises, `off` only counts.
-        state: as `state` gave it after an earlier turn; None: there was none.
-        limit: how many calls the investigation may make; None: nobody knows.
+        profile: `execution` only advises, `off` only counts.
+        state: `state` after an earlier turn.
+        limit: calls that the investigation may make, if limited.
 
     Raises:
-        pydantic.ValidationError: the state is none.
+        pydantic.ValidationError: the state is invalid.
     """
 
     def __init__(
@@ -152,22 +137,22 @@ class OODAReflection:
 
     @property
     def state(self) -> JsonObject:
-        """What it remembers, as JSON."""
+        """The state as JSON."""
         return self._state.to_wire()
 
     @property
     def evidence(self) -> list[GatheredEvidence]:
-        """What was gathered, within the limit for prompts."""
+        """The evidence, within the limit for prompts."""
         return list(self._state.evidence)
 
     @property
     def kind(self) -> synthesis.Kind:
-        """The kind of work that most calls were."""
-        return synthesis.dominant(self._state.categories)
+        """The dominant kind of work."""
+        return synthesis.dominant_kind(self._state.categories)
 
     @property
     def stats(self) -> JsonObject:
-        """What it has counted and done, for people (F8)."""
+        """Statistics for people."""
         state = self._state
         return {
             "profile": self._profile,
@@ -190,36 +175,31 @@ class OODAReflection:
     def observe(
         self, tool_calls: Sequence[ToolUse], tool_results: Sequence[ToolOutcome]
     ) -> ReflectionAction:
-        """What to do after a turn that did not end the investigation.
+        """The action after a turn, given its calls and their results in the same order.
 
-        Once tools were taken away, each further turn that comes here has given no answer, whether
-        it asked for calls or said nothing (F6).
-
-        Args:
-            tool_calls: what the model asked for, in its order.
-            tool_results: their results, in the same order.
+        After the tools were taken away, every turn that comes here has failed to give an answer.
 
         Raises:
-            ValueError: calls and results do not belong together.
+            ValueError: calls and results do not match.
         """
         pairs = list(zip(tool_calls, tool_results, strict=True))
         for use, outcome in pairs:
             if use.id != outcome.call_id:
-                raise ValueError(f"the result of {outcome.call_id!r} is not that of {use.id!r}")
+                raise ValueError(f"expected the result of {use.id!r}, not {outcome.call_id!r}")
         if self._state.reason is not None:
-            return self._unanswered()
+            return self._retry()
         self._update(turns=self._state.turns + 1)
-        repeated = [use for use, outcome in pairs if self._take(use, outcome)]
+        repeated = [use for use, outcome in pairs if self._add(use, outcome)]
         return self._reflect(repeated) if self._profile != "off" else self._action("none")
 
-    def _unanswered(self) -> ReflectionAction:
+    def _retry(self) -> ReflectionAction:
         self._update(turns=self._state.turns + 1, tries=self._state.tries + 1)
         if self._state.tries < TRIES:
             return self._action("retry", _RETRY, self._state.reason, strip=True)
         return self._action("digest", None, "no_answer", strip=True, terminate=True)
 
-    def _take(self, use: ToolUse, outcome: ToolOutcome) -> bool:
-        """Count a call and keep its result; whether the same call was made before."""
+    def _add(self, use: ToolUse, outcome: ToolOutcome) -> bool:
+        """Count a call and keep its result; return True if the call is a repetition."""
         state, signature = self._state, use.signature[:_SHORT]
         seen = signature in state.seen
         repeated = seen and not use.poll
@@ -230,42 +210,43 @@ class OODAReflection:
             errors=state.errors + outcome.counts_as_error,
             duplicates=state.duplicates + repeated,
             polls=state.polls + (use.poll and outcome.succeeded),
-            stale=self._stale(use, outcome),
+            stale=self._count_stale(use, outcome),
             categories=categories,
             seen=state.seen if seen else [*state.seen, signature],
-            evidence=self._with(use, outcome),
+            evidence=self._collect(use, outcome),
         )
         return repeated
 
-    def _stale(self, use: ToolUse, outcome: ToolOutcome) -> int:
+    def _count_stale(self, use: ToolUse, outcome: ToolOutcome) -> int:
         if use.category != "search" or use.poll or not outcome.succeeded:
             return self._state.stale
-        stale = is_stale(outcome.text, (one.text for one in self._state.evidence))
-        return self._state.stale + 1 if stale else 0
+        earlier = (evidence.text for evidence in self._state.evidence)
+        return self._state.stale + 1 if is_stale(outcome.text, earlier) else 0
 
-    def _with(self, use: ToolUse, outcome: ToolOutcome) -> list[GatheredEvidence]:
-        """The evidence and this result; what was not run is none."""
+    def _collect(self, use: ToolUse, outcome: ToolOutcome) -> list[GatheredEvidence]:
+        """The evidence with this result, if the call was made."""
         if not outcome.succeeded and not outcome.counts_as_error:
             return self._state.evidence
         number = call_number(use.id) or self._state.calls + 1
         return synthesis.collect(self._state.evidence, use, outcome, number, self._state.turns)
 
     def _reflect(self, repeated: Sequence[ToolUse]) -> ReflectionAction:
-        reason = self._due()
+        reason = self._reason_to_answer()
         if reason is not None and self._profile != "execution":
             self._update(reason=reason)
             return self._action("synthesis", self._synthesis(reason), reason, strip=True)
-        kind, said = self._hints(repeated)
+        kind, hints = self._hints(repeated)
         if reason is not None and not self._state.advised:
             self._update(advised=True)
-            kind, said = "advice", [*said, self._advice(reason)]
-        elif self._micro_due():
+            kind, hints = "advice", [*hints, self._advice(reason)]
+        elif self._is_halfway():
             self._update(micro=True)
-            kind, said = "micro", [*said, _MICRO.format(used=self._gathered, budget=self._budget())]
-        return self._action(kind, "\n\n".join(said) or None)
+            question = _HALFWAY.format(used=self._gathered, budget=self._budget())
+            kind, hints = "micro", [*hints, question]
+        return self._action(kind, "\n\n".join(hints) or None)
 
-    def _due(self) -> Reason | None:
-        """Why it is time to answer; None: it is not."""
+    def _reason_to_answer(self) -> Reason | None:
+        """The reason why it is time to answer, if it is."""
         state = self._state
         if self._gathered >= self._threshold():
             return "threshold"
@@ -274,36 +255,32 @@ class OODAReflection:
         return "no_novelty" if state.stale >= MAX_STALE else None
 
     def _threshold(self) -> int:
-        """How many successful calls are enough: each error makes it one less (F3)."""
+        """Successful calls that suffice; each error lowers the number by one."""
         return max(1, BASES[self._profile] - self._state.errors)
 
     @property
     def _gathered(self) -> int:
-        """How many successful calls have found something out; waiting is none of them."""
+        """Successful calls other than polls."""
         return self._state.successes - self._state.polls
 
     def _budget(self) -> int | None:
-        """How many calls there are until the tools are taken away; None: nobody knows (F4)."""
+        """Calls until the tools are taken away, if limited."""
         if self._profile == "execution":
             return self._limit
         return min(self._threshold(), self._limit or self._threshold())
 
-    def _micro_due(self) -> bool:
-        """Whether half of the calls are used up, and the model was not asked yet (F4)."""
+    def _is_halfway(self) -> bool:
+        """Report whether half of the calls are used up for the first time."""
         budget = self._budget()
         if self._state.micro or budget is None:
             return False
         return (budget + 1) // 2 <= self._gathered < budget
 
     def _hints(self, repeated: Sequence[ToolUse]) -> tuple[Kind, list[str]]:
-        kind: Kind = "none"
-        said = []
         if repeated:
             names = ", ".join(dict.fromkeys(use.name for use in repeated))
-            kind, said = "duplicate", [_DUPLICATE.format(names=names)]
-        elif self._state.stale == STALE_WARNING:
-            kind, said = "stale", [_STALE]
-        return kind, said
+            return "duplicate", [_DUPLICATE.format(names=names)]
+        return ("stale", [_STALE]) if self._state.stale == STALE_WARNING else ("none", [])
 
     def _synthesis(self, reason: Reason) -> str:
         state = self._state
@@ -333,3 +310,16 @@ class OODAReflection:
 
     def _update(self, **changes: object) -> None:
         self._state = self._state.model_copy(update=changes)
+
+
+def is_stale(text: str, earlier: Iterable[str]) -> bool:
+    """Report whether nearly all words of *text* occur in the *earlier* texts."""
+    new = _words(text)
+    if len(new) < WORDS:
+        return False
+    known = new.intersection(*[set().union(*map(_words, earlier))])
+    return len(known) > STALE * len(new)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))

@@ -1,168 +1,214 @@
-"""What a model thinks aloud between `<think>` tags, told apart from what it answers."""
+"""Reads the text of a reply: reasoning tags, empty answers, answer markers, calls as text.
+
+Servers that do not know their model's format pass tool calls on as text. Recognised are
+`<tool_call>{...}</tool_call>` (Hermes, Qwen), `[TOOL_CALLS]` (Mistral), `<|python_tag|>{...}`
+(Llama), and a text that is nothing but JSON or one block of it. Calls quoted in code or followed
+by prose do not count. Everything runs in linear time.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import string
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from boyd.llm.messages import ReasoningDelta, TextDelta, Turn
-from boyd.llm.tool_call_parsing import ends_in_half, rejoined, storable
-
-_OPEN = ("<think>", "<thinking>")
-_CLOSE = ("</think>", "</thinking>")
-_TAG = re.compile(r"(?<!`)</?think(?:ing)?>")
-_LONGEST = max(map(len, (*_OPEN, *_CLOSE)))
-
-
-class ThinkTagParser:
-    """Tells answer from thought in a text that comes in pieces, wherever those are cut.
-
-    Some servers put the first tag into the prompt: what comes before a closing tag alone was
-    thought, too. What was told of it as text cannot be taken back, but `text` does not hold it. A
-    tag behind a backtick is one that is written about.
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._before = ""
-        self._inside = False
-        self._text: list[str] = []
-        self._thought: list[str] = []
-        #: Where in `_thought` a thought began after some answer: never closed, it is none.
-        self._began: int | None = None
-
-    def feed(self, piece: str) -> Iterator[TextDelta | ReasoningDelta]:
-        """Take a piece of text; what can be told of it already."""
-        waiting = rejoined(self._held + piece)
-        cut = _holdback(waiting)
-        self._held = waiting[cut:]
-        yield from self._tell(waiting[:cut])
-
-    def think(self, piece: str) -> Iterator[ReasoningDelta]:
-        """Take a piece that the server says is thought."""
-        if piece:
-            thought = storable(piece)
-            self._thought.append(thought)
-            yield ReasoningDelta(thought)
-
-    def end(self) -> Iterator[TextDelta | ReasoningDelta]:
-        """Nothing follows: what could still have become a tag is none."""
-        rest, self._held = self._held, ""
-        yield from self._tell(rest)
-        if self._inside and self._began is not None:
-            self._text += self._thought[self._began :]
-            del self._thought[self._began :]
-
-    @property
-    def text(self) -> str:
-        """The answer until now."""
-        return "".join(self._text)
-
-    @property
-    def thought(self) -> str:
-        """The thoughts until now."""
-        return "".join(self._thought)
-
-    def _tell(self, ready: str) -> Iterator[TextDelta | ReasoningDelta]:
-        ready = storable(ready)
-        at = 0
-        # With the character before it, a tag behind a backtick is seen across pieces.
-        looked_at = self._before + ready
-        shift = len(self._before)
-        for tag in _TAG.finditer(looked_at, shift):
-            yield from self._piece(ready[at : tag.start() - shift])
-            at = tag.end() - shift
-            self._switch(tag[0])
-        yield from self._piece(ready[at:])
-        self._before = looked_at[-1:]
-
-    def _switch(self, tag: str) -> None:
-        opens = tag in _OPEN
-        if opens and not self._inside:
-            self._inside = True
-            has_answer = any(piece.strip() for piece in self._text)
-            self._began = len(self._thought) if has_answer else None
-        elif not opens and self._inside:
-            self._inside = False
-        elif not opens:
-            self._thought += self._text
-            self._text.clear()
-
-    def _piece(self, piece: str) -> Iterator[TextDelta | ReasoningDelta]:
-        if not piece:
-            return
-        if self._inside:
-            self._thought.append(piece)
-            yield ReasoningDelta(piece)
-        else:
-            self._text.append(piece)
-            yield TextDelta(piece)
-
-
-def _holdback(text: str) -> int:
-    """From where on *text* may go on as a tag, or as a character of two halves."""
-    start = text.rfind("<", max(0, len(text) - _LONGEST + 1))
-    begun = text[start:] if start >= 0 else ""
-    if begun and any(tag.startswith(begun) and tag != begun for tag in (*_OPEN, *_CLOSE)):
-        return start
-    return len(text) - 1 if ends_in_half(text) else len(text)
-
+from boyd.json_limits import TooManyValues, check_values
+from boyd.llm.messages import Turn
+from boyd.models import JsonObject
 
 _THINKING = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+.#-]*[ \t]*$", re.MULTILINE)
 #: Letters and symbols that show nothing: the fillers of Hangul and the empty cell of Braille.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
+#: Decoration around the marker on its line: `**Final answer:**`, `> Final answer:`.
+_BEFORE_MARKER, _AFTER_MARKER = r"(?:(?<![*_`#> ])[*_`#> ]+)?", r"[*_`]*"
+
+#: Markers that begin a call; calls behind the second three are not parsed.
+_CALL_MARKERS = (
+    *("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>"),
+    *("<function=", "<|tool_calls_section_begin|>", "<\uff5ctool\u2581calls\u2581begin\uff5c>"),
+)
+_CALL_MARKER = re.compile("|".join(map(re.escape, _CALL_MARKERS)))
+_CODE = re.compile(r"^[ \t]{0,3}(```|~~~)[^\n]*$|`[^`\n]{1,2000}`", re.MULTILINE)
+_FENCED = re.compile(r"```(?:json|tool_call|tool_code)?[ \t]*\n([^`]+)```")
+#: Separators between two calls, and the end behind the last one.
+_BETWEEN = re.compile(r"(?:\s|;|,|</tool_call>|<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>)*+")
+_AFTER = re.compile(r"(?:\s|</tool_call>|</s>|<\|e(?:om|ot)_id\|>|<\|im_end\|>)*+\Z")
+#: A name in front of its arguments, as Mistral writes it.
+_NAMED = re.compile(r"([A-Za-z0-9_-]{1,64})(?:\[CALL_ID\][A-Za-z0-9]{1,64})?(?:\[ARGS\])?\s*(?=\{)")
+#: Fields of a call besides its name and arguments.
+_OTHER_FIELDS = frozenset({"id", "type"})
+_ARGUMENTS = ("arguments", "parameters")
+_decoder = json.JSONDecoder()
 
 
 def is_substantive(text: str) -> bool:
-    """Whether anything but reasoning, blanks, punctuation and empty code fences is in *text*."""
-    return any(map(_says_something, _FENCE.sub("", spoken(text))))
+    """Report whether *text* has more than reasoning, blanks, punctuation and empty code fences."""
+    return any(map(_is_word_character, _FENCE.sub("", strip_reasoning(text))))
 
 
 def is_empty(turn: Turn) -> bool:
-    """Whether a turn counts as empty: one cut short or filtered does not, that is another fault."""
+    """Report whether a turn says nothing; a truncated or filtered one is another fault."""
     return not turn.calls and turn.finish in {"stop", "calls"} and not is_substantive(turn.text)
 
 
-def spoken(text: str) -> str:
-    """A text without what the model thinks in tags.
+def strip_reasoning(text: str) -> str:
+    """*text* without tagged reasoning.
 
-    What an unclosed tag opens is reasoning to the end. What comes before a closing tag that nothing
-    opened is reasoning too: some servers put the opening one into the prompt.
+    An unclosed tag opens reasoning up to the end. Text before a closing tag that nothing opened is
+    reasoning too: some servers put the opening tag into the prompt.
     """
-    said: list[str] = []
+    kept: list[str] = []
     start, thinking, opened = 0, False, False
     for tag in _THINKING.finditer(text):
         closes = tag[1] == "/"
         if not thinking and (opened or not closes):
-            said.append(text[start : tag.start()])
+            kept.append(text[start : tag.start()])
         start, thinking, opened = tag.end(), not closes, True
-    return "".join(said) if thinking else "".join([*said, text[start:]])
+    return "".join(kept) if thinking else "".join([*kept, text[start:]])
 
 
-def _says_something(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     if character in string.punctuation or character in _BLANK:
         return False
     return unicodedata.category(character)[0] not in "CMPZ"
 
 
-#: What may stand around the marker on its line: `**Final answer:**`, `> Final answer:`.
-_BEFORE, _AFTER = r"(?:(?<![*_`#> ])[*_`#> ]+)?", r"[*_`]*"
+def marked_answer(text: str, marker: str) -> str | None:
+    """The text behind *marker*, ignoring case; None if the marker is missing.
 
-
-def marked(text: str, marker: str) -> str | None:
-    """What *text* says behind its *marker*, in whatever case; None: none is marked.
-
-    The marker is the first that begins a line, else the first. What the model only thinks is not
-    said. A marker that nothing follows marks what stands before.
+    The first marker at the beginning of a line counts, else the first one; markers in reasoning do
+    not. A marker with nothing behind it marks the text before it.
     """
-    said = spoken(text)
-    words = f"{_BEFORE}{re.escape(marker)}{_AFTER}"
-    at_once = re.search(f"^{words}", said, re.IGNORECASE | re.MULTILINE)
-    place = at_once or re.search(words, said, re.IGNORECASE)
+    visible = strip_reasoning(text)
+    pattern = f"{_BEFORE_MARKER}{re.escape(marker)}{_AFTER_MARKER}"
+    at_line_start = re.search(f"^{pattern}", visible, re.IGNORECASE | re.MULTILINE)
+    place = at_line_start or re.search(pattern, visible, re.IGNORECASE)
     if place is None:
         return None
-    parts = said[place.end() :], said[: place.start()]
+    parts = visible[place.end() :], visible[: place.start()]
     return next((part.strip() for part in parts if is_substantive(part)), None)
+
+
+@dataclass(frozen=True)
+class TextCalls:
+    """Tool calls written as text.
+
+    Attributes:
+        before: the text in front of them.
+        calls: names and arguments; empty if they cannot be parsed for certain.
+        marked: a marker of the model's format identifies them as calls.
+    """
+
+    before: str
+    calls: tuple[tuple[str, JsonObject], ...] = ()
+    marked: bool = True
+
+
+def find_text_calls(text: str, known: Collection[str]) -> TextCalls | None:
+    """The calls of *known* tools at the end of *text*; None if it is ordinary text."""
+    marker = _first_call_marker(text)
+    if marker is None:
+        return _unmarked_calls(text, known)
+    before = text[: marker.start()]
+    calls = _parse_calls(text, marker.end(), known)
+    at_line_start = not before.rpartition("\n")[2].strip()
+    if calls and at_line_start:
+        return TextCalls(before.rstrip(), tuple(calls))
+    # A marker in mid-sentence, with prose behind it, is text about a call.
+    return TextCalls(before.rstrip()) if at_line_start or calls else None
+
+
+def _first_call_marker(text: str) -> re.Match[str] | None:
+    """The first marker outside quoted code."""
+    code = _code_spans(text)
+    span = next(code, None)
+    for marker in _CALL_MARKER.finditer(text):
+        while span is not None and span[1] <= marker.start():
+            span = next(code, None)
+        if span is None or marker.start() < span[0]:
+            return marker
+    return None
+
+
+def _code_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Spans of code: between fences, an open one to the end, and between backticks."""
+    fence, mark = None, ""
+    for found in _CODE.finditer(text):
+        if fence is None and not found[1]:
+            yield found.span()
+        elif fence is None:
+            fence, mark = found.start(), found[1]
+        elif found[1] == mark:
+            yield fence, found.end()
+            fence = None
+    if fence is not None:
+        yield fence, len(text)
+
+
+def _unmarked_calls(text: str, known: Collection[str]) -> TextCalls | None:
+    """Calls that make up all of *text*, or all of a code block at its end."""
+    fence = text.find("```")
+    block = _FENCED.fullmatch(text[fence:].rstrip()) if fence >= 0 else None
+    body = block[1] if block else text
+    if body.lstrip()[:1] not in ("{", "["):
+        return None
+    calls = _parse_calls(body, 0, known)
+    before = text[:fence].strip() if block else ""
+    return TextCalls(before, () if before else tuple(calls), marked=False) if calls else None
+
+
+def _parse_calls(text: str, start: int, known: Collection[str]) -> list[tuple[str, JsonObject]]:
+    """The calls from *start* to the end; empty if anything there is not a call."""
+    calls: list[tuple[str, JsonObject]] = []
+    at = start
+    try:
+        check_values(text[start:])
+    except TooManyValues:
+        return []
+    while not _AFTER.match(text, at):
+        between = _BETWEEN.match(text, at)
+        at = between.end() if between else at
+        parsed, at = _parse_next(text, at)
+        if not parsed or any(call is None or call[0] not in known for call in parsed):
+            return []
+        calls += [call for call in parsed if call is not None]
+    return calls
+
+
+def _parse_next(text: str, at: int) -> tuple[list[tuple[str, JsonObject] | None], int]:
+    """The calls in the JSON value at *at*, and where it ends; no calls if it is not JSON."""
+    named = _NAMED.match(text, at)
+    try:
+        value, end = _decoder.raw_decode(text, named.end() if named else at)
+    except (ValueError, RecursionError):
+        return [], at
+    if named:
+        return [(named[1], value) if isinstance(value, dict) else None], end
+    return [_as_call(item) for item in (value if isinstance(value, list) else [value])], end
+
+
+def _as_call(value: Any) -> tuple[str, JsonObject] | None:
+    """The call that *value* describes: a name and arguments, and no unknown field."""
+    if not isinstance(value, dict):
+        return None
+    given = [key for key in _ARGUMENTS if key in value]
+    others = set(value) - {"name", *given} - _OTHER_FIELDS
+    if len(given) != 1 or others or not isinstance(value.get("name"), str):
+        return None
+    arguments = value[given[0]]
+    if isinstance(arguments, str):
+        arguments = _parse_json(arguments)
+    return (value["name"], arguments) if isinstance(arguments, dict) else None
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        check_values(text)
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

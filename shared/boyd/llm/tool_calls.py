@@ -1,4 +1,4 @@
-"""What makes two tool calls the same call, however the model has written them (T5)."""
+"""Tool calls and their outcomes, and the signature by which two calls are the same call."""
 
 from __future__ import annotations
 
@@ -6,70 +6,24 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from boyd.models import JsonObject
+from boyd.json_limits import check_values
+from boyd.models import JsonObject, unstorable
 from boyd.models.investigation import Category, ToolStatus
 
 SHELL = "bash"
 _ALIASES = {"run_command": SHELL}
-#: Arguments of the shell that make no difference to what a command does.
+#: Shell arguments that do not change what a command does.
 _SHELL_IGNORED = frozenset({"description", "reason", "timeout"})
+#: Outcomes that the model caused; a person's refusal or a crash is not its error.
+_ERRORS: frozenset[ToolStatus] = frozenset({"failed", "refused"})
 
-#: Quoted and escaped text and here-documents are kept; an unclosed quote is, to the end.
+#: Quoted and escaped text and here-documents are kept; so is an unclosed quote, to the end.
 _PIECES = re.compile(
     r"""(?P<kept>'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.|<<<|<<[^\n]*+(?:\n.*)?|['"].*)|[ \t]++""",
     re.DOTALL,
 )
-
-
-def signature(name: str, arguments: JsonObject | str) -> str:
-    """The SHA-256 of a call in hex: of the tool and of its arguments in one canonical form.
-
-    Args:
-        name: of the tool; `bash` and `run_command` are one.
-        arguments: as an object, or as the model wrote them where that cannot be read.
-    """
-    tool = canonical_name(name)
-    if isinstance(arguments, str):
-        return _digest(f"{tool}\0text\0{arguments.strip()}")
-    ignored = _SHELL_IGNORED if tool == SHELL else ()
-    kept = {key: value for key, value in arguments.items() if key not in ignored}
-    command = kept.get("command")
-    if tool == SHELL and isinstance(command, str):
-        kept["command"] = normal_command(command)
-    return _digest(f"{tool}\0json\0{canonical_json(kept)}")
-
-
-def canonical_name(name: str) -> str:
-    """The name of a tool without its aliases."""
-    return _ALIASES.get(name, name)
-
-
-def canonical_json(value: object) -> str:
-    """JSON with sorted keys, without blanks, and with one form for each number."""
-    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"))
-
-
-def normal_command(command: str) -> str:
-    """A shell command trimmed, its line ends unified, its blanks outside quotes collapsed."""
-    text = command.replace("\r\n", "\n").replace("\r", "\n").strip()
-    return _PIECES.sub(lambda found: found["kept"] or " ", text)
-
-
-def _normal(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _normal(one) for key, one in value.items()}
-    return [_normal(one) for one in value] if isinstance(value, list) else value
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-#: What a person or a crash did is no error of the model's; these are.
-_ERRORS: frozenset[ToolStatus] = frozenset({"failed", "refused"})
 
 
 @dataclass(frozen=True)
@@ -77,11 +31,11 @@ class ToolUse:
     """A call that the model asked for.
 
     Attributes:
-        id: the call's, within its turn.
-        name: of the tool, as the model said it.
-        arguments: as an object; the text itself where it is none.
-        category: what kind of work the tool does.
-        poll: whether calling it again and again is how it is used.
+        id: the call's id within its turn.
+        name: the tool, as the model named it.
+        arguments: an object, or the raw text if it is not one.
+        category: the kind of work the tool does.
+        poll: the tool is meant to be called repeatedly.
     """
 
     id: str
@@ -92,7 +46,7 @@ class ToolUse:
 
     @property
     def signature(self) -> str:
-        """What tells this call from others."""
+        """See `signature`."""
         return signature(self.name, self.arguments)
 
 
@@ -107,10 +61,66 @@ class ToolOutcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the call ran and did what it was to do."""
+        """The call ran and did its work."""
         return self.status == "succeeded" and not self.counts_as_error
 
 
 def is_error(status: ToolStatus) -> bool:
-    """Whether a result counts as an error of what the model wanted."""
+    """Report whether the model caused the failure."""
     return status in _ERRORS
+
+
+def signature(name: str, arguments: JsonObject | str) -> str:
+    """The hexadecimal SHA-256 of a tool's canonical name and arguments.
+
+    *arguments* that cannot be parsed are given as text.
+    """
+    tool = _ALIASES.get(name, name)
+    if isinstance(arguments, str):
+        return _digest(f"{tool}\0text\0{arguments.strip()}")
+    ignored = _SHELL_IGNORED if tool == SHELL else ()
+    kept = {key: value for key, value in arguments.items() if key not in ignored}
+    command = kept.get("command")
+    if tool == SHELL and isinstance(command, str):
+        kept["command"] = normalize_command(command)
+    return _digest(f"{tool}\0json\0{canonical_json(kept)}")
+
+
+def canonical_json(value: object) -> str:
+    """Compact JSON with sorted keys and one form for each number."""
+    return json.dumps(_normalize(value), sort_keys=True, separators=(",", ":"))
+
+
+def normalize_command(command: str) -> str:
+    """A shell command, trimmed, with unified line ends and collapsed blanks outside quotes."""
+    text = command.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return _PIECES.sub(lambda found: found["kept"] or " ", text)
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """The JSON object in *text*; None if there is none or it cannot be stored."""
+    try:
+        check_values(text)
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and unstorable(value) is None else None
+
+
+def sendable_arguments(text: str) -> str:
+    """Arguments to send back to the server, which refuses any that are not an object."""
+    if parse_arguments(text) is not None:
+        return text
+    return json.dumps({"unparseable": text}, ensure_ascii=False)
+
+
+def _normalize(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _normalize(item) for key, item in value.items()}
+    return [_normalize(item) for item in value] if isinstance(value, list) else value
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

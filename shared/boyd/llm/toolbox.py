@@ -1,7 +1,8 @@
-"""The tools that a model may use: an agent's actions marked as tools, and what plugins give."""
+"""The tools of a model: actions marked as tools, and tools of plugins."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -9,39 +10,51 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from boyd.json_limits import check_values
 from boyd.llm.conversation import Conversation, ToolCallRecord
+from boyd.llm.loop_detection import ExecutedCall, PlannedCall, result_digest
 from boyd.llm.messages import ToolSpec
+from boyd.llm.tool_calls import ToolUse, is_error
 from boyd.models import JsonObject, explain
 from boyd.models.investigation import ToolObservation, call_number
 from boyd.plugin import Action, PluginHost, Tool
+from boyd.redaction import MARK
 
-#: What servers take for a tool's name.
+#: The limits of servers on tool names.
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST = 64
-#: The tool with which an answer is given that has to fit a schema.
+_MAX_NAME = 64
+#: The tool that gives an answer in a required form.
 ANSWER = "answer"
-#: The tool with which the model reads on in an output that it was shown in part.
+#: The tool that pages through an output of which the model saw only a part.
 READ_OUTPUT = "read_output"
-#: Names that Boyd uses itself.
-_TAKEN = (ANSWER, READ_OUTPUT)
+_RESERVED = (ANSWER, READ_OUTPUT)
 _ANY: JsonObject = {"type": "object", "properties": {}, "additionalProperties": True}
+#: Characters of a page; with its header it fits into what the model sees of any result.
+PAGE = 5500
+_UNSENDABLE = (
+    "Not called: its arguments contain a secret or the placeholder for one. Secrets are not passed "
+    "through you: say where the secret is kept, such as in a variable or a file, and let the tool "
+    "read it."
+)
 
 
 class Toolbox(Mapping[str, Action | Tool]):
-    """The tools of one agent by the names that the model knows them by.
+    """The tools of one agent by the names that the model uses.
 
-    A tool is called by its own name, `tail`; one whose name another has too, by `logs__tail`.
+    A tool is called by its own name, `tail`, or `logs__tail` if another tool has that name.
     """
 
     def __init__(self, host: PluginHost, patterns: Sequence[str] = ("*",)) -> None:
-        """Take those tools of *host* whose id or name fits one of *patterns*."""
+        """Collect the tools of *host* whose id, name or plugin matches one of *patterns*."""
         actions = [action for action in host.actions.values() if action.tool]
-        parts: list[Action | Tool] = [*actions, *host.tools.values()]
-        parts = [part for part in parts if _fits(part, patterns)]
-        plain = [_fit(part.name) for part in parts]
+        tools: list[Action | Tool] = [*actions, *host.tools.values()]
+        tools = [tool for tool in tools if _matches(tool, patterns)]
+        names = [_legal(tool.name) for tool in tools]
         self._tools = {
-            name if plain.count(name) == 1 and name not in _TAKEN else _fit(_whole(part)): part
-            for name, part in zip(plain, parts, strict=True)
+            name
+            if names.count(name) == 1 and name not in _RESERVED
+            else _legal(tool.id.replace(":", "__")): tool
+            for name, tool in zip(names, tools, strict=True)
         }
 
     def __getitem__(self, name: str) -> Action | Tool:
@@ -54,60 +67,108 @@ class Toolbox(Mapping[str, Action | Tool]):
         return len(self._tools)
 
     def specs(self) -> list[ToolSpec]:
-        """What the model is told of them."""
+        """The tools as the model sees them."""
         return [
-            ToolSpec(name=name, description=_described(tool), parameters=parameters(tool.params))
+            ToolSpec(name=name, description=_describe(tool), parameters=parameters(tool.params))
             for name, tool in self._tools.items()
         ]
 
+    def refusal(self, called: ToolCallRecord) -> str | None:
+        """The reason why a call cannot be made, for the model."""
+        name, arguments = called.call.name, called.call.arguments
+        if name not in self._tools and name != READ_OUTPUT:
+            known = ", ".join(self._tools) or "none"
+            return f"There is no tool {name!r}. The tools are: {known}."
+        if MARK in arguments:
+            return _UNSENDABLE
+        if called.arguments is None:
+            why = "it is not an object" if _is_json(arguments) else "it cannot be parsed"
+            begin = arguments[:200]
+            return f"Not called: its arguments are not a JSON object ({why}). They began: {begin}"
+        return None
+
+    def use(self, called: ToolCallRecord) -> ToolUse:
+        """The call, with the properties of its tool."""
+        name = called.call.name
+        tool = self._tools.get(name)
+        return ToolUse(
+            id=called.call.id,
+            name=name,
+            arguments=called.call.arguments if called.arguments is None else called.arguments,
+            category=tool.category if tool else "search",
+            # Reading the next page is neither a new search nor a repeated call.
+            poll=name == READ_OUTPUT or getattr(tool, "poll", False),
+        )
+
+    def plan(self, called: ToolCallRecord) -> PlannedCall:
+        """The call as loop detection compares it before it is made."""
+        use = self.use(called)
+        return PlannedCall(use.name, use.signature, use.poll, self.refusal(called) is None)
+
+    def executed(self, conversation: Conversation) -> list[ExecutedCall]:
+        """The finished calls as loop detection compares them."""
+        return [self._executed(called) for called in conversation.done]
+
+    def _executed(self, called: ToolCallRecord) -> ExecutedCall:
+        use, result = self.use(called), called.result
+        return ExecutedCall(
+            name=use.name,
+            signature=use.signature,
+            result=result_digest(f"{result.status} {result.exit_code} {result.output}"),
+            error=result.output if is_error(result.status) else None,
+            poll=use.poll,
+            runnable=self.refusal(called) is None,
+        )
+
 
 def parameters(model: Any) -> JsonObject:
-    """The JSON schema of a tool's parameters; anything when it has no model."""
+    """The JSON schema of a tool's parameters; any object if it has no model."""
     if model is None:
         return _ANY
     schema: JsonObject = model.model_json_schema(by_alias=True)
     return schema
 
 
-def answer_spec(schema: JsonObject) -> ToolSpec:
-    """The tool with which an answer is given that has to fit *schema*."""
-    said = "Give your final answer. Call this once, when you have found out enough."
-    return ToolSpec(name=ANSWER, description=said, parameters=schema)
-
-
-def _described(tool: Action | Tool) -> str:
+def _describe(tool: Action | Tool) -> str:
     described = tool.description or tool.title
     if isinstance(tool, Action) and tool.autonomy.mode != "auto":
         return f"{described} (a person is asked first)"
     return described
 
 
-def _fits(part: Action | Tool, patterns: Sequence[str]) -> bool:
-    names = (part.id, part.name, part.plugin_id)
+def _matches(tool: Action | Tool, patterns: Sequence[str]) -> bool:
+    names = (tool.id, tool.name, tool.plugin_id)
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def _whole(part: Action | Tool) -> str:
-    return part.id.replace(":", "__")
+def _legal(name: str) -> str:
+    return _UNFIT.sub("_", name)[:_MAX_NAME]
 
 
-def _fit(name: str) -> str:
-    return _UNFIT.sub("_", name)[:_LONGEST]
+def _is_json(text: str) -> bool:
+    try:
+        check_values(text)
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
-#: Characters of a page; with what stands around it no more than the model is shown of any result.
-PAGE = 5500
+def answer_spec(schema: JsonObject) -> ToolSpec:
+    """The tool that gives an answer which fits *schema*."""
+    description = "Give your final answer. Call this once, when you have found out enough."
+    return ToolSpec(name=ANSWER, description=description, parameters=schema)
 
 
 class PageRequest(BaseModel):
-    """Where to read."""
+    """Parameters of `read_output`."""
 
     call: int = Field(ge=1, description="the number of the call, 3 for #3")
     offset: int = Field(default=0, ge=0, description="the first character to show")
 
 
-def spec() -> ToolSpec:
-    """What the model is told of the tool."""
+def read_output_spec() -> ToolSpec:
+    """The tool that pages through an earlier output."""
     return ToolSpec(
         name=READ_OUTPUT,
         description=(
@@ -118,28 +179,28 @@ def spec() -> ToolSpec:
     )
 
 
-def page(conversation: Conversation, called: ToolCallRecord) -> str:
-    """A page of the output that *called* asks for.
+def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
+    """The page of an earlier output that *called* asks for.
 
     Raises:
-        ValueError: there is no such output, or it ends before.
+        ValueError: there is no such output, or it ends before the offset.
     """
     try:
         wanted = PageRequest.model_validate(called.arguments or {})
     except ValidationError as error:
         raise ValueError(explain(error)) from None
-    seen = _output(conversation, wanted.call)
+    seen = _find_output(conversation, wanted.call)
     size = len(seen.output)
     if wanted.offset >= max(1, size):
         raise ValueError(f"the output of #{wanted.call} has {size} characters")
     end = min(size, wanted.offset + PAGE)
-    on = f"; offset={end} goes on" if end < size else ", which is its end"
+    more = f"; offset={end} continues" if end < size else ", which is its end"
     kept = f" that are kept of {seen.total_bytes} bytes" if seen.truncated else ""
-    head = f"[#{wanted.call}, characters {wanted.offset} to {end} of {size}{kept}{on}]"
+    head = f"[#{wanted.call}, characters {wanted.offset} to {end} of {size}{kept}{more}]"
     return f"{head}\n{seen.output[wanted.offset : end]}"
 
 
-def _output(conversation: Conversation, number: int) -> ToolObservation:
+def _find_output(conversation: Conversation, number: int) -> ToolObservation:
     for call_id, seen in conversation.observations.items():
         if call_number(call_id) == number:
             return seen

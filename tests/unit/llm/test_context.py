@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd import Plugin, tool
-from boyd.llm.compaction import Compaction, Target
+from boyd.llm.context_window import Compaction, Target
 from boyd.llm.conversation import Conversation
 from boyd.llm.messages import Message
-from boyd.llm.model_errors import of_error, of_status
+from boyd.llm.model_errors import fault_of_event, fault_of_response
 from boyd.models.investigation import (
     Asked,
     Compacted,
@@ -68,10 +68,10 @@ FULL = "This model's maximum context length is 4096 tokens. However, you request
 
 @pytest.mark.parametrize("server", REFUSALS)
 def test_a_refusal_for_length_is_known_whatever_the_server_calls_it(server: str) -> None:
-    fault = of_status(400, {}, json.dumps(REFUSALS[server]), 0.0)
+    fault = fault_of_response(400, {}, json.dumps(REFUSALS[server]), 0.0)
 
     assert fault.full
-    assert fault.lasting
+    assert fault.permanent
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_a_refusal_for_length_is_known_whatever_the_server_calls_it(server: str)
     ],
 )
 def test_other_refusals_are_none_for_length(code: int, error: dict[str, Any]) -> None:
-    assert not of_status(code, {}, json.dumps(error), 0.0).full
+    assert not fault_of_response(code, {}, json.dumps(error), 0.0).full
 
 
 def test_a_refusal_for_length_within_the_stream_is_known_and_not_repeated() -> None:
-    fault = of_error({"type": "exceed_context_size_error", "message": "too long"})
+    fault = fault_of_event({"type": "exceed_context_size_error", "message": "too long"})
 
-    assert (fault.full, fault.lasting) == (True, True)
+    assert (fault.full, fault.permanent) == (True, True)
 
 
 class Reader(Plugin):
@@ -318,12 +318,12 @@ def test_whatever_is_compacted_shrinks_stays_valid_and_keeps_the_question(
     log = told(sizes, asked_at)
     question = "And now?" if 0 < asked_at <= len(sizes) else "Why?"
     for share in targets:
-        before = conversation(log).compaction
-        shorter = before.shorter("full", Target(share * before.size(), 0))
+        before = Compaction.of(conversation(log))
+        shorter = before.shorten("full", Target(share * before.size(), 0))
         if shorter is None:
             break
         log.append(shorter)
-        after = conversation(log).compaction
+        after = Compaction.of(conversation(log))
         assert after.size() <= 0.9 * before.size()
         assert after.size() == shorter.after
         check(after.view(), question)
@@ -331,7 +331,7 @@ def test_whatever_is_compacted_shrinks_stays_valid_and_keeps_the_question(
 
 def test_the_newest_result_stays_whole_as_long_as_older_ones_can_go() -> None:
     found = conversation(told([5000, 5000, 5000]))
-    shorter = found.compaction.shorter("full", Target(9000, 0))
+    shorter = Compaction.of(found).shorten("full", Target(9000, 0))
 
     assert shorter is not None
     assert shorter.results == ["call00001", "call00002"]
@@ -340,7 +340,7 @@ def test_the_newest_result_stays_whole_as_long_as_older_ones_can_go() -> None:
 
 
 def test_no_more_results_are_left_out_than_have_to_be() -> None:
-    shorter = conversation(told([5000] * 4)).compaction.shorter("near", Target(16_500, 0))
+    shorter = Compaction.of(conversation(told([5000] * 4))).shorten("near", Target(16_500, 0))
 
     assert shorter is not None
     assert shorter.results == ["call00001"]
@@ -349,7 +349,7 @@ def test_no_more_results_are_left_out_than_have_to_be() -> None:
 def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = conversation(told([1000] * 200)).compaction
+    found = Compaction.of(conversation(told([1000] * 200)))
     views: list[None] = []
     real = Compaction._view
 
@@ -358,7 +358,7 @@ def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
         return real(self, state)
 
     monkeypatch.setattr(Compaction, "_view", counted)
-    shorter = found.shorter("full", Target(100_000, 0))
+    shorter = found.shorten("full", Target(100_000, 0))
 
     assert shorter is not None
     assert shorter.after <= 100_000

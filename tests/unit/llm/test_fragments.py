@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.llm.messages import CallFragment
-from boyd.llm.tool_call_parsing import Fragments, parsed, sendable
+from boyd.llm.tool_calls import parse_arguments, sendable_arguments
+from boyd.llm.turn_accumulator import CallFragments
 from boyd.models.investigation import ToolCall
 
 
 def merged(*fragments: CallFragment, taken: set[str] | None = None) -> list[ToolCall]:
-    all_ = Fragments()
+    all_ = CallFragments()
     for fragment in fragments:
         all_.add(fragment)
     return all_.calls(taken or set(), "made")
@@ -154,7 +155,7 @@ def test_characters_that_nothing_can_store_are_replaced() -> None:
 
 
 def test_half_a_call_is_noticed() -> None:
-    fragments = Fragments()
+    fragments = CallFragments()
     assert fragments.are_complete
 
     fragments.add(piece(0, "a", "read", '{"path":'))
@@ -212,5 +213,5 @@ def test_two_calls_never_melt_into_one_however_they_are_cut(
     "text", ["", "[1]", "nonsense", '{"a": NaN}', '{"a":' * 5000, '{"a":' * 150 + "1" + "}" * 150]
 )
 def test_what_is_no_object_that_can_be_kept_is_sent_back_in_one(text: str) -> None:
-    assert parsed(text) is None
-    assert json.loads(sendable(text)) == {"unparseable": text}
+    assert parse_arguments(text) is None
+    assert json.loads(sendable_arguments(text)) == {"unparseable": text}

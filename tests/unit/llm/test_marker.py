@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.llm.reply_text import marked
+from boyd.llm.reply_text import marked_answer
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ from boyd.llm.reply_text import marked
     ],
 )
 def test_the_answer_stands_behind_the_marker(text: str, answer: str | None) -> None:
-    assert marked(text, "DONE:") == answer
+    assert marked_answer(text, "DONE:") == answer
 
 
 def test_a_marker_is_no_pattern() -> None:
-    assert marked("abc", "a.c") is None
-    assert marked("[(*) yes", "[(*)") == "yes"
+    assert marked_answer("abc", "a.c") is None
+    assert marked_answer("[(*) yes", "[(*)") == "yes"

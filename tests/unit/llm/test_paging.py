@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boyd import Plugin, tool
-from boyd.llm.output_view import SAID, SHOWN
+from boyd.llm.messages import MAX_SAID, SHOWN
 from boyd.models.investigation import Result, Said
 from boyd.testing.model_server import Received, Reply, call, say
 from model_kit import Word, scene
@@ -139,9 +139,9 @@ def test_an_answer_that_is_too_long_is_kept_in_part_and_says_so() -> None:
 
         text = found.text or ""
         assert found.ending == "final_answer"
-        assert len(text) < SAID + 100
+        assert len(text) < MAX_SAID + 100
         assert text.endswith("[200000 characters left out: at most 100000 are kept of one turn]")
-        assert len(here.entries(Said)[0].text) < SAID + 100
+        assert len(here.entries(Said)[0].text) < MAX_SAID + 100
 
 
 def test_an_answer_in_a_form_that_is_too_long_is_asked_for_again() -> None:

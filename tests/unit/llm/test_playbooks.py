@@ -194,18 +194,18 @@ def test_a_section_keeps_the_order_and_the_limit() -> None:
 
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
-SAID = TEXT.map(str.strip).filter(bool)
+MAX_SAID = TEXT.map(str.strip).filter(bool)
 ODD = st.sampled_from(["null", "~", "yes", "1", "- a", "a: b", "---", "<<", "'", '"', "a\n---\nb"])
 
 
 @given(
-    SAID | ODD,
-    SAID | ODD,
+    MAX_SAID | ODD,
+    MAX_SAID | ODD,
     st.builds(
         Trigger,
         severity=st.sampled_from([None, "info", "critical"]),
-        keywords=st.lists(SAID | ODD, max_size=3),
-        sources=st.lists(SAID, max_size=2),
+        keywords=st.lists(MAX_SAID | ODD, max_size=3),
+        sources=st.lists(MAX_SAID, max_size=2),
     ),
     st.integers(-999, 999),
     TEXT | st.just("a\n---\nb\n\n# c"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.tool_calls import normal_command, signature
+from boyd.llm.tool_calls import normalize_command, signature
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_text_that_is_no_json_is_compared_as_it_is() -> None:
     ],
 )
 def test_blanks_of_a_command_are_collapsed_outside_quotes(command: str, normal: str) -> None:
-    assert normal_command(command) == normal
+    assert normalize_command(command) == normal
 
 
 @given(st.text(alphabet=" \t\n'\"\\<ab$", max_size=40))
 def test_a_normal_command_is_normal(command: str) -> None:
-    once = normal_command(command)
-    assert normal_command(once) == once
+    once = normalize_command(command)
+    assert normalize_command(once) == once
     assert "".join(once.split()) == "".join(command.split())
 
 
 @pytest.mark.parametrize("seed", ["'", '"', "\\", "<<a", "a ", '"\\', "<<<"])
 def test_a_long_command_takes_no_longer_than_its_length(seed: str) -> None:
     began = time.thread_time()
-    normal_command(seed * 300_000)
+    normalize_command(seed * 300_000)
     assert time.thread_time() - began < 5
 
 

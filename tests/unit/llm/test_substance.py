@@ -7,7 +7,7 @@ import time
 import pytest
 
 from boyd.llm.messages import Turn
-from boyd.llm.reply_text import is_empty, is_substantive, spoken
+from boyd.llm.reply_text import is_empty, is_substantive, strip_reasoning
 from boyd.models.investigation import ToolCall
 
 
@@ -59,8 +59,8 @@ def test_something_is_said_by(text: str) -> None:
 
 
 def test_thoughts_are_left_out_of_what_was_said() -> None:
-    assert spoken("a<think>b</think>c<think>d</think>e") == "ace"
-    assert spoken("b</think>c</think>d") == "cd"
+    assert strip_reasoning("a<think>b</think>c<think>d</think>e") == "ace"
+    assert strip_reasoning("b</think>c</think>d") == "cd"
 
 
 def test_a_turn_with_calls_or_that_was_cut_or_filtered_is_not_empty() -> None:

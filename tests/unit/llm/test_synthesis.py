@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.llm import synthesis
-from boyd.llm.synthesis import GatheredEvidence, collect, digest, dominant, fitted, prompt, section
+from boyd.llm.synthesis import (
+    GatheredEvidence,
+    collect,
+    digest,
+    dominant_kind,
+    fit,
+    prompt,
+    section,
+)
 from boyd.llm.tool_calls import ToolOutcome, ToolUse
 from boyd.models.investigation import Category
 
@@ -69,7 +77,7 @@ def test_all_of_it_stays_within_the_limit(lengths: list[int]) -> None:
 
 def test_what_fits_is_left_alone() -> None:
     evidence = gathered("a", "b")
-    assert fitted(evidence) == evidence
+    assert fit(evidence) == evidence
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,7 @@ def test_what_fits_is_left_alone() -> None:
     ],
 )
 def test_a_category_is_dominant_at_two_thirds(counts: dict[Category, int], kind: str) -> None:
-    assert dominant(counts) == kind
+    assert dominant_kind(counts) == kind
 
 
 def test_a_prompt_says_why_what_and_holds_every_source() -> None:

@@ -21,12 +21,12 @@ from boyd.llm.messages import (
     TextDelta,
     ToolSpec,
     TurnFinished,
-    Used,
+    UsageReport,
 )
-from boyd.llm.model_errors import Fault, of_error, of_status, retry_after
+from boyd.llm.model_errors import Fault, fault_of_event, fault_of_response, retry_after
 from boyd.llm.providers import anthropic_messages, openai_chat
 from boyd.llm.providers.wire import Decoder
-from boyd.llm.reply_text import ThinkTagParser
+from boyd.llm.turn_accumulator import ThinkTagParser
 from boyd.models.investigation import ToolCall, Usage
 from boyd.settings.model import ModelSettings
 
@@ -256,7 +256,7 @@ def test_openai_says_text_thought_calls_usage_and_the_end() -> None:
         TextDelta("Ho"),
         CallFragment(0, "1", "read", "{}"),
         TurnFinished("calls"),
-        Used(Usage(input_tokens=3, output_tokens=4)),
+        UsageReport(Usage(input_tokens=3, output_tokens=4)),
         StreamEnded(),
     ]
 
@@ -291,12 +291,12 @@ def test_anthropic_says_text_thought_calls_usage_and_the_end() -> None:
         },
         {"type": "message_stop"},
     ) == [
-        Used(Usage(input_tokens=13, output_tokens=1)),
+        UsageReport(Usage(input_tokens=13, output_tokens=1)),
         ReasoningDelta("hm"),
         TextDelta("Hi"),
         CallFragment(3, "1", "read", {}),
         CallFragment(3, arguments="{}"),
-        Used(Usage(input_tokens=13, output_tokens=9)),
+        UsageReport(Usage(input_tokens=13, output_tokens=9)),
         TurnFinished("calls"),
         StreamEnded(),
     ]
@@ -310,7 +310,7 @@ def test_what_is_no_object_is_a_fault_that_may_pass(decoder: type[Decoder], data
     with pytest.raises(Fault, match="no JSON object") as raised:
         read(decoder(), data)
 
-    assert not raised.value.lasting
+    assert not raised.value.permanent
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -348,7 +348,7 @@ def told(pieces: Iterable[str]) -> tuple[str, str]:
     for piece in pieces:
         list(thinking.feed(piece))
     list(thinking.end())
-    return thinking.text, thinking.thought
+    return thinking.text, thinking.reasoning
 
 
 @given(st.integers(1, 12))
@@ -418,9 +418,9 @@ def test_retry_after_is_seconds_or_a_date_and_at_most_a_minute(header: str, seco
     ],
 )
 def test_which_answers_are_worth_another_attempt(status: int, lasting: bool) -> None:
-    fault = of_status(status, {}, "{}", 0.0)
+    fault = fault_of_response(status, {}, "{}", 0.0)
 
-    assert fault.lasting == lasting
+    assert fault.permanent == lasting
     assert fault.status == status
 
 
@@ -434,15 +434,17 @@ def test_which_answers_are_worth_another_attempt(status: int, lasting: bool) -> 
     ],
 )
 def test_an_answer_tells_what_its_body_says(body: str, said: str) -> None:
-    fault = of_status(400, {}, body, 0.0)
+    fault = fault_of_response(400, {}, body, 0.0)
 
-    assert (str(fault), fault.said) == ("it answered 400", said)
+    assert (str(fault), fault.details) == ("it answered 400", said)
 
 
 def test_what_speaks_of_no_models_may_be_at_another_address() -> None:
-    assert "llm.base_url" in str(of_status(404, {}, "404 page not found", 0.0))
-    assert "llm.base_url" in str(of_status(200, {"content-type": "text/html"}, "<html>", 0.0))
-    assert "llm.base_url" not in str(of_status(404, {}, '{"error": "no such model"}', 0.0))
+    assert "llm.base_url" in str(fault_of_response(404, {}, "404 page not found", 0.0))
+    assert "llm.base_url" in str(
+        fault_of_response(200, {"content-type": "text/html"}, "<html>", 0.0)
+    )
+    assert "llm.base_url" not in str(fault_of_response(404, {}, '{"error": "no such model"}', 0.0))
 
 
 @pytest.mark.parametrize(
@@ -462,4 +464,4 @@ def test_what_speaks_of_no_models_may_be_at_another_address() -> None:
 def test_an_error_in_the_stream_is_worth_another_attempt_unless_it_is_about_the_request(
     error: Any, lasting: bool
 ) -> None:
-    assert of_error(error).lasting == lasting
+    assert fault_of_event(error).permanent == lasting

@@ -1,4 +1,4 @@
-"""Messages as Anthropic has them (G1)."""
+"""The Messages API of Anthropic."""
 
 from __future__ import annotations
 
@@ -19,10 +19,19 @@ from boyd.llm.messages import (
     TextDelta,
     ToolSpec,
     TurnFinished,
-    Used,
+    UsageReport,
 )
-from boyd.llm.model_errors import of_error
-from boyd.llm.providers.wire import Wire, document, frame, index, number, part, prepared, text
+from boyd.llm.model_errors import fault_of_event
+from boyd.llm.providers.wire import (
+    Wire,
+    common_fields,
+    index,
+    number,
+    parse_event,
+    part,
+    prepare,
+    text,
+)
 from boyd.models.investigation import Finish, Usage
 from boyd.settings.model import ModelSettings
 
@@ -33,12 +42,12 @@ _FINISHES: Mapping[str, Finish] = {
     "model_context_window_exceeded": "length",
     "refusal": "filtered",
 }
-#: What is read from a cache or written to one was sent, too.
+#: Tokens read from a cache or written to one count as input.
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 def url(settings: ModelSettings) -> str:
-    """Where requests go; `base_url` may end in `/v1`."""
+    """The address of requests; `base_url` may end in `/v1`."""
     return settings.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
 
 
@@ -51,24 +60,24 @@ def headers(key: SecretStr | None) -> dict[str, str]:
 def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
     """The JSON object of a request.
 
-    Without `use_tools` tools may not be used (F5); they are named all the same when the
-    conversation has calls of them, which the server would refuse otherwise.
+    Without `use_tools`, the tools are listed only if the conversation contains calls: the server
+    rejects calls of unknown tools.
     """
-    system, messages = prepared(request, takes_system=settings.steering == "system")
-    made = {**frame(settings, "max_tokens"), "messages": _messages(messages)}
+    system, messages = prepare(request, takes_system=settings.steering == "system")
+    result = {**common_fields(settings, "max_tokens"), "messages": _messages(messages)}
     if system:
-        made["system"] = system
-    if request.tools and (request.use_tools or any(one.calls for one in messages)):
-        made["tools"] = [_tool(one) for one in request.tools]
+        result["system"] = system
+    if request.tools and (request.use_tools or any(message.calls for message in messages)):
+        result["tools"] = [_tool(tool) for tool in request.tools]
         if not request.use_tools:
-            made["tool_choice"] = {"type": "none"}
-    return made
+            result["tool_choice"] = {"type": "none"}
+    return result
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The messages with all that one side says in a row as one: results first, as they come."""
+    """The messages, with consecutive ones of one side merged."""
     return [
-        {"role": role, "content": [block for one in group for block in _blocks(one)]}
+        {"role": role, "content": [block for message in group for block in _blocks(message)]}
         for role, group in groupby(messages, _side)
     ]
 
@@ -102,24 +111,24 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 class AnthropicDecoder:
-    """Reads the events of one answer; remembers which blocks are calls, and what was counted."""
+    """Decodes the events of one answer; tracks tool-call blocks and token counts."""
 
     def __init__(self) -> None:
         self._calls: set[int | None] = set()
         self._counted: dict[str, int] = {}
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
-        """What one event says.
+        """See `Decoder`.
 
         Raises:
-            Fault: an error, or nothing that belongs on this wire.
+            Fault: the server reports an error, or the data are invalid.
         """
-        event = document(data)
+        event = parse_event(data)
         return list(self._events(text(event, "type"), event))
 
     def _events(self, kind: str, event: Mapping[str, Any]) -> Iterator[StreamEvent]:
         if kind == "error":
-            raise of_error(event.get("error"))
+            raise fault_of_event(event.get("error"))
         if kind == "message_start":
             yield from self._count(part(part(event, "message"), "usage"))
         elif kind == "content_block_start":
@@ -138,7 +147,7 @@ class AnthropicDecoder:
         self._counted |= {name: number(usage, name) for name in names if number(usage, name)}
         if self._counted:
             sent = sum(self._counted.get(name, 0) for name in _INPUTS)
-            yield Used(
+            yield UsageReport(
                 Usage(input_tokens=sent, output_tokens=self._counted.get("output_tokens", 0))
             )
 

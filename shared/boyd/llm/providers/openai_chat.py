@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI made them and Ollama, vLLM, llama.cpp and others speak them (G1)."""
+"""Chat completions of OpenAI, which Ollama, vLLM, llama.cpp and others also speak."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from boyd.llm.messages import (
     StreamEnded,
     StreamEvent,
     TextDelta,
-    ToolSpec,
     TurnFinished,
-    Used,
+    UsageReport,
 )
-from boyd.llm.model_errors import Fault, of_error
-from boyd.llm.providers.wire import Wire, document, frame, index, number, part, prepared, text
+from boyd.llm.model_errors import Fault, fault_of_event
+from boyd.llm.providers.wire import (
+    Wire,
+    common_fields,
+    index,
+    number,
+    parse_event,
+    part,
+    prepare,
+    text,
+)
 from boyd.models.investigation import Finish, ToolCall, Usage
 from boyd.settings.model import ModelSettings
 
@@ -32,14 +40,14 @@ _FINISHES: Mapping[str, Finish] = {
     "length": "length",
     "content_filter": "filtered",
 }
-#: Reasons to finish that mean that the server has failed.
+#: Finish reasons that mean a failure of the server.
 _FAILURES = frozenset({"error", "abort", "insufficient_system_resource"})
-#: Hosts that refuse `max_tokens` for some models; other servers may not know the newer word.
+#: Hosts that reject `max_tokens` for some models; others may not know the newer name.
 _NEWER = ("openai.com", "openai.azure.com")
 
 
 def url(settings: ModelSettings) -> str:
-    """Where requests go."""
+    """The address of requests."""
     return settings.base_url.rstrip("/") + "/chat/completions"
 
 
@@ -49,20 +57,22 @@ def headers(key: SecretStr | None) -> dict[str, str]:
 
 
 def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
-    """The JSON object of a request; without `use_tools` it names no tools at all (F5)."""
-    system, messages = prepared(request, takes_system=settings.steering == "system")
-    said = [{"role": "system", "content": system}] if system else []
-    made = {
-        **frame(settings, _longest(settings)),
-        "messages": said + [_message(one) for one in messages],
+    """The JSON object of a request; without `use_tools` it lists no tools."""
+    system, messages = prepare(request, takes_system=settings.steering == "system")
+    opening = [{"role": "system", "content": system}] if system else []
+    result = {
+        **common_fields(settings, _max_tokens_field(settings)),
+        "messages": opening + [_message(message) for message in messages],
         "stream_options": {"include_usage": True},
     }
     if request.tools and request.use_tools:
-        made["tools"] = [_tool(one) for one in request.tools]
-    return made
+        result["tools"] = [
+            {"type": "function", "function": tool.to_wire()} for tool in request.tools
+        ]
+    return result
 
 
-def _longest(settings: ModelSettings) -> str:
+def _max_tokens_field(settings: ModelSettings) -> str:
     host = urlsplit(settings.base_url).hostname or ""
     newer = any(host == name or host.endswith(f".{name}") for name in _NEWER)
     return "max_completion_tokens" if newer else "max_tokens"
@@ -73,7 +83,7 @@ def _message(message: Message) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
     if not message.calls:
         return {"role": message.role, "content": message.text}
-    calls = [_call(one) for one in message.calls]
+    calls = [_call(call) for call in message.calls]
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
 
@@ -82,26 +92,22 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    return {"type": "function", "function": tool.to_wire()}
-
-
 class OpenAIDecoder:
-    """Reads the chunks of one answer."""
+    """Decodes the chunks of one answer."""
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
-        """What one chunk says.
+        """See `Decoder`.
 
         Raises:
-            Fault: an error, or nothing that belongs on this wire.
+            Fault: the server reports an error, or the data are invalid.
         """
         if data.strip() == _END:
             return [StreamEnded()]
-        chunk = document(data)
+        chunk = parse_event(data)
         if chunk.get("error"):
-            raise of_error(chunk["error"])
+            raise fault_of_event(chunk["error"])
         if chunk.get("object") == "error":
-            raise of_error(chunk)
+            raise fault_of_event(chunk)
         return list(_events(chunk))
 
 
@@ -117,11 +123,11 @@ def _events(chunk: Mapping[str, Any]) -> Iterator[StreamEvent]:
         output_tokens=number(usage, "completion_tokens"),
     )
     if spent != Usage():
-        yield Used(spent)
+        yield UsageReport(spent)
 
 
 def _delta(delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
-    # Some servers send the same thought under both names.
+    # Some servers send the same reasoning under both names.
     thought = text(delta, "reasoning_content") or text(delta, "reasoning")
     if thought:
         yield ReasoningDelta(thought)

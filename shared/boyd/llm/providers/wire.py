@@ -1,4 +1,4 @@
-"""A conversation as servers take it: nothing empty, nothing that only Boyd understands."""
+"""Wire formats of model servers, and the preparation of messages for any of them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,26 @@ from pydantic import SecretStr
 from boyd.json_limits import check_values
 from boyd.llm.messages import Message, ModelRequest, Role, StreamEvent
 from boyd.llm.model_errors import Fault
-from boyd.llm.tool_call_parsing import sendable
+from boyd.llm.tool_calls import sendable_arguments
 from boyd.models.investigation import ToolCall
 from boyd.settings.model import ModelSettings
 
 
 class Decoder(Protocol):
-    """Reads the events of one answer; may remember what it has read."""
+    """Stateful decoder of one answer."""
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
-        """What the data of one server-sent event say.
+        """Decode the data of one server-sent event.
 
         Raises:
-            Fault: an error, or nothing that belongs on this wire.
+            Fault: the server reports an error, or the data are invalid.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Wire:
-    """How to talk to one kind of server.
-
-    Attributes:
-        url: where requests go.
-        headers: what goes with them.
-        body: the JSON object of a request.
-        decoder: makes what reads one answer.
-    """
+    """The functions that speak one wire format."""
 
     url: Callable[[ModelSettings], str]
     headers: Callable[[SecretStr | None], dict[str, str]]
@@ -47,17 +40,18 @@ class Wire:
     decoder: Callable[[], Decoder]
 
 
-def frame(settings: ModelSettings, longest: str) -> dict[str, Any]:
-    """What a request says on every wire; *longest* is what this one calls the limit of a turn."""
-    said = {"model": settings.model, "stream": True, longest: settings.max_output_tokens}
-    return said if settings.temperature is None else {**said, "temperature": settings.temperature}
+def common_fields(settings: ModelSettings, max_tokens: str) -> dict[str, Any]:
+    """Fields of every request; *max_tokens* is the name of the output limit."""
+    fields = {"model": settings.model, "stream": True, max_tokens: settings.max_output_tokens}
+    temperature = settings.temperature
+    return fields if temperature is None else {**fields, "temperature": temperature}
 
 
-def document(data: str) -> dict[str, Any]:
-    """The JSON object that an event carries.
+def parse_event(data: str) -> dict[str, Any]:
+    """The JSON object of an event.
 
     Raises:
-        Fault: it carries none.
+        Fault: the data are not a JSON object.
     """
     try:
         check_values(data)
@@ -65,57 +59,58 @@ def document(data: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise Fault("an event of the stream is no JSON object")
+        raise Fault("an event of the stream is not a JSON object")
     return value
 
 
 def part(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object below *name*; an empty one when there is none."""
+    """The object in field *name*, or an empty one."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def text(value: Mapping[str, Any], name: str) -> str:
-    """The text below *name*; empty when there is none."""
+    """The text in field *name*, or an empty one."""
     found = value.get(name)
     return found if isinstance(found, str) else ""
 
 
 def number(value: Mapping[str, Any], name: str) -> int:
-    """The number of tokens below *name*; 0 when there is none."""
+    """The number of tokens in field *name*, or 0."""
     found = value.get(name)
     return max(found, 0) if isinstance(found, int) else 0
 
 
 def index(value: Mapping[str, Any]) -> int | None:
-    """The `index` of a piece; None when there is none."""
+    """The `index` of a piece, if it has one."""
     found = value.get("index")
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
-#: How what Boyd says in the middle of a conversation is told from what a person says (F9).
+#: Distinguishes messages of Boyd from those of a person.
 _STEERING = "<steering>\n{}\n</steering>"
 
 
-def prepared(request: ModelRequest, *, takes_system: bool) -> tuple[str, list[Message]]:
-    """What the model is told first, and the messages after it.
+def prepare(request: ModelRequest, *, takes_system: bool) -> tuple[str, list[Message]]:
+    """The system prompt and the messages after it.
 
-    System messages further on are steering: tagged messages of the user, unless the server
-    *takes_system* messages there. Messages that say nothing are left out, and calls that the model
-    got wrong are made such that servers take them back.
+    Later system messages become tagged user messages, unless the server *takes_system* messages
+    there. Empty messages are dropped, and malformed calls are rewritten to suit servers.
     """
     messages = request.messages
-    first = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
+    first = next((n for n, each in enumerate(messages) if each.role != "system"), len(messages))
     known = {tool.name for tool in request.tools}
-    rest = (_acceptable(_steered(one, takes_system), known) for one in messages[first:])
-    return _text_of(messages[:first]), _merged(rest)
+    rest = (
+        _with_valid_calls(_tag_steering(each, takes_system), known) for each in messages[first:]
+    )
+    return _join_text(messages[:first]), _merge(rest)
 
 
-def _text_of(messages: Sequence[Message]) -> str:
-    return "\n\n".join(one.text for one in messages if one.text.strip())
+def _join_text(messages: Sequence[Message]) -> str:
+    return "\n\n".join(message.text for message in messages if message.text.strip())
 
 
-def _steered(message: Message, takes_system: bool) -> Message:
+def _tag_steering(message: Message, takes_system: bool) -> Message:
     if message.role not in ("system", "steering"):
         return message
     if takes_system or not message.text.strip():
@@ -123,22 +118,24 @@ def _steered(message: Message, takes_system: bool) -> Message:
     return Message(role="user", text=_STEERING.format(message.text))
 
 
-def _acceptable(message: Message, known: Collection[str]) -> Message:
+def _with_valid_calls(message: Message, known: Collection[str]) -> Message:
     if not message.calls:
         return message
     calls = [
-        ToolCall(id=one.id, name=_legal(one.name, known), arguments=sendable(one.arguments))
-        for one in message.calls
+        ToolCall(
+            id=call.id, name=_legal(call.name, known), arguments=sendable_arguments(call.arguments)
+        )
+        for call in message.calls
     ]
     return Message(role=message.role, text=message.text, calls=calls)
 
 
 def _legal(name: str, known: Collection[str]) -> str:
-    """The name of a tool, or what servers take in place of one that a model has made up."""
+    """A known name, or one that servers accept in place of a name that the model made up."""
     return name if name in known else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
-def _merged(messages: Iterable[Message]) -> list[Message]:
+def _merge(messages: Iterable[Message]) -> list[Message]:
     merged: list[Message] = []
     for message in messages:
         if message.role != "tool" and not message.calls and not message.text.strip():
@@ -146,7 +143,7 @@ def _merged(messages: Iterable[Message]) -> list[Message]:
         before = merged[-1] if merged else None
         if before and _may_merge(before, message.role):
             merged[-1] = Message(
-                role=message.role, text=_text_of([before, message]), calls=message.calls
+                role=message.role, text=_join_text([before, message]), calls=message.calls
             )
         else:
             merged.append(message)

@@ -14,14 +14,14 @@ from pydantic import BaseModel, ValidationError
 
 from boyd import naming, queues
 from boyd.errors import StoreError
-from boyd.llm.budget import spent_on
-from boyd.llm.exchange import Watch
+from boyd.llm.conclusion import spent_on
 from boyd.llm.gateway import Gateway, Meter
 from boyd.llm.messages import Message, ModelRequest, Turn
 from boyd.llm.model_errors import ModelError, ModelRefused, ModelUnavailable, Stopped
 from boyd.llm.replies import object_in
 from boyd.llm.reply_text import is_substantive
 from boyd.llm.toolbox import ANSWER, answer_spec
+from boyd.llm.turn_accumulator import Watch
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import JsonObject, explain
 from boyd.models.investigation import (

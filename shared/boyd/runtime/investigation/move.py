@@ -16,8 +16,8 @@ from typing import Literal
 
 from boyd import queues
 from boyd.errors import ConfigError, StoreError, StoreUnavailable
-from boyd.llm import budget, steps
-from boyd.llm.conclusion import fields_of
+from boyd.llm import steps
+from boyd.llm.conclusion import cost, fields_of
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.gateway import Gateway
 from boyd.llm.messages import ModelRequest
@@ -125,7 +125,7 @@ class Move:
         if self._log.ended is None:
             self._settle()
             now = self._engine.store.clock.now()
-            self._write(self._steps.ends.stopped(self._log, "error", why, now))
+            self._write(self._steps.conclusion.stop(self._log, "error", why, now))
         assert self._log.ended is not None, "the log has just been ended"
         return self._over(self._log.ended)
 
@@ -134,8 +134,8 @@ class Move:
         by = self._found.cancelled_by
         if by is None or self._log.ended is not None or not self._settle():
             return None
-        ends = self._steps.ends
-        return steps.Write(ends.stopped(self._log, "cancelled", f"{by} cancelled it", now))
+        conclusion = self._steps.conclusion
+        return steps.Write(conclusion.stop(self._log, "cancelled", f"{by} cancelled it", now))
 
     def _settle(self) -> bool:
         """Log the result of a started call if it is known; False: it is still executing."""
@@ -146,7 +146,7 @@ class Move:
             return False
         known = self._tools.known(called)
         if known is not None:
-            self._write(self._steps.result(self._log, known))
+            self._write(self._steps.add_result(self._log, known))
         return True
 
     def _think(self, request: ModelRequest) -> Later | None:
@@ -166,7 +166,9 @@ class Move:
 
     def _turn(self, request: ModelRequest) -> tuple[Sequence[Entry], Step]:
         """The entries of the model's next turn, or of its failure."""
-        live = LiveOutput(self._piece, self._log.step + 1, self._steps.left(self._log, self._now()))
+        live = LiveOutput(
+            self._piece, self._log.step + 1, self._steps.seconds_left(self._log, self._now())
+        )
         meter = StoredMeter(self._engine.store.usage, self._settings.model)
         key = self._settings.api_key()
         try:
@@ -175,11 +177,11 @@ class Move:
         except Stopped as stopped:
             return self._unwanted(stopped, live.is_late), ""
         except ContextFull as error:
-            return self._steps.full(self._log, error, self._now()), ""
+            return self._steps.add_context_full(self._log, error, self._now()), ""
         except ModelError as error:
             why = f"the model did not answer: {error}"
-            return self._steps.ends.stopped(self._log, "error", why, self._now(), error), ""
-        return self._steps.said(self._log, turn), "decides"
+            return self._steps.conclusion.stop(self._log, "error", why, self._now(), error), ""
+        return self._steps.add_turn(self._log, turn), "decides"
 
     def _clear(self) -> None:
         """Discard the live output of a turn that lost its worker, and older pieces."""
@@ -200,10 +202,10 @@ class Move:
         found, now = self._store.get(self._id), self._now()
         if found is not None and found.cancelled_by is not None:
             why = f"{found.cancelled_by} cancelled it"
-            return self._steps.ends.stopped(self._log, "cancelled", why, now, stopped)
+            return self._steps.conclusion.stop(self._log, "cancelled", why, now, stopped)
         if is_late:
             why = "its time was up"
-            return self._steps.ends.stopped(self._log, "deadline", why, now, stopped)
+            return self._steps.conclusion.stop(self._log, "deadline", why, now, stopped)
         raise self._stale()
 
     def _use(self, called: ToolCallRecord) -> Later | None:
@@ -212,7 +214,7 @@ class Move:
             return self._take_up(called, called.approval_id)
         tool = self._toolbox.get(called.call.name)
         if tool is None:  # a worker that has the tool started it
-            self._write(self._steps.result(self._log, self._tools.lost(called)))
+            self._write(self._steps.add_result(self._log, self._tools.lost(called)))
             return None
         queue = queue_of(tool)
         if self._moved or (self._queue != queue and not called.started):
@@ -228,7 +230,7 @@ class Move:
         said = self._log.rounds[-1].turn.text
         came = self._tools.execute(tool, called, again, said)
         if isinstance(came, ToolObservation):
-            self._write(self._steps.result(self._log, came))
+            self._write(self._steps.add_result(self._log, came))
             return None
         self._write([Waits(call_id=called.call.id, approval_id=came)], "waiting")
         return self._wait(came)
@@ -251,7 +253,7 @@ class Move:
                 f"{queue!r}."
             )
         now = self._engine.store.clock.now()
-        self._write(self._steps.failed(self._log, called, why, now))
+        self._write(self._steps.add_failure(self._log, called, why, now))
         return None
 
     def _take_up(self, called: ToolCallRecord, approval_id: str) -> Later | None:
@@ -259,7 +261,7 @@ class Move:
         observation = self._tools.decided(called, approval_id)
         if observation is None:
             return self._wait(approval_id)
-        self._write(self._steps.result(self._log, observation), "resumed")
+        self._write(self._steps.add_result(self._log, observation), "resumed")
         return None
 
     def _piece(self, entries: Sequence[Entry]) -> bool:
@@ -321,7 +323,7 @@ class Move:
 
     def _fields(self, log: Conversation) -> Mapping[str, str]:
         """The changed fields of its hash; an empty value removes the field."""
-        spent = budget.cost(log.total.usage, self._settings.prices)
+        spent = cost(log.total.usage, self._settings.prices)
         waiting = log.open[0].approval_id if log.open else None
         status = "ended" if log.ended else "waiting" if waiting else "running"
         fields = {

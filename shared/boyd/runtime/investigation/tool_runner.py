@@ -10,10 +10,9 @@ from typing import Any
 
 from boyd import naming, queues
 from boyd.errors import Overrun
-from boyd.llm.call_history import observed
 from boyd.llm.conversation import ToolCallRecord
-from boyd.llm.output_view import captured, shortened
-from boyd.llm.tool_call_parsing import storable
+from boyd.llm.messages import capture, shorten
+from boyd.llm.turn_accumulator import storable
 from boyd.models import ActionResult, Actor, ApprovalItem, Decision
 from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.phases import act, time_limit
@@ -136,7 +135,7 @@ class ToolRunner:
         return approvals.get(approval_id)
 
     def _act(self, action: Action, called: ToolCallRecord, again: bool, said: str) -> ActionResult:
-        why = f": {shortened(said, QUOTED)}" if said.strip() else ""
+        why = f": {shorten(said, QUOTED)}" if said.strip() else ""
         decision = Decision(
             action=action.id,
             params=called.arguments or {},
@@ -204,7 +203,7 @@ class ToolRunner:
         found = ToolObservation.model_validate(
             {**seen, **own, "status": status}, strict=False, extra="ignore"
         )
-        kept, total = captured(redactor().redact(found.output))
+        kept, total = capture(redactor().redact(found.output))
         changes = {
             "output": kept,
             "truncated": found.truncated or total > len(kept.encode()),
@@ -217,10 +216,10 @@ class ToolRunner:
     ) -> ToolObservation:
         # Redact before truncating: half a secret would not be recognized.
         safe = redactor().redact(storable(text))
-        kept, total = captured(safe)
+        kept, total = capture(safe)
         now = self._engine.store.clock.now()
         changes = {"truncated": total > len(kept.encode()), "total_bytes": total, **more}
-        return observed(called, status, kept, now).patched(changes)
+        return called.observe(status, kept, now).patched(changes)
 
 
 def _with_note(why: str, item: ApprovalItem) -> str:

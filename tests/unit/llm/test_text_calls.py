@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.llm.tool_call_parsing import spoken_calls
+from boyd.llm.reply_text import find_text_calls
 from boyd.models.investigation import Ended, Said, Steered, Warned
 from boyd.store.investigations import read_totals
 from boyd.testing.model_server import say
@@ -43,14 +43,14 @@ HERMES = '<tool_call>\n{"name": "look", "arguments": {"word": "a"}}\n</tool_call
     ],
 )
 def test_a_call_is_read_in_the_ways_of_models(text: str) -> None:
-    found = spoken_calls(text, KNOWN)
+    found = find_text_calls(text, KNOWN)
 
     assert found is not None
     assert list(found.calls) == [LOOK]
 
 
 def test_what_is_said_before_a_call_is_kept() -> None:
-    found = spoken_calls(f"Let me look.\n{HERMES}", KNOWN)
+    found = find_text_calls(f"Let me look.\n{HERMES}", KNOWN)
 
     assert found is not None
     assert found.before == "Let me look."
@@ -72,7 +72,7 @@ def test_what_is_said_before_a_call_is_kept() -> None:
     ],
 )
 def test_several_calls_are_read_in_their_order(text: str) -> None:
-    found = spoken_calls(text, KNOWN)
+    found = find_text_calls(text, KNOWN)
 
     assert found is not None
     assert list(found.calls) == [LOOK, LOOK]
@@ -96,7 +96,7 @@ def test_several_calls_are_read_in_their_order(text: str) -> None:
     ],
 )
 def test_what_only_looks_like_a_call_is_a_text(text: str) -> None:
-    assert spoken_calls(text, KNOWN) is None
+    assert find_text_calls(text, KNOWN) is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_only_looks_like_a_call_is_a_text(text: str) -> None:
     ],
 )
 def test_what_cannot_be_read_for_certain_is_no_call(text: str) -> None:
-    found = spoken_calls(text, KNOWN)
+    found = find_text_calls(text, KNOWN)
 
     assert found is not None
     assert found.calls == ()
@@ -136,7 +136,7 @@ PIECES = [
 
 @given(st.lists(st.sampled_from([*PIECES, HERMES, '"name"', "é"])).map("".join))
 def test_whatever_a_model_writes_is_read_without_an_error(text: str) -> None:
-    found = spoken_calls(text, KNOWN)
+    found = find_text_calls(text, KNOWN)
 
     assert found is None or all(name in KNOWN for name, _ in found.calls)
 
@@ -149,7 +149,7 @@ def test_a_long_text_takes_time_in_proportion(piece: str) -> None:
     def seconds(size: int) -> float:
         text = f"<tool_call>{piece * size}"
         began = time.process_time()
-        spoken_calls(text, KNOWN)
+        find_text_calls(text, KNOWN)
         return time.process_time() - began
 
     least = min(seconds(20_000) for _ in range(3))

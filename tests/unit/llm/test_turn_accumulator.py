@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from boyd.llm.exchange import MAX_TEXT, TurnAccumulator
 from boyd.llm.messages import ReasoningDelta, TextDelta
 from boyd.llm.model_errors import Fault
+from boyd.llm.turn_accumulator import MAX_TEXT, TurnAccumulator
 
 
 class Nobody:
@@ -29,7 +29,7 @@ class Nobody:
 def test_an_answer_that_is_longer_than_any_of_use_is_not_read(kind: Any) -> None:
     answer = TurnAccumulator(Nobody())
     for _ in range(4):
-        answer.take(kind("x" * (MAX_TEXT // 4)))
+        answer.add(kind("x" * (MAX_TEXT // 4)))
 
     with pytest.raises(Fault, match="longer than"):
-        answer.take(kind("x"))
+        answer.add(kind("x"))
