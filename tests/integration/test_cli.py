@@ -18,7 +18,7 @@ import pytest
 from boyd import Agent, Observation
 from boyd.cli import boyd, control_commands
 from boyd.cli.output import duration, iteration_line, seconds
-from boyd.embedded.state_folder import RunningDeployment, published, state_lock
+from boyd.embedded.state_folder import RunningDeployment, publish_runtime, state_lock
 from boyd.errors import ApiUnavailable, ConfigError, UnknownAgent
 from boyd.models import (
     ActionResult,
@@ -555,7 +555,7 @@ def up(cli: Cli, tmp_path: Path) -> Iterator[RunningDeployment]:
         redis_url=cli.environment.pop("BOYD_REDIS_URL"), api_url="http://127.0.0.1:1"
     )
     state = tmp_path / "state"
-    with state_lock(state), published(state, runtime):
+    with state_lock(state), publish_runtime(state, runtime):
         yield runtime
 
 

@@ -77,7 +77,7 @@ def _site(deployment: Deployment, model: ScriptedModel) -> Site:
     return Site(url, deployment.key("tester", "admin"), deployment)
 
 
-def published(site: Site, number: int) -> str:
+def publish_runtime(site: Site, number: int) -> str:
     """A new pending approval."""
     body = {"params": {"text": f"number {number}"}, "rationale": "news"}
     found: str = site.ask("POST", "/actions/contract:publish", body)["approvalId"]
@@ -87,7 +87,7 @@ def published(site: Site, number: int) -> str:
 def known(site: Site) -> dict[str, Sequence[str]]:
     """Make something of everything: ids by the path in which they stand."""
     answerer = site.deployment.key("answerer", "approvals")
-    approvals = [published(site, number) for number in range(30)]
+    approvals = [publish_runtime(site, number) for number in range(30)]
     for id, verb in zip(approvals, ("approve", "deny", "withdraw"), strict=False):
         where = f"{site.url}/api/v0/approvals/{id}/{verb}"
         assert requests.post(where, headers=answerer, timeout=60).ok

@@ -28,7 +28,7 @@ from boyd.embedded.state_folder import (
     RUNTIME_FILE,
     RunningDeployment,
     lock_holder,
-    published,
+    publish_runtime,
     read_runtime,
     state_lock,
 )
@@ -69,7 +69,7 @@ UP = """
     from boyd.embedded.child import Child
     from boyd.embedded.state_folder import state_lock
     from boyd.embedded.redis_server import redis_server
-    from boyd.embedded.state_folder import Runtime, published
+    from boyd.embedded.state_folder import RunningDeployment, publish_runtime
     from boyd.embedded.supervisor import Supervisor
 
     state, grace, member = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
@@ -86,7 +86,7 @@ UP = """
         for name in sys.argv[4:]:
             supervisor.start(child(name))
             supervisor.wait_until(name, ready(name), 120)
-        with published(state, Runtime(redis_url=server.url)):
+        with publish_runtime(state, RunningDeployment(redis_url=server.url)):
             print(*supervisor.pids().values(), flush=True)
             supervisor.run()
     print("stopped", flush=True)
@@ -590,7 +590,7 @@ class TestRuntime:
             redis_url="redis://:secret@127.0.0.1:1/0", api_url="http://127.0.0.1:2"
         )
         assert read_runtime(tmp_path) is None
-        with state_lock(tmp_path), published(tmp_path, runtime):
+        with state_lock(tmp_path), publish_runtime(tmp_path, runtime):
             assert read_runtime(tmp_path) == runtime
             assert (tmp_path / RUNTIME_FILE).stat().st_mode & 0o777 == 0o600
             assert "secret" not in repr(runtime)

@@ -111,7 +111,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gives_text", "should give a list"),
+        ("gives_text", "should return a list"),
         ("STRUCTURED", "is not a function"),
         ("absent", "cannot be imported"),
         ("raises_a_lookup_error", "failed: KeyError: 'labels'"),
@@ -395,7 +395,7 @@ def test_fields_of_other_releases_are_passed_over() -> None:
         ({**NOTIFICATION, "alerts": [{**ALERT, "labels": {"a": 1}}]}, "alerts.0.labels.a: "),
         ({**NOTIFICATION, "alerts": [{**ALERT, "startsAt": "today"}]}, "alerts.0.startsAt: "),
         ({**NOTIFICATION, "alerts": [{**ALERT, "startsAt": 5}]}, "alerts.0.startsAt: "),
-        ({**NOTIFICATION, "alerts": [ALERT] * 10_001}, "10001 in one request; at most 10000"),
+        ({**NOTIFICATION, "alerts": [ALERT] * 10_001}, "10001 in one request; the limit is 10000"),
     ],
 )
 def test_what_is_no_notification_is_refused_with_what_is_wrong(body: Any, message: str) -> None:
@@ -553,8 +553,8 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
         (request(EVENT, BATCH), "a batch should be a list"),
         (request([EVENT, {**EVENT, "id": ""}], BATCH), "1: id: "),
         (request([EVENT, 5], BATCH), "1: an event should be an object"),
-        (request([EVENT] * 10_001, BATCH), "10001 in one request; at most 10000"),
-        (request(EVENT), "no CloudEvent: neither is the Content-Type"),
+        (request([EVENT] * 10_001, BATCH), "10001 in one request; the limit is 10000"),
+        (request(EVENT), "no CloudEvent: send the Content-Type"),
         (request(b"", "application/cloudevents+avro"), "no other event format"),
     ],
 )
@@ -637,18 +637,18 @@ def test_several_observations_are_a_list_or_in_an_object(body: Any) -> None:
         ({"anything": 1}, "an observation is expected, such as"),
         ([POSTED, "x"], "1: an observation is expected"),
         ({"observations": {}}, "an observation is expected"),
-        ({"observations": [], "source": "a"}, "source: is not known beside observations"),
+        ({"observations": [], "source": "a"}, "source: unknown field beside observations"),
         ({"source": "a"}, "data: Field required"),
         ({**POSTED, "colour": "red"}, "colour: Extra inputs"),
         ({**POSTED, "data": []}, "data: "),
         ([POSTED, {**POSTED, "severity": "loud"}], "1: severity: "),
         ({**POSTED, "type": "rumour"}, "type: "),
         ({**POSTED, "source": ""}, "source: "),
-        ({**POSTED, "source": "run:api"}, "source: what begins with 'run:' is kept for runs"),
+        ({**POSTED, "source": "run:api"}, "source: the prefix 'run:' is reserved for runs"),
         ({**POSTED, "timestamp": "2026-01-05T12:00:00"}, "timestamp: "),
         ({**POSTED, "timestamp": "9999-01-01T00:00:00Z"}, "timestamp: should be between"),
         ({**POSTED, "timestamp": "0001-01-01T00:00:00+14:00"}, "timestamp: should be between"),
-        ([POSTED] * 10_001, "10001 in one request; at most 10000"),
+        ([POSTED] * 10_001, "10001 in one request; the limit is 10000"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_expected(body: Any, message: str) -> None:

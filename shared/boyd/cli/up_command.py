@@ -27,7 +27,7 @@ from boyd.embedded.state_folder import (
     RunningDeployment,
     key_file,
     private_folder,
-    published,
+    publish_runtime,
     read_key,
     state_lock,
     write_private,
@@ -171,7 +171,7 @@ def _run(
     if not supervisor.wait_until("api", lambda: _answers(api_url), START):
         return
     runtime = RunningDeployment(redis_url=url, api_url=api_url, agent=settings.agent)
-    with published(settings.state_dir, runtime):
+    with publish_runtime(settings.state_dir, runtime):
         ready(settings, api_url, key if show_key else None)
         supervisor.run(watch.look, every=LOOK)
     _say("stopping")

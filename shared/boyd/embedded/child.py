@@ -1,4 +1,4 @@
-"""A child process: what it is, and one life of it after another."""
+"""Child processes: their description, and a running process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Child:
     """A program to keep running.
 
     Attributes:
-        name: how users know it.
-        argv: the program, by its path, and its arguments.
-        log: the file that gets its output.
-        env: its whole environment; None for that of the supervisor.
-        stop_signal: asks it to end in order.
-        death_signal: sent when there is no time: the supervisor died, or a user insists.
+        name: its name for users.
+        argv: the path of the program and its arguments.
+        log: the file for its output.
+        env: its whole environment; None to inherit.
+        stop_signal: requests an orderly end.
+        death_signal: sent when the supervisor dies or a user insists.
         grace: seconds between `stop_signal` and SIGKILL.
-        pass_fds: descriptors that it inherits.
-        fatal: exit statuses that say, at the first start, that another one would fail as well.
+        pass_fds: inherited descriptors.
+        fatal: exit statuses of a first start that rule out another one.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Child:
 
 
 class Life:
-    """A running process of *child*, in a session and process group of its own.
+    """A running process of *child* in its own session and process group.
 
     Raises:
         OSError: the program or its log file cannot be opened, or the system is out of processes.
@@ -53,7 +53,7 @@ class Life:
     def __init__(self, child: Child) -> None:
         log = log_files.open_log(child.log)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - ours, and no shell
+            self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 child.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -70,30 +70,30 @@ class Life:
 
     @property
     def seconds(self) -> float:
-        """How long it has lived."""
+        """Seconds since its start."""
         return time.monotonic() - self.started
 
     @property
     def status(self) -> int | None:
-        """Its exit status once `ended` has said how it ended; negative for a signal."""
+        """Its exit status once `ended` has returned a reason; negative for a signal."""
         return self._process.returncode
 
     def ended(self) -> str | None:
-        """How it ended, in words, once it has; what it left running in its group is killed."""
+        """The reason of its end once it has ended; kills the rest of its group."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         if self._process.returncode is None and os.waitid(os.P_PID, self.pid, options) is None:
             return None
         return self.kill()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone: what it started is its own to stop."""
-        if self._process.returncode is None:  # until then nobody else can have its pid
+        """Send a signal to the process, not to its group."""
+        if self._process.returncode is None:  # until it is reaped, its pid is not reused
             os.kill(self.pid, number)
 
     def kill(self) -> str:
-        """Kill the whole group and say how the process ended."""
+        """Kill the whole group and return the reason of the end."""
         if self._process.returncode is None:
-            # Before the process is reaped: afterwards the number could be someone else's.
+            # Before the process is reaped, as its pid may be reused afterwards.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         return _in_words(self._process.wait())
@@ -101,7 +101,7 @@ class Life:
 
 def _before_exec(death_signal: signal.Signals, parent: int) -> None:
     if death_signal is not signal.SIGKILL:
-        # Until exec the handlers are those of the supervisor, and would swallow it.
+        # Until exec the supervisor's handlers are active and would swallow it.
         signal.signal(death_signal, signal.SIG_DFL)
     follow_parent(death_signal, parent)
 

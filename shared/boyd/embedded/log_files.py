@@ -1,4 +1,4 @@
-"""Log files of children: appended to, rotated by copying, quoted when something fails."""
+"""Log files of children: opened for appending, rotated by copying, quoted in errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAIL_BYTES = 16 * 1024
 
 
 def log_path(state: Path, name: str) -> Path:
-    """Where the child *name* logs; makes the folder.
+    """The log file of child *name*; creates its folder.
 
     Raises:
         ConfigError: the folder cannot be used.
@@ -23,22 +23,22 @@ def log_path(state: Path, name: str) -> Path:
 
 
 def open_log(path: Path) -> int:
-    """A descriptor that appends to *path*, whatever else writes there or truncates it."""
+    """A descriptor that appends to *path*, even after truncation."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def size(path: Path) -> int:
-    """Bytes in *path*, 0 when there is none."""
+    """The size of *path* in bytes; 0 if it does not exist."""
     with suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def rotate(path: Path, limit: int = ROTATE_BYTES) -> None:
-    """Move what *path* holds to `<path>.1` once it has more than *limit* bytes.
+    """Move the content of *path* to `<path>.1` if it exceeds *limit* bytes.
 
-    The child keeps its descriptor, so the file is copied and emptied; what is written between the
-    two steps is lost. On a full disk nothing happens.
+    The child keeps its descriptor, so the file is copied and emptied; lines written between the two
+    steps are lost. Nothing happens on a full disk.
     """
     if size(path) <= limit:
         return
@@ -52,9 +52,9 @@ def rotate(path: Path, limit: int = ROTATE_BYTES) -> None:
 
 
 def last_lines(path: Path, count: int = 10, since: int = 0) -> list[str]:
-    """The last *count* lines that are not blank, of what came after *since* bytes."""
+    """The last *count* non-blank lines behind offset *since*."""
     end = size(path)
-    since = since if since <= end else 0  # it has been rotated
+    since = since if since <= end else 0  # it was rotated
     try:
         with path.open("rb") as file:
             file.seek(max(since, end - TAIL_BYTES))

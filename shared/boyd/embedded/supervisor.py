@@ -1,4 +1,4 @@
-"""Keeps named children running, and stops them in order.
+"""Keeps children running, and stops them in order.
 
     with Supervisor(print) as supervisor:
         supervisor.start(redis)
@@ -6,10 +6,9 @@
             supervisor.start(worker)
             supervisor.run()
 
-Leaving the block stops whatever runs. A child that dies is started again after a pause that
-doubles from death to death. One that says, at its first start, that it can never start is given up
-at once. One that has never settled, and dies again and again from the start,
-is given up: the supervisor raises, so that `boyd up` fails instead of flapping for ever.
+Leaving the block stops all children. A child that dies is restarted after a pause that doubles with
+each death. If its first start fails with a fatal status, or it dies repeatedly without ever having
+settled, the supervisor raises, so that `boyd up` fails instead of flapping for ever.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ SAME_PRESS_SECONDS = 0.3
 
 
 class Wakeup:
-    """While entered (main thread only), waits end when a child dies or a stop is asked for.
+    """Ends a wait of the main thread when a child dies or a stop is requested.
 
-    A threading.Event would do the same, but setting one from a signal handler can deadlock with
-    the wait that the handler interrupted.
+    A `threading.Event` could deadlock: a signal handler would set it during the wait that it
+    interrupted.
     """
 
     def __init__(self) -> None:
@@ -73,14 +72,14 @@ class Wakeup:
         self._pipe = None
 
     def stop(self) -> None:
-        """Ask for a stop; asked twice it means at once. From handlers and threads alike."""
+        """Request a stop; a second request means at once. Safe in handlers and threads."""
         self.stops += 1
         if self._pipe is not None:
-            with suppress(BlockingIOError):  # full: it wakes anyway
+            with suppress(BlockingIOError):  # a full pipe wakes it anyway
                 os.write(self._pipe[1], b"\0")
 
     def wait(self, seconds: float) -> None:
-        """Return after *seconds*, or as soon as something has happened."""
+        """Return after *seconds*, or as soon as something happens."""
         assert self._pipe is not None, "enter it first"
         poll = select.poll()
         poll.register(self._pipe[0], select.POLLIN)
@@ -99,13 +98,13 @@ class Wakeup:
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """The byte in the pipe is all that counts."""
+    """Do nothing: the byte in the pipe is the message."""
 
 
-# A signal or a dead child wakes the loop at once; this is for a wake-up that got lost.
+# A signal or a dead child wakes the loop at once; this covers a lost wake-up.
 LONGEST_WAIT_SECONDS = 1.0
 ROTATE_EVERY_SECONDS = 30.0
-# What is left to children that are told to die at once.
+# Time left to children that are stopped at once.
 LAST_SECONDS = 1.0
 
 
@@ -115,15 +114,14 @@ class ChildStartFailed(BoydError):
 
 @dataclass(frozen=True)
 class Pace:
-    """When a child is started again, and when it is given up.
+    """Restart policy, with times in seconds.
 
     Attributes:
-        first: seconds before the first restart; each further pause is twice as long.
-        longest: the longest pause, in seconds.
-        calm: a life of so many seconds makes the pauses start from `first` again.
-        settled: a child that has lived so many seconds once, or was found ready by
-            `wait_until`, can start: from then on it is restarted for ever.
-        tries: one that has not settled is given up with this death.
+        first: pause before the first restart; it doubles each time.
+        longest: the longest pause.
+        calm: lifetime after which the pauses start from `first` again.
+        settled: lifetime after which a child is restarted for ever; being ready counts as well.
+        tries: deaths after which a child that has not settled is given up.
     """
 
     first: float = 0.5
@@ -134,13 +132,13 @@ class Pace:
 
 
 class Supervisor:
-    """Runs children; entered and used in the main thread, because signals and deaths go there.
+    """Runs children; use it in the main thread, which receives the signals.
 
-    SIGINT, SIGTERM and SIGHUP ask it to stop; a second one means at once.
+    SIGINT, SIGTERM and SIGHUP request a stop; a second one means at once.
     """
 
     def __init__(self, notify: Callable[[str], object], pace: Pace | None = None) -> None:
-        """Tell *notify*, in one line each, what happens to children."""
+        """Report events of children to *notify*, one line each."""
         self._tell = notify
         self._pace = pace or Pace()
         self._wakeup = Wakeup()
@@ -159,14 +157,14 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """Whether a stop has been asked for."""
+        """A stop was requested."""
         return self._wakeup.stops > 0
 
     def start(self, child: Child) -> None:
-        """Start *child* now; `wait_until` and `run` look after it.
+        """Start *child* now; `wait_until` and `run` supervise it.
 
         Raises:
-            StartFailed: its program or its log file cannot be opened.
+            ChildStartFailed: its program or its log file cannot be opened.
         """
         post = _Post(child, self._pace)
         try:
@@ -176,25 +174,22 @@ class Supervisor:
         self._posts.append(post)
 
     def pids(self) -> dict[str, int | None]:
-        """The pid of each child by name, None while it waits for its restart."""
+        """The pid of each child by name; None while it waits for a restart."""
         return {post.child.name: post.life.pid if post.life else None for post in self._posts}
 
     def wait_until(
         self, name: str, ready: Callable[[], bool], timeout: float, every: float = 0.05
     ) -> bool:
-        """Ask *ready* until it says yes, looking after all children meanwhile.
+        """Supervise until child *name* is ready; return False if a stop was requested.
 
         Args:
-            name: the child that has to get ready.
-            ready: answers quickly, and raises nothing.
-            timeout: seconds it may take in all.
-            every: seconds between two questions.
-
-        Returns:
-            Whether it is ready; False means that a stop was asked for.
+            name: the child.
+            ready: a quick check that does not raise.
+            timeout: seconds in total.
+            every: seconds between two checks.
 
         Raises:
-            StartFailed: it took too long, or a child cannot start.
+            ChildStartFailed: it took too long, or a child cannot start.
         """
         post = next(post for post in self._posts if post.child.name == name)
         deadline = time.monotonic() + timeout
@@ -204,28 +199,28 @@ class Supervisor:
                 return True
             if time.monotonic() >= deadline:
                 raise ChildStartFailed(f"{name} was not ready within {timeout:g} s{post.quote(1)}")
-            self._look_after_all(time.monotonic() + every)
+            self._supervise_all(time.monotonic() + every)
         return False
 
     def run(self, tick: Callable[[], object] | None = None, every: float = 1.0) -> None:
-        """Look after the children until a stop is asked for; call *tick* every *every* seconds.
+        """Supervise until a stop is requested; call *tick* every *every* seconds.
 
         Raises:
-            StartFailed: a child cannot start.
+            ChildStartFailed: a child cannot start.
         """
         due = time.monotonic() if tick else math.inf
         while not self.stopping:
             if tick and time.monotonic() >= due:
                 tick()
                 due = time.monotonic() + every
-            self._look_after_all(due)
+            self._supervise_all(due)
 
     def stop(self) -> None:
         """Make `run` return soon; safe in signal handlers and threads."""
         self._wakeup.stop()
 
     def shutdown(self) -> None:
-        """Stop the children, last started first, each with its grace; return when none is left."""
+        """Stop the children in reverse order, each with its grace period."""
         for post in reversed(self._posts):
             if self._wakeup.stops > 1:
                 break
@@ -233,16 +228,16 @@ class Supervisor:
         self._end_at_once([post for post in self._posts if post.life])
         self._posts.clear()
 
-    def _look_after_all(self, until: float) -> None:
+    def _supervise_all(self, until: float) -> None:
         now = time.monotonic()
         pauses = [post.restart_at for post in self._posts if post.life is None]
         self._wakeup.wait(min(until, now + LONGEST_WAIT_SECONDS, *pauses) - now)
         for post in self._posts:
-            if not self.stopping:  # a child that dies now has heard it too
-                self._look_after(post)
+            if not self.stopping:  # a child that dies now got the signal, too
+                self._supervise(post)
         self._rotate_logs()
 
-    def _look_after(self, post: _Post) -> None:
+    def _supervise(self, post: _Post) -> None:
         if post.life:
             how = post.life.ended()
             if how:
@@ -296,7 +291,7 @@ class Supervisor:
                 post.life = None
 
     def _wait_for_end(self, posts: Sequence[_Post], seconds: float, stops: int) -> None:
-        """Wait until all have ended, or *seconds* are over, or more than *stops* were asked for."""
+        """Wait for the end of all, at most *seconds*, or until more than *stops* were requested."""
         deadline = time.monotonic() + seconds
         while True:
             for post in posts:
@@ -308,12 +303,12 @@ class Supervisor:
             self._wakeup.wait(min(left, LONGEST_WAIT_SECONDS))
 
     def _notify(self, text: str) -> None:
-        with suppress(OSError):  # the terminal may be gone, the children are still ours
+        with suppress(OSError):  # the terminal may be gone; the children still run
             self._tell(text)
 
 
 class _Post:
-    """The place of one child: its present life and what its earlier ones have taught."""
+    """One child: its current process and the history of its restarts."""
 
     def __init__(self, child: Child, pace: Pace) -> None:
         self.child = child
@@ -327,23 +322,23 @@ class _Post:
 
     @property
     def hopeless(self) -> bool:
-        """Whether it has shown that it cannot start."""
+        """It has proved unable to start."""
         return not self.settled and self.deaths >= self._pace.tries
 
     @property
     def is_fatal(self) -> bool:
-        """Whether its first life has ended with a status that says that it cannot start."""
+        """Its first process ended with a fatal status."""
         first = not self.deaths and not self.settled
         return first and self.life is not None and self.life.status in self.child.fatal
 
     @property
     def last_words(self) -> str:
-        """The last line it logged, or where it has logged none."""
+        """Its last log line, or the path of its log."""
         lines = log_files.last_lines(self.child.log, 1, self._log_began)
         return lines[0].removeprefix("boyd: ") if lines else f"see {self.child.log}"
 
     def bury(self) -> float:
-        """Note a death; gives the seconds until the next life."""
+        """Record a death; return the seconds until the restart."""
         lived = self.life.seconds if self.life else 0.0
         self.life = None
         self.deaths += 1
@@ -354,7 +349,7 @@ class _Post:
         return pause
 
     def quote(self, count: int) -> str:
-        """The last *count* lines it logged, as the end of an error message."""
+        """Its last *count* log lines, as the end of an error message."""
         lines = log_files.last_lines(self.child.log, count, self._log_began)
         if not lines:
             return f"; it logged nothing in {self.child.log}"

@@ -1,4 +1,4 @@
-"""Intake: what other systems send, as observations."""
+"""Intake: converts webhooks of other systems into observations."""
 
 from boyd.intake.formats import GROUP, Parse, UnknownFormat, find_format, format_names, parse
 from boyd.intake.request import MAX_OBSERVATIONS, BadIntake, IntakeRequest, NotJson, read_json

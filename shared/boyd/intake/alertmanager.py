@@ -1,6 +1,6 @@
-"""The webhook of Prometheus Alertmanager (version 4) and that of Grafana (version 1).
+"""Webhooks of Prometheus Alertmanager (version 4) and Grafana (version 1).
 
-Each alert becomes an observation; Grafana's have a few fields more.
+Each alert becomes an observation; Grafana adds a few fields.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from boyd.intake.request import (
 )
 from boyd.models import JsonObject, Observation, Severity, explain, utc_now
 
-#: Who sends which version of the webhook.
+#: Senders by version of the webhook.
 SENDERS = {"4": "alertmanager", "1": "grafana"}
-#: The most bytes that what all alerts share may have once each alert repeats it.
+#: Maximum bytes of the shared fields, once each alert repeats them.
 MAX_REPEATED = 16_777_216
 
 
@@ -52,7 +52,7 @@ Time = Annotated[AwareDatetime | None, BeforeValidator(_text)]
 
 
 class _Sent(BaseModel):
-    """Unknown fields are passed over: other releases have more."""
+    """Base of the models; ignores unknown fields, which other releases may send."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
@@ -88,12 +88,12 @@ class Notification(_Sent):
 
     @property
     def sender(self) -> str:
-        """Who sent it: `alertmanager` or `grafana`."""
+        """The sender: `alertmanager` or `grafana`."""
         return SENDERS[self.version]
 
     @property
     def shared(self) -> JsonObject:
-        """What each of its alerts repeats."""
+        """Fields that every alert repeats."""
         return {
             "groupKey": self.group_key,
             "receiver": self.receiver,
@@ -102,10 +102,10 @@ class Notification(_Sent):
 
 
 def parse(request: IntakeRequest) -> list[Observation]:
-    """The alerts of a notification.
+    """Parse a notification.
 
     Raises:
-        BadIntake: it is not one, of another version, or brings too much.
+        BadIntake: the notification is invalid, of another version, or too large.
     """
     body = read_json(request.body)
     _check_head(body)
@@ -130,7 +130,7 @@ def _check_head(body: Any) -> None:
 
 
 def _alert(given: Any, index: int) -> Alert:
-    """One alert; each for itself, because reading all at once would hold the interpreter."""
+    """Parse one alert; parsing all at once would hold the interpreter for too long."""
     check_one(given, f"alerts.{index}")
     try:
         return Alert.model_validate(given)
@@ -163,12 +163,12 @@ def _observation(alert: Alert, sent: Notification) -> Observation:
 
 
 def _fingerprint(alert: Alert) -> str:
-    """The identity of an alert whose sender gives none: its labels, as with the others."""
+    """An identity derived from the labels, for senders that give none."""
     return hashlib.sha256(json.dumps(alert.labels, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _severity(alert: Alert) -> Severity:
-    """What the label says; a firing alert without one that we know deserves a look."""
+    """The severity in the label; a firing alert without a known one is a warning."""
     if alert.status == "resolved":
         return "info"
     return severity_of(alert.labels.get("severity", "")) or "warning"
@@ -182,14 +182,14 @@ def _data(alert: Alert, sent: Notification) -> JsonObject:
         "generatorURL": alert.generator_url,
         "fingerprint": alert.fingerprint,
         **sent.shared,
-        **_of_grafana(alert),
+        **_grafana_fields(alert),
     }
     times = {"startsAt": plausible(alert.starts_at), "endsAt": plausible(alert.ends_at)}
     return data | {name: time.isoformat() for name, time in times.items() if time}
 
 
-def _of_grafana(alert: Alert) -> JsonObject:
-    """What only Grafana sends, as far as it is there."""
+def _grafana_fields(alert: Alert) -> JsonObject:
+    """Fields that only Grafana sends."""
     more: JsonObject = {
         "values": alert.values,
         "valueString": alert.value_string,

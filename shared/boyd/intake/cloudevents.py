@@ -1,6 +1,6 @@
-"""CloudEvents 1.0 over HTTP, structured, binary or in batches: an observation for each event.
+"""CloudEvents 1.0 over HTTP, structured, binary or batched; each event becomes an observation.
 
-An observation's data is its event in CloudEvents' JSON format, whichever way it was sent.
+The data of an observation are the event in the JSON format, whichever way it was sent.
 """
 
 from __future__ import annotations
@@ -46,23 +46,20 @@ _NAME = re.compile(r"[a-z0-9]+")
 
 
 def parse(request: IntakeRequest) -> list[Observation]:
-    """The events of a request.
+    """Parse the events of a request.
 
     Raises:
-        BadIntake: it holds none, or not of version 1.0, or one without what it must have.
+        BadIntake: there is no event, or one is invalid or not of version 1.0.
     """
     if request.media_type == BATCH:
         return _batch(read_json(request.body))
     if request.media_type == STRUCTURED:
         return [_structured(read_json(request.body))]
     if request.media_type.startswith("application/cloudevents"):
-        raise BadIntake(f"Content-Type: {STRUCTURED} and {BATCH} are read, no other event format")
+        raise BadIntake(f"Content-Type: unknown event format; send {STRUCTURED} or {BATCH}")
     if any(name.startswith(_PREFIX) for name in request.headers):
         return [_binary(request)]
-    raise BadIntake(
-        f"no CloudEvent: neither is the Content-Type {STRUCTURED} or {BATCH}, "
-        "nor are there ce- headers"
-    )
+    raise BadIntake(f"no CloudEvent: send the Content-Type {STRUCTURED} or {BATCH}, or ce- headers")
 
 
 def _batch(body: Any) -> list[Observation]:
@@ -82,7 +79,7 @@ def _structured(event: Any, where: str = "") -> Observation:
         raise BadIntake(f"{at}an event has data or data_base64, not both")
     if "data_base64" in data:
         try:
-            data = _unpacked(data["data_base64"], attributes.get("datacontenttype"))
+            data = _decode_base64(data["data_base64"], attributes.get("datacontenttype"))
         except BadIntake as error:
             raise BadIntake(f"{at}data_base64: {error}") from None
     return _observation(attributes, data, where)
@@ -100,7 +97,7 @@ def _binary(request: IntakeRequest) -> Observation:
 
 
 def _header(name: str, text: str) -> str:
-    """A header's value without its quotes and percent-encoding."""
+    """A header value without quotes and percent-encoding."""
     plain = text.strip()
     if len(plain) > 1 and plain[0] == plain[-1] == '"':
         plain = re.sub(r"\\(.)", r"\1", plain[1:-1])
@@ -110,7 +107,7 @@ def _header(name: str, text: str) -> str:
         raise BadIntake(f"{name}: is not UTF-8 in percent-encoding") from None
 
 
-def _unpacked(text: Any, content_type: Any) -> JsonObject:
+def _decode_base64(text: Any, content_type: Any) -> JsonObject:
     try:
         body = base64.b64decode(text, validate=True)
     except (ValueError, TypeError):
@@ -119,7 +116,7 @@ def _unpacked(text: Any, content_type: Any) -> JsonObject:
 
 
 def _payload(body: bytes, content_type: str) -> JsonObject:
-    """A body as the JSON format has it: JSON and text as they are, the rest as base64."""
+    """A body in the JSON format: JSON and text verbatim, anything else as base64."""
     if not body:
         return {}
     kind = media_type(content_type)
@@ -149,7 +146,7 @@ Filled = Annotated[StrictStr, AfterValidator(_filled)]
 
 
 class Attributes(BaseModel):
-    """The attributes of an event; extensions are what else there is."""
+    """The attributes of an event; any others are extensions."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

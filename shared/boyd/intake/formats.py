@@ -1,4 +1,4 @@
-"""Finds the functions that read what others send, by the name of their entry point."""
+"""Intake formats, found by the names of their entry points."""
 
 from __future__ import annotations
 
@@ -20,24 +20,20 @@ Parse = Callable[[IntakeRequest], list[Observation]]
 
 
 class UnknownFormat(LookupError):
-    """There is no format of that name."""
+    """No such format."""
 
 
 def parse(name: str, request: IntakeRequest) -> list[Observation]:
-    """The observations in a request, all of them or an error.
-
-    Args:
-        name: the format.
-        request: what was sent.
+    """Parse a request in the format *name*.
 
     Raises:
         UnknownFormat: there is no such format.
-        BadIntake: the request is not of that format, or brings too much.
-        PluginError: the format's function cannot be used, failed, or gave something else.
+        BadIntake: the request is invalid or too large.
+        PluginError: the format's function cannot be used, failed, or returned something else.
     """
     found = _read(name, find_format(name), request)
-    if not isinstance(found, list) or not all(isinstance(one, Observation) for one in found):
-        raise PluginError(name, "should give a list of boyd.Observation")
+    if not isinstance(found, list) or not all(isinstance(item, Observation) for item in found):
+        raise PluginError(name, "should return a list of boyd.Observation")
     check_count(found)
     size = sum(_size(observation, index) for index, observation in enumerate(found))
     if size > MAX_BYTES:
@@ -55,7 +51,7 @@ def _read(name: str, format: Parse, request: IntakeRequest) -> list[Observation]
 
 
 def find_format(name: str) -> Parse:
-    """The function of a format.
+    """Load the function of a format.
 
     Raises:
         UnknownFormat: there is no such format.
@@ -76,7 +72,7 @@ def find_format(name: str) -> Parse:
 
 
 def format_names() -> list[str]:
-    """The formats that are installed."""
+    """The installed formats."""
     return sorted(_installed())
 
 

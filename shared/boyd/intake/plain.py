@@ -1,4 +1,4 @@
-"""Observations as they are, in JSON: one, a list, or an object with a list."""
+"""Observations in JSON: one, a list, or an object with a list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXPECTED = (
     '{"source": "backup", "severity": "error", "data": {"job": "nightly"}}, '
     'or a list of them, or {"observations": [...]}'
 )
-#: What runs are observed as, which nobody else may claim to be (L13).
+#: Source prefix of runs, which clients may not use.
 RESERVED = "run:"
 
 
@@ -30,25 +30,25 @@ class _Posted(Observation):
 
 
 def parse(request: IntakeRequest) -> list[Observation]:
-    """The observations of a request.
+    """Parse the observations of a request.
 
     Raises:
-        BadIntake: there is something else.
+        BadIntake: the request is invalid.
     """
     body = read_json(request.body)
     if isinstance(body, dict) and "observations" not in body:
         return [_observation(body)]
-    given = _listed(body)
+    given = _items(body)
     check_count(given)
-    return [_observation(one, f"{index}") for index, one in enumerate(given)]
+    return [_observation(item, f"{index}") for index, item in enumerate(given)]
 
 
-def _listed(body: Any) -> list[Any]:
+def _items(body: Any) -> list[Any]:
     given = body
     if isinstance(body, dict):
         others = body.keys() - {"observations"}
         if others:
-            raise BadIntake(f"{min(others)}: is not known beside observations")
+            raise BadIntake(f"{min(others)}: unknown field beside observations")
         given = body["observations"]
     if not isinstance(given, list):
         raise BadIntake(EXPECTED)
@@ -65,7 +65,7 @@ def _observation(value: Any, where: str = "") -> Observation:
     except ValidationError as error:
         raise BadIntake.of(error, where) from None
     if posted.source.startswith(RESERVED):
-        raise BadIntake(f"{at}source: what begins with {RESERVED!r} is kept for runs")
+        raise BadIntake(f"{at}source: the prefix {RESERVED!r} is reserved for runs")
     if plausible(posted.timestamp) is None:
         raise BadIntake(f"{at}timestamp: should be between 1970 and now")
     return Observation.model_validate(dict(posted))

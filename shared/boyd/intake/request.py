@@ -1,4 +1,4 @@
-"""What a format gets, what it says when that is wrong, and JSON as all of them read it."""
+"""An intake request, its errors, and helpers for all formats."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pydantic import ValidationError
 from boyd.json_limits import TooManyValues, check_read, check_values
 from boyd.models import Severity, explain, unstorable, utc_now
 
-#: The most observations that one request may bring, and the most bytes of JSON they may have.
+#: Maximum observations of one request, and their size in bytes of JSON.
 MAX_OBSERVATIONS = 10_000
 MAX_BYTES = 33_554_432
-#: The most values of JSON that one request may bring; an object or a list counts as two.
+#: Maximum JSON values of one request; an object or a list counts as two.
 MAX_VALUES = 500_000
-#: Further than clocks differ, a time in the future is a mistake.
+#: A time further in the future is a mistake, not a clock difference.
 MAX_AHEAD = timedelta(hours=1)
 MAX_MESSAGE = 1000
 
 
 class BadIntake(ValueError):
-    """The request is not what its format says; the message tells what is wrong and where."""
+    """The request is invalid; the message says what is wrong and where."""
 
     def __init__(self, message: str) -> None:
         short = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…"
@@ -32,24 +32,18 @@ class BadIntake(ValueError):
 
     @classmethod
     def of(cls, error: ValidationError, where: str = "") -> BadIntake:
-        """A validation error, below *where*."""
+        """Convert a validation error below *where*."""
         text = explain(error)
         return cls(f"{where}: {text}" if where else text)
 
 
 class NotJson(BadIntake):
-    """The body is not JSON at all."""
+    """The body is not JSON."""
 
 
 @dataclass(frozen=True)
 class IntakeRequest:
-    """A request.
-
-    Attributes:
-        content_type: as it was sent; empty when it was not.
-        headers: by lower-case name.
-        body: as it was sent.
-    """
+    """A request; `headers` have lower-case names."""
 
     content_type: str
     headers: Mapping[str, str]
@@ -67,18 +61,19 @@ def media_type(content_type: str) -> str:
 
 
 def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
-    """The value of a JSON text with at most *most* values.
+    """Parse a JSON text with at most *most* values.
 
     Raises:
-        NotJson: it is not JSON in UTF-8, or an object names a field twice.
-        BadIntake: it has too many values, or could not be read back once it is stored.
+        NotJson: it is not JSON in UTF-8, or an object has a duplicate field.
+        BadIntake: it has too many values, or cannot be stored.
     """
     try:
         check_values(body, most)
     except TooManyValues as error:
         raise BadIntake(f"JSON that is too large: {error}") from None
     try:
-        value = jiter.from_json(_bytes(body), allow_inf_nan=False, catch_duplicate_keys=True)
+        raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+        value = jiter.from_json(raw, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
         raise NotJson(f"not JSON: {error}") from None
     why = unstorable(value)
@@ -87,12 +82,8 @@ def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
     return value
 
 
-def _bytes(body: bytes | str) -> bytes:
-    return body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
-
-
 def check_one(value: Any, where: str = "") -> None:
-    """Refuse one observation, below *where*, that would take too long to look at.
+    """Reject an observation below *where* that has too many values.
 
     Raises:
         BadIntake: it has too many values.
@@ -104,17 +95,17 @@ def check_one(value: Any, where: str = "") -> None:
 
 
 def check_count(items: list[Any]) -> None:
-    """Refuse more than `MAX_OBSERVATIONS`.
+    """Reject more than `MAX_OBSERVATIONS`.
 
     Raises:
         BadIntake: there are more.
     """
     if len(items) > MAX_OBSERVATIONS:
-        raise BadIntake(f"{len(items)} in one request; at most {MAX_OBSERVATIONS} are taken")
+        raise BadIntake(f"{len(items)} in one request; the limit is {MAX_OBSERVATIONS}")
 
 
 def plausible(time: datetime | None) -> datetime | None:
-    """A time that something can have happened at, in UTC; None for zero times and far futures."""
+    """*time* in UTC; None if it is before 1970 or in the future."""
     if time is None or time.year < 1970:
         return None
     return time.astimezone(UTC) if time < utc_now() + MAX_AHEAD else None
@@ -130,5 +121,5 @@ _SEVERITIES = {word: severity for severity, words in WORDS.items() for word in w
 
 
 def severity_of(word: str) -> Severity | None:
-    """The severity that a word stands for in either case; None when it is not known."""
+    """The severity that *word* means, ignoring case."""
     return _SEVERITIES.get(word.strip().lower())

@@ -1,4 +1,4 @@
-"""Requests to addresses that clients name: checked, bounded, signed (R5)."""
+"""Requests to addresses that clients name: checked, bounded, signed."""
 
 from boyd.models import Delivery
 from boyd.outbound.callback import DELAYS, post_callback, retry_delay

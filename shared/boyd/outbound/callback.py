@@ -1,4 +1,4 @@
-"""Callbacks: one signed POST, and what became of it."""
+"""Delivery of callbacks: one signed POST request."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from standardwebhooks import Webhook
 from boyd.models import Delivery
 from boyd.outbound.guarded_session import GuardedSession, check_url
 
-#: Seconds from a failed attempt to the next: nine attempts in somewhat less than eight hours.
+#: Seconds between attempts: nine attempts in a little less than eight hours.
 DELAYS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0)
-#: How far a delay may be off, so that what failed together is not sent again together.
+#: Relative jitter of the delays, so that simultaneous failures are not retried simultaneously.
 JITTER = 0.1
-#: What is read of an answer, so that its sender sees it taken; nobody looks at it.
+#: Bytes of a response that are read and discarded, so that the receiver can send it.
 MAX_ANSWER = 4096
 MAX_ERROR = 300
 
 
 def retry_delay(failures: int) -> float | None:
-    """Seconds to wait after the *failures*-th failed attempt; None when there is no other one."""
+    """Seconds to wait after the *failures*-th failed attempt; None after the last one."""
     if not 1 <= failures <= len(DELAYS):
         return None
     return DELAYS[failures - 1] * random.uniform(1 - JITTER, 1 + JITTER)
@@ -43,18 +43,18 @@ def post_callback(
     allow_private: bool,
     timeout: float,
 ) -> Delivery:
-    """Send *body* once, as Standard Webhooks has it; whatever happens is told and not raised (R5).
+    """Send *body* (JSON) once by the Standard Webhooks protocol; failures are results, not errors.
 
-    Redirects are not followed and count as failures: a receiver that moved has to be named anew.
+    Redirects count as failures.
 
     Args:
-        url: where to.
+        url: the receiver.
         body: JSON in UTF-8.
-        webhook_id: the same for every attempt, so that the receiver can tell them apart.
-        at: the time, which is signed; receivers refuse what is minutes off.
-        secrets: `whsec_…`, one signature each; none: it is not signed.
-        allow_private: whether addresses that are not public are allowed.
-        timeout: seconds for everything, from resolving the name to the answer.
+        webhook_id: identifies the message; the same for every attempt.
+        at: the signed time.
+        secrets: `whsec_…`, one signature each; without any, the request is not signed.
+        allow_private: allow addresses that are not public.
+        timeout: seconds in total, including name resolution.
     """
     start = time.monotonic()
     status, error = _attempt(url, body, webhook_id, secrets, at, allow_private, timeout)
@@ -63,7 +63,7 @@ def post_callback(
         at=at,
         ok=ok,
         status=status,
-        error=None if ok else _one_line(error or f"the answer was {status}{_hint(status)}"),
+        error=None if ok else _single_line(error or f"the answer was {status}{_hint(status)}"),
         duration=round(1000 * (time.monotonic() - start), 1),
     )
 
@@ -103,9 +103,9 @@ def _headers(body: bytes, webhook_id: str, secrets: Sequence[str], at: datetime)
 
 
 class _Exchange:
-    """A request and its answer in a thread of their own, which can be given up.
+    """A request in a thread that can be abandoned.
 
-    Looking up a name cannot be interrupted; then the thread ends when the resolver gives up.
+    A name lookup cannot be interrupted; the thread then ends when the resolver gives up.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class _Exchange:
         self._error: str | None = None
 
     def result(self) -> tuple[int | None, str | None]:
-        """The answer's status, and why there is none."""
+        """The HTTP status, or the error."""
         thread = threading.Thread(target=self._run, name="boyd-callback", daemon=True)
         thread.start()
         thread.join(self._timeout)
@@ -133,12 +133,12 @@ class _Exchange:
         try:
             self._send()
         except Exception as error:  # noqa: BLE001 - a failure is a result
-            self._error = _said(error)
+            self._error = _describe(error)
         finally:
             self._session.close()
 
     def _send(self) -> None:
-        # Without the environment requests would not know the operator's own authorities either.
+        # The session ignores the environment, but the operator's own CA bundle must still count.
         trusted = os.environ.get("REQUESTS_CA_BUNDLE") or True
         with self._session.post(
             self._url, data=self._body, headers=self._headers, stream=True, verify=trusted
@@ -147,8 +147,8 @@ class _Exchange:
             response.raw.read(MAX_ANSWER, decode_content=False)
 
 
-def _said(error: Exception) -> str:
-    """What went wrong, without addresses that a client could not have known."""
+def _describe(error: Exception) -> str:
+    """The error, without addresses that the client could not know."""
     if isinstance(error, InvalidIPAddress):
         return "the host's address is not public"
     if isinstance(error, requests.Timeout):
@@ -162,10 +162,10 @@ def _said(error: Exception) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """The error that all the others are about."""
+    """The original cause."""
     while True:
         inside = [getattr(error, "reason", None), *error.args[::-1], error.__cause__]
-        found = next((one for one in inside if isinstance(one, BaseException)), None)
+        found = next((item for item in inside if isinstance(item, BaseException)), None)
         if found is None:
             return error
         error = found
@@ -175,5 +175,5 @@ def _hint(status: int | None) -> str:
     return ", and redirects are not followed" if status and 300 <= status < 400 else ""
 
 
-def _one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     return " ".join(text.split())[:MAX_ERROR]

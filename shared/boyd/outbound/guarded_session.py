@@ -1,4 +1,4 @@
-"""A session that reaches public addresses only, follows no redirect, and can be cut off."""
+"""An HTTP session that reaches only public addresses, follows no redirect, and can be cut off."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MAX_LENGTH = 2048
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _UNPRINTABLE = re.compile(r"[\x00-\x20\x7f\\]")
-#: The ways to write an IPv4 address that the C library knows: 127.1, 0x7f000001, 017700000001.
+#: Legacy notations of IPv4 addresses that the C library accepts: 127.1, 0x7f000001, 017700000001.
 _OLD_IPV4 = re.compile(r"[0-9a-fx]+(\.[0-9a-fx]+){0,3}")
-#: Global by number, but answered by the platform itself on Azure.
+#: A global address that the platform itself answers on Azure.
 _PLATFORM = frozenset({ipaddress.ip_address("168.63.129.16")})
-#: Not public, whatever this release of Python knows of them: protocol assignments, the relays of
-#: 6to4, documentation, Teredo and NAT64, behind which any IPv4 address may be.
+#: Not public, even if this release of Python does not know them: protocol assignments, 6to4 relays,
+#: documentation, Teredo and NAT64, behind which any IPv4 address may be.
 _SPECIAL = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -42,13 +42,9 @@ _SPECIAL = tuple(
 
 
 def check_url(url: str, *, allow_private: bool = False) -> str | None:
-    """Why nothing may be sent to *url*, or None.
+    """The reason why nothing may be sent to *url*, or None.
 
-    Names are not resolved here: what they resolve to is checked when something is sent.
-
-    Args:
-        url: what a client gave.
-        allow_private: whether addresses that are not public are allowed.
+    Names are not resolved here; `GuardedSession` checks the resolved address.
     """
     if len(url) > MAX_LENGTH:
         return f"it is longer than {MAX_LENGTH} characters"
@@ -61,21 +57,17 @@ def check_url(url: str, *, allow_private: bool = False) -> str | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is somewhere on the internet, and not on this host or network.
+    """Report whether an address belongs to the public internet.
 
-    One of IPv6 that stands for one of IPv4, mapped or by 6to4, is as public as that.
+    For an IPv6 address that maps an IPv4 address, the latter decides.
     """
-    plain = _plain(address)
+    plain = address
+    if isinstance(address, ipaddress.IPv6Address):
+        plain = address.ipv4_mapped or address.sixtofour or address
     special = plain.is_multicast or plain.is_reserved or plain.is_unspecified
     site_local = getattr(plain, "is_site_local", False)
     listed = plain in _PLATFORM or any(plain in network for network in _SPECIAL)
     return plain.is_global and not special and not site_local and not listed
-
-
-def _plain(address: Address) -> Address:
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    return address.ipv4_mapped or address.sixtofour or address
 
 
 def _check_parts(parts: SplitResult, allow_private: bool) -> str | None:
@@ -100,7 +92,7 @@ def _is_private(host: str) -> bool:
 
 
 def _literal(host: str) -> Address | None:
-    """The address that *host* spells, in any of the ways; None when it is a name."""
+    """The address in *host*, in any notation; None for a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -114,10 +106,9 @@ def _literal(host: str) -> Address | None:
 
 
 class Lifeline:
-    """The connections of a session, so that another thread can cut them.
+    """The connections of a session, which another thread can cut.
 
-    A time limit on a socket begins anew with every byte; a server that sends one now and then
-    would be waited for without end.
+    A socket timeout restarts with every byte, so a server that trickles data would never time out.
     """
 
     def __init__(self) -> None:
@@ -126,15 +117,15 @@ class Lifeline:
         self._is_cut = False
 
     def watch(self, connected: socket.socket) -> None:
-        """Remember a connection; cut it at once when all are cut."""
+        """Add a connection, and cut it at once if the lifeline is cut."""
         with self._lock:
-            # A copy stays valid when TLS takes the original over, and when that is closed.
+            # A duplicate stays valid when TLS takes over the original, and when that is closed.
             self._sockets.append(connected.dup())
             if self._is_cut:
                 self._shut_down()
 
     def cut(self) -> None:
-        """End every connection, now and later: whoever waits for one gets an error."""
+        """End every connection, present and future; threads that wait for one get an error."""
         with self._lock:
             self._is_cut = True
             self._shut_down()
@@ -153,15 +144,11 @@ class Lifeline:
 
 
 class GuardedSession(HTTPSession):
-    """A session for one request to an address that a client named.
+    """A session for one request to an address given by a client.
 
-    Every address is checked after it was resolved and connected to as checked, so that a name
-    cannot mean another one in between. The environment's proxies and netrc are not used: a proxy
-    would connect to what was not checked.
-
-    Args:
-        allow_private: whether addresses that are not public are allowed.
-        timeout: seconds to wait for the connection, and for each part of the answer.
+    It connects to exactly the address that was resolved and checked, so that DNS cannot change it
+    in between. It ignores proxies and netrc of the environment: a proxy would connect unchecked.
+    *timeout* is in seconds, for the connection and for each part of the response.
     """
 
     def __init__(self, *, allow_private: bool, timeout: float) -> None:
@@ -211,7 +198,7 @@ class _Open(HTTPAdapter):
         super().__init__()
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> HTTPConnectionPool:
-        """The pool for a request, whose connections are watched."""
+        """A pool whose connections are watched."""
         return _watched(super().get_connection_with_tls_context(*args, **options), self._line)
 
 
@@ -225,20 +212,20 @@ class _Guarded(IPFilterAdapter):
     def build_connection_pool_key_attributes(
         self, request: PreparedRequest, verify: Any, cert: Any = None
     ) -> Any:
-        """The address to connect to, resolved and checked.
+        """Resolve and check the address.
 
         Raises:
             InvalidIPAddress: it is not public.
         """
         host, pool = super().build_connection_pool_key_attributes(request, verify, cert)
-        # Some that are neither private nor public pass the library's own check.
+        # The library accepts some addresses that are neither private nor public.
         address = ipaddress.ip_address(host["host"].strip("[]"))
         if not is_public(address):
             raise InvalidIPAddress(address)
         return host, pool
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> HTTPConnectionPool:
-        """The pool for a request, whose connections are watched."""
+        """A pool whose connections are watched."""
         return _watched(super().get_connection_with_tls_context(*args, **options), self._line)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with settings, told to whoever wrote them."""
+"""TOML files of settings, and messages about invalid settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from boyd.errors import ConfigError
 from boyd.models.base import explain, told
 
-#: Bytes that a file may have.
+#: Maximum bytes of a file.
 MAX_BYTES = 1_048_576
-#: Parts, joined by dots, that a name may have: reading one takes quadratic memory.
+#: Maximum parts of a dotted name, as reading one takes quadratic memory.
 MAX_PARTS = 32
 
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -52,7 +52,7 @@ def _text(path: Path) -> str:
 
 
 def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
-    """What *model* did not take, as one line that names each setting and the nearest known one."""
+    """One line about the settings that *model* rejects, with the nearest known names."""
     parts = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
         place = item["loc"]
@@ -65,14 +65,14 @@ def mistakes(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def saying(error: object) -> str:
-    """The message of an error; of a validation error the fields and reasons, without its links."""
+    """The message of an error; for a validation error, the fields and reasons without links."""
     if isinstance(error, ValidationError):
         return f"{error.title}: {explain(error)}"
     return str(error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to add to a message about an unknown name: the nearest known one, or else all."""
+    """The end of a message about an unknown name: the nearest known one, or all."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, 1)
     if near:
@@ -81,14 +81,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _names(model: type[BaseModel], place: Iterable[int | str]) -> set[str]:
-    """The settings that there are at that place of *model*."""
+    """The names of the settings at *place* in *model*."""
     models = [model]
     for step in map(str, place):
-        fields = [one.model_fields[step] for one in models if step in one.model_fields]
-        # Positions in lists and keys of tables are no fields, and lead nowhere else.
+        fields = [each.model_fields[step] for each in models if step in each.model_fields]
+        # Positions in lists and keys of tables are not fields: the models stay the same.
         if fields:
             models = [found for field in fields for found in _models(field.annotation)]
-    return {name for one in models for name in one.model_fields}
+    return {name for each in models for name in each.model_fields}
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

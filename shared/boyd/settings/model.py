@@ -1,4 +1,4 @@
-"""Which model an agent has, and what its investigations may use up (G1, G7)."""
+"""Settings of an agent's model."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from boyd.errors import ConfigError
 from boyd.models.investigation import Limits, Profile
 from boyd.redaction import register
 
-#: What the wires put behind the address by themselves.
+#: Paths that Boyd appends to the address.
 _ENDINGS = ("/chat/completions", "/v1/messages")
 _FORM = re.compile(r"https?://[^\s/?#][^\s?#]*")
 
 
-def checked(url: str, *, allow_http: bool) -> str:
-    """The URL, when a model can be asked there.
+def check_address(url: str, *, allow_http: bool) -> str:
+    """Check the URL of a model and return it.
 
     Raises:
-        ValueError: it cannot, or requests and the key would go in clear to another host. What it
-            says repeats nothing in which a password may be.
+        ValueError: it is not usable, or requests and the key would go unencrypted to another host.
+            The message repeats nothing that may contain a password.
     """
     host = _host(url)
     ending = next((end for end in _ENDINGS if url.rstrip("/").endswith(end)), None)
     if ending:
-        raise ValueError(f"it ends in {ending}, which Boyd adds itself; leave that out")
+        raise ValueError(f"it ends in {ending}, which Boyd appends itself; leave that out")
     if url.startswith("http:") and not (allow_http or _is_loopback(host)):
         raise ValueError(
             f"{host} is another host, and http is not encrypted;"
@@ -49,7 +49,7 @@ def checked(url: str, *, allow_http: bool) -> str:
 
 
 def is_here(url: str) -> bool:
-    """Whether that checked URL is on this host."""
+    """Report whether a checked URL is on this host."""
     return _is_loopback(_host(url))
 
 
@@ -57,23 +57,23 @@ def _host(url: str) -> str:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        # Both raise for what no client would take.
+        # Both raise for URLs that no client accepts.
         _ = parts.port, host.encode("idna")
     except ValueError:
-        raise ValueError(_unlike("it is not a URL")) from None
+        raise ValueError(_describe_form("it is not a URL")) from None
     if "@" in parts.netloc:
         raise ValueError(
             "it contains a user name or a password; leave them out,"
             " and name the key with llm.api_key_env or llm.api_key_file"
         )
     if not (host and _FORM.fullmatch(url) and url.isprintable()):
-        raise ValueError(_unlike("it is not the URL of a server"))
+        raise ValueError(_describe_form("it is not the URL of a server"))
     return host
 
 
-def _unlike(what: str) -> str:
+def _describe_form(what: str) -> str:
     return (
-        f"{what}; it has to be http:// or https://, a host, perhaps a port and a path,"
+        f"{what}; write http:// or https://, a host, and optionally a port and a path,"
         " without spaces, `?` and `#`"
     )
 
@@ -88,7 +88,7 @@ def _is_loopback(host: str) -> bool:
 
 Wire = Literal["openai", "anthropic"]
 
-#: What servers need that pass tool calls on as text.
+#: Advice for servers that pass tool calls on as text.
 PARSE_CALLS = (
     "let it parse them: llama.cpp needs --jinja, vLLM --enable-auto-tool-choice and the "
     "--tool-call-parser of the model, Ollama a model whose template has tools"
@@ -96,18 +96,18 @@ PARSE_CALLS = (
 
 
 class _Group(BaseModel):
-    # Inputs may have passwords in them, as URLs do.
+    # Inputs such as URLs may contain passwords.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class ModelTimeouts(_Group):
-    """How patient requests are, in seconds.
+    """Timeouts of requests, in seconds.
 
     Attributes:
-        connect: until the connection stands.
+        connect: until the connection is established.
         first: until the first event of the answer.
         idle: between two events.
-        total: for one attempt in all.
+        total: for one attempt as a whole.
     """
 
     connect: float = Field(default=5.0, gt=0)
@@ -117,44 +117,44 @@ class ModelTimeouts(_Group):
 
 
 class Prices(_Group):
-    """What a million tokens cost, in whatever currency budgets are in."""
+    """Prices of a million tokens, in the currency of the budgets."""
 
     input: float = Field(default=0.0, ge=0)
     output: float = Field(default=0.0, ge=0)
 
     @property
     def are_set(self) -> bool:
-        """Whether anything costs anything: else no limit on money is ever reached."""
+        """Any price is set; without one, a limit on money is never reached."""
         return self.input > 0 or self.output > 0
 
 
 class ModelSettings(_Group):
-    """Where an agent's model is, and how to talk to it.
+    """An agent's model and how to use it.
 
     Attributes:
         wire: `openai` for chat completions (OpenAI, Ollama, vLLM, llama.cpp), or `anthropic`.
         base_url: up to, and without, `/chat/completions` or `/v1/messages`.
-        model: as the server names it.
+        model: its name on the server.
         api_key_env: the environment variable that holds the key, on the workers that ask.
-        api_key_file: or the file that does.
-        max_output_tokens: how long one turn may be.
-        context_tokens: how long a conversation with its answer may be; conversations are compacted
-            before they reach it. Absent: once the server refuses one as too long.
-        temperature: as the server understands it; absent: the server's own.
-        steering: whether the server takes system messages in the middle of a conversation.
-        allow_http: let requests go unencrypted to other hosts than this one.
-        timeouts: how patient requests are.
-        prices: what tokens cost.
-        limits: what one investigation may use up.
-        profile: how eager investigations are to come to an end, unless their caller says; absent:
-            `execution` where all their tools do something, else `general` (F7).
-        answer_marker: what models have to write in front of a final answer, as they are told;
-            absent: a text without a call is the answer (T5).
-        system: what every investigation is told first, before its own instructions.
+        api_key_file: a file that holds the key instead.
+        max_output_tokens: the limit of one turn.
+        context_tokens: the limit of a conversation with its answer; conversations are compacted
+            before they reach it. Absent: compacted once the server refuses one as too long.
+        temperature: the sampling temperature; absent: the server's default.
+        steering: the role of messages in mid-conversation; `system` if the server accepts it there.
+        allow_http: allow unencrypted requests to other hosts.
+        timeouts: timeouts of requests.
+        prices: prices of tokens.
+        limits: limits of one investigation.
+        profile: the default for how soon investigations conclude; absent: `execution` if all their
+            tools change something, else `general`.
+        answer_marker: the text that models must write in front of a final answer; absent: any text
+            without a call is the answer.
+        system: instructions for every investigation, in front of its own.
     """
 
     wire: Wire = "openai"
-    #: In front of `base_url`, whose check asks for it.
+    #: Declared before `base_url`, whose validator reads it.
     allow_http: bool = False
     base_url: str
     model: str = Field(min_length=1)
@@ -174,8 +174,8 @@ class ModelSettings(_Group):
     @field_validator("base_url")
     @classmethod
     def _address(cls, url: str, info: ValidationInfo) -> str:
-        # When allow_http itself does not fit, that is told already.
-        return checked(url, allow_http=info.data.get("allow_http", True))
+        # An invalid allow_http is reported anyway.
+        return check_address(url, allow_http=info.data.get("allow_http", True))
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:
@@ -187,7 +187,7 @@ class ModelSettings(_Group):
     def _steerable(self) -> Self:
         if self.wire == "anthropic" and self.steering == "system":
             raise ValueError(
-                "steering: servers of the wire 'anthropic' take no system message in the middle;"
+                "steering: the wire 'anthropic' accepts no system message in mid-conversation;"
                 " leave it at 'user'"
             )
         return self
@@ -197,17 +197,17 @@ class ModelSettings(_Group):
         if self.limits.max_cost is not None and not self.prices.are_set:
             raise ValueError(
                 "limits.max_cost is never reached without prices: set prices.input and"
-                " prices.output, or limits.max_tokens in place of it"
+                " prices.output, or limits.max_tokens instead"
             )
         return self
 
     @property
     def is_here(self) -> bool:
-        """Whether the model is on this host."""
+        """The model is on this host."""
         return is_here(self.base_url)
 
     def api_key(self) -> SecretStr | None:
-        """The key, read anew each time; None when none is configured.
+        """Read the key; None if none is configured.
 
         Raises:
             ConfigError: the variable is not set, or the file cannot be read.
@@ -216,17 +216,17 @@ class ModelSettings(_Group):
             found = os.environ.get(self.api_key_env, "").strip()
             if not found:
                 raise ConfigError(f"llm.api_key_env: {self.api_key_env} is not set on this worker")
-            return _registered(found)
+            return _register(found)
         if self.api_key_file:
             try:
-                return _registered(self.api_key_file.read_text(encoding="utf-8").strip())
+                return _register(self.api_key_file.read_text(encoding="utf-8").strip())
             except OSError as error:
                 why = f"llm.api_key_file: {self.api_key_file}: {error.strerror}"
                 raise ConfigError(why) from None
         return None
 
 
-def _registered(key: str) -> SecretStr:
-    """The key, which from now on is taken out of whatever is written."""
+def _register(key: str) -> SecretStr:
+    """Register the key for redaction."""
     register(key)
     return SecretStr(key)

@@ -37,9 +37,9 @@ from boyd.redaction import register
 from boyd.settings.files import mistakes, read_toml
 
 PREFIX = "BOYD_"
-#: Read when it lies in the working directory and no other file is named.
+#: Read from the working directory unless another file is named.
 DEFAULT_FILE = "boyd.toml"
-#: Variables that are no settings: where the settings are, and the API that commands ask.
+#: Variables other than settings: the settings file, and the API for commands.
 OTHER_VARIABLES = ("BOYD_CONFIG", "BOYD_URL", "BOYD_API_KEY", "BOYD_PROFILE")
 
 
@@ -48,7 +48,7 @@ class _Group(BaseModel):
 
 
 def _parts(value: object) -> object:
-    """A list as the environment has it, separated by commas, as a tuple."""
+    """Split a comma-separated list."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
@@ -58,12 +58,12 @@ class TimingSettings(_Group):
     """Deadlines and intervals of the engine, in seconds.
 
     Attributes:
-        resend_after: how long a message may take to reach a worker before it is sent again.
-        lease: how long a worker may be silent about what it works on before it counts as lost.
-        queue_timeout: how long a phase may wait for a worker before it is given up.
-        attempts: how many workers a phase may lose before its iteration fails.
-        sweep: how often to look for what stopped moving.
-        heartbeat_interval: how often a worker reports that it is alive.
+        resend_after: time for a message to reach a worker before it is resent.
+        lease: time without a renewal after which a worker counts as lost.
+        queue_timeout: time a phase may wait for a worker.
+        attempts: lost workers after which an iteration fails.
+        sweep: interval of the sweeper.
+        heartbeat_interval: interval of the heartbeats of a worker.
     """
 
     resend_after: float = Field(default=2.0, gt=0)
@@ -75,16 +75,16 @@ class TimingSettings(_Group):
 
 
 class WorkerSettings(_Group):
-    """How a worker works.
+    """Settings of workers.
 
     Attributes:
         host: the name of this host, for `every_host` and `queue` pins.
-        concurrency: how many tasks run at the same time.
+        concurrency: tasks that run at the same time.
         pool: `threads`, or `prefork` for actions that must be interruptible.
-        bundle_size: how many cheap observers travel in one message.
-        width: how many observers of one bundle run at the same time.
-        max_bytes: the most JSON that one observer may return in one run.
-        max_hung: how many hung observers a worker bears before it restarts itself.
+        bundle_size: cheap observers in one message.
+        width: observers of one bundle that run at the same time.
+        max_bytes: maximum bytes of JSON that one observer may return.
+        max_hung: hung observers after which a worker restarts itself.
     """
 
     host: str = Field(default_factory=socket.gethostname, min_length=1)
@@ -97,19 +97,19 @@ class WorkerSettings(_Group):
 
 
 class ApiSettings(_Group):
-    """Where the API listens, and what it lets in.
+    """Settings of the HTTP API.
 
     Attributes:
         host: the address to listen on.
         port: the port; 0 takes a free one.
-        threads: how many requests are served at the same time.
-        connections: how many connections may be open; then the oldest idle ones are closed.
-        streams: how many event streams may be open.
-        rate: requests a second that a key may make for ever.
+        threads: requests served at the same time.
+        connections: open connections; beyond that, the oldest idle ones are closed.
+        streams: open event streams.
+        rate: sustained requests per second of a key.
         burst: requests that a key may make at once.
-        max_body: the most bytes that the body of a request may have.
-        max_wait: the most seconds that a request may wait for what it has started.
-        allow_unauthenticated: let requests in without a key, on a loopback address only.
+        max_body: maximum bytes of a request body.
+        max_wait: maximum seconds that a request may wait for its result.
+        allow_unauthenticated: accept requests without a key, on a loopback address only.
     """
 
     host: str = "127.0.0.1"
@@ -125,7 +125,7 @@ class ApiSettings(_Group):
 
     @property
     def warning(self) -> str | None:
-        """What is said at every start about settings that are dangerous."""
+        """The warning about dangerous settings at every start."""
         if not self.allow_unauthenticated:
             return None
         return (
@@ -135,14 +135,14 @@ class ApiSettings(_Group):
 
 
 class IntakeSettings(_Group):
-    """What other systems may send to `/intake`, and how much of it may wait for one agent.
+    """Limits of `/intake`.
 
     Attributes:
-        rate: requests a second that a key may send for ever.
+        rate: sustained requests per second of a key.
         burst: requests that a key may send at once.
-        max_body: the most bytes that one request may bring.
-        max_waiting: the most observations that may wait.
-        max_waiting_bytes: the most bytes of JSON that they may have together.
+        max_body: maximum bytes of a request body.
+        max_waiting: maximum observations that wait for one agent.
+        max_waiting_bytes: their maximum bytes of JSON.
     """
 
     rate: float = Field(default=1000.0, gt=0, le=100_000)
@@ -164,11 +164,11 @@ def _webhook_secret(text: str) -> str:
 
 
 class CallbackSettings(_Group):
-    """How the callbacks of runs are sent.
+    """Settings of callbacks.
 
     Attributes:
-        secrets: each signs every callback, so that a new one can be known before the old one goes.
-        allow_private: whether they may go to addresses that are not public.
+        secrets: each one signs every callback, so that secrets can be rotated.
+        allow_private: allow addresses that are not public.
         timeout: seconds for one attempt.
     """
 
@@ -188,30 +188,30 @@ class EmbeddedSettings(_Group):
     """The Redis server that `boyd up` starts.
 
     Attributes:
-        server: a `redis-server` or `valkey-server`; absent: the one that `boyd[embedded]` brings.
+        server: a `redis-server` or `valkey-server`; absent: the one in `boyd[embedded]`.
     """
 
     server: str | None = Field(default=None, min_length=1)
 
 
 class Settings(BaseSettings):
-    """Everything that can be set, except what belongs to an agent.
+    """All settings of a process.
 
     Attributes:
-        redis_url: the Redis that holds the state; absent: that of a running `boyd up`.
-        broker_url: the Redis that carries messages; absent: the same.
+        redis_url: the Redis server with the state; absent: that of a running `boyd up`.
+        broker_url: the Redis server for messages; absent: the same.
         agents: agent files (`*.toml`) and `module:agent` references.
-        agent: the agent that commands mean when they name none.
-        state_dir: where `boyd up` keeps its data and logs.
-        audit_key: the secret that seals the audit trail; absent: anybody can compute it anew.
-        audit_keep: how many sealed entries each audit trail keeps.
-        log_level: what is logged.
+        agent: the default agent of commands.
+        state_dir: the folder of `boyd up` for data and logs.
+        audit_key: the secret that seals the audit trail; absent: anyone could recompute the seal.
+        audit_keep: sealed entries that each audit trail keeps.
+        log_level: the minimum level of log messages.
         log_format: `text` for people, `json` for machines.
-        timing: how patient the engine is.
-        worker: how a worker works.
-        api: where the API listens.
-        intake: what other systems may send.
-        callbacks: how the callbacks of runs are sent.
+        timing: deadlines and intervals of the engine.
+        worker: settings of workers.
+        api: settings of the HTTP API.
+        intake: limits of `/intake`.
+        callbacks: settings of callbacks.
         embedded: the Redis server that `boyd up` starts.
     """
 
@@ -249,26 +249,26 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only the environment: flags and the file are laid around it by `load_settings`."""
+        """Use only the environment; `load_settings` adds flags and the file."""
         return (env_settings, init_settings)
 
 
 def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = None) -> Settings:
-    """The settings of this process.
+    """Load the settings of this process.
 
     Args:
-        flags: values from the command line; they win. Nested ones as `{"api": {"port": 1}}`.
-        file: the TOML file; absent: `BOYD_CONFIG`, or `boyd.toml` here if there is one.
+        flags: values that override all others, such as `{"api": {"port": 1}}`.
+        file: the TOML file; absent: `BOYD_CONFIG`, or `boyd.toml` in the working directory.
 
     Raises:
-        ConfigError: a value does not fit, or a name is unknown.
+        ConfigError: a value is invalid, or a name is unknown.
     """
     _read_secret_files()
     _check_environment()
     try:
         # Environment over file, by pydantic-settings; then flags over both.
         base = Settings(**_read(file))
-        settings = Settings.model_validate(_merged(base.model_dump(), flags or {}))
+        settings = Settings.model_validate(_merge(base.model_dump(), flags or {}))
     except ValidationError as error:
         raise ConfigError(f"settings: {mistakes(error, Settings)}") from None
     register(*_secrets(settings))
@@ -276,7 +276,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 
 
 def _secrets(settings: Settings) -> Iterator[str]:
-    """What must be in no log, whatever says it."""
+    """Values that must never appear in a log."""
     yield from settings.callbacks.secrets
     if settings.audit_key is not None:
         yield settings.audit_key.get_secret_value()
@@ -294,11 +294,11 @@ def _read(file: Path | None) -> dict[str, Any]:
     return read_toml(path)
 
 
-def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in over.items():
         nested = isinstance(value, Mapping) and isinstance(result.get(key), dict)
-        result[key] = _merged(result[key], value) if nested else value
+        result[key] = _merge(result[key], value) if nested else value
     return result
 
 
@@ -325,12 +325,12 @@ def _check_environment() -> None:
 
 
 def environment_names() -> list[str]:
-    """Every environment variable that sets something."""
+    """The environment variables of all settings."""
     return [PREFIX + path.replace(".", "__").upper() for path in setting_paths()]
 
 
 def setting_paths(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
-    """Every setting as a dotted path, as in the TOML file."""
+    """All settings as dotted paths, as in the TOML file."""
     paths = []
     for name, field in model.model_fields.items():
         kind = field.annotation

@@ -59,7 +59,7 @@ def test_whoever_limits_the_money_of_a_model_without_prices_is_told_before_it_is
 
         assert found is not None
         assert (found.ending, model.requests) == ("error", [])
-        assert "llm.prices are not set" in (found.detail or "")
+        assert "has no llm.prices" in (found.detail or "")
 
 
 class Mood(BaseModel):

@@ -179,7 +179,7 @@ def test_a_model_that_is_cut_off_again_and_again_is_an_error() -> None:
         found = here.ask()
 
         assert found.ending == "error"
-        assert "cut off" in (found.detail or "")
+        assert "truncated" in (found.detail or "")
         assert "I think that" in (found.text or "")
 
 
@@ -201,7 +201,7 @@ def test_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() -> No
         found = here.ask()
 
         assert (found.ending, found.text) == ("final_answer", "It was the disk.")
-        assert found.detail == "the model has not answered behind 'FINAL ANSWER:'"
+        assert found.detail == "the model did not mark its answer with 'FINAL ANSWER:'"
         assert len(here.model.requests) == 2
 
 
@@ -284,7 +284,7 @@ def test_arguments_that_are_no_json_are_told_and_not_executed() -> None:
         here.ask()
 
         assert here.plugin.ran == []
-        assert "not an object of JSON" in here.entries(Result)[0].observation.output
+        assert "not a JSON object" in here.entries(Result)[0].observation.output
 
 
 def test_parameters_that_do_not_fit_name_the_field() -> None:

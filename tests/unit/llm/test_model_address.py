@@ -84,7 +84,7 @@ def test_an_address_with_the_path_that_boyd_adds_is_refused(
 ) -> None:
     said = refused(f"https://model.example{path}{slash}")
 
-    assert f"it ends in {ending}, which Boyd adds itself; leave that out" in said
+    assert f"it ends in {ending}, which Boyd appends itself; leave that out" in said
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_an_address_with_the_path_that_boyd_adds_is_refused(
 def test_what_is_no_address_is_told_in_words(url: str) -> None:
     said = refused(url)
 
-    assert "it has to be http:// or https://, a host" in said
+    assert "write http:// or https://, a host" in said
     assert "pattern" not in said
 
 

@@ -71,7 +71,7 @@ def test_a_result_that_is_cut_says_how_to_read_on() -> None:
     with scene(call("read", {}), say("I see."), plugin=Log()) as here:
         here.ask()
 
-        assert "read_output(call=1, offset=3600) goes on there" in shown(here.model.requests[1])
+        assert "read_output(call=1, offset=3600) continues there" in shown(here.model.requests[1])
         assert len(shown(here.model.requests[1])) < SHOWN + 200
 
 

@@ -93,7 +93,7 @@ def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> N
     [
         ("no settings", "does not begin with settings"),
         ("---\nname: x\n", "does not begin with settings"),
-        (written("- a\n"), "no mapping"),
+        (written("- a\n"), "not a mapping"),
         (written("name: a\n"), "description: Field required"),
         (written("name: ''\ndescription: b\n"), "name: "),
         (written(HEAD + "trigger: {severity: bad}\n"), "trigger.severity: "),
@@ -103,7 +103,7 @@ def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> N
         (written(HEAD + "phases: [dream]\n"), "phases.0: "),
         (written(HEAD + "phases: []\n"), "phases: "),
         (written(HEAD + "priority: high\n"), "priority: "),
-        (written(HEAD + "triger: {}\n"), "triger: is no field; trigger is"),
+        (written(HEAD + "triger: {}\n"), "triger: unknown field; did you mean trigger"),
         (written(HEAD + "x: [\n"), "line "),
         (written(HEAD + "x: !!python/object:os.system a\n"), "line 4: "),
         (written("x: " + "[" * 5000 + "\n"), "nest"),
@@ -235,7 +235,7 @@ def test_what_is_written_is_read_again(
     ],
 )
 def test_aliases_are_refused(head: str) -> None:
-    with pytest.raises(ConfigError, match=r"a\.md: line \d+: an alias \(\*\) cannot be used"):
+    with pytest.raises(ConfigError, match=r"a\.md: line \d+: aliases \(\*\) are not allowed"):
         parse(written(HEAD + head), "a.md")
 
 

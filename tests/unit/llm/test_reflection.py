@@ -247,7 +247,7 @@ def test_results_that_say_the_same_again_are_enough() -> None:
 def test_calls_and_results_must_belong_together() -> None:
     reflection = OODAReflection("general")
     use = ToolUse("a", "look", {}, "search")
-    with pytest.raises(ValueError, match="is not that of"):
+    with pytest.raises(ValueError, match="expected the result of"):
         reflection.observe([use], [ToolOutcome("b", "succeeded", "", False)])
     with pytest.raises(ValueError, match="shorter"):
         reflection.observe([use], [])

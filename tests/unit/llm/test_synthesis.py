@@ -124,7 +124,7 @@ def test_a_digest_is_the_same_each_time_and_never_empty(reason: str, texts: list
 
 def test_a_digest_tells_what_was_found_from_what_failed() -> None:
     said = digest(gathered("42 degrees", "error: no such host"), "the budget is used up")
-    assert said.startswith("The investigation ended without an answer of the model: the budget")
+    assert said.startswith("The investigation ended without an answer from the model: the budget")
     found, failed = said.split("What failed:")
     assert "42 degrees" in found
     assert "no such host" in failed

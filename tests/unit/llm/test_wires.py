@@ -307,7 +307,7 @@ def test_anthropic_says_text_thought_calls_usage_and_the_end() -> None:
 )
 @pytest.mark.parametrize("data", ["", "{", "[]", "3", "[" * 100_000])
 def test_what_is_no_object_is_a_fault_that_may_pass(decoder: type[Decoder], data: str) -> None:
-    with pytest.raises(Fault, match="no JSON object") as raised:
+    with pytest.raises(Fault, match="not a JSON object") as raised:
         read(decoder(), data)
 
     assert not raised.value.permanent
