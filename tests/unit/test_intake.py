@@ -125,7 +125,7 @@ def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message:
 
 @pytest.mark.usefixtures("installed")
 def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
-    assert "at most 10000" in refusal("too_many", request({}))
+    assert "the limit is 10000" in refusal("too_many", request({}))
     assert "at most 33554432 fit" in refusal("too_much", request({}))
     assert "observation 0 cannot be stored" in refusal("half_a_character", request({}))
 
@@ -555,7 +555,7 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
         (request([EVENT, 5], BATCH), "1: an event should be an object"),
         (request([EVENT] * 10_001, BATCH), "10001 in one request; the limit is 10000"),
         (request(EVENT), "no CloudEvent: send the Content-Type"),
-        (request(b"", "application/cloudevents+avro"), "no other event format"),
+        (request(b"", "application/cloudevents+avro"), "unknown event format"),
     ],
 )
 def test_what_is_no_event_is_refused_with_what_is_wrong(sent: IntakeRequest, message: str) -> None:
