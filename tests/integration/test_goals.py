@@ -219,13 +219,13 @@ def ending(mind: Mind) -> Any:
 @pytest.mark.parametrize(
     ("agent", "where"),
     [
-        ("before", "start"),
-        ("after", "start"),
-        ("after", "observe"),
+        pytest.param("before", "start", marks=pytest.mark.long),
+        pytest.param("after", "start", marks=pytest.mark.long),
+        pytest.param("after", "observe", marks=pytest.mark.long),
         ("after", "decide"),
-        ("before", "act"),
+        pytest.param("before", "act", marks=pytest.mark.long),
         ("before", "complete"),
-        ("after", "complete"),
+        pytest.param("after", "complete", marks=pytest.mark.long),
     ],
 )
 def test_the_next_worker_goes_on_where_one_was_killed(

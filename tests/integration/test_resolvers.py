@@ -94,6 +94,7 @@ def kinds(lab: Lab, item_id: str) -> list[str]:
     return [kind for kind in ours if kind not in ("approval.pending", "approval.vote")]
 
 
+@pytest.mark.long
 def test_whoever_races_each_item_has_one_outcome_and_everybody_hears_the_truth(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
