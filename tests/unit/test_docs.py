@@ -484,6 +484,17 @@ def test_every_built_in_plugin_and_page_is_in_its_index() -> None:
     assert set(BUILT_IN) <= set(rows(page("built-in-plugins.md")))
 
 
+def test_the_glossary_defines_each_word_once_with_three_equivalents() -> None:
+    lines = [line for line in page("concepts.md").splitlines() if line.count("|") > 5]
+    words = [line.split("|")[1].strip() for line in lines if not line.startswith("|-")]
+    defined = [word for word in words if word != "word"]
+
+    assert len(defined) > 60
+    assert len(set(defined)) == len(defined)
+    for line in lines:
+        assert all(cell.strip() for cell in line.split("|")[1:-1]), line
+
+
 def test_the_changelog_names_every_command_and_plugin() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
