@@ -24,7 +24,7 @@ from typing import IO
 
 #: What workers, beats and API processes import, directly or later.
 MODULES = (
-    *("boyd.cli.running", "boyd.checks", "boyd.plugins.goals.plugin", "boyd.testing"),
+    *("boyd.cli.group", "boyd.checks", "boyd.plugins.goals.plugin", "boyd.testing"),
     *(
         "boyd_worker.beat",
         "boyd_worker.worker_commands",

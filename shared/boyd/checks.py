@@ -1,6 +1,6 @@
-"""What is wrong with a deployment, and what to do about it: one answer for all who ask.
+"""Checks of a deployment: problems and remedies, from a health snapshot.
 
-Pure: `read_health` has looked, this judges. `boyd doctor` prints it, `/metrics` counts it.
+`boyd doctor` prints the findings, `/metrics` counts them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Needs = Mapping[str, Mapping[str, list[str]]]
 
 #: Seconds by which clocks may differ before it is worth a word.
 SKEW = 1.0
-#: Slots without a tick after which a beat stands still, and the least seconds of them.
+#: Slots without a tick after which a beat has stalled, and the least seconds of them.
 STILL, STILL_AT_LEAST = 2.5, 5.0
 #: Seconds that a step may wait for a worker, or a deadline may be over, before it is worth a word.
 TARDY = 10.0
@@ -41,17 +41,17 @@ LOST_EVENTS = 3600.0
 SPOKEN_CALLS = 86400.0
 #: From which part of Redis' memory on it is worth a word, and from which it is urgent.
 _FULL, _ALMOST_FULL = 0.8, 0.95
-_NOT_ALLOWED = "not allowed to look"
+_NOT_ALLOWED = "permission denied"
 
 
 class Finding(Model):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         level: `error`: something does not work or state gets lost; `warning`: it may.
-        subject: what it is about.
-        what: what was found.
-        what_to_do: empty when there is nothing to do.
+        subject: the part that was checked.
+        what: the result.
+        what_to_do: the remedy; empty if none is needed.
     """
 
     level: Level
@@ -61,32 +61,27 @@ class Finding(Model):
 
 
 def ok(subject: str, what: str) -> Finding:
-    """Nothing to do about it."""
+    """A check that passed."""
     return Finding(level="ok", subject=subject, what=what)
 
 
 def warning(subject: str, what: str, what_to_do: str) -> Finding:
-    """Worth a look."""
+    """A possible problem."""
     return Finding(level="warning", subject=subject, what=what, what_to_do=what_to_do)
 
 
 def error(subject: str, what: str, what_to_do: str) -> Finding:
-    """Something has to be done."""
+    """A problem."""
     return Finding(level="error", subject=subject, what=what, what_to_do=what_to_do)
 
 
 def unreachable(why: str) -> Finding:
-    """Redis does not answer: there is nothing else to look at."""
-    return error("redis", why, "start it, or name another with BOYD_REDIS_URL")
+    """The only finding when Redis does not answer."""
+    return error("redis", why, "start it, or set BOYD_REDIS_URL to another server")
 
 
 def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
-    """Everything that can be said, whether something is wrong with it or not.
-
-    Args:
-        health: as they were read.
-        needs: queues that plugins name, of agents whose files are known.
-    """
+    """Run all checks; *needs* has the queues that plugins name, of agents with known files."""
     needs = needs or {}
     return [
         *_redis(health),
@@ -99,7 +94,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
 
 
 def broker_of(settings: Settings, timeout: float) -> Client | None:
-    """A client for the broker; None when it is the Redis that holds the state."""
+    """A client for the broker; None if it is the Redis that holds the state."""
     url = settings.broker_url
     return connect(url, timeout=timeout) if url and url != settings.redis_url else None
 
@@ -129,9 +124,9 @@ def _version(server: ServerHealth) -> Finding:
     hole = release.hole
     if hole is None:
         return ok(subject, str(release))
-    later = f"to {hole.fixed} or later" if hole.fixed else "to a later line of releases"
-    advice = f"update it {later}, unless your distribution has fixed this version"
-    return warning(subject, f"{release} lets clients run code in it ({hole.name})", advice)
+    later = f"to {hole.fixed} or later" if hole.fixed else "to a later release line"
+    advice = f"update it {later}, unless your distribution has backported the fix"
+    return warning(subject, f"{release} lets clients execute code ({hole.name})", advice)
 
 
 def _role(server: ServerHealth) -> Finding:
@@ -143,15 +138,15 @@ def _role(server: ServerHealth) -> Finding:
 def _persistence(server: ServerHealth) -> Finding:
     subject, advice = "persistence", "set appendonly yes"
     if server.aof and not server.aof_ok:
-        return error(subject, "the append-only file cannot be written", "look for a full disk")
+        return error(subject, "the append-only file cannot be written", "check for a full disk")
     if server.aof:
         return ok(subject, "append-only file")
     if server.rdb is None:
-        what = "no append-only file; whether there are snapshots may not be asked"
+        what = "no append-only file; no permission to check for snapshots"
         return warning(subject, what, advice)
     if not server.rdb:
-        what = "nothing is written to disk: when Redis ends, all state is lost"
-        return warning(subject, what, f"{advice}; what has been done may be done again")
+        what = "nothing is written to disk: a Redis restart loses all state"
+        return warning(subject, what, f"{advice}; completed work may run again")
     worst = max(seconds for seconds, _ in server.rdb)
     what = f"snapshots only: a crash may lose up to the last {span(worst)}"
     return warning(subject, what, advice)
@@ -159,22 +154,26 @@ def _persistence(server: ServerHealth) -> Finding:
 
 def _snapshots(server: ServerHealth, now: float) -> Finding:
     if not server.rdb_ok:
-        advice = "look at its log and the disk: it may refuse writes"
-        return error("snapshots", "the last one failed", advice)
+        advice = "check its log and the disk: it may refuse writes"
+        return error("snapshots", "the last snapshot failed", advice)
     if server.rdb and server.unsaved:
         age = span(max(0.0, now - server.saved_at))
-        return ok("snapshots", f"the last one {age} ago, {counted(server.unsaved, 'change')} since")
+        return ok(
+            "snapshots", f"the last one was {age} ago, {counted(server.unsaved, 'change')} since"
+        )
     return ok("snapshots", "no failure")
 
 
 def _eviction(server: ServerHealth) -> Finding:
-    advice = "set maxmemory-policy noeviction, or state gets lost"
+    advice = "set maxmemory-policy noeviction to prevent data loss"
     if server.policy is None:
-        return warning("eviction", _NOT_ALLOWED, "see that maxmemory-policy is noeviction")
+        return warning("eviction", _NOT_ALLOWED, "make sure that maxmemory-policy is noeviction")
     if server.policy == "noeviction":
         return ok("eviction", server.policy)
     if server.limit:
-        return error("eviction", f"{server.policy}: when it is full, keys are thrown out", advice)
+        return error(
+            "eviction", f"{server.policy}: Redis evicts keys when its memory is full", advice
+        )
     return warning("eviction", f"{server.policy}, no memory limit yet", advice)
 
 
@@ -183,7 +182,9 @@ def _memory(server: ServerHealth) -> Finding:
         return ok("memory", f"{_megabytes(server.used)} used, no limit")
     text = f"{_megabytes(server.used)} of {_megabytes(server.limit)} used"
     if server.used >= _ALMOST_FULL * server.limit:
-        return error("memory", text, "raise maxmemory: when it is full, nothing goes on")
+        return error(
+            "memory", text, "raise maxmemory: at the limit Redis refuses writes and all work stops"
+        )
     if server.used >= _FULL * server.limit:
         return warning("memory", text, "raise maxmemory, or keep less history")
     return ok("memory", text)
@@ -214,15 +215,15 @@ def _processes(roster: Roster) -> Iterator[Finding]:
     yield from _versions(roster.live())
     for process in roster.live():
         if process.problem:
-            yield warning(_named(process), process.problem, "look at its log")
+            yield warning(_named(process), process.problem, "check its log")
     for process in roster.silent():
-        advice = "it was killed, hangs, or cannot reach Redis: look at its log, start it again"
-        yield warning(_named(process), f"silent for {span(roster.age(process))}", advice)
+        advice = "it was killed, hangs, or cannot reach Redis: check its log and restart it"
+        yield warning(_named(process), f"no heartbeat for {span(roster.age(process))}", advice)
     for name in roster.unreadable:
-        advice = "it may be of a later version: use the same one everywhere"
-        yield warning(name, "cannot be understood", advice)
+        advice = "it may run a newer version: use the same one everywhere"
+        yield warning(name, "its record cannot be read", advice)
     if not roster.agents:
-        advice = "boyd up, or boyd worker --agent FILE"
+        advice = "start one with `boyd up` or `boyd worker --agent FILE`"
         yield warning("agents", "none has been started yet", advice)
 
 
@@ -233,7 +234,9 @@ def _named(process: WorkerInfo) -> str:
 def _workers(roster: Roster) -> Finding:
     live = roster.live("worker")
     if not live:
-        return error("workers", "none is alive", "boyd worker --agent FILE, or boyd up")
+        return error(
+            "workers", "none is alive", "start one with `boyd worker --agent FILE` or `boyd up`"
+        )
     hosts = sorted({worker.host for worker in live})
     return ok("workers", f"{counted(len(live), 'worker')} alive on {', '.join(hosts)}")
 
@@ -241,7 +244,9 @@ def _workers(roster: Roster) -> Finding:
 def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
     versions = sorted({process.version for process in live})
     if len(versions) > 1:
-        yield warning("versions", f"{' and '.join(versions)} run together", "finish the upgrade")
+        yield warning(
+            "versions", f"{' and '.join(versions)} run side by side", "finish the upgrade"
+        )
     elif versions and versions[0] != VERSION:
         text = f"workers run {versions[0]}, this is {VERSION}"
         yield warning("versions", text, "use the same version everywhere")
@@ -255,7 +260,7 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
 def _agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator[Finding]:
     roster, subject = health.roster, _subject(agent)
     if roster.retired(agent.entry.id):
-        why = f"nobody has run it for {_unused(roster, agent)}"
+        why = f"unused for {_unused(roster, agent)}"
         if agent.entry.retired_at is not None:
             why = f"since {agent.entry.retired_at:%Y-%m-%d %H:%M} UTC"
         yield ok(subject, f"retired: {why}")
@@ -288,7 +293,7 @@ def _nobody(roster: Roster, agent: AgentHealth) -> Finding:
     found = "no live worker runs it"
     swept = roster.swept.get(agent.entry.id)
     if swept is not None and roster.now - swept > TARDY and not roster.live(None, agent.entry.id):
-        found += f", nobody has for {_unused(roster, agent)}"
+        found += f", none has for {_unused(roster, agent)}"
     return warning(_subject(agent), found, advice)
 
 
@@ -310,14 +315,14 @@ def _fingerprints(
         told = "; ".join(_sharing(roster, n, group) for n, group in enumerate(groups, 1))
         what = f"its processes run {len(groups)} different agent files: {told}"
         advice = (
-            "restart those that have the old one; if none is old, give all the same file,"
+            "restart the processes with the old file; if none is old, give all the same file,"
             " plugins and options"
         )
         yield warning(_subject(agent), what, advice)
 
 
 def _sharing(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
-    """Which processes have the same file: the one that was started last, and how many others."""
+    """The processes with the same file: the last one started, and the number of others."""
     last, others = group[-1], len(group) - 1
     more = f" and {counted(others, 'other')}" if others else ""
     started = span(max(0.0, roster.now - last.started_at.timestamp()))
@@ -325,7 +330,7 @@ def _sharing(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
 
 
 def _named_queues(agent: AgentHealth, needs: Needs) -> dict[str, list[str]]:
-    """What its catalogue and its file say; only the file tells of observers."""
+    """The queues that catalogue and agent file name."""
     found = agent.named_queues
     for queue, parts in needs.get(agent.entry.id, {}).items():
         found[queue] = list(dict.fromkeys([*parts, *found.get(queue, ())]))
@@ -335,15 +340,15 @@ def _named_queues(agent: AgentHealth, needs: Needs) -> dict[str, list[str]]:
 def _unserved(
     health: HealthSnapshot, agent: AgentHealth, needed: Mapping[str, list[str]]
 ) -> Iterator[Finding]:
-    """Queues without a worker that every agent needs, that plugins name, or that hold work."""
+    """Required, named or non-empty queues without a worker."""
     served = health.roster.served(agent.entry.id)
     wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
     if agent.entry.model:
-        wanted[queues.THINK] = ", where its model is asked"
+        wanted[queues.THINK] = ", which sends its model requests"
     wanted |= {queue: _needed(parts) for queue, parts in needed.items()}
     for queue, since in agent.oldest.items():
         waited = span(health.roster.now - since)
-        wanted[queue] = f"{wanted.get(queue, '')}; work has waited for {waited}"
+        wanted[queue] = f"{wanted.get(queue, '')}; work has been waiting for {waited}"
     for (name, queue), number in (health.messages or {}).items():
         # A host's own queue is left behind with the host; what it was to see is given up in time.
         if name == agent.entry.id and number and not queue.startswith(f"{queues.HOST}."):
@@ -354,7 +359,7 @@ def _unserved(
 
 
 def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
-    """Agents whose file is known and that have never been announced."""
+    """Agents with known files that were never started."""
     for name in needs:
         if name in roster.agents:
             continue
@@ -367,7 +372,7 @@ def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
 
 
 def _needed(parts: Iterable[str]) -> str:
-    return f", which {', '.join(parts)} needs"
+    return f", needed by {', '.join(parts)}"
 
 
 def _no_worker(agent_id: str, queue: str, why: str) -> Finding:
@@ -377,13 +382,13 @@ def _no_worker(agent_id: str, queue: str, why: str) -> Finding:
 
 
 def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """A continuous agent has a beat, and it ticks."""
+    """Check that a continuous agent has a ticking beat."""
     if agent.entry.mode != "continuous":
         return
     beats = roster.live("beat", agent.entry.id)
     if not beats:
-        advice = "start one with `boyd beat --agent FILE`: nothing begins its iterations"
-        yield error(_subject(agent), "no live beat ticks for it", advice)
+        advice = "start one with `boyd beat --agent FILE`: without one no iterations start"
+        yield error(_subject(agent), "no live beat runs for it", advice)
         return
     if agent.paused is not None:
         return
@@ -391,62 +396,68 @@ def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     silence = roster.now - max(agent.slot or 0.0, agent.resumed_at or 0.0, started)
     if silence > max(STILL * agent.entry.loop_interval, STILL_AT_LEAST):
         every = span(agent.entry.loop_interval)
-        what = f"beat stands still: no tick for {span(silence)}, with one due every {every}"
-        yield error(_subject(agent), what, "look at the log of beat, and start it again")
+        what = f"beat has stalled: no tick for {span(silence)}, although one is due every {every}"
+        yield error(_subject(agent), what, "check the log of beat and restart it")
 
 
 def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding]:
-    """What is in flight moves."""
+    """Check that running work makes progress."""
     subject, now = _subject(agent), roster.now
     if agent.deadline is not None and now - agent.deadline > TARDY:
-        what = f"{_step(agent)} stands still: nobody has looked after it for"
+        what = f"{_step(agent)} has stalled: no process has handled it for"
         what += f" {span(now - agent.deadline)}"
-        yield error(subject, what, "start a worker for it; it goes on where it stopped")
+        yield error(subject, what, "start a worker for it; it resumes where it stopped")
         return
     if agent.flight is not None and agent.flight.stands_still(now):
-        what = f"{_step(agent)} stands still: no process will look after it"
-        advice = f"look at the logs of its workers; `boyd abandon --agent {agent.entry.id}` ends it"
+        what = f"{_step(agent)} has stalled: no process will pick it up"
+        advice = f"check the logs of its workers; `boyd abandon --agent {agent.entry.id}` ends it"
         yield error(subject, what, advice)
         return
     late = [step for step in agent.waiting if now - step.since > TARDY]
     for step in sorted(late, key=lambda step: step.since):
         if alive and step.queue in roster.served(agent.entry.id):
-            what = f"{step.what} has waited for {span(now - step.since)} in queue {step.queue!r}"
-            advice = "its workers are busy: start another one, or look whether they hang"
+            what = (
+                f"{step.what} has been waiting for {span(now - step.since)} in queue {step.queue!r}"
+            )
+            advice = "its workers are busy: start another one, or check whether they hang"
             yield warning(subject, what, advice)
             break
     if agent.phase_since is not None and now - agent.phase_since > LONG and not late:
         where = f" on {agent.worker}" if agent.worker else ""
-        what = f"{_step(agent)} has lasted for {span(now - agent.phase_since)}{where}"
-        yield warning(subject, what, "look at the log of its worker, unless it may take that long")
+        what = f"{_step(agent)} has been running for {span(now - agent.phase_since)}{where}"
+        yield warning(
+            subject, what, "check the log of its worker, unless it is expected to take that long"
+        )
 
 
 def _blind(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """A continuous agent begins an iteration, which observes, every few intervals."""
+    """Check that a continuous agent keeps observing."""
     entry = agent.entry
     if entry.mode != "continuous" or agent.paused is not None or agent.observed is None:
         return
     silence = roster.now - agent.observed
     beats = roster.live("beat", entry.id)
     if beats and silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST):
-        what = f"it has observed nothing new for {span(silence)}: {_step(agent)}"
-        advice = f"see what that waits for; `boyd abandon --agent {entry.id}` ends it"
+        what = f"it has made no observations for {span(silence)}: {_step(agent)}"
+        advice = f"check what it is waiting for; `boyd abandon --agent {entry.id}` ends it"
         yield warning(_subject(agent), what, advice)
 
 
 def _events(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """Redis takes the agent's events."""
+    """Check that Redis accepts the agent's events."""
     if agent.events_lost is not None and roster.now - agent.events_lost < LOST_EVENTS:
         age = span(max(0.0, roster.now - agent.events_lost))
         what = f"an event could not be written {age} ago: {agent.events_error}"
-        yield warning(_subject(agent), what, "see that the user of Redis may do XADD")
+        yield warning(_subject(agent), what, "allow XADD for the Redis user")
 
 
 def _spoken(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """The model's server parses the model's tool calls."""
+    """Check that the model server parses tool calls."""
     at = agent.model.spoken_at
     if at is not None and roster.now - at < SPOKEN_CALLS:
-        what = f"its model's server passed a tool call on as text {span(max(0.0, roster.now - at))}"
+        what = (
+            f"its model server returned a tool call as plain text {span(max(0.0, roster.now - at))}"
+        )
         yield warning(_subject(agent), f"{what} ago", PARSE_CALLS)
 
 
@@ -457,12 +468,14 @@ def _step(agent: AgentHealth) -> str:
 
 
 def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """Somebody moves what has expired to history."""
+    """Check that expired approvals are moved to the history."""
     if agent.next_deadline is None or roster.now - agent.next_deadline <= UNPURGED:
         return
     what = f"{counted(agent.expired, 'approval')} past the deadline for"
     what += f" {span(roster.now - agent.next_deadline)} and not expired"
-    yield warning(_subject(agent), what, "a beat or an iteration does it: start a beat for it")
+    yield warning(
+        _subject(agent), what, "start a beat for it: beats and iterations expire approvals"
+    )
 
 
 # What somebody has stopped on purpose, so that nobody looks for it elsewhere
@@ -471,7 +484,7 @@ def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 def _held(health: HealthSnapshot) -> Iterator[Finding]:
     if health.frozen is not None:
         yield warning(
-            "freeze", f"acting is frozen everywhere: {health.frozen}", "boyd unfreeze --all"
+            "freeze", f"actions of all agents are frozen: {health.frozen}", "boyd unfreeze --all"
         )
     for agent in health.agents:
         name = agent.entry.id
@@ -487,7 +500,7 @@ def _held(health: HealthSnapshot) -> Iterator[Finding]:
 
 
 def span(seconds: float) -> str:
-    """So many seconds as people say it, as in `1.5 s`, `12 min` or `3 h`."""
+    """A number of seconds in words, as in `1.5 s`, `12 min` or `3 h`."""
     if seconds < 10:
         return f"{round(seconds, 1):g} s"
     for size, batch in ((86_400, "d"), (3600, "h"), (60, "min")):

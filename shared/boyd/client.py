@@ -47,7 +47,7 @@ _EXACT = 2.0
 
 
 class _Bearer(AuthBase):
-    """Sends the key, and keeps requests from taking another one out of `~/.netrc`."""
+    """Sends the key, and keeps requests from using `~/.netrc`."""
 
     def __init__(self, key: str | None) -> None:
         self._key = key
@@ -59,19 +59,19 @@ class _Bearer(AuthBase):
 
 
 class Client:
-    """A connection to the API of a deployment, or to one agent in it.
+    """A connection to the API of a deployment, or to one of its agents.
 
     Attributes:
-        url: where the API is.
-        agent: the agent that paths mean; None: the deployment, or its default agent.
+        url: of the API.
+        agent: the agent of all paths; None: the deployment, or its default agent.
         timeout: seconds to wait for an answer.
     """
 
     def __init__(self, url: str, key: str | None = None, agent: str | None = None) -> None:
-        """Connect to nothing yet.
+        """Check *url*; connections are opened later.
 
         Raises:
-            ConfigError: the URL is none.
+            ConfigError: *url* is not valid.
         """
         self.url = checked_url(url)
         self.agent = agent
@@ -83,25 +83,25 @@ class Client:
         self._proxies = _proxies(self.url)
 
     def of(self, agent: str | None) -> Self:
-        """The same for one agent; None: for the default agent, and the deployment."""
+        """A client for one agent; None: for the deployment and its default agent."""
         other = copy(self)
         other.agent = agent
         return other
 
     def close(self) -> None:
-        """Let all connections go, also those of what `of` gave."""
+        """Close all connections, also of clients from `of`."""
         self._session.close()
 
     def now(self) -> datetime:
-        """The time by the API's clock, as far as its last answer told."""
+        """The time by the API's clock, as of its last answer."""
         return utc_now() + self._skew
 
     def get(self, path: str, kind: type[_M], /, **query: object) -> _M:
-        """GET *path* below the base.
+        """GET *path*.
 
         Raises:
-            ApiProblem: it was refused, or the answer is not such a model.
-            ApiUnavailable: nobody answered.
+            ApiProblem: it was refused, or the answer is not valid.
+            ApiUnavailable: the API does not answer.
         """
         return self._read(self._send("GET", path, query=query), kind)
 
@@ -114,18 +114,13 @@ class Client:
         if_match: int | None = None,
         **query: object,
     ) -> _M:
-        """POST *body* to *path*, once, however often the connection drops.
+        """POST *body* to *path*; retries have no further effect.
 
-        Args:
-            path: below the base.
-            kind: of the answer.
-            body: an object of JSON; fields that are None are left out.
-            if_match: the version that the approval must have.
-            query: of the URL.
+        Fields that are None are omitted. *if_match* is the required version of an approval.
 
         Raises:
-            ApiProblem: it was refused, or the answer is not such a model.
-            ApiUnavailable: nobody answered.
+            ApiProblem: it was refused, or the answer is not valid.
+            ApiUnavailable: the API does not answer.
         """
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         if if_match is not None:
@@ -134,11 +129,11 @@ class Client:
         return self._read(self._send("POST", path, query=query, body=sent, headers=headers), kind)
 
     def delete(self, path: str, kind: type[_M]) -> _M:
-        """DELETE *path*; not repeated, for a repetition would find nothing to delete.
+        """DELETE *path*, without retries: a second attempt would find nothing.
 
         Raises:
-            ApiProblem: it was refused, or the answer is not such a model.
-            ApiUnavailable: nobody answered.
+            ApiProblem: it was refused, or the answer is not valid.
+            ApiUnavailable: the API does not answer.
         """
         return self._read(self._send("DELETE", path), kind)
 
@@ -151,12 +146,12 @@ class Client:
         body: Mapping[str, object] | None = None,
         **query: object,
     ) -> _M:
-        """Ask an endpoint of a plugin of the agent; *path* is below the plugin's own.
+        """Call an endpoint of a plugin of the agent; *path* is below the plugin's own.
 
         Raises:
-            ApiProblem: it was refused, by the API (`not-found`: there is no such endpoint) or by
-                the endpoint (`refused`, with the status that it chose).
-            ApiUnavailable: nobody answered.
+            ApiProblem: refused by the API (`not-found`: no such endpoint) or by the endpoint
+                (`refused`, with its status).
+            ApiUnavailable: the API does not answer.
         """
         address = f"/plugins/{quote(plugin, safe='')}{path}"
         headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
@@ -166,38 +161,37 @@ class Client:
         )
 
     def lines(self, path: str, /, **query: object) -> Iterator[str]:
-        """The lines of an answer, as they come."""
+        """Stream the lines of an answer."""
         answer = self._send("GET", path, query=query, stream=True)
         return (line.decode() for line in self._lines(answer))
 
     def events(self, last_id: str | None = None, until_quiet: float | None = None) -> Stream[Event]:
-        """The agent's events after *last_id*, or from now on; the stream is open when this returns.
+        """Stream the agent's events after *last_id*, or from now on.
 
-        Args:
-            last_id: the id of an event. An event `missed` comes first when some after it are gone.
-            until_quiet: end after so many seconds of silence, instead of waiting for more.
+        The stream is open when this returns. An event `missed` comes first if events after
+        *last_id* have expired. *until_quiet* ends the stream after that many seconds of silence.
 
         Raises:
             ApiProblem: it was refused.
-            ApiUnavailable: nobody answered; also while reading, when the stream breaks.
+            ApiUnavailable: the API does not answer; also while reading.
         """
         answer = self._opened("/events", last_id, until_quiet or SILENCE)
         return Stream(self, answer, _event, ends=until_quiet is not None)
 
     def entries(self, investigation: str, last_id: str | None = None) -> Stream[Logged]:
-        """What the log of an investigation has after *last_id*, and what comes, until it ends.
+        """Stream the log of an investigation after *last_id*, until it ends.
 
-        An entry without an id comes first when the one of *last_id* is lost.
+        An entry without an id comes first if the entry *last_id* is lost.
 
         Raises:
             ApiProblem: it was refused.
-            ApiUnavailable: nobody answered; also while reading, when the stream breaks.
+            ApiUnavailable: the API does not answer; also while reading.
         """
         path = f"/investigations/{quote(investigation, safe='')}/events"
         return Stream(self, self._opened(path, last_id, SILENCE), _logged)
 
     def _opened(self, path: str, last_id: str | None, silence: float) -> requests.Response:
-        """A stream of server-sent events that goes on after *last_id*."""
+        """Open a stream of server-sent events after *last_id*."""
         headers = {"Accept": "text/event-stream"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
@@ -212,7 +206,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> requests.Response:
-        """The answer that is not a problem; tries again what may be tried again."""
+        """Send a request, with retries, and return the successful answer."""
         address = self.url + self._path(path)
         wanted = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         until = time.monotonic() + self.timeout
@@ -263,7 +257,7 @@ class Client:
             return answer
         if 300 <= answer.status_code < 400:
             where = answer.headers.get("Location", "elsewhere")
-            detail = f"{self.url} sends us to {where}; give the URL of the API itself"
+            detail = f"{self.url} redirects to {where}; use the URL of the API itself"
             raise ApiProblem("redirected", answer.status_code, detail)
         raise self._problem(answer)
 
@@ -277,15 +271,16 @@ class Client:
             return ApiProblem(name, answer.status_code, str(document["detail"]), document)
         except (requests.RequestException, ValueError, KeyError, TypeError):
             said = f"{answer.status_code} {answer.reason}"
-            detail = f"{self.url} answers {said}, and not as Boyd's API does"
+            detail = f"{self.url} answered {said}, which is not a response of Boyd's API"
             return ApiProblem("unexpected", answer.status_code, detail)
 
     def _read(self, answer: requests.Response, kind: type[_M]) -> _M:
         try:
             return kind.from_json(answer.content)
         except ValidationError as error:
-            detail = f"{self.url} does not answer as Boyd {VERSION} does: {explain(error)}"
-            raise ApiProblem("unexpected", answer.status_code, detail[:500]) from None
+            detail = f"{self.url} sent a response that Boyd {VERSION} does not understand:"
+            text = f"{detail} {explain(error)}"[:500]
+            raise ApiProblem("unexpected", answer.status_code, text) from None
         except requests.RequestException as error:
             raise self.unavailable(error) from None
 
@@ -305,7 +300,7 @@ class Client:
         self._skew = skew if abs(skew.total_seconds()) > _EXACT else timedelta()
 
     def unavailable(self, error: requests.RequestException) -> ApiUnavailable:
-        """What to raise when *error* has kept the API from answering."""
+        """The error to raise when *error* has prevented an answer."""
         return ApiUnavailable(
             f"the API at {self.url} does not answer: {_reason(error)}; start it with `boyd up` or"
             " `boyd api`, or name another with --url or BOYD_URL"
@@ -313,7 +308,7 @@ class Client:
 
 
 class Stream(Iterator[_T], Generic[_T]):
-    """What is sent, as it comes; ends when the API ends the stream."""
+    """Items as they arrive; ends when the API ends the stream."""
 
     def __init__(
         self,
@@ -336,12 +331,12 @@ class Stream(Iterator[_T], Generic[_T]):
             raise
 
     def close(self) -> None:
-        """Let the stream go."""
+        """Close the stream."""
         self._answer.close()
 
 
 def _sent(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
-    """The fields of each server-sent event that has data."""
+    """The fields of each server-sent event with data."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:
@@ -367,10 +362,10 @@ def _logged(fields: Mapping[str, str]) -> Logged:
 
 
 def checked_url(text: str) -> str:
-    """The URL of an API without what does not belong to it.
+    """Normalise the URL of an API.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not valid.
     """
     parts = urlsplit(text.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
@@ -381,7 +376,7 @@ def checked_url(text: str) -> str:
 
 
 def _proxies(url: str) -> dict[str, str]:
-    """No proxy for this machine, whatever the environment says."""
+    """Bypass proxies for this machine."""
     host = urlsplit(url).hostname or ""
     try:
         here = ipaddress.ip_address(host).is_loopback
@@ -391,7 +386,7 @@ def _proxies(url: str) -> dict[str, str]:
 
 
 def _given(body: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """What is to be sent of *body*."""
+    """The fields of *body* that are not None."""
     return body and {name: value for name, value in body.items() if value is not None}
 
 
@@ -402,7 +397,7 @@ def _text(value: object) -> str:
 
 
 def _later(answer: requests.Response) -> float:
-    """Seconds after which the same request may be answered otherwise; 0: never."""
+    """Seconds after which to retry; 0: not at all."""
     if answer.status_code == 409 and b"/problems/idempotency-in-flight" not in answer.content:
         return 0.0
     if answer.status_code not in (409, 429):
@@ -414,7 +409,7 @@ def _later(answer: requests.Response) -> float:
 
 
 def _was_dropped(error: requests.RequestException) -> bool:
-    """Whether the connection was there and broke: not refused, not silent, not distrusted."""
+    """Tell whether an established connection broke."""
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return True
     others = (requests.exceptions.SSLError, requests.exceptions.ProxyError, requests.Timeout)
@@ -436,9 +431,9 @@ def _cause(error: requests.RequestException) -> object:
 def _reason(error: requests.RequestException) -> str:
     """Why, in a few words."""
     if isinstance(error, requests.ConnectTimeout):
-        return "it cannot be reached"
+        return "it is unreachable"
     if isinstance(error, requests.Timeout):
-        return "it takes too long"
+        return "it timed out"
     text = str(_cause(error))
     for sign, meaning in (
         ("Connection refused", "connection refused"),

@@ -517,7 +517,7 @@ def test_show_tells_the_last_changes_newest_last(whole: Store, cli: Cli) -> None
 
 
 def test_show_of_an_agent_without_changes_says_so(cli: Cli) -> None:
-    assert cli("show") == "Nothing has been changed yet.\n"
+    assert cli("show") == "No changes recorded yet.\n"
 
 
 def test_verify_prints_a_head_that_can_be_expected_later(chain: Audit, cli: Cli) -> None:
@@ -525,11 +525,11 @@ def test_verify_prints_a_head_that_can_be_expected_later(chain: Audit, cli: Cli)
     head = line.split()[-1]
     chain.append("test", ANN)
 
-    assert line.startswith("ok    a  10 entries fit, head 10:")
-    assert cli("verify", "--expect", head).startswith("ok    a  11 entries fit")
-    assert cli("verify", "--from", head).startswith("ok    a  1 entry fits")
+    assert line.startswith("ok    a  10 valid entries, head 10:")
+    assert cli("verify", "--expect", head).startswith("ok    a  11 valid entries")
+    assert cli("verify", "--from", head).startswith("ok    a  1 valid entry")
     fake = "12:" + hashlib.sha256().hexdigest()
-    assert "entry 12 does not fit: missing" in cli("verify", "--expect", fake, status=1)
+    assert "entry 12 fails verification: missing" in cli("verify", "--expect", fake, status=1)
 
 
 def test_verify_names_the_first_entry_that_does_not_fit(

@@ -152,7 +152,7 @@ def test_an_undo_is_shown_with_what_it_undoes(desk: Desk) -> None:
 
     assert shown.startswith(f"undo of p:do ({execution[:17]}): waits\n")
     assert re.search(f"^  undoes +{execution}$", shown, re.MULTILINE)
-    assert f'  what it undoes ({execution})\n    "all tidy"' in shown
+    assert f'  output of the execution to undo ({execution})\n    "all tidy"' in shown
 
 
 def test_who_approves_an_undo_reads_so_also_without_being_asked(desk: Desk) -> None:
@@ -164,13 +164,13 @@ def test_who_approves_an_undo_reads_so_also_without_being_asked(desk: Desk) -> N
 
 
 def test_an_empty_list_says_so(desk: Desk) -> None:
-    assert desk.cli("approvals", "list") == "Nothing waits.\n"
+    assert desk.cli("approvals", "list") == "No approvals are pending.\n"
     assert desk.cli.json("approvals", "list") == {"pending": [], "history": []}
 
 
 def test_what_was_resolved_is_listed_when_it_is_asked_for(desk: Desk) -> None:
     desk.cli("approvals", "deny", desk.propose().id, "--note", "leave it")
-    assert desk.cli("approvals", "list") == "Nothing waits.\n"
+    assert desk.cli("approvals", "list") == "No approvals are pending.\n"
     assert "denied by ann" in desk.cli("approvals", "list", "--all")
 
 
@@ -258,7 +258,7 @@ def test_denying_and_withdrawing_execute_nothing(desk: Desk, command: str, statu
     item = desk.propose()
     assert desk.cli("approvals", command, item.id, "--note", "no") == f"p:do is {status}\n"
     late = desk.cli("approvals", "approve", item.id, status=5)
-    assert f"it is resolved already: {status} by ann just now with the note 'no'" in late
+    assert f"it is already resolved: {status} by ann just now with the note 'no'" in late
     assert desk.recorder.calls == []
 
 
@@ -285,7 +285,7 @@ def test_several_are_answered_one_by_one(desk: Desk) -> None:
     ids = [item.id for item in (one, two, three)]
     told = desk.cli("approvals", "approve", *ids, status=5)
     assert f"{one.id[:8]} p:do ok" in told
-    assert f"boyd: {two.id[:8]} it is resolved already: denied by ann" in told
+    assert f"boyd: {two.id[:8]} it is already resolved: denied by ann" in told
     assert f"{three.id[:8]} p:do ok" in told
     assert desk.recorder.calls == [{"room": "attic"}, {"room": "den"}]
 
@@ -300,7 +300,7 @@ def test_a_result_that_takes_longer_is_not_waited_for(desk: Desk) -> None:
     desk.dispatcher.held = True
     first, second = desk.propose(), desk.propose("cellar")
     told = desk.cli("approvals", "approve", first.id, "--wait", "0.1", status=124)
-    assert "p:do is approved and has not ended: waits for a worker" in told
+    assert "p:do is approved and has not finished: waits for a worker" in told
     assert desk.cli("approvals", "approve", second.id, "--wait", "0") == "p:do is approved\n"
 
 
@@ -344,7 +344,7 @@ def test_another_proposal_than_was_shown_is_not_approved(
     other = item.patched({"params": {"room": "office"}, "version": 0})
     monkeypatch.setattr(approval_commands, "_found", lambda *_: [other])
     told = desk.cli("approvals", "approve", item.id, status=5)
-    assert "it has changed since it was looked at" in told
+    assert "it has changed since it was shown" in told
     assert desk.recorder.calls == []
 
 
@@ -366,7 +366,7 @@ def test_whoever_does_not_say_yes_has_approved_nothing(desk: Desk) -> None:
     with desk.cli.terminal("approvals", "approve", item.id) as terminal:
         terminal.says("Approve? [y/N]")
         terminal.type("\n")
-        assert "is not approved; it still waits" in terminal.rest()
+        assert "is not approved and stays pending" in terminal.rest()
         assert terminal.process.wait(120) == 1
     assert desk.now(item).status == "pending"
 
@@ -392,7 +392,7 @@ def test_a_spinner_tells_how_far_it_is(desk: Desk) -> None:
 
 def test_the_list_is_drawn_anew_on_a_terminal_when_something_changes(desk: Desk) -> None:
     with desk.cli.terminal("approvals", "list", "--watch") as terminal:
-        terminal.says("Nothing waits.")
+        terminal.says("No approvals are pending.")
         item = desk.propose()
         terminal.says(item.id[:8])
         terminal.process.send_signal(signal.SIGINT)
@@ -414,7 +414,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_action(desk: Desk) -> None:
     with desk.cli.terminal("approvals", "approve", item.id, "--yes") as terminal:
         terminal.says("p:do waits for a worker")
         terminal.process.send_signal(signal.SIGINT)
-        assert "It goes on without this command." in terminal.rest()
+        assert "It continues without this command." in terminal.rest()
         assert terminal.process.wait(120) == 130
     desk.lab.deliver()
     assert desk.now(item).result is not None
@@ -426,7 +426,7 @@ def test_a_preview_of_now_is_shown_beside_the_first_one(desk: Desk) -> None:
     desk.moves = 33
     shown = desk.cli("approvals", "show", item.id)
 
-    assert re.search(r"preview \(dry run .+; DIFFERENT from the first one\)\n    ", shown)
+    assert re.search(r"preview \(dry run .+; DIFFERS from the first preview\)\n    ", shown)
     assert shown.index("would move 33 things") < shown.index("first preview (19 min ago)")
     assert shown.index("first preview") < shown.index("would move 3 things")
 
@@ -437,8 +437,8 @@ def test_a_preview_that_nobody_can_make_anew_says_how_old_it_is(desk: Desk) -> N
     desk.lab.whole.fleet.leave("lab@here")
     told = desk.cli("approvals", "show", item.id)
 
-    assert "boyd: the preview is an old one: no live worker consumes queue 'act'" in told
-    assert "preview (dry run 19 min ago; AN OLD ONE: it may be different now)" in told
+    assert "boyd: the preview is outdated: no live worker consumes queue 'act'" in told
+    assert "preview (dry run 19 min ago; OUTDATED: the result may differ now)" in told
 
 
 def test_who_approves_on_a_terminal_sees_what_would_happen_now(desk: Desk) -> None:

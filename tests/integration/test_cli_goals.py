@@ -51,7 +51,7 @@ def test_the_examples_of_the_seed_run_as_they_stand(cli: Cli, tmp_path: Path) ->
     options = ["--max-cycles", "20"]
     shown = cli.result("agent", "run", "--goals", "Discover planet properties", *options).output
     assert BREAKDOWN.search(shown)
-    assert re.search(r"No goal is active any more|Stopped after 20 cycles|Nothing can be", shown)
+    assert re.search(r"No active goals left|Stopped after 20 cycles|Nothing can be", shown)
     assert "cycle 1: b (" in cli("agent", "run", "--goals", "b", "--max-cycles", "1", "--fresh")
     assert "cycle 2: " in cli("agent", "resume", "--max-cycles", "1")
     assert "kept as memories" in cli("agent", "consolidate")
@@ -60,7 +60,7 @@ def test_the_examples_of_the_seed_run_as_they_stand(cli: Cli, tmp_path: Path) ->
 
 
 def test_there_is_nothing_to_resume_at_first(cli: Cli) -> None:
-    assert "there is no session to go on with" in cli("agent", "resume", status=1)
+    assert "there is no session to resume" in cli("agent", "resume", status=1)
 
 
 def test_goals_are_changed_and_explained(cli: Cli) -> None:
@@ -79,14 +79,14 @@ def test_a_frozen_agent_is_named_and_so_is_what_lets_it_go_on(cli: Cli) -> None:
     cli("freeze", "--reason", "maintenance")
     shown = cli("agent", "run", "--goals", "Find mammals", "--max-cycles", "2", status=1)
     assert re.match(
-        r"Acting is frozen: maintenance \(by .*\); `boyd unfreeze` lets it go on\."
-        r" Stopped after 0 cycles; goals: 1 active; `boyd agent resume` goes on\.$",
+        r"Acting is frozen: maintenance \(by .*\); `boyd unfreeze` lifts the freeze\."
+        r" Stopped after 0 cycles; goals: 1 active; `boyd agent resume` continues\.$",
         shown.strip().splitlines()[0],
     )
     cli("unfreeze")
     cli("freeze", "--all", "--reason", "all of it")
     shown = cli("agent", "cycle", "--goal", "Find mammals", status=1)
-    assert "`boyd unfreeze --all` lets it go on" in shown
+    assert "`boyd unfreeze --all` lifts the freeze" in shown
     cli("unfreeze", "--all")
     assert "Stopped after 1 cycle;" in cli("agent", "run", "--max-cycles", "1")
 

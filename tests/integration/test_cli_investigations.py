@@ -255,9 +255,9 @@ def test_an_api_that_comes_back_is_gone_on_with(
             wait_until(lambda: study.lab.store.investigations.page(1).investigations)
             study.lab.deliver()
             said(process.stderr, "approvals approve")
-        said(process.stderr, "waiting for it to come back")
+        said(process.stderr, "retrying until it is back")
         with serving(redis_url, port, study.dispatcher):
-            said(process.stderr, "the API answers again")
+            said(process.stderr, "the API is back")
             study.cli("approvals", "approve", study.waiting, "--wait", "0")
             study.resolved()
             out, errors = process.communicate(timeout=120)
@@ -289,7 +289,7 @@ def test_whoever_may_only_look_cannot_ask(study: Study) -> None:
 
 
 def test_investigations_are_listed_newest_first(cli: Cli) -> None:
-    assert cli("investigations", "list") == "There are no investigations.\n"
+    assert cli("investigations", "list") == "No investigations found.\n"
     for question in ("first?", "second?"):
         cli.result("ask", question)
     header, *lines = cli("investigations", "list").splitlines()
@@ -385,7 +385,7 @@ def test_each_line_of_a_pipe_is_a_question(study: Study) -> None:
     done = study.cli.result("chat", stdin="Why?\n\nAnd now?")
 
     assert (done.exit_code, done.stdout) == (0, "One.\nTwo.\n")
-    assert f"chat {study.last.id[:8]}` goes on" in done.stderr
+    assert f"chat {study.last.id[:8]}` continues" in done.stderr
     heard = [one["content"] for one in study.model.requests[-1].body["messages"][1:]]
     assert heard == ["Why?", "One.", "And now?"]
 
@@ -429,7 +429,7 @@ def test_a_conversation_on_a_terminal(study: Study) -> None:
 
     assert "→ #1 look path=/var" in shown
     assert "**" not in shown
-    assert f"chat {study.last.id[:8]}` goes on with this conversation" in shown
+    assert f"chat {study.last.id[:8]}` continues this conversation" in shown
 
 
 def test_the_questions_of_a_conversation_can_be_called_back(study: Study) -> None:
@@ -483,7 +483,7 @@ def test_ctrl_c_twice_leaves_and_says_how_to_come_back(study: Study) -> None:
         for text in ("asked", "cancelled"):
             talk.hears(text)
             talk.terminal.process.send_signal(signal.SIGINT)
-        talk.hears("goes on with this conversation")
+        talk.hears("continues this conversation")
         assert talk.terminal.process.wait(120) == 130
     study.lab.deliver()
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from api_kit import InlineDispatcher
-from boyd.cli.spinner import Spinner
+from boyd.cli.waiting import Spinner
 from boyd.models import Autonomy, ExecutionEntry
 from boyd.plugin import Action
 from boyd.store import Store
@@ -108,7 +108,7 @@ def test_a_run_that_is_waited_for_shows_its_result(cli: Cli) -> None:
 
 
 def test_runs_are_listed_and_found_by_the_beginning_of_their_ids(cli: Cli, place: Place) -> None:
-    assert cli("runs", "list") == "There are no such runs.\n"
+    assert cli("runs", "list") == "No runs found.\n"
     run_id = cli("runs", "submit", "look").strip()
     assert re.search(rf"{run_id[:8]} +completed +medium .* cli +ann +look", cli("runs", "list"))
     assert "no such runs" in cli("runs", "list", "--status", "pending", "--source", "cli")
@@ -149,7 +149,7 @@ def test_the_api_may_go_away_while_somebody_waits(
             arguments = ["runs", "submit", "look", "--wait"]
             waiting = stack.enter_context(place.cli.running(*arguments))
             said(waiting.stderr, "is pending")
-        said(waiting.stderr, "waiting for it to come back")
+        said(waiting.stderr, "retrying until it is back")
         place.lab.deliver()
         with serving(redis_url, port, place.dispatcher):
             said(waiting.stdout, "look: completed")
@@ -217,7 +217,7 @@ def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
 def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Place) -> None:
     place.dispatcher.held = True
     told = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
-    assert re.search(r"it has not ended; call:[\w-]+ goes on", told)
+    assert re.search(r"it is still running; call:[\w-]+ continues", told)
     assert "it has not ended" in cli("actions", "run", "p:do", "--wait", "0", status=124)
 
 
@@ -292,10 +292,8 @@ def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
     assert (made["groups"], made["agents"]) == (["ops", "dba"], ["a", "b"])
     wrong = ["keys", "create", "ci", "--principal", "ci"]
     told = cli(*wrong, "--scope", "read,aproval", status=2)
-    assert "'aproval' is none of them; did you mean 'approvals'?" in told
-    assert "an empty one stands for nothing" in cli(
-        *wrong, "--scope", "read", "--agent", "", status=2
-    )
+    assert "'aproval' is not a valid choice; did you mean 'approvals'?" in told
+    assert "empty values are not allowed" in cli(*wrong, "--scope", "read", "--agent", "", status=2)
 
 
 def test_what_is_no_number_is_told_so(cli: Cli) -> None:
@@ -320,7 +318,7 @@ def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -
     assert "agent.resumed" in second
     assert "agent.resumed" in cli("audit", "show", "--limit", "1", "-o", "json")
     told = cli("audit", "verify")
-    assert told.startswith("ok    test  2 entries fit")
+    assert told.startswith("ok    test  2 valid entries")
     head = told.split()[-1]
     assert cli("audit", "verify", "--expect", head).startswith("ok")
     cli("audit", "verify", "--expect", f"9:{'0' * 64}", status=1)
@@ -350,7 +348,7 @@ def test_the_audit_trail_is_filtered_over_the_api(cli: Cli) -> None:
     ]
     assert "host=here worker=lab" in shown
     assert len(cli("audit", "export", "--kind", "agent", "--by", "ann").splitlines()) == 1
-    assert cli("audit", "show", "--by", "nobody") == "No entry fits.\n"
+    assert cli("audit", "show", "--by", "nobody") == "No matching entries.\n"
 
 
 def test_the_audit_trail_is_followed_over_the_api(cli: Cli) -> None:
@@ -420,7 +418,7 @@ def test_an_empty_option_is_not_taken_for_the_only_thing_there_is(
 
 def test_a_question_or_title_without_anything_in_it_is_wrong_usage(cli: Cli) -> None:
     for command in (["ask", " "], ["runs", "submit", ""]):
-        assert "there is nothing in it" in cli(*command, status=2)
+        assert "it must not be empty" in cli(*command, status=2)
     assert cli.json("runs", "list") == []
 
 
@@ -452,7 +450,9 @@ def test_a_number_where_a_text_is_wanted_says_how_to_write_it(
 def test_a_key_that_is_none_is_refused_with_a_status_of_its_own(cli: Cli) -> None:
     wrong = cli.process("status", BOYD_API_KEY="boyd_none")
     assert wrong.returncode == 3
-    assert wrong.stderr.startswith("boyd: the key is not known, or was revoked; give one by --key")
+    assert wrong.stderr.startswith(
+        "boyd: the key is not known, or was revoked; pass one with --key"
+    )
     del cli.environment["BOYD_API_KEY"]
     none = cli.process("runs", "list")
     assert (none.returncode, none.stdout) == (3, "")

@@ -179,7 +179,7 @@ def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> N
 
     status, found = doctor(server.url)
     assert status == 1
-    assert "error snapshots: the last one failed" in found
+    assert "error snapshots: the last snapshot failed" in found
 
 
 def test_a_broker_that_has_ended_is_told(server: Server, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
     status, found = doctor(deployment.redis_url)
     assert ready(store).missing == ["no beat is alive for agent ticking"]
     assert status == 1
-    assert "error agent ticking: no live beat ticks for it" in found
+    assert "error agent ticking: no live beat runs for it" in found
     assert any("silent for" in line for line in found)
     assert b'boyd_workers{role="beat"} 0.0' in scraped(store)
 
@@ -235,7 +235,7 @@ def test_a_queue_with_work_and_no_worker_is_told(deployment: Deployment) -> None
 
 def _waits(url: str) -> tuple[int, list[str]] | None:
     found = doctor(url)
-    return found if said(found, "'loop'; work has waited for") else None
+    return found if said(found, "'loop'; work has been waiting for") else None
 
 
 @pytest.mark.slow

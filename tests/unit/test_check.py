@@ -56,7 +56,7 @@ def test_a_policy_for_no_action_is_a_warning(tmp_path: Path, pattern: str) -> No
 
     assert done.exit_code == 0
     assert f"warning: {tmp_path / 'agent.toml'}: approvals.policies.0.actions: " in done.stderr
-    assert f"no action fits {pattern!r}" in done.stderr
+    assert f"no action matches {pattern!r}" in done.stderr
     assert "web:restart" in done.stderr
 
 

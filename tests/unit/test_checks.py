@@ -119,13 +119,13 @@ def test_whatever_is_wrong_comes_with_advice() -> None:
         ({"release": Release("Redis", "")}, "error: Redis of an unknown version"),
         (
             {"release": Release("Redis", "6.2.14")},
-            "warning: Redis 6.2.14 lets clients run code in it (CVE-2025-49844)",
+            "warning: Redis 6.2.14 lets clients execute code (CVE-2025-49844)",
         ),
         ({"role": "slave"}, "error: slave"),
         ({"aof_ok": False}, "error: the append-only file cannot be written"),
         (
             {"aof": False},
-            "warning: nothing is written to disk: when Redis ends, all state is lost",
+            "warning: nothing is written to disk: a Redis restart loses all state",
         ),
         (
             {"aof": False, "rdb": ((3600, 1), (60, 10_000))},
@@ -133,15 +133,15 @@ def test_whatever_is_wrong_comes_with_advice() -> None:
         ),
         (
             {"aof": False, "rdb": None},
-            "warning: no append-only file; whether there are snapshots may not be asked",
+            "warning: no append-only file; no permission to check for snapshots",
         ),
-        ({"rdb_ok": False}, "error: the last one failed"),
+        ({"rdb_ok": False}, "error: the last snapshot failed"),
         ({"policy": "allkeys-lru"}, "warning: allkeys-lru, no memory limit yet"),
         (
             {"policy": "volatile-ttl", "limit": 100_000_000},
-            "error: volatile-ttl: when it is full, keys are thrown out",
+            "error: volatile-ttl: Redis evicts keys when its memory is full",
         ),
-        ({"policy": None}, "warning: not allowed to look"),
+        ({"policy": None}, "warning: permission denied"),
         ({"limit": 1_200_000}, "warning: 1.0 MB of 1.2 MB used"),
         ({"limit": 1_000_001}, "error: 1.0 MB of 1.0 MB used"),
     ],
@@ -153,11 +153,11 @@ def test_a_redis_that_may_lose_state_is_told_of(changes: Any, said: str) -> None
 def test_the_changes_since_the_last_snapshot_are_told() -> None:
     seen = server(aof=False, rdb=((3600, 1),), unsaved=12, saved_at=NOW - 42)
 
-    assert about(seen, "snapshots").what == "the last one 42 s ago, 12 changes since"
+    assert about(seen, "snapshots").what == "the last one was 42 s ago, 12 changes since"
 
 
 def test_a_redis_that_may_not_be_asked_is_no_error() -> None:
-    assert bad(health(server=None)) == ["warning: not allowed to look"]
+    assert bad(health(server=None)) == ["warning: permission denied"]
 
 
 def test_clocks_that_differ_are_told_of() -> None:
@@ -175,7 +175,7 @@ def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it()
     elsewhere = process(agents=["other"])
 
     assert bad(health(processes=[elsewhere], swept={"a": NOW - 300})) == [
-        "warning: no live worker runs it, nobody has for 5 min"
+        "warning: no live worker runs it, none has for 5 min"
     ]
 
 
@@ -184,7 +184,7 @@ def test_a_retired_agent_is_not_complained_about() -> None:
     seen = health(AgentHealth(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
 
     assert bad(seen) == []
-    assert about(seen, "agent a").what == "retired: nobody has run it for 3 d"
+    assert about(seen, "agent a").what == "retired: unused for 3 d"
 
 
 def test_a_queue_of_the_loop_without_a_worker_is_an_error() -> None:
@@ -195,7 +195,7 @@ def test_a_queue_of_the_loop_without_a_worker_is_an_error() -> None:
 
 def test_a_queue_that_plugins_name_is_told_with_who_needs_it() -> None:
     assert bad(health(), {"a": {"far": ["p:look"]}}) == [
-        "error: no live worker consumes queue 'far', which p:look needs"
+        "error: no live worker consumes queue 'far', needed by p:look"
     ]
 
 
@@ -203,7 +203,7 @@ def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
     lab = Lab(agent(Recorder().action(queue="far")))
     found = read_health(lab.client)
 
-    assert "error: no live worker consumes queue 'far', which p:do needs" in bad(found)
+    assert "error: no live worker consumes queue 'far', needed by p:do" in bad(found)
     assert found.messages is not None
     assert found.messages["test", "far"] == 0
 
@@ -211,7 +211,7 @@ def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
 def test_an_agent_that_only_its_file_knows_is_told() -> None:
     assert bad(health(), {"b": {"far": ["p:look", "p:go"]}}) == [
         "warning: it has never been started against this Redis",
-        "error: no live worker consumes queue 'far', which p:look, p:go needs",
+        "error: no live worker consumes queue 'far', needed by p:look, p:go",
     ]
 
 
@@ -225,7 +225,7 @@ def test_work_that_waits_in_a_queue_without_a_worker_is_an_error() -> None:
     waits = AgentHealth(ENTRY, waiting=(WaitingWork("act", "far", NOW - 20),))
 
     assert bad(health(waits)) == [
-        "error: no live worker consumes queue 'far'; work has waited for 20 s"
+        "error: no live worker consumes queue 'far'; work has been waiting for 20 s"
     ]
 
 
@@ -233,14 +233,14 @@ def test_work_that_waits_for_busy_workers_is_a_warning() -> None:
     steps = (WaitingWork("observe", "observe", NOW - 12), WaitingWork("a call", "act", NOW - 30))
 
     assert bad(health(AgentHealth(ENTRY, waiting=steps))) == [
-        "warning: a call has waited for 30 s in queue 'act'"
+        "warning: a call has been waiting for 30 s in queue 'act'"
     ]
 
 
 def test_processes_of_different_versions_are_told_of() -> None:
     pair = [process("w1"), process("w2", version="0.0.9")]
 
-    assert bad(health(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run together"]
+    assert bad(health(processes=pair)) == [f"warning: 0.0.9 and {VERSION} run side by side"]
 
 
 def test_processes_with_different_agent_files_are_told_with_their_age() -> None:
@@ -261,7 +261,7 @@ def test_a_process_that_fell_silent_is_told_of_until_another_has_taken_its_place
     other = process("w2", host="there")
     successor = process("w3", started_at=datetime.fromtimestamp(NOW, UTC))
 
-    assert bad(health(processes=[lost, other])) == ["warning: silent for 40 s"]
+    assert bad(health(processes=[lost, other])) == ["warning: no heartbeat for 40 s"]
     assert bad(health(processes=[lost, other, successor])) == []
 
 
@@ -272,7 +272,7 @@ def test_what_ails_a_process_is_told() -> None:
 
 
 def test_what_cannot_be_read_is_told_and_does_not_hide_the_rest() -> None:
-    assert bad(health(unreadable=["w9"])) == ["warning: cannot be understood"]
+    assert bad(health(unreadable=["w9"])) == ["warning: its record cannot be read"]
 
 
 # Beats
@@ -282,7 +282,7 @@ BEAT = process("b", "beat")
 
 
 def test_a_continuous_agent_without_a_beat_is_an_error() -> None:
-    assert bad(health(AgentHealth(CONTINUOUS))) == ["error: no live beat ticks for it"]
+    assert bad(health(AgentHealth(CONTINUOUS))) == ["error: no live beat runs for it"]
 
 
 @pytest.mark.parametrize("mode", ["manual", "event-driven"])
@@ -302,13 +302,15 @@ def test_other_agents_need_no_beat(mode: str) -> None:
 def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
     seen = health(AgentHealth(CONTINUOUS, **state), processes=[process(), BEAT])
 
-    assert any("beat stands still" in said for said in bad(seen)) == still
+    assert any("beat has stalled" in said for said in bad(seen)) == still
 
 
 def test_how_long_a_beat_stands_still_is_told() -> None:
     seen = health(AgentHealth(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
 
-    assert bad(seen) == ["error: beat stands still: no tick for 3 min, with one due every 60 s"]
+    assert bad(seen) == [
+        "error: beat has stalled: no tick for 3 min, although one is due every 60 s"
+    ]
 
 
 def test_a_beat_that_has_just_started_may_take_its_time() -> None:
@@ -332,14 +334,16 @@ def test_an_iteration_that_nobody_looks_after_is_an_error() -> None:
     assert bad(health(stuck, processes=[])) == [
         "error: none is alive",
         "warning: no live worker runs it",
-        "error: iteration 7 in phase orient stands still: nobody has looked after it for 30 s",
+        "error: iteration 7 in phase orient has stalled: no process has handled it for 30 s",
     ]
 
 
 def test_a_phase_that_lasts_is_a_warning() -> None:
     slow = AgentHealth(ENTRY, iterations=7, phase="act", phase_since=NOW - 1500, worker="w")
 
-    assert bad(health(slow)) == ["warning: iteration 7 in phase act has lasted for 25 min on w"]
+    assert bad(health(slow)) == [
+        "warning: iteration 7 in phase act has been running for 25 min on w"
+    ]
 
 
 def test_an_approval_that_nobody_expires_is_a_warning() -> None:
@@ -354,7 +358,7 @@ def test_what_is_stopped_on_purpose_is_told() -> None:
     held = AgentHealth(ENTRY, frozen="moving (by jo)")
 
     assert bad(health(held, frozen="moving house")) == [
-        "warning: acting is frozen everywhere: moving house",
+        "warning: actions of all agents are frozen: moving house",
         "warning: frozen: moving (by jo)",
     ]
 
@@ -521,7 +525,7 @@ def test_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> No
     assert not looked_after.flight.stands_still(everything.roster.now)
     assert found.flight is not None
     assert found.flight.stands_still(everything.roster.now)
-    assert "error: iteration 1 in phase start stands still: no process will look after it" in said
+    assert "error: iteration 1 in phase start has stalled: no process will pick it up" in said
 
 
 def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
@@ -541,7 +545,7 @@ def test_a_continuous_agent_that_observes_nothing_new_is_told_with_what_holds_it
     said = bad(health(held, processes=[process(), BEAT]))
     fresh = bad(health(replace(held, observed=NOW - 30), processes=[process(), BEAT]))
 
-    assert said == ["warning: it has observed nothing new for 10 min: iteration 7 in phase act"]
+    assert said == ["warning: it has made no observations for 10 min: iteration 7 in phase act"]
     assert fresh == []
 
 
@@ -550,7 +554,7 @@ def test_tool_calls_that_came_as_text_are_told_for_a_day() -> None:
     said = bad(health(spoke, processes=[process()]))
     earlier = AgentHealth(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
 
-    assert said == ["warning: its model's server passed a tool call on as text 60 s ago"]
+    assert said == ["warning: its model server returned a tool call as plain text 60 s ago"]
     assert bad(health(earlier, processes=[process()])) == []
 
 

@@ -131,7 +131,7 @@ def test_a_run_shows_each_cycle_and_stops_when_no_goal_is_active(
         "cycle 2: Discover planet properties (g1)",
         f"  kg_query {SCORES}",
         "  Completed: all",
-        "No goal is active any more after 2 cycles; goals: 1 completed.",
+        "No active goals left after 2 cycles; goals: 1 completed.",
     ]
 
 
@@ -139,7 +139,10 @@ def test_a_run_that_has_done_its_cycles_says_what_is_left_and_how_to_go_on(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     shown = cli("agent", "run", "--goals", "a, b,,a", "--max-cycles", "3", "--agent", "test")
-    assert "Stopped after 3 cycles; goals: 2 active; `boyd agent resume --agent test` goes" in shown
+    assert (
+        "Stopped after 3 cycles; goals: 2 active; `boyd agent resume --agent test` continues"
+        in shown
+    )
     assert re.search(r"^  g1 a\n  g2 b$", shown, re.MULTILINE)
     assert shown.count("cycle ") == 3
     assert "cycle 4: a (g1)" in cli("agent", "resume", "--max-cycles", "1")
@@ -190,7 +193,7 @@ def test_an_iteration_that_fails_ends_the_run(cli: Cli, mind: ImaginaryMind) -> 
     mind.acts = [Act(), Act("NoChange", error="the worker ran out of memory")]
     shown = cli("agent", "run", "--goals", "a", status=1)
     assert "failed: the worker ran out of memory" in shown
-    assert "`boyd agent resume` goes on" in shown
+    assert "`boyd agent resume` continues" in shown
     assert len(mind.results) == 2
 
 
@@ -235,8 +238,8 @@ def test_a_run_of_a_frozen_agent_says_so_at_once_and_what_lifts_it(
     mind.acts = [FROZEN, FROZEN]
     shown = cli("agent", "run", "--goals", "a", "--max-cycles", "2", status=1)
     assert shown.startswith(
-        "Acting is frozen: maintenance (by root); `boyd unfreeze` lets it go on."
-        " Stopped after 0 cycles; goals: 1 active; `boyd agent resume` goes on.\n"
+        "Acting is frozen: maintenance (by root); `boyd unfreeze` lifts the freeze."
+        " Stopped after 0 cycles; goals: 1 active; `boyd agent resume` continues.\n"
     )
     assert len(mind.results) == 1
     mind.acts = [Act(), FROZEN]
@@ -249,7 +252,7 @@ def test_a_freeze_of_everywhere_is_lifted_everywhere(cli: Cli, mind: ImaginaryMi
     mind.frozen_everywhere = "maintenance (by root)"
     mind.acts = [FROZEN]
     shown = cli("agent", "run", "--goals", "a", "--agent", "test", status=1)
-    assert "`boyd unfreeze --all` lets it go on" in shown
+    assert "`boyd unfreeze --all` lifts the freeze" in shown
 
 
 def test_a_cycle_of_a_frozen_agent_fails_and_says_what_lifts_it(
@@ -259,7 +262,7 @@ def test_a_cycle_of_a_frozen_agent_fails_and_says_what_lifts_it(
     shown = cli.result("agent", "cycle", "--goal", "a", "--agent", "test")
     assert shown.exit_code == 1
     assert "Acting is frozen: maintenance (by root)" in shown.stdout
-    assert "`boyd unfreeze --agent test` lets it go on" in shown.stderr
+    assert "`boyd unfreeze --agent test` lifts the freeze" in shown.stderr
     assert len(mind.results) == 1
     mind.acts = [FROZEN]
     piped = cli.result("agent", "repl", stdin="\n")
@@ -277,12 +280,12 @@ def test_an_action_that_was_not_done_fails_the_command_that_wanted_a_cycle(
 def test_a_run_in_which_nothing_is_chosen_says_why(cli: Cli, mind: ImaginaryMind) -> None:
     mind.acts = [Act(None, idle="all waits\x1b[2J")] * 2
     shown = cli("agent", "run", "--goals", "a")
-    assert "Nothing can be done now, after 0 cycles: all waits [2J; goals: 1 active" in shown
+    assert "Nothing to do now, after 0 cycles: all waits [2J; goals: 1 active" in shown
 
 
 def test_what_goes_on_says_so_and_what_is_held_does_not(cli: Cli, mind: ImaginaryMind) -> None:
     cli("agent", "run", "--goals", "a", "--max-cycles", "2")
-    assert "going on after cycle 2" in cli.result("agent", "resume").stderr
+    assert "resuming after cycle 2" in cli.result("agent", "resume").stderr
     mind.paused = "lunch"
     held = cli.process("agent", "resume")
     assert (held.returncode, held.stderr) == (5, "boyd: agent 'test' is paused: lunch\n")
@@ -294,7 +297,7 @@ def test_a_run_in_which_nothing_can_be_done_stops_and_says_what_waits(
     mind.asks("Which one?")
     mind.acts = [Act(), NOTHING, Act(), NOTHING, NOTHING]
     shown = cli("agent", "run", "--goals", "a")
-    assert "Nothing can be done now, after 2 cycles; goals: 1 active" in shown
+    assert "Nothing to do now, after 2 cycles; goals: 1 active" in shown
     assert shown.rstrip().endswith("`boyd questions answer q1 TEXT`")
 
 
@@ -302,24 +305,26 @@ def test_a_session_that_has_had_all_its_cycles_says_so(cli: Cli, mind: Imaginary
     mind.max_cycles = 2
     shown = cli("agent", "run", "--goals", "a")
     assert shown.count("cycle 2: a") == 1
-    assert "The session has had its 2 cycles; `boyd agent run --fresh --goals …` begins" in shown
+    assert (
+        "The session has used all its 2 cycles; `boyd agent run --fresh --goals …` starts" in shown
+    )
     mind.acts = [NOTHING, NOTHING]
     shown = cli("agent", "cycle", "--goal", "a")
-    assert "  Result   nothing was done: the session has had its 2 cycles" in shown
+    assert "  Result   nothing was done: the session has used all its 2 cycles" in shown
 
 
 def test_a_run_without_goals_takes_those_that_are_there(cli: Cli, mind: ImaginaryMind) -> None:
     assert "No goal is active (none): `boyd goals add …` adds one" in cli("agent", "run")
     assert json.loads(cli.result("agent", "run", "--json").stdout)["ending"] == "done"
     mind.add("a", "Suspended")
-    assert "`boyd goals resume ID` takes one up again" in cli("agent", "run")
+    assert "`boyd goals resume ID` resumes one" in cli("agent", "run")
     mind.add("b")
     assert "cycle 1: b (g2)" in cli("agent", "run", "--max-cycles", "1")
 
 
 @pytest.mark.parametrize("goals", ["", " , "])
 def test_a_run_for_no_goal_is_wrong_usage(cli: Cli, mind: ImaginaryMind, goals: str) -> None:
-    assert "no goal is named" in cli("agent", "run", "--goals", goals, status=2)
+    assert "name at least one goal" in cli("agent", "run", "--goals", goals, status=2)
     assert mind.requests == []
 
 
@@ -331,12 +336,12 @@ def test_a_run_is_a_line_of_json_for_each_cycle_and_one_for_the_end(
     *cycles, end = map(json.loads, shown.stdout.splitlines())
     assert [one["decision"]["progress"] for one in cycles] == ["Advanced", "Completed"]
     assert (end["ending"], end["session"]["goals"]) == ("done", {"Completed": 1})
-    assert "No goal is active any more" in shown.stderr
+    assert "No active goals left" in shown.stderr
 
 
 def test_there_must_be_something_to_resume(cli: Cli, mind: ImaginaryMind) -> None:
     shown = cli("agent", "resume", "--max-cycles", "50", status=1)
-    assert "`boyd agent run --goals …` or `boyd agent repl` begins one" in shown
+    assert "`boyd agent run --goals …` or `boyd agent repl` starts one" in shown
 
 
 def test_ctrl_c_ends_the_run_and_says_how_to_go_on(cli: Cli, mind: ImaginaryMind) -> None:
@@ -346,7 +351,7 @@ def test_ctrl_c_ends_the_run_and_says_how_to_go_on(cli: Cli, mind: ImaginaryMind
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "`boyd agent resume` does the next" in said
+    assert "`boyd agent resume` starts the next" in said
 
 
 def test_a_worker_that_is_away_for_a_moment_does_not_end_the_run(
@@ -358,7 +363,7 @@ def test_a_worker_that_is_away_for_a_moment_does_not_end_the_run(
         monkeypatch.setattr(mind, name, lambda given, use=usual: gone.pop() if gone else use(given))
     shown = cli.result("agent", "run", "--goals", "a", "--max-cycles", "1")
     assert shown.exit_code == 0
-    assert shown.stderr == "no worker is there; waiting for it to come back\n"
+    assert shown.stderr == "no worker is there; retrying until it is back\n"
 
 
 # Memory
@@ -391,7 +396,7 @@ def test_what_it_leans_to_and_what_it_will_not_do_is_shown(cli: Cli, mind: Imagi
     shown = cli("agent", "psyche")
     assert re.search(r"sage +0\.70 +\+0\.030 +kg_query, reason, infer_rules", shown)
     assert "the shadow forbids 'delete all', 'drop table', 'rm -rf': it destroys" in shown
-    assert "the shadow would rather not (1.0) 'shut down[2J': mine" in shown.replace("\\x1b", "")
+    assert "the shadow discourages (1.0) 'shut down[2J': mine" in shown.replace("\\x1b", "")
     assert cli.json("agent", "psyche")["psyche"]["weights"]["healer"] == 0.5
     mind.psyche = None
     assert "has no psyche" in cli("agent", "psyche")
@@ -401,9 +406,9 @@ def test_sessions_are_listed_and_an_old_one_is_gone_on_with(cli: Cli, mind: Imag
     mind.sessions = 2
     shown = cli("agent", "sessions")
     assert re.search(r"^2 \(now\) +just now .*\n1 ", shown, re.MULTILINE)
-    assert shown.endswith("`boyd agent reopen SESSION` goes on with an older one.\n")
+    assert shown.endswith("`boyd agent reopen SESSION` reopens an older one.\n")
     assert cli("agent", "reopen", "1") == (
-        "session 1 is worked on now; `boyd agent resume` goes on\n"
+        "session 1 is the current session now; `boyd agent resume` continues\n"
     )
     assert "there is no session" in cli("agent", "reopen", "7", status=4)
     assert cli.json("agent", "sessions")[0]["current"] is True
@@ -424,7 +429,7 @@ def test_goals_are_added_listed_and_shown(cli: Cli, mind: ImaginaryMind) -> None
     }
     assert re.search(r"g1 +Active +7 +0 +Find mammals", cli("goals", "list"))
     assert re.search(r"criteria +cat, dog", cli("goals", "show", "g1"))
-    assert cli("goals", "list", "--status", "failed") == "There are no such goals.\n"
+    assert cli("goals", "list", "--status", "failed") == "No goals found.\n"
     assert cli.json("goals", "list")[0]["stallThreshold"] == 3
 
 
@@ -472,8 +477,10 @@ def test_what_the_agent_refuses_is_told_in_its_words(cli: Cli) -> None:
 def test_an_agent_without_goals_is_told_what_it_lacks(cli: Cli, mind: ImaginaryMind) -> None:
     mind.has_goals = False
     for command in (["goals", "list"], ["agent", "cycle", "--goal", "a"], ["agent", "resume"]):
-        assert 'with `use = "goals"` below `[[plugins]]`' in cli(*command, status=4)
-    assert "agent 'office' has no goals" in cli("goals", "list", "--agent", "office", status=4)
+        assert 'add `use = "goals"` below `[[plugins]]`' in cli(*command, status=4)
+    assert "agent 'office' does not use the goals plugin" in cli(
+        "goals", "list", "--agent", "office", status=4
+    )
 
 
 # Facts and questions
@@ -488,7 +495,7 @@ def test_facts_are_taken_in_and_what_was_left_out_is_told(
         "2 facts added",
         "2 statements left out:",
         "  1  about blank nodes",
-        "  1  in other languages",
+        "  1  texts in other languages",
     ]
     piped = cli.result("graph", "import", "-", "--source", "me", stdin="<ü> <b> <c> . <d> <e> <f>.")
     assert piped.stdout == "2 facts added\n"
@@ -517,10 +524,10 @@ def test_facts_are_taken_along_part_by_part_and_a_change_meanwhile_is_told(
     made = tmp_path / "out.ttl"
     shown = cli.result("graph", "export", str(made))
     assert (shown.exit_code, shown.stdout) == (0, "")
-    assert "the graph was changed meanwhile" in shown.stderr
+    assert "the graph changed during the export" in shown.stderr
     both = "<a:cat> <a:is> <a:mammal> .\n<a:dog> <a:is> <a:mammal> .\n"
     assert made.read_text() == cli.result("graph", "export").stdout == both
-    assert "exists already" in cli("graph", "export", str(made), status=1)
+    assert "already exists" in cli("graph", "export", str(made), status=1)
 
 
 def test_an_export_that_breaks_off_leaves_no_file(
@@ -538,11 +545,11 @@ def test_what_is_known_is_shown_and_of_an_unknown_symbol_those_that_have_its_wor
 ) -> None:
     assert re.search(r"cat +is-a +mammal +0.90", cli("graph", "show", "mammal"))
     assert cli("graph", "show", "dog") == (
-        "Nothing is known about dog.\nThese symbols have its words:\n  cat (foaf) [2J\n"
+        "Nothing is known about dog.\nSimilar symbols:\n  cat (foaf) [2J\n"
     )
     assert cli.json("graph", "show", "cat")["out"][0]["object"] == "mammal"
     assert cli("graph", "search", "cats") == "cat\n"
-    assert cli("graph", "search", "dogs") == "No symbol has a word of 'dogs'.\n"
+    assert cli("graph", "search", "dogs") == "No symbol matches 'dogs'.\n"
     assert cli.json("graph", "search", "cats") == ["cat"]
 
 
@@ -551,7 +558,7 @@ def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
     assert re.search(r"q1 +just now +g1 +Which one\?", cli("questions", "list"))
     assert cli("questions", "answer", "q1", "the blue one") == "question q1 is answered\n"
     assert mind.posted("/plugins/goals/questions/q1/answer") == [{"text": "the blue one"}]
-    assert cli("questions", "list") == "The agent asks nothing.\n"
+    assert cli("questions", "list") == "No questions found.\n"
     assert re.search(r"Which one\? +the blue one \(ann\)", cli("questions", "list", "--all"))
     assert "ann has answered it" in cli("questions", "answer", "q1", "x", status=5)
     assert "no question 'q7'" in cli("questions", "answer", "q7", "x", status=4)
@@ -615,7 +622,7 @@ def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) 
         "No goal is active",
         SCORES,
         "3 kept as memories",
-        "The agent asks nothing",
+        "No questions found",
         "  Enter               one cycle",
     ):
         assert expected in shown.stdout, expected
@@ -652,7 +659,7 @@ def test_on_a_terminal_enter_is_a_cycle_and_tab_completes(
 ) -> None:
     mind.acts = [Act("Advanced", "found one")]
     with cli.terminal("agent", "repl", NO_COLOR="1") as terminal:
-        at, is_done = hears(terminal, "Enter does a cycle"), True
+        at, is_done = hears(terminal, "Enter runs a cycle"), True
         for typed, answer in [
             ("add Find mammals\r", "goal g1 is Active"),
             ("\r", "Result   Advanced: found one"),
@@ -661,7 +668,7 @@ def test_on_a_terminal_enter_is_a_cycle_and_tab_completes(
             ("\r", "cycle 1, "),
             ("graph whal\t", "e"),
             ("\r", "Nothing is known about whale"),
-            ("\x03", "`q` or Ctrl-D leaves."),
+            ("\x03", "`q` or Ctrl-D quits."),
             ("nonsense\r", "no command 'nonsense'"),
         ]:
             if is_done:
@@ -671,7 +678,7 @@ def test_on_a_terminal_enter_is_a_cycle_and_tab_completes(
             is_done = not typed.endswith("\t")
         hears(terminal, PROMPT[1], at)
         terminal.type("q\r")
-        assert "`boyd agent repl` goes on from here" in terminal.rest().replace("\r\n", " ")
+        assert "`boyd agent repl` continues from here" in terminal.rest().replace("\r\n", " ")
         assert terminal.process.wait(120) == 0
 
     kept = tmp_path / "state" / "repl-history"
@@ -689,7 +696,7 @@ def test_ctrl_c_while_a_cycle_goes_on_comes_back_to_the_prompt(
         terminal.type("\r")
         assert mind.begun.wait(120)
         os.kill(terminal.process.pid, signal.SIGINT)
-        at = hears(terminal, "goes on without this command", at)
+        at = hears(terminal, "continues without this command", at)
         hears(terminal, PROMPT[1], at)
         terminal.type("\x04")
         terminal.rest()

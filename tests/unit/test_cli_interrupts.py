@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boyd.cli.interrupts import INTERRUPTED, Importing, is_interrupt
+from boyd.cli import INTERRUPTED, Importing, is_interrupt
 
 #: Starts a command, and sends SIGINT to itself when it begins to import a module.
 _PROGRAM = """

@@ -115,7 +115,7 @@ def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
 
 def test_a_result_says_what_went_wrong() -> None:
     seen = result(status="failed", exit_code=124, timed_out=True, truncated=True, total_bytes=70000)
-    assert plain(seen)[0] == "  #1 look: failed, exit code 124, its time was up, 70000 bytes in all"
+    assert plain(seen)[0] == "  #1 look: failed, exit code 124, timed out, 70000 bytes in total"
 
 
 def test_what_waits_says_what_for_and_how_to_approve_it() -> None:
@@ -142,7 +142,7 @@ def test_a_compaction_names_the_calls_that_the_model_is_not_shown_any_more() -> 
     ids = [f"call{n:05d}" for n in (1, 2, 3, 5)]
     [line] = plain(Compacted(why="full", results=ids, folded=4, before=41000, after=12000))
     assert line == (
-        "! the context was full; compacted: calls #1-#3, #5, older turns are summed up, "
+        "! the context was full; compacted: calls #1-#3, #5, older turns summarised, "
         "41000 → 12000 characters"
     )
 
@@ -173,9 +173,9 @@ def test_an_answer_that_goes_elsewhere_is_not_among_the_notes() -> None:
 
 
 def test_an_end_without_an_answer_is_named_with_its_reason() -> None:
-    ended = answered("What was found", ending="max_steps", detail="30 of 30\nsteps")
+    ended = answered("Findings", ending="max_steps", detail="30 of 30\nsteps")
     lines = plain(Said(step=1, text="Hm."), ended)
-    assert lines[:2] == ["Hm.", "What was found"]
+    assert lines[:2] == ["Hm.", "Findings"]
     assert lines[2].startswith("! ended by max_steps: 30 of 30 steps (")
 
 
@@ -188,7 +188,7 @@ def test_an_attempt_of_which_nothing_came_is_said_to_have_failed_and_why_once() 
     failed = Discarded(step=1, why="nobody answers")
     assert plain(failed, failed, Said(step=1, text="Here."), failed) == [
         "! attempt 1 failed: nobody answers",
-        "! attempt 2 failed in the same way",
+        "! attempt 2 failed with the same error",
         "Here.",
         "! attempt 1 failed: nobody answers",
     ]
@@ -287,12 +287,12 @@ def test_thoughts_that_were_printed_are_withdrawn_visibly(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = live(capsys, [thought("Hm.\n\nSo\n"), Discarded(step=1, why="it was cut"), answered()])
-    assert shown.index("Hm.") < shown.index("what was just thought does not count")
+    assert shown.index("Hm.") < shown.index("ignore the reasoning above")
 
 
 def test_an_answer_that_was_not_said_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
-    assert shown.index("Hm.") < shown.index("What was found") < shown.index("The digest")
+    assert shown.index("Hm.") < shown.index("Findings") < shown.index("The digest")
     assert "! ended by doom_loop" in shown
 
 

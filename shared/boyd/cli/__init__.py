@@ -1,26 +1,34 @@
 """The command line, `boyd`: each command is a module; worker and api add theirs (entry points).
 
-Nothing is imported before Ctrl-C can end it calmly.
+Importing takes long, and Ctrl-C meanwhile would be raised in the middle of some library, which
+turns it into an error of its own. So nothing is imported before `Importing` handles SIGINT.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False  # `typing` takes long to import
 
 if TYPE_CHECKING:
-    from boyd.cli.group import boyd
+    import signal
+    from typing import NoReturn
 
-__all__ = ["boyd", "main"]
+    from boyd.cli.group import boyd
+else:  # the same without its enumerations, which take long to import
+    import _signal as signal
+
+__all__ = ["INTERRUPTED", "Importing", "boyd", "is_interrupt", "main"]
+
+#: The exit status of an interrupted command.
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command that the arguments name; see `boyd.cli.running`."""
-    from boyd.cli.interrupts import Importing
-
+    """Run the command that the arguments name, and exit with its status."""
     with Importing():
-        from boyd.cli.running import run
+        from boyd.cli.group import run
     sys.exit(run())
 
 
@@ -30,3 +38,38 @@ def __getattr__(name: str) -> object:
 
         return boyd
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Importing:
+    """Makes Ctrl-C end the process at once while the block runs.
+
+    Handlers that others have set stay, and so do other threads.
+    """
+
+    def __enter__(self) -> None:
+        self._ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        try:
+            if self._ours:
+                signal.signal(signal.SIGINT, _exit)
+        except ValueError:  # another thread than the main one
+            self._ours = False
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(*_: object) -> NoReturn:
+    os._exit(INTERRUPTED)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Tell whether *error* is Ctrl-C, or was caused by it."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, KeyboardInterrupt):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return False

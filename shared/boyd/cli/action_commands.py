@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -26,8 +25,8 @@ from boyd.cli.parameter_types import (
     pairs_option,
     period_options,
 )
-from boyd.cli.spinner import Spinner
 from boyd.cli.tables import label, sentence, whole
+from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.models import ActionInfo, ActionResult, ExecutionEntry
 from boyd.models.responses import ActionList, Execution, Taken
@@ -40,45 +39,23 @@ EXECUTION_COLUMNS = (
 
 
 @click.command()
-@click.option("--host", help="Only those on that host.")
-@click.option("--worker", help="Only those of that process.")
-@click.option("--action", help="Only those of that action.")
+@click.option("--host", help="Only executions on this host.")
+@click.option("--worker", help="Only executions by this worker.")
+@click.option("--action", help="Only executions of this action.")
 @click.option(
     "--state",
     type=click.Choice(["running", "succeeded", "failed", "unknown"]),
-    help="Only those that are so.",
+    help="Only executions in this state.",
 )
 @period_options
 @click.option("--limit", type=Whole(1, 100_000), default=50, show_default=True)
 @output.output_option
 @api_options
-def executions(
-    api: Api,
-    host: str | None,
-    worker: str | None,
-    action: str | None,
-    state: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-    form: str,
-) -> None:
-    """List what was executed within the last seven days, the newest first."""
-    query = {
-        "host": host,
-        "worker": worker,
-        "action": action,
-        "state": state,
-        "since": since,
-        "until": until,
-    }
+def executions(api: Api, limit: int, form: str, **query: Any) -> None:
+    """List the executions of the last seven days, newest first."""
     found = api_access.executions(api, limit, **query)
-    if output.print_data(form, found):
-        return
-    if not found:
-        output.say("Nothing was executed.")
-        return
-    output.print_table(EXECUTION_COLUMNS, map(_row, found))
+    rows = map(_row, found)
+    output.print_list(form, found, EXECUTION_COLUMNS, rows, "No executions found.")
 
 
 def _row(entry: ExecutionEntry) -> list[str]:
@@ -114,16 +91,16 @@ wait_option: Callable[[_Command], _Command] = click.option(
     help="Seconds to wait for the result; 0: do not wait.",
 )
 rationale_option: Callable[[_Command], _Command] = click.option(
-    "--rationale", help="Why; for the audit, and for whoever has to approve it."
+    "--rationale", help="Reason; shown in the audit trail and to approvers."
 )
 approval_option: Callable[[_Command], _Command] = click.option(
-    "--require-approval", is_flag=True, help="Ask a person in any case."
+    "--require-approval", is_flag=True, help="Require an approval in any case."
 )
 
 
 @click.group()
 def actions() -> None:
-    """List the actions of an agent, run them, try them out or undo them."""
+    """List, run, dry-run and roll back the actions of an agent."""
 
 
 actions.add_command(executions)
@@ -135,12 +112,7 @@ actions.add_command(executions)
 def list_(api: Api, form: str) -> None:
     """List the actions of an agent with their parameters."""
     found = api.agent.get("/actions", ActionList).actions
-    if output.print_data(form, found):
-        return
-    if not found:
-        output.say("The agent has no actions.")
-        return
-    output.print_table(COLUMNS, map(_actions_row, found))
+    output.print_list(form, found, COLUMNS, map(_actions_row, found), "The agent has no actions.")
 
 
 def _actions_row(action: ActionInfo) -> list[str]:
@@ -156,7 +128,7 @@ def _actions_row(action: ActionInfo) -> list[str]:
 
 
 def _params(action: ActionInfo) -> str:
-    """The names of the parameters; those that may be left out in brackets."""
+    """The names of the parameters; optional ones in brackets."""
     if action.params is None:
         return "any"
     known, required = action.params.get("properties"), action.params.get("required")
@@ -166,8 +138,10 @@ def _params(action: ActionInfo) -> str:
 
 
 def _params_options(command: _Command) -> _Command:
-    one = pairs_option("-p", "--param", help_="A parameter; its value is JSON, or else text.")
-    whole = object_option("--params", "params", "All of them; `-`: standard input.")
+    one = pairs_option(
+        "-p", "--param", help_="One parameter; the value is JSON if it parses, otherwise text."
+    )
+    whole = object_option("--params", "params", "All parameters; `-` reads standard input.")
     made: _Command = one(whole(command))
     return made
 
@@ -190,9 +164,9 @@ def run(
     wait: float,
     form: str,
 ) -> None:
-    """Run an action, through the same gate as the loop's.
+    """Run an action, subject to the same checks as in the loop.
 
-    Exit status 124: it has not ended, or it waits for an approval.
+    Exit status 124: it is still running, or waits for an approval.
     """
     body = {
         "params": {**params, **param},
@@ -212,7 +186,7 @@ def run(
 def dry_run(
     api: Api, action: str, param: Pairs, params: dict[str, Any], wait: float, form: str
 ) -> None:
-    """Tell what an action would do, without doing it."""
+    """Show the effect of an action without running it."""
     path = f"/actions/{quote(action, safe=':')}/dry-run"
     with _explaining(api, action, param):
         _job(api, path, {"params": {**params, **param}}, wait, form)
@@ -235,8 +209,8 @@ def rollback(
 ) -> None:
     """Undo a successful execution, once.
 
-    EXECUTION is `loop:12` for what iteration 12 did, `approval:` and an approval's id, or `call:`
-    and the id that `boyd actions run` has told.
+    EXECUTION is `loop:12` for iteration 12, `approval:` and the id of an approval, or `call:` and
+    the id that `boyd actions run` has printed.
     """
     body = {"rationale": rationale, "requiresApproval": require_approval}
     path = f"/executions/{quote(_whole(api, execution), safe=':')}/rollback"
@@ -244,13 +218,13 @@ def rollback(
 
 
 def _whole(api: Api, execution: str) -> str:
-    """The execution with the whole id of its approval."""
+    """Complete the id of an approval in an execution's id."""
     kind, beginning = naming.parts(execution)
     if kind != "approval":
         return execution
     if not beginning.strip():
         raise click.BadParameter(
-            f"{execution!r} has an empty id: give it, or a beginning of it",
+            f"{execution!r} has an empty id: give the id or a prefix of it",
             param_hint="EXECUTION",
         )
     known = (
@@ -262,7 +236,7 @@ def _whole(api: Api, execution: str) -> str:
 
 
 class _Failed(click.exceptions.Exit):
-    """Ends the command, as the action has failed."""
+    """Ends the command because the action failed."""
 
     def __init__(self, error: str) -> None:
         super().__init__(output.FAILED)
@@ -271,7 +245,7 @@ class _Failed(click.exceptions.Exit):
 
 @contextmanager
 def _explaining(api: Api, action: str, param: Pairs) -> Iterator[None]:
-    """Say what to do where the name of the action or the kind of a value was mistaken."""
+    """Explain errors caused by a mistaken action name or parameter type."""
     try:
         yield
     except _Failed as failed:
@@ -288,12 +262,13 @@ def _explaining(api: Api, action: str, param: Pairs) -> Iterator[None]:
 
 def _as_text(name: str, typed: str) -> str:
     quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
-    return f"boyd: {name}={output.one_line(typed)} was taken as JSON; as text it is -p {quoted}"
+    given = f"{name}={output.one_line(typed)}"
+    return f"boyd: {given} was parsed as JSON; to pass it as text, use -p {quoted}"
 
 
 def _instead(api: Api, action: str) -> str:
-    """What may have been meant."""
-    listing = f"`{command_name()} actions list` shows what there is"
+    """Suggest actions with similar names."""
+    listing = f"`{command_name()} actions list` lists the actions"
     try:
         known = [one.id for one in api.agent.get("/actions", ActionList).actions]
     except ApiProblem:  # a key that may act need not be one that may look
@@ -316,7 +291,7 @@ def _job(
         _tell_what_waits(taken)
     if not shown:
         if taken.earlier:
-            output.note(f"boyd: {undoes} was undone before; nothing was done now")
+            output.note(f"boyd: {undoes} had already been undone; nothing was done")
         show_result(taken.result, naming.title(taken.result.action, undoes))
         output.print_pairs([("execution", taken.execution_id)])
     if not taken.result.success:
@@ -353,12 +328,12 @@ def _tell_what_waits(taken: Taken) -> NoReturn:
         name = short(taken.approval_id)
         text = f"it waits for approval {name}; see `{command_name()} approvals show {name}`"
     else:
-        text = f"it has not ended; {taken.execution_id} goes on without this command"
+        text = f"it is still running; {taken.execution_id} continues without this command"
     output.stop(output.TIMED_OUT, text)
 
 
 def show_result(result: ActionResult, title: str = "") -> None:
-    """Print the outcome of an action; *title* says what was done if not the action."""
+    """Print the outcome of an action; *title* replaces the action's name."""
     output.say(output.action_outcome(result, title))
     output.print_pairs(
         [

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from boyd.cli import output
-from boyd.cli.goal_commands import data_lines_option, data_option, mind_options, session_argument
+from boyd.cli import INTERRUPTED, output
+from boyd.cli.goal_commands import client_options, data_lines_option, data_option, session_argument
 from boyd.cli.parameter_types import Whole
 from boyd.formatting import counted
 
 if TYPE_CHECKING:
-    from boyd.cli.cycle_runner import CycleRunner
-    from boyd.cli.goals_client import GoalsClient
+    from boyd.cli.goals_client import CycleRunner, GoalsClient
     from boyd.plugins.goals.api_models import SessionState
 
 _Command = Callable[..., Any]
@@ -25,28 +24,29 @@ _CYCLES = 10
 
 
 def _texts(_ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
-    """What is between the commas."""
     found = [text.strip() for text in (value or "").split(",")]
     if value is not None and not any(found):
-        raise click.BadParameter("no goal is named", param=param)
+        raise click.BadParameter("name at least one goal", param=param)
     return list(dict.fromkeys(filter(None, found)))
 
 
 def _text(_ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not value.strip():
-        raise click.BadParameter("there is nothing in it", param=param)
+        raise click.BadParameter("it must not be empty", param=param)
     return value.strip()
 
 
 goals_option: Callable[[_Command], _Command] = click.option(
-    "--goals", callback=_texts, help="Goals to add, separated by commas, unless they are active."
+    "--goals",
+    callback=_texts,
+    help="Goals to work on, separated by commas; added unless already active.",
 )
 cycles_option: Callable[[_Command], _Command] = click.option(
     "--max-cycles",
     type=Whole(1),
     default=_CYCLES,
     show_default=True,
-    help="How many cycles to do at most.",
+    help="Maximum number of cycles.",
 )
 
 
@@ -54,40 +54,39 @@ cycles_option: Callable[[_Command], _Command] = click.option(
 def agent() -> None:
     """Have an agent work towards its goals, cycle by cycle.
 
-    It takes an agent with the plugin `goals`. `boyd agents` lists the agents, `boyd goals` shows
-    and changes what they work towards.
+    The agent needs the plugin `goals`. `boyd agents` lists the agents, `boyd goals` shows and
+    changes their goals.
     """
 
 
 @agent.command()
 @click.option("--goal", required=True, callback=_text, help="What to achieve.")
-@click.option("--priority", type=Whole(0, 255), help="Of a new goal; default 128.")
+@click.option("--priority", type=Whole(0, 255), help="Priority of a new goal; default 128.")
 @data_option
-@mind_options
-def cycle(mind: GoalsClient, goal: str, priority: int | None, form: str) -> None:
-    """Work towards a goal for one cycle, and show every phase of it.
+@client_options
+def cycle(client: GoalsClient, goal: str, priority: int | None, form: str) -> None:
+    """Work towards a goal for one cycle, and show each phase.
 
-    The goal is added unless an active one has that description, and comes before all others. Exit
-    status 1 when it has failed, or what was chosen could not be done.
+    Adds the goal unless it is already active, and gives it precedence. Exit status 1 if the goal
+    failed, or the chosen action could not be executed.
     """
     from boyd.cli import goal_views
-    from boyd.cli.cycle_runner import next_cycle
-    from boyd.cli.frozen_hint import frozen_line
+    from boyd.cli.goals_client import frozen_line, next_cycle
 
-    wanted = mind.wanted(goal, priority)
-    mind.focus([wanted.id])
+    wanted = client.wanted(goal, priority)
+    client.focus([wanted.id])
     with _resumable():
-        done = next_cycle(mind)
+        done = next_cycle(client)
         if done.decision is None and done.result.success and not done.is_frozen:
             # It was one that had begun before there was this goal.
-            done = next_cycle(mind)
+            done = next_cycle(client)
     if not output.print_data(form, done.to_wire()):
         goal_views.show_cycle(done)
         goal_views.WaitingToolView().tell(done.session.questions, done.approvals)
     if done.goal is not None and done.goal.id != wanted.id:
         output.note(f"{output.one_line(wanted.id)} waits: another goal comes first")
     if done.is_frozen:
-        output.note(f"boyd: {frozen_line(mind.api, done.refusal or '')}")
+        output.note(f"boyd: {frozen_line(client.api, done.refusal or '')}")
     failed = done.goal is not None and done.goal.status == "Failed"
     if failed or done.refusal or not done.result.success:
         raise click.exceptions.Exit(output.FAILED)
@@ -96,56 +95,56 @@ def cycle(mind: GoalsClient, goal: str, priority: int | None, form: str) -> None
 @agent.command()
 @goals_option
 @cycles_option
-@click.option("--fresh", is_flag=True, help="Begin a new session; the old one is kept.")
+@click.option("--fresh", is_flag=True, help="Start a new session; the old one is kept.")
 @data_lines_option
-@mind_options
-def run(mind: GoalsClient, goals: list[str], max_cycles: int, fresh: bool, form: str) -> None:
-    """Work towards goals until none is active any more, or for so many cycles.
+@client_options
+def run(client: GoalsClient, goals: list[str], max_cycles: int, fresh: bool, form: str) -> None:
+    """Work towards goals until none is active, or the limit is reached.
 
-    The goals that are named come before all others. Exit status 1 when one of them has failed
-    (without --goals: when any has), or acting is frozen.
+    Goals given here take precedence. Exit status 1 if one of them fails (without --goals: if any
+    does), or actions are frozen.
     """
     if fresh:
-        mind.begin()
-    named = [mind.wanted(description).id for description in goals]
-    session = mind.session()
+        client.begin()
+    named = [client.wanted(description).id for description in goals]
+    session = client.session()
     if named != session.focus:
-        mind.focus(named)
-    _run(mind, session, max_cycles, form, named)
+        client.focus(named)
+    _run(client, session, max_cycles, form, named)
 
 
 @agent.command()
 @cycles_option
 @data_lines_option
-@mind_options
-def resume(mind: GoalsClient, max_cycles: int, form: str) -> None:
-    """Go on where the session was left, with its goals, plans and memory.
+@client_options
+def resume(client: GoalsClient, max_cycles: int, form: str) -> None:
+    """Continue the session with its goals, plans and memory.
 
-    `boyd resume` is another command: it lets a paused agent go on.
+    Not to be confused with `boyd resume`, which resumes a paused agent.
     """
     from boyd.cli.goals_client import to_type
 
-    session = mind.session()
+    session = client.session()
     if not session.cycle:
         how = f"{to_type('agent run --goals …')} or {to_type('agent repl')}"
-        output.stop(output.FAILED, f"there is no session to go on with: {how} begins one")
-    if session.active and mind.may_act():
-        output.note(f"going on after cycle {session.cycle}")
-    _run(mind, session, max_cycles, form)
+        output.stop(output.FAILED, f"there is no session to resume: {how} starts one")
+    if session.active and client.may_act():
+        output.note(f"resuming after cycle {session.cycle}")
+    _run(client, session, max_cycles, form)
 
 
 def _run(
-    mind: GoalsClient, session: SessionState, most: int, form: str, named: Collection[str] = ()
+    client: GoalsClient, session: SessionState, most: int, form: str, named: Collection[str] = ()
 ) -> None:
-    """Do cycles and show them; ends the command with 1 when a goal, or an iteration, has failed.
+    """Run cycles and show them; exit with an error if a goal or an iteration has failed.
 
-    Of goals only those that are *named* count, if any are.
+    If goals are *named*, only those count.
     """
     from boyd.cli import goal_views
-    from boyd.cli.cycle_runner import CycleRunner
+    from boyd.cli.goals_client import CycleRunner
 
-    before = {goal.id for goal in mind.goals("Failed")}
-    course = CycleRunner(mind, most, session)
+    before = {goal.id for goal in client.goals("Failed")}
+    course = CycleRunner(client, most, session)
     waits = goal_views.WaitingToolView()
     with _resumable():
         if form == "table":
@@ -154,7 +153,7 @@ def _run(
             if not output.print_item(form, done.to_wire()):
                 goal_views.show_step(done)
                 waits.tell(done.session.questions, done.approvals)
-        failed = [goal for goal in mind.goals("Failed") if goal.id not in before]
+        failed = [goal for goal in client.goals("Failed") if goal.id not in before]
         _finish(course, form)
     for goal in failed:
         reason = f": {goal.reason}" if goal.reason else ""
@@ -165,7 +164,7 @@ def _run(
 
 
 def _finish(course: CycleRunner, form: str) -> None:
-    """Say why there are no more cycles, and what is left."""
+    """Print why the cycles ended, and what is left to do."""
     from boyd.cli import goal_views
 
     session = course.session
@@ -175,86 +174,88 @@ def _finish(course: CycleRunner, form: str) -> None:
     say = output.say if form == "table" else output.note
     say(_ending(course))
     if course.ending in ("enough", "failed") and session.active:
-        for goal in course.mind.goals("Active"):
+        for goal in course.client.goals("Active"):
             say(f"  {output.one_line(f'{goal.id} {goal.description}')}")
     for line in goal_views.WaitingToolView().lines(session.questions, session.waiting):
         say(f"  {line}")
 
 
 def _ending(course: CycleRunner) -> str:
-    from boyd.cli.frozen_hint import frozen_line
     from boyd.cli.goal_views import counts
-    from boyd.cli.goals_client import to_type
+    from boyd.cli.goals_client import frozen_line, to_type
 
     if course.ending == "done" and not course.done:
         return _nothing_active(course.session)
     after = f"after {counted(course.done, 'cycle')}"
     left = f"goals: {counts(course.session)}"
-    again = f"{to_type('agent resume')} goes on"
+    again = f"{to_type('agent resume')} continues"
     if course.ending == "done":
-        return f"No goal is active any more {after}; {left}."
+        return f"No active goals left {after}; {left}."
     if course.ending == "spent":
         fresh = to_type("agent run --fresh --goals …")
-        return f"The session has had its {course.session.max_cycles} cycles; {fresh} begins another"
+        most = course.session.max_cycles
+        return f"The session has used all its {most} cycles; {fresh} starts another"
     if course.ending == "idle":
         why = f": {course.why}" if course.why else ""
-        return f"Nothing can be done now, {after}{why}; {left}; {again} later."
+        return f"Nothing to do now, {after}{why}; {left}; {again} later."
     if course.ending == "frozen":
-        frozen = frozen_line(course.mind.api, course.why or "")
+        frozen = frozen_line(course.client.api, course.why or "")
         return f"{frozen}. Stopped {after}; {left}; {again}."
     return f"Stopped {after}; {left}; {again}."
 
 
 def _nothing_active(session: SessionState) -> str:
-    """How there would be something to do."""
+    """Suggest commands that make a goal active."""
     from boyd.cli.goal_views import counts
     from boyd.cli.goals_client import to_type
 
     ways = [f"{to_type('goals add …')} adds one"]
     if session.goals.get("Suspended"):
-        ways.append(f"{to_type('goals resume ID')} takes one up again")
+        ways.append(f"{to_type('goals resume ID')} resumes one")
     return f"No goal is active ({counts(session)}): {', '.join(ways)}."
 
 
 @contextmanager
 def _resumable() -> Iterator[None]:
-    """Ctrl-C ends the command, and what was begun goes on."""
+    """Let Ctrl-C end the command, and say that the cycle continues."""
     from boyd.cli.goals_client import to_type
 
     try:
         yield
     except KeyboardInterrupt:
         resume = to_type("agent resume")
-        output.note(f"A cycle that has begun goes on without this command; {resume} does the next.")
-        raise click.exceptions.Exit(output.INTERRUPTED) from None
+        output.note(
+            f"A running cycle continues without this command; {resume} starts the next one."
+        )
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @agent.command()
 @goals_option
-@mind_options
-def repl(mind: GoalsClient, goals: list[str]) -> None:
-    """Do cycles one by one, and look at everything in between.
+@client_options
+def repl(client: GoalsClient, goals: list[str]) -> None:
+    """Run cycles one by one, and inspect everything in between.
 
-    Enter does a cycle, `help` lists the commands. From a pipe each line is a command, and an empty
-    one a cycle; exit status 1 when one of them has failed.
+    Enter runs a cycle, `help` lists the commands. From a pipe each line is a command, and an empty
+    line a cycle; exit status 1 if one of them fails.
     """
     from boyd.cli.repl import Repl
     from boyd.settings.process import load_settings
 
     for description in goals:
-        mind.wanted(description)
-    if not Repl(mind).run(load_settings().state_dir):
+        client.wanted(description)
+    if not Repl(client).run(load_settings().state_dir):
         raise click.exceptions.Exit(output.FAILED)
 
 
 @agent.command()
 @data_option
-@mind_options
-def consolidate(mind: GoalsClient, form: str) -> None:
-    """Make memories of what is on the agent's mind, now."""
+@client_options
+def consolidate(client: GoalsClient, form: str) -> None:
+    """Turn working memory into memories now."""
     from boyd.cli.goal_views import consolidated_line
 
-    found = mind.consolidate()
+    found = client.consolidate()
     if not output.print_data(form, found):
         output.say(consolidated_line(found))
 
@@ -266,15 +267,15 @@ def consolidate(mind: GoalsClient, form: str) -> None:
     type=Whole(1, 1000),
     default=5,
     show_default=True,
-    help="How many memories to show at most.",
+    help="Maximum number of memories.",
 )
 @data_option
-@mind_options
-def recall(mind: GoalsClient, query: str, top_k: int, form: str) -> None:
-    """Show what the agent remembers about something, what fits best first."""
+@client_options
+def recall(client: GoalsClient, query: str, top_k: int, form: str) -> None:
+    """Show memories about something, best match first."""
     from boyd.cli.goal_views import show_episodes
 
-    found = mind.recall(query, top_k)
+    found = client.recall(query, top_k)
     if not output.print_data(form, found):
         show_episodes(found)
 
@@ -284,19 +285,19 @@ limit_option: Callable[[_Command], _Command] = click.option(
     type=click.IntRange(1, 500),
     default=20,
     show_default=True,
-    help="How many to show at most, the newest first.",
+    help="Maximum number of entries, newest first.",
 )
 
 
 @agent.command()
 @limit_option
 @data_option
-@mind_options
-def memory(mind: GoalsClient, limit: int, form: str) -> None:
-    """Show what is on the agent's mind: its working memory, the newest first."""
+@client_options
+def memory(client: GoalsClient, limit: int, form: str) -> None:
+    """Show the agent's working memory, newest first."""
     from boyd.cli.goal_views import show_memory
 
-    found = mind.memory(limit)
+    found = client.memory(limit)
     if not output.print_data(form, found):
         show_memory(found)
 
@@ -304,55 +305,55 @@ def memory(mind: GoalsClient, limit: int, form: str) -> None:
 @agent.command()
 @limit_option
 @data_option
-@mind_options
-def episodes(mind: GoalsClient, limit: int, form: str) -> None:
-    """Show what the agent remembers for long, the newest first."""
+@client_options
+def episodes(client: GoalsClient, limit: int, form: str) -> None:
+    """Show the agent's memories, newest first."""
     from boyd.cli.goal_views import show_episodes
 
-    found = mind.episodes(limit)
+    found = client.episodes(limit)
     if not output.print_data(form, found):
         show_episodes(found)
 
 
 @agent.command()
 @data_option
-@mind_options
-def psyche(mind: GoalsClient, form: str) -> None:
-    """Show what the agent leans to, and what its shadow forbids."""
+@client_options
+def psyche(client: GoalsClient, form: str) -> None:
+    """Show the agent's preferences, and the actions its shadow forbids."""
     from boyd.cli.goal_views import show_psyche
 
-    found = mind.psyche()
+    found = client.psyche()
     if not output.print_data(form, found):
         show_psyche(found.psyche)
 
 
 @agent.command()
 @data_option
-@mind_options
-def sessions(mind: GoalsClient, form: str) -> None:
-    """List the sessions that are kept, the one that is worked on first."""
+@client_options
+def sessions(client: GoalsClient, form: str) -> None:
+    """List the sessions, the current one first."""
     from boyd.cli.goal_views import show_sessions
 
-    found = mind.sessions()
+    found = client.sessions()
     if not output.print_data(form, found):
-        show_sessions(mind, found)
+        show_sessions(client, found)
 
 
 @agent.command()
 @session_argument()
 @data_option
-@mind_options
-def reopen(mind: GoalsClient, session: str, form: str) -> None:
-    """Go on with an older session: `boyd agent sessions` lists them.
+@client_options
+def reopen(client: GoalsClient, session: str, form: str) -> None:
+    """Continue an older session from `boyd agent sessions`.
 
-    What was learned in the session before comes along, and that session is kept too.
+    It takes over the memories of the current session, which is kept too.
     """
-    id = mind.reopen(session)
+    id = client.reopen(session)
     if not output.print_data(form, {"id": id}):
-        output.say(f"session {id} is worked on now; {_going_on()}")
+        output.say(f"session {id} is the current session now; {_going_on()}")
 
 
 def _going_on() -> str:
     from boyd.cli.goals_client import to_type
 
-    return f"{to_type('agent resume')} goes on"
+    return f"{to_type('agent resume')} continues"

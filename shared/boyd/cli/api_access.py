@@ -1,4 +1,4 @@
-"""Which API commands ask, and with which key."""
+"""Selects the API, the key and the agent of a command; reads the API's lists page by page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 import click
@@ -16,11 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from boyd.cli.output import command_name
 from boyd.embedded.state_folder import read_key, read_runtime
-from boyd.errors import ConfigError
+from boyd.errors import ApiProblem, ConfigError
 from boyd.models import (
     ApprovalQueue,
     ExecutionEntry,
     ExecutionPage,
+    LoopResult,
     LoopStatus,
     Run,
     RunPage,
@@ -33,17 +35,19 @@ if TYPE_CHECKING:
     from boyd.client import Client
     from boyd.settings.process import Settings
 
+_P = TypeVar("_P", RunPage, InvestigationPage, ExecutionPage, ApprovalQueue)
+
 DEFAULT = "default"
 
 
 class Profile(BaseModel):
-    """An API, and who we are there.
+    """A named API.
 
     Attributes:
-        url: where the API is.
+        url: of the API.
         key: the text of a key.
-        key_file: a file to read it from, relative to the user's home or this file.
-        agent: the agent that commands mean when they name none.
+        key_file: a file with the key, relative to the user's home or this file.
+        agent: the default agent of commands.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,25 +59,21 @@ class Profile(BaseModel):
 
 
 def profiles_file() -> Path:
-    """Where the profiles are."""
+    """The path of the file with the profiles."""
     return platformdirs.user_config_path("boyd") / "profiles.toml"
 
 
 def profile_names() -> list[str]:
-    """The names of all profiles.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
+    """The names of all profiles."""
     path = profiles_file()
     return list(read_toml(path)) if path.exists() else []
 
 
 def read_profile(name: str | None) -> Profile | None:
-    """The profile of that name; without one `default`, if there is such a profile.
+    """Read the profile of that name, or `default` if it exists.
 
     Raises:
-        ConfigError: there is none of that name, it makes no sense, or others can read its key.
+        ConfigError: it does not exist, is not valid, or other users can read its key.
     """
     path = profiles_file()
     if name is None and not path.exists():
@@ -96,7 +96,7 @@ def _with_key(profile: Profile, folder: Path) -> Profile:
     if profile.key_file is None:
         return profile
     if profile.key is not None:
-        raise ConfigError("a profile has a key or a key_file, not both")
+        raise ConfigError("set either key or key_file in a profile, not both")
     path = folder / Path(profile.key_file).expanduser()
     try:
         text = path.read_text(encoding="utf-8").strip()
@@ -108,12 +108,12 @@ def _with_key(profile: Profile, folder: Path) -> Profile:
 
 def _check_private(path: Path) -> None:
     if path.stat().st_mode & 0o077:
-        raise ConfigError(f"others can read the key in {path}: chmod 600 {path}")
+        raise ConfigError(f"other users can read the key in {path}: run chmod 600 {path}")
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What the command line says about the API."""
+    """The options about the API on the command line."""
 
     url: str | None = None
     key: str | None = field(default=None, repr=False)
@@ -123,7 +123,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Place:
-    """An API, the key for it and the agent that is meant there, as far as somebody said so."""
+    """One source of an API's URL, its key and its agent, each if known."""
 
     url: str | None = None
     key: str | None = field(default=None, repr=False)
@@ -131,7 +131,7 @@ class Place:
 
 
 class Api:
-    """The API as commands use it: a client for the deployment, and one for the agent."""
+    """Clients for the deployment and for the chosen agent."""
 
     def __init__(self, url: str, key: str | None, agent: str | None) -> None:
         from boyd.client import Client
@@ -145,37 +145,34 @@ class Api:
 
     @cached_property
     def agent_id(self) -> str:
-        """The id of the agent that is meant.
+        """The id of the chosen agent.
 
         Raises:
-            ApiProblem: it does not exist, or there are several to choose from.
+            ApiProblem: it does not exist, or several could be meant.
         """
         return self.agent.agent or self.agent.get("/loop/status", LoopStatus).agent_id
 
 
 def open_api(settings: Settings, flags: Flags) -> Api:
-    """The API that is meant.
+    """Connect to the chosen API.
 
     Raises:
-        ConfigError: nothing says which one.
+        ConfigError: no URL is known.
     """
     api = find_api(settings, flags)
     if api is None:
         raise ConfigError(
-            f"no API is known: start everything with `{command_name()} up`"
-            f" (nothing runs in {settings.state_dir}), give --url, set BOYD_URL, or write a"
-            f" profile into {profiles_file()}"
+            f"no API address is known: start everything with `{command_name()} up`"
+            f" (nothing is running in {settings.state_dir}), pass --url, set BOYD_URL, or add a"
+            f" profile to {profiles_file()}"
         )
     return api
 
 
 def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api | None:
-    """The API that is meant, if something says which one.
+    """Connect to the chosen API; None if no URL is known.
 
-    Args:
-        settings: of the process.
-        flags: of the command line.
-        running: whether a `boyd up` that runs here says so.
+    With *running*, a `boyd up` on this machine counts as well.
     """
     places = list(_places(settings, flags, running))
     url = next((place.url for place in places if place.url), None)
@@ -189,7 +186,7 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
 
 
 def _places(settings: Settings, flags: Flags, running: bool) -> Iterator[Place]:
-    """Who says something, the first to be believed first; URL and key may come from two of them."""
+    """Yield the sources in order of precedence; URL and key may come from different ones."""
     yield Place(flags.url, None, flags.agent)
     yield Place(None, flags.key)
     if flags.profile:
@@ -215,7 +212,7 @@ def _running(settings: Settings) -> Place:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether both URLs are of one API."""
+    """Tell whether both URLs are of the same API."""
     return one.rstrip("/") == other.rstrip("/")
 
 
@@ -223,60 +220,55 @@ def is_same(one: str, other: str) -> bool:
 PAGE = 500
 
 
-def runs(api: Api, **query: object) -> Iterator[Run]:
-    """Runs, newest first, as many as there are."""
+def _pages(api: Api, path: str, kind: type[_P], **query: object) -> Iterator[_P]:
     cursor: str | None = None
     while True:
-        page = api.agent.get("/runs", RunPage, **query, cursor=cursor)
-        yield from page.runs
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
-def investigations(api: Api, **query: object) -> Iterator[Investigation]:
-    """Investigations, newest first, as many as there are."""
-    cursor: str | None = None
-    while True:
-        page = api.agent.get("/investigations", InvestigationPage, **query, cursor=cursor)
-        yield from page.investigations
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
-def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[Logged]:
-    """What the log of an investigation has by now after *after*, oldest first."""
-    path = f"/investigations/{quote(investigation, safe='')}/log"
-    last: str | None = after
-    while True:
-        page = api.agent.get(path, LogPage, after=last, limit=PAGE)
-        yield from page.entries
-        last = page.next_after
-        if last is None:
-            return
-
-
-def executions(api: Api, limit: int, **query: object) -> list[ExecutionEntry]:
-    """The newest executions that fit, so many at most."""
-    found: list[ExecutionEntry] = []
-    cursor: str | None = None
-    while True:
-        wanted = min(limit - len(found), PAGE)
-        page = api.agent.get("/executions", ExecutionPage, **query, limit=wanted, cursor=cursor)
-        found += page.executions
-        cursor = page.next_cursor
-        if cursor is None or len(found) >= limit:
-            return found
-
-
-def approvals(api: Api, *, history: bool) -> Iterator[ApprovalQueue]:
-    """The queue of approvals, page by page."""
-    cursor: str | None = None
-    while True:
-        query = {"includeHistory": history, "limit": PAGE, "cursor": cursor}
-        page = api.agent.get("/approvals", ApprovalQueue, **query)
+        page = api.agent.get(path, kind, **query, cursor=cursor)
         yield page
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+def runs(api: Api, **query: object) -> Iterator[Run]:
+    """Read all runs, newest first."""
+    for page in _pages(api, "/runs", RunPage, **query):
+        yield from page.runs
+
+
+def investigations(api: Api, **query: object) -> Iterator[Investigation]:
+    """Read all investigations, newest first."""
+    for page in _pages(api, "/investigations", InvestigationPage, **query):
+        yield from page.investigations
+
+
+def executions(api: Api, limit: int, **query: object) -> list[ExecutionEntry]:
+    """Read at most *limit* executions, newest first."""
+    pages = _pages(api, "/executions", ExecutionPage, **query, limit=min(limit, PAGE))
+    return list(islice((entry for page in pages for entry in page.executions), limit))
+
+
+def approvals(api: Api, *, history: bool) -> Iterator[ApprovalQueue]:
+    """Read the queue of approvals page by page."""
+    return _pages(api, "/approvals", ApprovalQueue, includeHistory=history, limit=PAGE)
+
+
+def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[Logged]:
+    """Read the log of an investigation after the entry *after*, oldest first."""
+    path = f"/investigations/{quote(investigation, safe='')}/log"
+    while True:
+        page = api.agent.get(path, LogPage, after=after, limit=PAGE)
+        yield from page.entries
+        after = page.next_after
+        if after is None:
+            return
+
+
+def past_iteration(api: Api, iteration: int) -> LoopResult | None:
+    """Read a past iteration; None if it has not ended, or is not kept any more."""
+    try:
+        return api.agent.get(f"/loop/history/{iteration}", LoopResult)
+    except ApiProblem as problem:
+        if problem.status != 404:
+            raise
+        return None

@@ -1,4 +1,4 @@
-"""Gives answers to approvals, and says truthfully what came of them."""
+"""`boyd approvals list|show|approve|deny|withdraw`: answer approvals, and report the results."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import click
 from boyd.cli import api_access, approval_view, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.approval_view import watch_queue
-from boyd.cli.options import api_options, id_argument, short, the_one
+from boyd.cli.options import WHOLE, api_options, id_argument, short, the_one
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import Number
-from boyd.cli.spinner import Spinner
+from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
 from boyd.models import ApprovalItem, ApprovalQueue
 from boyd.models.responses import Resolved
 
-#: Characters of a whole id.
-_WHOLE = 36
 #: Seconds after which a preview is too old to decide by, and that one waits for a new one.
 _FRESH = 10.0
 _PREVIEW_WAIT = 15.0
@@ -50,8 +48,8 @@ class AnswerOutcome:
 
 
 def find(api: Api, beginning: str) -> ApprovalItem:
-    """The item whose id begins like that; ends the command when there is none, or several."""
-    if len(beginning) == _WHOLE:
+    """Find an approval by a unique prefix of its id; exit with an error otherwise."""
+    if len(beginning) == WHOLE:
         return api.agent.get(f"/approvals/{beginning}", ApprovalItem)
     known = {item.id: item for item in _all(api)}
     return known[the_one("approval", beginning, known)]
@@ -66,7 +64,7 @@ def _all(api: Api) -> Iterator[ApprovalItem]:
 def approve_item(
     api: Api, beginnings: Sequence[str], note: str | None, *, ask: bool, wait: float, form: str
 ) -> None:
-    """Approve each, then wait for the results; ends the command unless all went well."""
+    """Approve each item and wait for the results; exit with an error unless all succeed."""
     outcomes = []
     for item in _found(api, beginnings):
         shown = _asked(api, item) if ask else item
@@ -84,7 +82,7 @@ def approve_item(
 def refuse_item(
     api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str
 ) -> None:
-    """Deny or withdraw each; ends the command unless all went well."""
+    """Deny or withdraw each item; exit with an error unless all succeed."""
     outcomes = [answered(api, verb, item, note, ask=False) for item in _found(api, beginnings)]
     if form == "table":
         for outcome in outcomes:
@@ -93,8 +91,8 @@ def refuse_item(
 
 
 def _found(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
-    """All of them, so that nothing is answered when one is mistaken."""
-    if all(len(one) == _WHOLE for one in beginnings):
+    """Find all items first, so that nothing is answered if one id is wrong."""
+    if all(len(one) == WHOLE for one in beginnings):
         found = [find(api, one) for one in beginnings]
     else:
         known = {item.id: item for item in _all(api)}
@@ -103,18 +101,18 @@ def _found(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
 
 
 def _asked(api: Api, item: ApprovalItem) -> ApprovalItem:
-    """Show it, and go on when it is wanted; ends the command when it is not."""
+    """Show the item and ask for confirmation; exit with an error if it is refused."""
     if item.status != "pending":
         return item
     item = fresh(api, item)
     approval_view.show(item, api.agent.now())
     if not click.confirm("Approve?"):
-        output.stop(output.FAILED, f"{short(item.id)} is not approved; it still waits")
+        output.stop(output.FAILED, f"{short(item.id)} is not approved and stays pending")
     return item
 
 
 def fresh(api: Api, item: ApprovalItem) -> ApprovalItem:
-    """The item with what its dry run says now; with the last preview, and why, if that fails."""
+    """Refresh the item's dry run; on failure return the old preview with a note."""
     made = item.preview_at
     if item.status != "pending" or made is None:
         return item
@@ -126,10 +124,10 @@ def fresh(api: Api, item: ApprovalItem) -> ApprovalItem:
     except ApiProblem as problem:
         if problem.name == "not-pending":
             return api.agent.get(f"/approvals/{item.id}", ApprovalItem)
-        output.note(f"boyd: the preview is an old one: {output.one_line(problem.detail)}")
+        output.note(f"boyd: the preview is outdated: {output.one_line(problem.detail)}")
         return item
     if now.preview_at == made:
-        output.note("boyd: the preview is an old one: the dry run has not ended in time")
+        output.note("boyd: the preview is outdated: the dry run timed out")
     return now
 
 
@@ -149,14 +147,14 @@ def answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: boo
         now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
         if now.status == "pending" and not _is_same(now, item):
             if not ask:
-                return AnswerOutcome(now, output.CONFLICT, "it has changed since it was looked at")
-            output.note("It has changed meanwhile:")
+                return AnswerOutcome(now, output.CONFLICT, "it has changed since it was shown")
+            output.note("It has changed in the meantime:")
             item = _asked(api, now)
-    return AnswerOutcome(now, output.CONFLICT, "it changes all the time: try again")
+    return AnswerOutcome(now, output.CONFLICT, "it keeps changing: try again")
 
 
 def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
-    """Whether whoever was shown the one would be approving the other."""
+    """Tell whether both stand for the same proposal."""
     return one.model_dump(exclude=_PASSING) == other.model_dump(exclude=_PASSING)
 
 
@@ -189,13 +187,13 @@ def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
 
 
 def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
-    """Wait until the action has ended, if it is this answer that has set it going."""
+    """Wait until the action has ended, if this answer has started it."""
     item = outcome.item
     path = f"/approvals/{item.id}"
     while not outcome.said and item.status == "approved" and item.result is None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
-            what = f"{item.title} is approved and has not ended: {approval_view.progress(item)}"
+            what = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
             outcome.said = f"{what}; see `{command_name()} approvals show {short(item.id)}`"
             return
         waiting.pause(f"{item.title} {approval_view.progress(item)}")
@@ -230,21 +228,23 @@ _HISTORY = 50
 ids_argument: Callable[[_Command], _Command] = id_argument(
     "approvals", completion.pending_approvals, nargs=-1, required=True, metavar="APPROVAL..."
 )
-note_option: Callable[[_Command], _Command] = click.option("--note", help="Why; kept with it.")
+note_option: Callable[[_Command], _Command] = click.option(
+    "--note", help="Reason; stored with the answer."
+)
 
 
 @click.group()
 def approvals() -> None:
-    """See what waits for a person, and answer it."""
+    """List pending approvals, and answer them."""
 
 
 @approvals.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also what was resolved.")
-@click.option("--watch", is_flag=True, help="Go on, and show each change until Ctrl-C.")
+@click.option("--all", "everything", is_flag=True, help="Also list resolved approvals.")
+@click.option("--watch", is_flag=True, help="Keep running and show each change until Ctrl-C.")
 @output.output_option
 @api_options
 def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
-    """List what waits, the next to expire first."""
+    """List pending approvals, the next to expire first."""
 
     def read() -> ApprovalQueue:
         return _queue(api, everything)
@@ -253,13 +253,10 @@ def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
         watch_queue(api, read, form)
         return
     queue = read()
-    if output.print_data(form, queue):
-        return
     items = [*queue.pending, *queue.history]
-    if not items:
-        output.say("Nothing waits.")
-        return
-    output.print_table(approval_view.columns(items), approval_view.table(items, api.agent.now()))
+    rows = approval_view.table(items, api.agent.now())
+    columns = approval_view.columns(items)
+    output.print_list(form, queue, columns, rows, "No approvals are pending.")
 
 
 def _queue(api: Api, everything: bool) -> ApprovalQueue:
@@ -278,10 +275,10 @@ def _queue(api: Api, everything: bool) -> ApprovalQueue:
 @output.output_option
 @api_options
 def show(api: Api, approval: str, form: str) -> None:
-    """Show everything about an item.
+    """Show everything about an approval.
 
-    What, why, and with which parameters exactly; what it takes to approve it, and who has. The
-    table has a preview of now, which a worker makes; json and yaml have the last one.
+    Action, reason, exact parameters, requirements and votes. The table includes a fresh preview
+    from a worker; json and yaml include the last one.
     """
     item = find(api, approval)
     if not output.print_data(form, item):
@@ -291,7 +288,7 @@ def show(api: Api, approval: str, form: str) -> None:
 @approvals.command()
 @ids_argument
 @note_option
-@click.option("--yes", is_flag=True, help="Do not show it and ask first.")
+@click.option("--yes", is_flag=True, help="Approve without showing it and asking first.")
 @click.option(
     "--wait",
     type=Number(0),
@@ -306,7 +303,7 @@ def approve(
 ) -> None:
     """Approve: a worker executes the action, even if this command is interrupted.
 
-    On a terminal it shows each item and asks. What is approved is what was shown.
+    On a terminal it shows each item and asks first. Exactly the shown item is approved.
     """
     ask = not yes and output.can_ask()
     approve_item(api, approvals, note, ask=ask, wait=wait, form=form)
@@ -318,7 +315,7 @@ def approve(
 @output.output_option
 @api_options
 def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
-    """Deny: nothing is executed."""
+    """Deny approvals: the action is not executed."""
     refuse_item(api, "deny", approvals, note, form)
 
 
@@ -328,5 +325,5 @@ def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> Non
 @output.output_option
 @api_options
 def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
-    """Withdraw: it is not wanted any more; nothing is executed."""
+    """Withdraw approvals that are no longer needed: the action is not executed."""
     refuse_item(api, "withdraw", approvals, note, form)

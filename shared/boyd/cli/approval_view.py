@@ -1,4 +1,4 @@
-"""How approvals look: as a row, in full, and in the words that say what has become of one."""
+"""Approvals as rows, in full, and live."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from boyd.cli import output
 from boyd.cli.api_access import Api
-from boyd.cli.event_commands import EventFollower
 from boyd.cli.options import short
 from boyd.cli.tables import Column, label, sentence, whole
+from boyd.cli.waiting import EventFollower
 from boyd.errors import ApiUnavailable
 from boyd.models import ActionResult, ApprovalItem, ApprovalQueue
 
@@ -31,7 +31,7 @@ _OLD = 60.0
 
 
 def row(item: ApprovalItem, now: datetime) -> list[str]:
-    """An item that waits, as a row below `COLUMNS`."""
+    """A pending item, as a row below `COLUMNS`."""
     return [
         short(item.id),
         # The execution that it undoes would take the room of everything else.
@@ -46,29 +46,29 @@ def row(item: ApprovalItem, now: datetime) -> list[str]:
 
 
 def outcome(item: ApprovalItem) -> str:
-    """The outcome of what was approved, in a few words; empty until there is one."""
+    """The outcome of an approved action; empty until there is one."""
     if item.result is None:
         return ""
     return output.action_outcome(item.result, item.title if item.undoes else "")
 
 
 def resolved_row(item: ApprovalItem, now: datetime) -> list[str]:
-    """An item that was resolved, as a row with its end in the last column."""
+    """A resolved item as a row, its end in the last column."""
     return [*row(item, now)[:-1], ended(item, now)]
 
 
 def columns(items: Sequence[ApprovalItem]) -> tuple[Column, ...]:
-    """The columns that fit the rows of `table`."""
+    """The columns for the rows of `table`."""
     return COLUMNS if all(item.status == "pending" for item in items) else COLUMNS_OF_ALL
 
 
 def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
-    """The rows of those that wait, and below them of those that were resolved."""
+    """The rows of pending items, then of resolved ones."""
     return (row(i, now) if i.status == "pending" else resolved_row(i, now) for i in items)
 
 
 def short_time_left(item: ApprovalItem, now: datetime) -> str:
-    """The same for a column."""
+    """The time left to approve it, for a column."""
     if item.expires_at is None:
         return "no limit"
     left = (item.expires_at - now).total_seconds()
@@ -76,7 +76,7 @@ def short_time_left(item: ApprovalItem, now: datetime) -> str:
 
 
 def time_left(item: ApprovalItem, now: datetime) -> str:
-    """How long it may still be approved."""
+    """The time left to approve it."""
     if item.expires_at is None:
         return "no limit"
     left = (item.expires_at - now).total_seconds()
@@ -84,7 +84,7 @@ def time_left(item: ApprovalItem, now: datetime) -> str:
 
 
 def ended(item: ApprovalItem, now: datetime) -> str:
-    """What has become of a resolved item: who, when, and what came of it."""
+    """The end of a resolved item: who, when, and the outcome."""
     by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
     claimed = f" for {item.claimed_by}" if item.claimed_by else ""
     text = f"{item.status}{by}{claimed} {output.age(item.updated_at, now)}"
@@ -100,7 +100,7 @@ def _came_of(item: ApprovalItem) -> str:
 
 
 def progress(item: ApprovalItem) -> str:
-    """How far the execution is."""
+    """The progress of the execution."""
     execution = item.execution
     if execution is None or execution.state == "queued":
         return "waits for a worker"
@@ -109,11 +109,11 @@ def progress(item: ApprovalItem) -> str:
 
 
 def refusal(item: ApprovalItem, now: datetime) -> str:
-    """Why an item takes no answer any more, in a sentence."""
+    """The reason why an item cannot be answered any more."""
     if item.status == "expired":
         return f"it expired {output.age(item.updated_at, now)}: nothing was executed"
     note = f" with the note {output.one_line(item.note)!r}" if item.note else ""
-    return f"it is resolved already: {ended(item, now)}{note}"
+    return f"it is already resolved: {ended(item, now)}{note}"
 
 
 def show(item: ApprovalItem, now: datetime) -> None:
@@ -167,7 +167,7 @@ def _answers(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
 
 
 def _show_preview(item: ApprovalItem, now: datetime) -> None:
-    """Print what the dry run says, how old that is, and what it said first if that differs."""
+    """Print the dry run with its age, and the first one if it differs."""
     assert item.preview is not None
     made = item.preview_at or item.created_at
     first = item.first_preview
@@ -175,8 +175,8 @@ def _show_preview(item: ApprovalItem, now: datetime) -> None:
     old = (now - made).total_seconds() > _OLD and item.status == "pending"
     parts = [
         f"dry run {output.age(made, now)}",
-        "AN OLD ONE: it may be different now" if old else "",
-        "DIFFERENT from the first one" if differs else "",
+        "OUTDATED: the result may differ now" if old else "",
+        "DIFFERS from the first preview" if differs else "",
     ]
     output.say(f"  preview ({'; '.join(filter(None, parts))})")
     _print_said(item.preview)
@@ -198,7 +198,7 @@ def _print_said(preview: ActionResult) -> None:
 
 def _show_undone(item: ApprovalItem) -> None:
     assert item.undone is not None
-    output.say(f"  what it undoes ({item.undoes})")
+    output.say(f"  output of the execution to undo ({item.undoes})")
     output.print_json(item.undone.output, margin=4)
 
 
@@ -245,7 +245,7 @@ def _print(api: Api, queue: ApprovalQueue, again: bool) -> None:
         rows = table(items, api.agent.now())
         output.print_table(columns(items), rows)
     else:
-        output.say("Nothing waits.")
+        output.say("No approvals are pending.")
 
 
 def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue]) -> None:
@@ -263,9 +263,9 @@ def _drawn(api: Api, items: list[ApprovalItem]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    help_ = Text("boyd approvals approve|deny ID; Ctrl-C ends this", "dim")
+    help_ = Text("boyd approvals approve|deny ID; Ctrl-C quits", "dim")
     if not items:
-        return Group(Text("Nothing waits."), help_)
+        return Group(Text("No approvals are pending."), help_)
     rows = table(items, api.agent.now())
     return Group(output.fitted(columns(items), rows), help_)
 

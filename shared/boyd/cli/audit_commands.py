@@ -1,4 +1,4 @@
-"""`boyd audit show|verify|export`: who changed what, and whether the record still fits (A15)."""
+"""`boyd audit show|verify|export`: the audit trails, over the API or from Redis."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from boyd.cli import completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.options import CommandAccess, access_options, choose_agent, not_empty, open_store
 from boyd.cli.parameter_types import Whole, period_options
+from boyd.formatting import counted
 from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ _PAGE = 500
 
 @dataclass(frozen=True)
 class AuditQuery:
-    """Which entries of a trail are wanted, and from when."""
+    """A filter and a period for entries of a trail."""
 
     filter: AuditFilter = field(default_factory=AuditFilter)
     since: datetime | None = None
     until: datetime | None = None
 
     def query(self) -> dict[str, object]:
-        """As the API takes it."""
+        """The query parameters for the API."""
         filters = {name: getattr(self.filter, name) for name in AuditFilter.model_fields}
         return {**filters, "since": self.since, "until": self.until}
 
@@ -43,20 +44,20 @@ class Trail(Protocol):
     """One chain of entries."""
 
     def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
-        """The last entries, oldest first."""
+        """Read the last entries, oldest first."""
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
-        """The entries after that one; waits so long for the first."""
+        """Wait at most *seconds* for entries after *seq*."""
 
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
         """Check the chain; only a trail on Redis can begin at a head."""
 
     def export(self, wanted: AuditQuery) -> Iterator[str]:
-        """The entries as lines of JSON, the oldest first."""
+        """Read the entries as lines of JSON, oldest first."""
 
 
 class DirectTrail:
-    """A trail on Redis; seals what nobody else has sealed."""
+    """A trail on Redis; seals entries that nobody else has sealed."""
 
     def __init__(self, chain: Audit) -> None:
         self._chain = chain
@@ -87,7 +88,7 @@ class DirectTrail:
 
 
 class RemoteTrail:
-    """A trail as the API tells it."""
+    """A trail over the API."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
@@ -95,12 +96,12 @@ class RemoteTrail:
 
     @classmethod
     def of_agent(cls, api: Api) -> Self:
-        """The trail of the agent that is meant."""
+        """The trail of the chosen agent."""
         return cls(api.agent, "/audit")
 
     @classmethod
     def of_deployment(cls, api: Api) -> Self:
-        """The trail of what concerns all agents."""
+        """The trail of the deployment."""
         return cls(api.deployment, "/deployment/audit")
 
     def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
@@ -109,7 +110,7 @@ class RemoteTrail:
         return _newest(lambda count, cursor: self._page(count, cursor, **query), limit)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
-        """See `Trail`; the API is asked once, after that time."""
+        """See `Trail`; the API is asked once, after *seconds*."""
         time.sleep(seconds)
         return [entry for entry in self._page(_PAGE, None).entries[::-1] if entry.seq > seq]
 
@@ -127,7 +128,7 @@ class RemoteTrail:
 
 
 def _newest(page: Callable[[int, str | None], AuditPage], limit: int) -> list[AuditEntry]:
-    """So many entries, oldest first, page by page."""
+    """Read *limit* entries page by page, and return them oldest first."""
     found: list[AuditEntry] = []
     cursor: str | None = None
     while len(found) < limit:
@@ -148,12 +149,12 @@ agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.optio
     "--agent",
     callback=not_empty,
     shell_complete=completion.offered(completion.agents),
-    help="Whose; needed when there are several agents.",
+    help="The agent; required if there are several.",
 )
 deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--deployment",
     is_flag=True,
-    help="That of the deployment: keys, freezing everywhere.",
+    help="The deployment's trail: keys and deployment-wide freezes.",
 )
 
 
@@ -165,12 +166,12 @@ def _head(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Au
 
 
 def head_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
-    """An option that takes a place in a chain, as `verify` prints it."""
+    """An option for a position in a chain, as `verify` prints it."""
     return click.option(name, variable, metavar="SEQ:HASH", callback=_head, help=help_)
 
 
 def wanted_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give *command* the options that choose entries, as `wanted`."""
+    """Give *command* the options that select entries, as `wanted`."""
 
     @functools.wraps(command)
     def filtered(
@@ -180,11 +181,11 @@ def wanted_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, wanted=AuditQuery(AuditFilter(**filters), since, until), **options)
 
     for name, help_ in (
-        ("--worker", "Only what that process has executed."),
-        ("--host", "Only what was executed on that host."),
-        ("--action", "Only what was about that action."),
-        ("--kind", "Only that: as in action.started, or action for all that begin with it."),
-        ("--by", "Only what that person or program has done, or was said to be done for it."),
+        ("--worker", "Only executions by this worker."),
+        ("--host", "Only executions on this host."),
+        ("--action", "Only entries about this action."),
+        ("--kind", "Only this kind, as in action.started; `action` matches all of its kinds."),
+        ("--by", "Only changes made by this principal or on its behalf."),
     ):
         filtered = click.option(name, help=help_)(filtered)
     made: Callable[..., None] = period_options(filtered)
@@ -193,7 +194,7 @@ def wanted_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def audit() -> None:
-    """See who changed what, and check the record."""
+    """Show, verify and export the audit trails."""
 
 
 @audit.command()
@@ -201,7 +202,7 @@ def audit() -> None:
 @deployment_option
 @wanted_options
 @click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep following until Ctrl-C.")
 @output.lines_option
 @access_options
 def show(
@@ -213,20 +214,20 @@ def show(
     follow: bool,
     form: str,
 ) -> None:
-    """Show the last changes, the newest at the end."""
+    """Show the last changes, newest last."""
     _, trail = _trail(access, agent, deployment)
     last = _last(trail) if follow else 0
     entries = trail.newest(limit, wanted)
     if not entries and not follow and form == "table":
         nothing = wanted == AuditQuery()
-        output.say("Nothing has been changed yet." if nothing else "No entry fits.")
+        output.say("No changes recorded yet." if nothing else "No matching entries.")
     _print(entries, form)
     if follow:
         _follow(trail, max([last, *(entry.seq for entry in entries)]), wanted, form)
 
 
 def _last(trail: Trail) -> int:
-    """The number of the last entry, whatever it is about."""
+    """The number of the last entry."""
     return max((entry.seq for entry in trail.newest(1, AuditQuery())), default=0)
 
 
@@ -247,7 +248,7 @@ def _print(entries: list[AuditEntry], form: str) -> None:
 
 
 def _line(entry: AuditEntry) -> str:
-    """One change as one line: when, who, what, from what to what, why."""
+    """A change as one line: when, who, what, from and to, reason."""
     parts = [output.date(entry.at), f"#{entry.seq}", _who(entry), entry.kind, *_what(entry)]
     line = "  ".join(output.one_line(part) for part in parts if part)
     return f"{line}: {output.one_line(entry.note)}" if entry.note else line
@@ -271,8 +272,8 @@ def _what(entry: AuditEntry) -> Iterator[str]:
 @agent_option
 @deployment_option
 @click.option("--all", "everything", is_flag=True, help="All agents and the deployment.")
-@head_option("--expect", "expect", "A head that was noted; it must still be in the chain.")
-@head_option("--from", "begin", "A head that is trusted; only what follows is checked.")
+@head_option("--expect", "expect", "A head noted earlier; it must still be in the chain.")
+@head_option("--from", "begin", "A trusted head; only later entries are checked.")
 @output.output_option
 @access_options
 def verify(
@@ -286,11 +287,13 @@ def verify(
 ) -> None:
     """Check that no entry was changed, removed, added or moved.
 
-    Exit status 1 names the first that does not fit. Note the head that is printed, elsewhere, and
-    give it to --expect later: that finds a chain that was cut off or made anew.
+    Exit status 1 names the first entry that fails. Note the printed head elsewhere and pass it to
+    --expect later: this detects a truncated or replaced chain.
     """
     if everything and (agent or deployment or expect or begin):
-        raise click.UsageError("--all takes no other chain and no head")
+        raise click.UsageError(
+            "--all cannot be combined with --agent, --deployment, --expect or --from"
+        )
     if everything:
         trails = _trails(access)
     else:
@@ -309,11 +312,11 @@ def _say(name: str, result: Verification) -> None:
     if result.misfit:
         misfit = result.misfit
         at = f" ({misfit.id})" if misfit.id else ""
-        text = f"entry {misfit.seq}{at} does not fit: {misfit.why}: {misfit.detail}"
+        text = f"entry {misfit.seq}{at} fails verification: {misfit.why}: {misfit.detail}"
         output.say(f"fail  {name}  {output.one_line(text)}{waiting}")
         return
     head = f", head {result.head}" if result.head else ""
-    fit = "1 entry fits" if result.checked == 1 else f"{result.checked} entries fit"
+    fit = counted(result.checked, "valid entry", "valid entries")
     output.say(f"ok    {name}  {fit}{trimmed}{head}{waiting}")
 
 
@@ -323,7 +326,7 @@ def _say(name: str, result: Verification) -> None:
 @wanted_options
 @access_options
 def export(access: CommandAccess, agent: str | None, deployment: bool, wanted: AuditQuery) -> None:
-    """Print the entries as lines of JSON, the oldest first."""
+    """Print the entries as lines of JSON, oldest first."""
     _, trail = _trail(access, agent, deployment)
     for line in trail.export(wanted):
         output.say(line)
@@ -332,9 +335,9 @@ def export(access: CommandAccess, agent: str | None, deployment: bool, wanted: A
 def _trail(
     access: CommandAccess, agent: str | None, deployment: bool, *, directly: bool = False
 ) -> tuple[str, Trail]:
-    """A chain and its name: over the API, unless only Redis has what is asked for."""
+    """Open a chain and return its name: over the API, or from Redis if necessary."""
     if agent and deployment:
-        raise click.UsageError("--agent and --deployment name different chains; give one")
+        raise click.UsageError("give either --agent or --deployment, not both")
     api = None if directly else access.api(agent)
     if api is not None and deployment:
         return EVERYWHERE, RemoteTrail.of_deployment(api)

@@ -1,4 +1,4 @@
-"""`boyd check`: whether settings and agents can be used, and what is in them."""
+"""`boyd check`: validates settings and agents, and shows their content."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from boyd.settings.process import Settings
 
 
 def decided_for(strategy: Strategy) -> Iterator[str]:
-    """The ids of actions that the function names as `Decision(action="...")`.
+    """Yield the ids of actions that the function names as `Decision(action="...")`.
 
-    What it computes cannot be known; `f"{self.id}:name"` is read with the id of the plugin.
+    Computed ids are skipped; `f"{self.id}:name"` is read with the id of the plugin.
     """
     for call in ast.walk(_source(strategy)):
         if isinstance(call, ast.Call) and _is_decision(call.func):
@@ -53,7 +53,7 @@ def _is_decision(function: ast.expr) -> bool:
 
 
 def _text(value: ast.expr, plugin_id: str) -> str | None:
-    """A text that stands there; None when it is only known later."""
+    """The text of a literal; None if it is computed."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return value.value
     if not isinstance(value, ast.JoinedStr):
@@ -80,7 +80,7 @@ _SECRET = re.compile(r"secret|token|password|passwd|key|headers", re.IGNORECASE)
 def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
     """Check settings and agents.
 
-    AGENT is an agent file or module:agent; without one, the setting `agents` or agent.toml here.
+    AGENT is an agent file or module:agent; default: the setting `agents`, or agent.toml here.
     """
     if show_all:
         output.say("settings")
@@ -88,7 +88,7 @@ def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
         output.say()
     references = agents or settings.agents or _agent_here()
     if not references:
-        output.say("The settings are fine. No agent was named.")
+        output.say("The settings are valid. No agent was given.")
         return
     seen: dict[str, str] = {}
     fine = [_check(reference, seen, show_all) for reference in references]
@@ -104,7 +104,7 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
     try:
         agent = load_agent(reference)
         if agent.id in seen:
-            raise ConfigError(f"{seen[agent.id]} has the id {agent.id!r} too")
+            raise ConfigError(f"{seen[agent.id]} has the same id {agent.id!r}")
         for plugin in agent.host.plugins.values():
             for misfit in plugin.misfits(agent.host.catalog):
                 raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
@@ -123,12 +123,14 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
 
 
 def _doubts(agent: Agent) -> Iterator[str]:
-    """Settings and decisions for actions that no plugin has, by a slip or since it is gone."""
+    """Yield references to actions that no plugin has."""
     known = agent.host.actions
     for number, rule in enumerate(agent.settings.approvals.policies):
         for pattern in rule.actions:
             if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
-                what = f"no action fits {pattern!r}, so it does nothing{nearest(pattern, known)}"
+                what = (
+                    f"no action matches {pattern!r}, so it has no effect{nearest(pattern, known)}"
+                )
                 yield f"approvals.policies.{number}.actions: {what}"
     for strategy in agent.host.strategies.values():
         for id in decided_for(strategy):
@@ -136,7 +138,7 @@ def _doubts(agent: Agent) -> Iterator[str]:
                 yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, known)}"
     for id in agent.settings.budgets:
         if id not in known:
-            yield f"budgets: no action has the id {id!r}, so it does nothing{nearest(id, known)}"
+            yield f"budgets: no action has the id {id!r}, so it has no effect{nearest(id, known)}"
 
 
 def _named(reference: str, message: str) -> str:
@@ -189,12 +191,12 @@ def _traits(agent: Agent, component: Component) -> Iterator[str]:
     if isinstance(component, Action):
         yield from _action_traits(agent, component)
     if component.has("applicable_when"):
-        yield "sometimes applicable"
+        yield "conditional"
     yield f"at most {output.seconds(component.timeout)}"
 
 
 def _observer_traits(observer: Observer) -> Iterator[str]:
-    yield f"every {output.seconds(observer.interval)}" if observer.interval else "every time"
+    yield f"every {output.seconds(observer.interval)}" if observer.interval else "every iteration"
     if observer.scope == "every_host":
         yield "on every host"
     if observer.queue:
@@ -202,7 +204,7 @@ def _observer_traits(observer: Observer) -> Iterator[str]:
     if observer.has("partition"):
         yield "in shards"
     if observer.isolated:
-        yield "in a process of its own"
+        yield "in its own process"
 
 
 def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
@@ -214,7 +216,7 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
         yield "a tool for models"
     yield action.autonomy.mode
     if action.autonomy.min_confidence is not None:
-        yield f"confidence from {action.autonomy.min_confidence:g}"
+        yield f"confidence at least {action.autonomy.min_confidence:g}"
     if action.queue:
         yield f"queue {action.queue}"
     budget = agent.budget(action.id)
@@ -234,7 +236,7 @@ def _hooks(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
 
 
 def hide(options: Any) -> Any:
-    """Options with every value masked whose name says that it is a secret."""
+    """Mask every option whose name suggests a secret."""
     if isinstance(options, dict):
         return {
             name: MASK if value and _SECRET.search(str(name)) else hide(value)

@@ -1,7 +1,4 @@
-"""What a shell offers for ids and names when somebody presses Tab: the API is asked.
-
-Nothing is said when that does not work: there is nowhere to say it.
-"""
+"""Shell completion of ids and names, which the API is asked for; errors give no completions."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _MOST = 200
 
 
 def offered(find: Callable[[Api], Offers]) -> Completer:
-    """Offer what *find* gets from the API, as far as it begins like the word that is typed."""
+    """Offer the ids from *find* that begin with the typed word."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -51,11 +48,7 @@ def offered(find: Callable[[Api], Offers]) -> Completer:
 
 
 def _api(ctx: click.Context) -> Api:
-    """The API that the half-typed command line means.
-
-    Raises:
-        BoydError: it means none.
-    """
+    """Open the API for the half-typed command line."""
     from boyd.cli.api_access import Flags, open_api
     from boyd.settings.process import load_settings
 
@@ -67,7 +60,7 @@ def _api(ctx: click.Context) -> Api:
 
 
 def agents(api: Api) -> Offers:
-    """The agents that the key may see."""
+    """The agents that the key may access."""
     from boyd.models.responses import AgentList
 
     return [(one.id, one.name) for one in api.deployment.get("/agents", AgentList).agents]
@@ -105,7 +98,7 @@ def investigations(api: Api) -> Offers:
 
 
 def approvals(api: Api) -> Offers:
-    """The approvals that wait, and then those that were resolved."""
+    """Pending approvals, then resolved ones."""
     from boyd.models import ApprovalQueue
 
     query = {"includeHistory": True, "limit": _MOST}
@@ -115,7 +108,7 @@ def approvals(api: Api) -> Offers:
 
 
 def pending_approvals(api: Api) -> Offers:
-    """The approvals that wait."""
+    """Pending approvals."""
     from boyd.models import ApprovalQueue
 
     found = api.agent.get("/approvals", ApprovalQueue, limit=_MOST)
@@ -186,9 +179,9 @@ complete -o nosort -F _boyd_completion boyd
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete `boyd`.
+    """Print the completion script for a shell.
 
-    For bash: `source <(boyd completion bash)`, in ~/.bashrc for all shells to come.
+    For bash: `source <(boyd completion bash)`; add it to ~/.bashrc to make it permanent.
     """
     if shell == "bash":
         output.say(_BASH.rstrip())

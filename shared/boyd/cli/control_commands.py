@@ -1,4 +1,4 @@
-"""`boyd agents`, `trigger`, `pause`, `resume`, `retire`: list agents, start iterations, steer."""
+"""Commands that list and control agents: trigger, pause, abandon, retire, freeze and so on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from boyd.cli import output
-from boyd.cli.api_access import Api, is_same
+from boyd.cli.api_access import Api, is_same, past_iteration
 from boyd.cli.options import (
     CommandAccess,
     access_options,
@@ -21,9 +21,9 @@ from boyd.cli.options import (
 )
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import Number
-from boyd.cli.spinner import Spinner
 from boyd.cli.status_command import mode_text, waiting_text
 from boyd.cli.tables import sentence, whole
+from boyd.cli.waiting import Spinner
 from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import ApiProblem, ApiUnavailable, BoydError, StoreUnavailable
 from boyd.formatting import counted
@@ -51,12 +51,12 @@ COLUMNS = (
 timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--timeout",
     type=Number(0, min_open=True),
-    help="Wait at most that many seconds; exit status 124 when it takes longer.",
+    help="Maximum seconds to wait; exit status 124 on timeout.",
 )
 
 
 @click.command()
-@click.option("--retired", is_flag=True, help="Retired agents, too.")
+@click.option("--retired", is_flag=True, help="Include retired agents.")
 @output.output_option
 @agents_api_options
 def agents(api: Api, retired: bool, form: str) -> None:
@@ -65,9 +65,9 @@ def agents(api: Api, retired: bool, form: str) -> None:
     if output.print_data(form, found):
         return
     if found.frozen is not None:
-        output.say(f"Acting is frozen everywhere: {found.frozen}\n")
+        output.say(f"Actions of all agents are frozen: {found.frozen}\n")
     if not found.agents:
-        output.say("No agent has been started yet, or the key may see none.")
+        output.say("No agent has been started yet, or the key may not see any.")
         return
     output.print_table(COLUMNS, map(_row, found.agents))
 
@@ -90,15 +90,15 @@ def _row(agent: AgentState) -> list[str]:
 
 
 @click.command()
-@click.option("--wait/--no-wait", help="Wait for its end; exit status 1 when it failed.")
+@click.option("--wait/--no-wait", help="Wait for the result; exit status 1 if it failed.")
 @timeout_option
-@click.option("--context", help="A text that the answer repeats; it is not stored.")
+@click.option("--context", help="Text to repeat in the response; not stored.")
 @output.output_option
 @api_options
 def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, form: str) -> None:
-    """Start an iteration now.
+    """Start an iteration now, or join the running one.
 
-    If one is in flight, join that. --timeout waits, too.
+    --timeout implies --wait.
     """
     begun = api.agent.post("/loop/trigger", Triggered, {"async": True, "context": context})
     _warn_without_workers(api)
@@ -118,7 +118,7 @@ def _begun_line(api: Api, begun: Triggered) -> str:
 
 
 def _name(api: Api) -> str:
-    """The agent's id and a space; nothing when the key may not read it."""
+    """The agent's id and a space; empty if the key may not read it."""
     try:
         return f"{api.agent_id} "
     except ApiProblem:
@@ -133,33 +133,24 @@ def _warn_without_workers(api: Api) -> None:
         return
     if idle:
         output.note(
-            f"no live worker runs {api.agent_id}: the iteration goes on when one is started"
+            f"no live worker runs {api.agent_id}: the iteration continues once one is started"
         )
 
 
 def _await(api: Api, begun: Triggered, timeout: float | None) -> LoopResult:
-    """The result of the iteration, once it is over."""
+    """Wait for the result of the iteration."""
     iteration = begun.iteration
     line = _begun_line(api, begun)
     with Spinner(timeout) as waiting:
         output.note(line)
         while True:
-            result = waiting.ask(lambda: _past(api, iteration))
+            result = waiting.ask(lambda: past_iteration(api, iteration))
             if result is not None:
                 return result
             if waiting.is_over:
-                what = f"{_name(api)}#{iteration} was not over"
+                what = f"{_name(api)}#{iteration} had not finished"
                 output.stop(output.TIMED_OUT, f"{what} after {output.seconds(timeout or 0)}")
             waiting.pause(lambda: _doing(api, iteration))
-
-
-def _past(api: Api, iteration: int) -> LoopResult | None:
-    try:
-        return api.agent.get(f"/loop/history/{iteration}", LoopResult)
-    except ApiProblem as problem:
-        if problem.status != 404:
-            raise
-        return None
 
 
 def _doing(api: Api, iteration: int) -> str:
@@ -169,37 +160,37 @@ def _doing(api: Api, iteration: int) -> str:
 
 
 @click.command()
-@click.option("--reason", help="Why; shown to everybody who looks.")
+@click.option("--reason", help="Reason; visible to everyone.")
 @api_options
 def pause(api: Api, reason: str | None) -> None:
     """Keep an agent from starting iterations.
 
-    It ignores ticks and refuses triggers; an iteration in flight goes on to its end.
+    It ignores ticks and refuses triggers; a running iteration continues to its end.
     """
     name = api.agent.post("/pause", Standing, {"reason": reason}).agent_id
-    output.say(f"{name} is paused. `{command_name()} resume --agent {name}` lets it go on.")
+    output.say(f"{name} is paused. `{command_name()} resume --agent {name}` resumes it.")
 
 
 @click.command()
 @api_options
 def resume(api: Api) -> None:
-    """Let a paused agent go on.
+    """Resume a paused agent.
 
-    Work that has arrived meanwhile starts an iteration.
+    Pending work starts an iteration.
     """
-    output.say(f"{api.agent.post('/resume', Standing).agent_id} goes on.")
+    output.say(f"{api.agent.post('/resume', Standing).agent_id} is resumed.")
 
 
 @click.command()
 @click.argument("iteration", type=click.IntRange(min=1), required=False)
-@click.option("--reason", help="Why; it becomes the error of the iteration.")
+@click.option("--reason", help="Reason; recorded as the error of the iteration.")
 @output.output_option
 @api_options
 def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> None:
-    """End the iteration in flight as failed.
+    """End the running iteration as failed.
 
-    With ITERATION, only if that is the one. No worker has to be there. An action that has begun is
-    not begun again; unless it is known how it ended, its outcome is unknown.
+    With ITERATION, only if that is the running one. This needs no worker. A started action is not
+    started again; its outcome stays unknown unless it was reported.
     """
     asked = {"iteration": iteration, "reason": reason}
     found = api.agent.post("/loop/abandon", Abandoned, asked)
@@ -208,14 +199,14 @@ def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> N
 
 
 @click.command()
-@click.option("--reason", help="Why; kept in the audit trail.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--reason", help="Reason; recorded in the audit trail.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @api_options
 def retire(api: Api, reason: str | None, yes: bool) -> None:
-    """Take an agent that nobody runs any more out of service.
+    """Take an unused agent out of service.
 
-    Its pending approvals are withdrawn and its open runs cancelled; its history and its audit
-    trail stay. Starting the agent again puts it back into service.
+    Its pending approvals are withdrawn and its open runs cancelled; its history and audit trail
+    stay. Starting the agent again puts it back into service.
     """
     name = api.agent_id
     if not yes:
@@ -236,13 +227,13 @@ _Stays = dict[str, str]
 
 @click.command()
 @agent_option
-@click.option("--all", "everywhere", is_flag=True, help="All agents, those to come too.")
-@click.option("--reason", help="Why; shown to everybody who looks.")
+@click.option("--all", "everywhere", is_flag=True, help="All agents, including future ones.")
+@click.option("--reason", help="Reason; visible to everyone.")
 @access_options
 def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: str | None) -> None:
-    """Stop the acting of an agent, or of all.
+    """Stop all actions of an agent, or of all agents.
 
-    Observing, orienting and deciding go on. Goes to Redis directly when the API does not answer.
+    Observing, orienting and deciding continue. Uses Redis directly if the API does not answer.
     """
     _check(agent, everywhere)
     name = _either(
@@ -252,8 +243,10 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
         lambda store: _freeze_in(access, store, agent, everywhere, reason),
     )
     undo = "--all" if everywhere else f"--agent {name}"
-    whose = "Acting is frozen everywhere" if everywhere else f"Acting of {name} is frozen"
-    output.say(f"{whose}. `{command_name()} unfreeze {undo}` lets it go on.")
+    output.say(
+        f"Actions of {name or 'all agents'} are frozen."
+        f" `{command_name()} unfreeze {undo}` lifts the freeze."
+    )
 
 
 @click.command()
@@ -261,9 +254,9 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
 @click.option("--all", "everywhere", is_flag=True, help="Lift the deployment-wide freeze.")
 @access_options
 def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None:
-    """Let an agent act again.
+    """Lift the freeze of an agent, or the deployment-wide one.
 
-    --all lifts the deployment-wide freeze; agents that were frozen by name stay frozen.
+    --all lifts the deployment-wide freeze; agents frozen by name stay frozen.
     """
     _check(agent, everywhere)
     name, stays = _either(
@@ -274,23 +267,22 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
     )
     output.say(_lifted(name, held=bool({"", name}.intersection(stays))))
     for who, why in stays.items():
-        whose = f"{who} is" if who else "Acting is"
-        where = "" if who else " everywhere"
         undo = f"--agent {who}" if who else "--all"
         output.say(
-            f"{whose} still frozen{where}: {why}. `{command_name()} unfreeze {undo}` lifts that."
+            f"Actions of {who or 'all agents'} are still frozen: {why}."
+            f" `{command_name()} unfreeze {undo}` lifts this freeze."
         )
 
 
 def _lifted(name: str, held: bool) -> str:
     if not name:
-        return "The deployment-wide freeze is lifted."
-    return f"The freeze of {name} is lifted." if held else f"{name} may act again."
+        return "Deployment-wide freeze lifted."
+    return f"Freeze of {name} lifted." if held else f"{name} can act again."
 
 
 def _check(agent: str | None, everywhere: bool) -> None:
     if agent and everywhere:
-        raise click.UsageError("--agent names one, --all means every one; give one of them")
+        raise click.UsageError("give either --agent or --all, not both")
 
 
 def _either(
@@ -299,13 +291,13 @@ def _either(
     over: Callable[[Api], Any],
     directly: Callable[[Store], Any],
 ) -> Any:
-    """Do it over the API; where there is none, or it is of no use now, directly on Redis.
+    """Do it over the API, or directly on Redis if the API is unavailable.
 
-    What the API forbids stays forbidden.
+    Refusals of the API are final.
     """
     api = access.api(agent, running=True)
     if api is None:
-        return directly(_redis(access, "this"))
+        return directly(_redis(access))
     api.deployment.timeout = api.agent.timeout = _PATIENCE
     try:
         return over(api)
@@ -315,39 +307,38 @@ def _either(
         return directly(_fall_back(access, api.deployment.url, error))
 
 
-def _redis(access: CommandAccess, what: str) -> Store:
-    """Redis, once it is said which one: it may not be the one that somebody has in mind."""
+def _redis(access: CommandAccess, reason: str = "") -> Store:
+    """Open Redis and name it: it may not be the one that the user has in mind."""
     store = open_store(access.settings)
-    output.note(f"{what} goes to Redis directly: {_where(access.settings)}")
+    output.note(f"{reason}using Redis directly: {_where(access.settings)}")
     return store
 
 
 def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
-    """Redis, instead of the API at *url*, which is of no use.
+    """Open Redis because the API at *url* is unavailable.
 
     Raises:
-        ApiUnavailable: nothing says which Redis belongs to that API.
+        ApiUnavailable: the Redis of that API is not known.
         StoreUnavailable: it does not answer either.
     """
     said = output.one_line(str(error).partition(";")[0])
     if not _belongs(access.settings, url):
         raise ApiUnavailable(
-            f"{said}; nothing was changed. To go to Redis directly, say which one by --redis-url"
+            f"{said}; nothing was changed. To use Redis directly, name it with --redis-url"
             " or BOYD_REDIS_URL"
         )
     try:
-        return _redis(access, f"{said}: this")
+        return _redis(access, f"{said}; ")
     except StoreUnavailable:
         where = _where(access.settings)
-        text = f"nothing was changed: asked directly, {where} does not answer either ({said})"
+        text = f"nothing was changed: {where} does not answer either ({said})"
         raise StoreUnavailable(text) from None
 
 
 def _belongs(settings: Settings, url: str) -> bool:
-    """Whether the Redis that is known is that of the API at *url*.
+    """Tell whether the known Redis is that of the API at *url*.
 
-    One that was named is, as whoever has named both means the same deployment; that of a
-    `boyd up` only if it is this API that it runs.
+    A configured one is; that of a local `boyd up` only if *url* is its API.
     """
     if settings.redis_url:
         return True

@@ -1,4 +1,4 @@
-"""`boyd doctor`: what is wrong with a deployment, and what to do about it."""
+"""`boyd doctor`: problems of a deployment, and their remedies."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ PATIENCE = 3.0
 @output.output_option
 @settings_options
 def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
-    """Find what is wrong, and what to do.
+    """Find problems, and suggest remedies.
 
-    It looks at Redis, workers, beats, queues and agents.
-    The agents that are named, here or in the settings, are looked into for the queues that their
-    plugins need. The exit status is 1 when something has to be done.
+    Checks Redis, workers, beats, queues and agents. Agents given here or in the settings are also
+    checked for the queues that their plugins need. Exit status 1 if there is an error.
     """
     findings = _findings(with_redis(with_agents(settings, agents)))
     if not output.print_data(form, {"findings": findings}):
@@ -49,7 +48,7 @@ def _show(findings: list[Finding]) -> None:
     output.print_table(["", "check", folded("found")], rows)
     bad = sum(finding.level != "ok" for finding in findings)
     output.say()
-    output.say(f"{counted(bad, 'thing')} to look at." if bad else "All is well.")
+    output.say(f"{counted(bad, 'problem')} found." if bad else "No problems found.")
 
 
 def _text(finding: Finding) -> str:
@@ -76,7 +75,7 @@ def _findings(settings: Settings) -> list[Finding]:
 
 
 def _broker(settings: Settings, health: HealthSnapshot) -> list[Finding]:
-    """A broker of its own is named when it answers; that it does not is among the checks."""
+    """Report a separate broker that answers; other cases are among the checks."""
     url = settings.broker_url
     if not url or url == settings.redis_url or health.broker_error is not None:
         return []
@@ -84,7 +83,7 @@ def _broker(settings: Settings, health: HealthSnapshot) -> list[Finding]:
 
 
 def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:
-    """The queues that plugins name; only whoever has the agent file can know them."""
+    """The queues that plugins name in the agent files."""
     needs: dict[str, dict[str, list[str]]] = {}
     wrong = []
     for reference in settings.agents:

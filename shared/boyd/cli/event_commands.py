@@ -1,14 +1,10 @@
-"""Follows what happens to agents, over the API, which may go away for a while and come back."""
+"""`boyd events`, and events as lines of text."""
 
 from __future__ import annotations
 
 import json
-import queue
-import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,132 +12,25 @@ from boyd.cli import output
 from boyd.cli.api_access import Api
 from boyd.cli.options import api_options
 from boyd.cli.parameter_types import duration_option
-from boyd.errors import ApiProblem, ApiUnavailable, BoydError
-from boyd.models import Event, LoopResult
+from boyd.cli.waiting import EventFollower
+from boyd.models import Event
 
-if TYPE_CHECKING:
-    from boyd.client import Client
-
-#: Seconds that one wait for events takes at most, so that Ctrl-C is noticed.
-BLOCK = 5.0
-#: Seconds between two tries while the API is away.
-_PAUSE = 1.0
-#: Seconds for the streams to open.
-_OPEN = 10.0
 #: Where a value is cut on a terminal.
 _CUT = 60
-#: What makes a stream be given up at once.
-_FINAL = (401, 403, 404)
-
-_Told = tuple[str, Event | BoydError | None]
-
-
-class EventFollower:
-    """The events of agents from now on, of each over a stream of its own."""
-
-    def __init__(self, client: Client, agent_ids: Sequence[str]) -> None:
-        """Open the streams; what happens after this is not missed."""
-        self.client = client
-        self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
-        self._away: set[str] = set()
-        opened = [threading.Event() for _ in agent_ids]
-        for agent_id, event in zip(agent_ids, opened, strict=True):
-            stream = _Stream(client.of(agent_id), agent_id, self._told, event)
-            threading.Thread(target=stream.follow, daemon=True).start()
-        until = time.monotonic() + _OPEN
-        for event in opened:
-            event.wait(max(0.0, until - time.monotonic()))
-
-    def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
-        """What has happened since the last call, as (agent id, event); waits for the first.
-
-        Raises:
-            ApiProblem: an agent cannot be followed any more.
-        """
-        found = []
-        try:
-            told = self._told.get(timeout=seconds)
-            while True:
-                found += self._taken(*told)
-                told = self._told.get_nowait()
-        except queue.Empty:
-            return found
-
-    def _taken(self, agent_id: str, said: Event | BoydError | None) -> list[tuple[str, Event]]:
-        if isinstance(said, Event):
-            return [(agent_id, said)]
-        if isinstance(said, ApiProblem) and said.status in _FINAL:
-            raise said
-        if said is not None:
-            if not self._away:
-                output.note(f"{output.one_line(str(said))}; waiting for it to come back")
-            self._away.add(agent_id)
-        elif agent_id in self._away:
-            self._away.remove(agent_id)
-            if not self._away:
-                output.note("the API answers again")
-        return []
-
-    def result(self, agent_id: str, iteration: int) -> LoopResult | None:
-        """A past iteration; None when there is no such one, or the API is away."""
-        try:
-            return self.client.of(agent_id).get(f"/loop/history/{iteration}", LoopResult)
-        except BoydError:
-            return None
-
-
-class _Stream:
-    """Reads one stream, and opens it again where it broke off."""
-
-    def __init__(
-        self,
-        client: Client,
-        agent_id: str,
-        told: queue.SimpleQueue[_Told],
-        opened: threading.Event,
-    ) -> None:
-        self._client = client
-        self._agent_id = agent_id
-        self._told = told
-        self._opened = opened
-        self._last: str | None = None
-
-    def follow(self) -> None:
-        """Tell what happens, until the process ends or the API wants no more of us."""
-        while True:
-            try:
-                self._read()
-            except BoydError as error:
-                self._told.put((self._agent_id, error))
-                if isinstance(error, ApiProblem) and error.status in _FINAL:
-                    return
-            finally:
-                self._opened.set()
-            time.sleep(_PAUSE)
-
-    def _read(self) -> None:
-        events = self._client.events(self._last)
-        self._opened.set()
-        self._told.put((self._agent_id, None))
-        try:
-            for event in events:
-                self._last = event.id or self._last
-                self._told.put((self._agent_id, event))
-        finally:
-            # Nothing has happened before this moment that was not told.
-            self._last = self._last or f"{int(self._client.now().timestamp() * 1000) - 2000}-0"
-        raise ApiUnavailable(f"the API at {self._client.url} has ended the stream of events")
+#: Seconds of silence after which all past events have been sent.
+_QUIET = 1.0
+_HOUR = 3600.0
 
 
 def is_repeated(event: Event) -> bool:
-    """Whether it says again what is known: an approval that waits was proposed once more."""
+    """Tell whether *event* only repeats that a pending approval was proposed again."""
     return event.kind == "approval.seen"
 
 
 def event_line(
     follower: EventFollower, agent_id: str, event: Event, width: int | None = None
 ) -> str:
-    """An event as one line; the end of an iteration with what it came to."""
+    """An event as one line; the end of an iteration shows its outcome."""
     if event.kind in ("iteration.completed", "iteration.failed"):
         result = follower.result(agent_id, _number(event))
         if result is not None:
@@ -150,7 +39,7 @@ def event_line(
 
 
 def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
-    """An event as one line, by what it says itself; *moment* is when, if not the time of day."""
+    """An event as one line, from its own data; *moment* replaces the time of day."""
     data = event.data
     where = f"{moment or output.clock(event.at)}  {agent_id}"
     if event.kind == "phase":
@@ -158,12 +47,12 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
     if event.kind == "iteration.started":
         return f"{where} #{_number(event)}  started by {output.one_line(str(data.get('trigger')))}"
     if event.kind == "missed":
-        return f"{where}  some events were missed: they are kept no longer"
+        return f"{where}  some events were missed: they have expired"
     return f"{where}  {output.one_line(_words(event.kind, data))}"
 
 
 def _value(value: object) -> str:
-    """As it is written behind `=`; quoted where it would not be seen where it ends."""
+    """A value to follow `=`, quoted if it has spaces."""
     text = output.text_of(value)
     if output.is_terminal():
         text = output.cut(text, _CUT)
@@ -185,18 +74,13 @@ def _words(kind: str, data: Mapping[str, object]) -> str:
     return " ".join(filter(None, [noun, own, what, *others]))
 
 
-#: Seconds of silence after which the past is over: it is sent at once.
-_QUIET = 1.0
-_HOUR = 3600.0
-
-
 @click.command()
-@duration_option("--since", "Begin so long ago, as in 10m; an hour unless given or --follow.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@duration_option("--since", "Start this long ago, as in 10m; default: 1h, or now with --follow.")
+@click.option("--follow", is_flag=True, help="Keep following until Ctrl-C.")
 @output.lines_option
 @api_options
 def events(api: Api, since: float | None, follow: bool, form: str) -> None:
-    """Show what has happened to an agent, the newest at the end."""
+    """Show the events of an agent, newest last."""
     agent_id = api.agent_id
     follower = EventFollower(api.deployment, [agent_id]) if follow else None
     seen = ""
@@ -211,7 +95,6 @@ def events(api: Api, since: float | None, follow: bool, form: str) -> None:
 def _past(api: Api, seconds: float) -> list[Event]:
     begin = int((api.agent.now().timestamp() - seconds) * 1000)
     with closing(api.agent.events(f"{max(0, begin)}-0", until_quiet=_QUIET)) as found:
-        # Nobody has asked for all that ever was.
         return [event for event in found if event.kind != "missed"]
 
 
@@ -226,7 +109,7 @@ def _follow(follower: EventFollower, agent_id: str, seen: str, form: str) -> Non
 
 
 def _position(event_id: str) -> tuple[int, int]:
-    """Where an event is in the stream; before all others when there is none."""
+    """The position of an event in the stream; an empty id comes first."""
     milliseconds, _, number = event_id.partition("-")
     return (int(milliseconds), int(number)) if number else (-1, 0)
 

@@ -23,15 +23,15 @@ _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
 
 
-def mind_options(command: _Command) -> _Command:
-    """Give *command* what says which API and agent are meant, and that agent's `mind`."""
+def client_options(command: _Command) -> _Command:
+    """Give *command* the API options, and a client for the agent's goals as `client`."""
 
     @api_options
     @functools.wraps(command)
     def wrapped(*args: Any, api: Api, **more: Any) -> Any:
         from boyd.cli.goals_client import GoalsClient
 
-        return command(*args, mind=GoalsClient(api), **more)
+        return command(*args, client=GoalsClient(api), **more)
 
     return wrapped
 
@@ -42,12 +42,12 @@ def data_option(command: _Command) -> _Command:
 
 
 def data_lines_option(command: _Command) -> _Command:
-    """The same for what comes piece by piece."""
+    """The same for a stream of items."""
     return output.lines_option(_with_json(command))
 
 
 def _with_json(command: _Command) -> _Command:
-    @click.option("--json", "as_json", is_flag=True, help="The same as `-o json`.")
+    @click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
     @functools.wraps(command)
     def wrapped(*args: Any, as_json: bool, form: str, **more: Any) -> Any:
         return command(*args, form="json" if as_json else form, **more)
@@ -56,7 +56,7 @@ def _with_json(command: _Command) -> _Command:
 
 
 def goal_argument(*statuses: str) -> _Decorator:
-    """The argument GOAL; a shell offers the goals of those statuses, or all."""
+    """The argument GOAL; completion offers goals in *statuses*, or all."""
 
     def goals(api: Api) -> Offers:
         from boyd.cli.goals_client import GoalsClient
@@ -69,7 +69,7 @@ def goal_argument(*statuses: str) -> _Decorator:
 
 
 def session_argument() -> _Decorator:
-    """The argument SESSION; a shell offers those that are kept."""
+    """The argument SESSION; completion offers all sessions."""
 
     def sessions(api: Api) -> Offers:
         from boyd.cli.goals_client import GoalsClient
@@ -80,7 +80,7 @@ def session_argument() -> _Decorator:
 
 
 def question_argument() -> _Decorator:
-    """The argument QUESTION; a shell offers those that wait for an answer."""
+    """The argument QUESTION; completion offers open questions."""
 
     def questions(api: Api) -> Offers:
         from boyd.cli.goals_client import GoalsClient
@@ -95,20 +95,22 @@ _STATUSES = ("Active", "Suspended", "Completed", "Failed")
 
 @click.group()
 def goals() -> None:
-    """See and change what an agent works towards."""
+    """Show and change the goals of an agent."""
 
 
 @goals.command("list")
 @click.option(
-    "--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only goals that are so."
+    "--status",
+    type=click.Choice(_STATUSES, case_sensitive=False),
+    help="Only goals with this status.",
 )
 @data_option
-@mind_options
-def list_(mind: GoalsClient, status: str | None, form: str) -> None:
-    """List the goals of the session, the one that comes first at the top."""
+@client_options
+def list_(client: GoalsClient, status: str | None, form: str) -> None:
+    """List the goals of the session in order of precedence."""
     from boyd.cli.goal_views import show_goals
 
-    found = mind.goals(cast("GoalStatus | None", status))
+    found = client.goals(cast("GoalStatus | None", status))
     if not output.print_data(form, found):
         show_goals(found)
 
@@ -116,83 +118,83 @@ def list_(mind: GoalsClient, status: str | None, form: str) -> None:
 @goals.command()
 @goal_argument()
 @data_option
-@mind_options
-def show(mind: GoalsClient, goal: str, form: str) -> None:
+@client_options
+def show(client: GoalsClient, goal: str, form: str) -> None:
     """Show everything about a goal."""
     from boyd.cli.goal_views import show_goal
 
-    found = mind.goal(goal)
+    found = client.goal(goal)
     if not output.print_data(form, found):
-        show_goal(mind, found)
+        show_goal(client, found)
 
 
 @goals.command()
 @click.argument("description")
 @click.option(
-    "--criteria", help="What must be known for it to be achieved; default: the description."
+    "--criteria", help="What must be known to complete the goal; default: the description."
 )
-@click.option("--priority", type=Whole(0, 255), help="More is more important; default 128.")
+@click.option("--priority", type=Whole(0, 255), help="Higher is more important; default 128.")
 @click.option(
     "--stall-threshold",
     type=Whole(1),
-    help="Cycles without progress before it is split; default: as the agent says.",
+    help="Cycles without progress before it is split; default: the agent's setting.",
 )
 @data_option
-@mind_options
+@client_options
 def add(
-    mind: GoalsClient,
+    client: GoalsClient,
     description: str,
     criteria: str | None,
     priority: int | None,
     stall_threshold: int | None,
     form: str,
 ) -> None:
-    """Give the agent a goal, and print its id."""
+    """Add a goal, and print its id."""
     if not description.strip():
-        raise click.BadParameter("there is nothing in it", param_hint="DESCRIPTION")
-    made = mind.add(description.strip(), priority, criteria, stall_threshold)
+        raise click.BadParameter("it must not be empty", param_hint="DESCRIPTION")
+    made = client.add(description.strip(), priority, criteria, stall_threshold)
     if not output.print_data(form, made):
         output.say(output.one_line(made.id))
 
 
 @goals.command()
 @goal_argument("Active")
-@click.option("--reason", help="Why; kept with the goal.")
+@click.option("--reason", help="Reason; stored with the goal.")
 @data_option
-@mind_options
-def suspend(mind: GoalsClient, goal: str, reason: str | None, form: str) -> None:
-    """Let a goal rest."""
-    _said(mind.suspend(goal, reason), form)
+@client_options
+def suspend(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
+    """Suspend a goal."""
+    _said(client.suspend(goal, reason), form)
 
 
 @goals.command()
 @goal_argument("Suspended")
-@click.option("--reason", help="Why; kept with the goal.")
+@click.option("--reason", help="Reason; stored with the goal.")
 @data_option
-@mind_options
-def resume(mind: GoalsClient, goal: str, reason: str | None, form: str) -> None:
-    """Take a goal up again that rests."""
-    _said(mind.resume(goal, reason), form)
+@client_options
+def resume(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
+    """Resume a suspended goal."""
+    _said(client.resume(goal, reason), form)
 
 
 @goals.command()
 @goal_argument("Active", "Suspended")
-@click.option("--reason", help="Why; kept with the goal.")
+@click.option("--reason", help="Reason; stored with the goal.")
 @data_option
-@mind_options
-def fail(mind: GoalsClient, goal: str, reason: str | None, form: str) -> None:
-    """Give a goal up, and all that it was split into."""
-    _said(mind.fail(goal, reason), form)
+@client_options
+def fail(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
+    """Mark a goal and its subgoals as failed."""
+    _said(client.fail(goal, reason), form)
 
 
 @goals.command()
 @goal_argument("Active", "Suspended")
 @click.argument("priority", type=click.IntRange(0, 255))
 @data_option
-@mind_options
-def priority(mind: GoalsClient, goal: str, priority: int, form: str) -> None:
-    """Change how important a goal is: 0 to 255, more is more important."""
-    changed = mind.prioritize(goal, priority)
+@client_options
+def priority(client: GoalsClient, goal: str, priority: int, form: str) -> None:
+    """Change the priority of a goal: 0 to 255, higher is more important."""
+    changed = client.prioritize(goal, priority)
     if not output.print_data(form, changed):
         output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
 
@@ -207,44 +209,44 @@ def _said(goal: Goal, form: str) -> None:
 @goals.command()
 @goal_argument()
 @data_option
-@mind_options
-def why(mind: GoalsClient, goal: str, form: str) -> None:
-    """Show what was decided for a goal, when, and on which scores."""
+@client_options
+def why(client: GoalsClient, goal: str, form: str) -> None:
+    """Show the decisions made for a goal, with their scores."""
     from boyd.cli.goal_views import show_why
 
-    found = mind.why(goal)
+    found = client.why(goal)
     if not output.print_data(form, found):
         show_why(found)
 
 
 @click.group()
 def questions() -> None:
-    """See what an agent with goals asks, and answer it."""
+    """Show and answer the questions of an agent with goals."""
 
 
 @questions.command("list")
-@click.option("--all", "every", is_flag=True, help="Also those that were answered.")
+@click.option("--all", "every", is_flag=True, help="Include answered questions.")
 @data_option
-@mind_options
-def list_questions(mind: GoalsClient, every: bool, form: str) -> None:
-    """List the questions that wait for an answer."""
+@client_options
+def list_questions(client: GoalsClient, every: bool, form: str) -> None:
+    """List open questions."""
     from boyd.cli.goal_views import show_questions
 
-    found = mind.questions(answered=every)
+    found = client.questions(answered=every)
     if not output.print_data(form, found):
-        show_questions(mind, found)
+        show_questions(client, found)
 
 
 @questions.command()
 @question_argument()
 @click.argument("text")
 @data_option
-@mind_options
-def answer(mind: GoalsClient, question: str, text: str, form: str) -> None:
+@client_options
+def answer(client: GoalsClient, question: str, text: str, form: str) -> None:
     """Answer a question; `-` reads the answer from standard input."""
     given = sys.stdin.buffer.read().decode(errors="replace") if text == "-" else text
     if not given.strip():
-        raise click.BadParameter("there is nothing in it", param_hint="TEXT")
-    answered = mind.answer(question, given.strip())
+        raise click.BadParameter("it must not be empty", param_hint="TEXT")
+    answered = client.answer(question, given.strip())
     if not output.print_data(form, answered):
         output.say(f"question {output.one_line(answered.id)} is answered")

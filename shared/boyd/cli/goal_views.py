@@ -1,4 +1,4 @@
-"""How goals, cycles, memories and facts are shown."""
+"""Prints goals, cycles, memories and facts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from boyd.cli import output
-from boyd.cli.cycle_runner import Cycle
-from boyd.cli.goals_client import GoalsClient, to_type
+from boyd.cli.goals_client import Cycle, GoalsClient, to_type
 from boyd.cli.options import short
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
@@ -35,22 +34,22 @@ _LINES = 3
 
 
 class WaitingToolView:
-    """What waits for a person, each told once, with the command that answers it."""
+    """Prints pending questions and approvals once, with the command that answers them."""
 
     def __init__(self, answer: str = "") -> None:
-        """*answer* is how questions are answered; default: by a command of the shell."""
+        """*answer* is the command for questions; default: the one of the shell."""
         self._answer = answer
         self._told: set[str] = set()
 
     def tell(self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]) -> None:
-        """Say what of this is new."""
+        """Print new items."""
         for line in self.lines(questions, approvals):
             output.say(f"  {line}")
 
     def lines(
         self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]
     ) -> Iterable[str]:
-        """A line for each that is new."""
+        """A line for each new item."""
         for action, approval in approvals:
             if self._is_new(approval):
                 how = to_type(f"approvals approve {short(approval)}")
@@ -68,7 +67,7 @@ class WaitingToolView:
 
 
 def show_cycle(cycle: Cycle) -> None:
-    """All phases of a cycle."""
+    """Print all phases of a cycle."""
     output.say(_headline(cycle))
     result, decision = cycle.result, cycle.decision
     lines = cycle_detail(decision)
@@ -86,7 +85,7 @@ def show_cycle(cycle: Cycle) -> None:
 
 
 def _seen(observation: Observation) -> str:
-    """What was seen, in a few words; of what the plugin itself sees, how much there is."""
+    """An observation in a few words; for the plugin's own, the number of items."""
     data = observation.data
     found: object
     for name, noun in (("goals", "active goal"), ("episodes", "recalled memory")):
@@ -104,7 +103,7 @@ def _several(number: int, noun: str) -> str:
 
 
 def show_step(cycle: Cycle) -> None:
-    """A cycle in a few lines: its goal, what was chosen on which scores, what came of it."""
+    """Print a cycle in a few lines: goal, choice with scores, result."""
     output.say(_headline(cycle))
     lines = cycle_detail(cycle.decision)
     for text in (_decided(cycle), _came_of(cycle, lines)):
@@ -112,7 +111,7 @@ def show_step(cycle: Cycle) -> None:
 
 
 def cycle_detail(decision: ToolDecision | None) -> list[str]:
-    """What a tool has found, line by line."""
+    """The findings of a tool, line by line."""
     return output.clean(decision.detail).strip().splitlines() if decision else []
 
 
@@ -132,13 +131,13 @@ def _decided(cycle: Cycle) -> str:
 
 
 def _came_of(cycle: Cycle, lines: Sequence[str]) -> str:
-    """Progress, the goal's status where it has changed, and the first line of what was found."""
+    """Progress, a new status of the goal, and the first line of the findings."""
     if not cycle.result.success:
         return f"failed: {cycle.result.error or 'no reason given'}"
     if cycle.decision is None:
         session = cycle.session
         spent = session.active and session.cycle >= session.max_cycles
-        why = f": the session has had its {session.max_cycles} cycles" if spent else ""
+        why = f": the session has used all its {session.max_cycles} cycles" if spent else ""
         return f"nothing was done{why}"
     text = _progress(cycle.decision)
     if cycle.goal is not None and cycle.goal.status not in ("Active", cycle.decision.progress):
@@ -147,19 +146,19 @@ def _came_of(cycle: Cycle, lines: Sequence[str]) -> str:
 
 
 def _progress(decision: ToolDecision) -> str:
-    """What came of a decision, and which keywords were found by it."""
+    """The progress of a decision, and the keywords it has found."""
     by = f" by {', '.join(decision.found)}" if decision.found else ""
     return f"{decision.progress or 'not done'}{by}"
 
 
 def counts(session: SessionState | SessionSummary) -> str:
-    """The goals by their status, as in `2 active, 1 completed`."""
+    """The number of goals by status, as in `2 active, 1 completed`."""
     known = [(name, session.goals.get(name, 0)) for name in STATUSES]
     return ", ".join(f"{number} {name.lower()}" for name, number in known if number) or "none"
 
 
 def show_session(session: SessionState) -> None:
-    """A session at a glance."""
+    """Print a summary of a session."""
     memory = session.memory
     output.print_pairs(
         [
@@ -189,9 +188,9 @@ QUESTIONS = (
 
 
 def show_goals(goals: Sequence[Goal]) -> None:
-    """Goals, one a line."""
+    """Print goals, one per line."""
     if not goals:
-        output.say("There are no such goals.")
+        output.say("No goals found.")
         return
     output.print_table(GOALS, map(_goal_row, goals))
 
@@ -214,16 +213,16 @@ def _status(goal: Goal) -> str:
 
 
 def standing_line(goal: Goal) -> str:
-    """How a goal stands now."""
+    """The status of a goal as one line."""
     return output.one_line(f"goal {goal.id} is {goal.status}: {goal.description}")
 
 
-def show_goal(mind: GoalsClient, goal: Goal) -> None:
-    """Everything about a goal."""
+def show_goal(client: GoalsClient, goal: Goal) -> None:
+    """Print everything about a goal."""
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     criteria = "" if goal.criteria == goal.description else goal.criteria
     used = sorted(goal.used.items(), key=lambda one: -one[1])
-    now = mind.api.agent.now()
+    now = client.api.agent.now()
     output.print_pairs(
         [
             ("id", goal.id),
@@ -250,7 +249,7 @@ def _worked(goal: Goal) -> str:
 
 
 def show_why(why: Why) -> None:
-    """What was decided for a goal, when, and on which scores."""
+    """Print the decisions for a goal, with dates and scores."""
     goal = why.goal
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     family = [("parent", [why.parent] if why.parent else []), ("children", why.children)]
@@ -258,7 +257,7 @@ def show_why(why: Why) -> None:
     pairs += [(name, ", ".join(map(_named, some))) for name, some in family]
     output.print_pairs([*pairs, ("plan", _plan(why.plan) if why.plan else "")])
     if not why.decisions:
-        output.say("  Nothing was decided for it yet.")
+        output.say("  No decisions yet.")
     for decision in why.decisions:
         _show_decision(decision)
 
@@ -285,9 +284,9 @@ def _show_decision(decision: ToolDecision) -> None:
 
 
 def show_episodes(episodes: Sequence[Episode]) -> None:
-    """What the agent remembers."""
+    """Print memories."""
     if not episodes:
-        output.say("Nothing like that is remembered.")
+        output.say("No memories found.")
     for episode in episodes:
         output.say(f"{output.date(episode.timestamp)}  {output.one_line(episode.summary)}")
         output.print_pairs(
@@ -302,9 +301,9 @@ def show_episodes(episodes: Sequence[Episode]) -> None:
 
 
 def show_memory(entries: Sequence[MemoryEntry]) -> None:
-    """What is on the agent's mind."""
+    """Print working memory."""
     if not entries:
-        output.say("Nothing is on the agent's mind.")
+        output.say("Working memory is empty.")
     for entry in entries:
         where = f"cycle {entry.source_cycle}, {entry.kind}, relevance {entry.relevance:.2f}"
         output.say(f"{entry.id}  {where}, consulted {_several(entry.reference_count, 'time')}")
@@ -316,7 +315,7 @@ def show_memory(entries: Sequence[MemoryEntry]) -> None:
 
 
 def show_psyche(psyche: Psyche | None) -> None:
-    """What the agent leans to, and what its shadow forbids."""
+    """Print the agent's preferences, and the actions its shadow forbids."""
     if psyche is None:
         output.say("The agent has no psyche (`with_psyche = false`).")
         return
@@ -324,9 +323,9 @@ def show_psyche(psyche: Psyche | None) -> None:
     output.print_table(header, [_leaning_row(*one) for one in psyche.weights.items()])
     output.say()
     for pattern in psyche.shadow:
-        how = "forbids" if pattern.veto else f"would rather not ({pattern.severity:.1f})"
+        how = "forbids" if pattern.veto else f"discourages ({pattern.severity:.1f})"
         what = [f"{one!r}" for one in pattern.triggers]
-        what += [f"whatever is {pattern.danger}"] if pattern.danger else []
+        what += [f"anything {pattern.danger}"] if pattern.danger else []
         text = f"the shadow {how} {', '.join(what)}: {pattern.explanation or pattern.name}"
         output.say(output.one_line(text))
     met = _several(psyche.shadow_encounters, "encounter")
@@ -338,13 +337,13 @@ def _leaning_row(archetype: Archetype, weight: float) -> list[str]:
     return [archetype, f"{weight:.2f}", f"{leaning(weight):+.3f}", ", ".join(tools)]
 
 
-def show_sessions(mind: GoalsClient, sessions: Sequence[SessionSummary]) -> None:
-    """Sessions, one a line."""
-    now = mind.api.agent.now()
+def show_sessions(client: GoalsClient, sessions: Sequence[SessionSummary]) -> None:
+    """Print sessions, one per line."""
+    now = client.api.agent.now()
     header = ["session", "begun", "changed", "cycles", "episodes", "goals"]
     output.print_table(header, [_session_row(one, now) for one in sessions])
     if len(sessions) > 1:
-        output.say(f"{to_type('agent reopen SESSION')} goes on with an older one.")
+        output.say(f"{to_type('agent reopen SESSION')} reopens an older one.")
 
 
 def _session_row(session: SessionSummary, now: datetime) -> list[str]:
@@ -355,17 +354,17 @@ def _session_row(session: SessionSummary, now: datetime) -> list[str]:
 
 
 def consolidated_line(found: Consolidated) -> str:
-    """What became of working memory."""
+    """The result of consolidating working memory, as one line."""
     kept = f"{found.consolidated} kept as memories, {found.forgotten} forgotten"
     return f"{kept}; working memory is {found.pressure:.0%} full"
 
 
 def show_surroundings(found: Surroundings) -> None:
-    """What is known about a symbol, outgoing facts first."""
+    """Print the facts about a symbol, outgoing ones first."""
     if not found.out and not found.into:
         output.say(f"Nothing is known about {output.one_line(found.symbol)}.")
         if found.alike:
-            output.say("These symbols have its words:")
+            output.say("Similar symbols:")
         for symbol in found.alike:
             output.say(f"  {output.one_line(symbol)}")
         return
@@ -382,12 +381,12 @@ def _fact_row(fact: Triple) -> list[str]:
     ]
 
 
-def show_questions(mind: GoalsClient, questions: Sequence[Question]) -> None:
-    """What the agent wants to know."""
+def show_questions(client: GoalsClient, questions: Sequence[Question]) -> None:
+    """Print the questions of the agent."""
     if not questions:
-        output.say("The agent asks nothing.")
+        output.say("No questions found.")
         return
-    now = mind.api.agent.now()
+    now = client.api.agent.now()
     rows = [_question_row(one, now) for one in questions]
     told = any(one.answer is not None for one in questions)
     output.print_table(QUESTIONS[: 4 + told], [row[: 4 + told] for row in rows])

@@ -1,19 +1,23 @@
-"""The mind of an agent with goals, over the API: the endpoints of the plugin `goals`."""
+"""Client of the plugin `goals`: sessions, goals, memory and facts of an agent, and its cycles."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
 
-from boyd.cli.api_access import Api
+from boyd.cli import output
+from boyd.cli.api_access import Api, past_iteration
 from boyd.cli.output import command_name
+from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
-from boyd.models import LoopStatus, Model, Triple
+from boyd.models import LoopResult, LoopStatus, Model, Triple
+from boyd.models.responses import AgentList, Triggered
 from boyd.plugins.goals.api_models import (
     Consolidated,
     DecisionList,
@@ -31,6 +35,7 @@ from boyd.plugins.goals.api_models import (
     SymbolList,
     Why,
 )
+from boyd.plugins.goals.outcome import FROZEN
 from boyd.plugins.goals.state import (
     Episode,
     Goal,
@@ -50,40 +55,40 @@ _M = TypeVar("_M", bound=Model)
 
 
 class GoalsClient:
-    """What an agent with goals works on and remembers.
+    """The endpoints of the plugin `goals` of one agent.
 
-    Every method raises `ApiProblem` when it is refused, and `ApiUnavailable` when nobody answers.
+    Every method raises `ApiProblem` when it is refused, and `ApiUnavailable` without an answer.
     """
 
     def __init__(self, api: Api) -> None:
         self.api = api
 
     def session(self) -> SessionState:
-        """The session that is worked on."""
+        """The current session."""
         return self._get("/session", SessionState)
 
     def begin(self) -> str:
-        """Begin a new session, and keep the old one; its id."""
+        """Start a new session, and return its id; the old one is kept."""
         return self._post("/session", NewSession, {"fresh": True}).id
 
     def reopen(self, id: str) -> str:
-        """Go on with an older session; its id."""
+        """Continue an older session, and return its id."""
         return self._post("/session", NewSession, {"id": id}).id
 
     def sessions(self) -> list[SessionSummary]:
-        """The sessions that are kept, the one that is worked on first."""
+        """All sessions, the current one first."""
         return self._get("/sessions", SessionList).sessions
 
     def psyche(self) -> PsycheState:
-        """What the agent leans to, and what its shadow forbids."""
+        """The agent's preferences and prohibitions."""
         return self._get("/psyche", PsycheState)
 
     def focus(self, ids: Sequence[str]) -> None:
-        """Let those goals come first; none: all go by their priority."""
+        """Give those goals precedence; none: all go by priority."""
         self._post("/focus", GoalList, {"goals": [*ids]})
 
     def goals(self, status: GoalStatus | None = None) -> list[Goal]:
-        """The goals of the session, the one that comes first at the top."""
+        """The goals of the session in order of precedence."""
         return self._get("/goals", GoalList, status=status).goals
 
     def add(
@@ -93,7 +98,7 @@ class GoalsClient:
         criteria: str | None = None,
         stall_threshold: int | None = None,
     ) -> Goal:
-        """Give the agent another goal."""
+        """Add a goal."""
         body = {
             "description": description,
             "priority": priority,
@@ -103,7 +108,7 @@ class GoalsClient:
         return self._post("/goals", Goal, body)
 
     def wanted(self, description: str, priority: int | None = None) -> Goal:
-        """The active goal of that description; it is added when there is none."""
+        """Return the active goal of that description, adding it if necessary."""
         for goal in self.goals("Active"):
             if goal.description == description:
                 return goal
@@ -130,32 +135,32 @@ class GoalsClient:
         return self._post(f"/goals/{_part('goal', id)}/priority", Goal, {"priority": priority})
 
     def why(self, id: str) -> Why:
-        """What was decided for a goal."""
+        """The decisions made for a goal."""
         return self._get(f"/goals/{_part('goal', id)}/why", Why)
 
     def decision(self, iteration: int) -> ToolDecision | None:
-        """What was decided in the cycle of that iteration; None when it was none."""
+        """The decision of that iteration; None if it was no cycle."""
         found = self._get("/cycles", DecisionList, iteration=iteration).cycles
         return found[0] if found else None
 
     def memory(self, limit: int) -> list[MemoryEntry]:
-        """What is on the agent's mind, the newest first."""
+        """Entries of working memory, newest first."""
         return self._get("/memory", MemoryList, limit=limit).entries
 
     def episodes(self, limit: int) -> list[Episode]:
-        """What the agent remembers, the newest first."""
+        """Memories, newest first."""
         return self._get("/episodes", EpisodeList, limit=limit).episodes
 
     def recall(self, query: str, top_k: int) -> list[Episode]:
-        """What the agent remembers about that, the best first."""
+        """Memories about *query*, best first."""
         return self._get("/recall", EpisodeList, query=query, topK=top_k).episodes
 
     def consolidate(self) -> Consolidated:
-        """Let the agent make memories of what is on its mind."""
+        """Turn working memory into memories."""
         return self._post("/consolidate", Consolidated)
 
     def questions(self, *, answered: bool = False) -> list[Question]:
-        """What the agent wants to know; with *answered* also what it has been told."""
+        """Open questions; with *answered* all."""
         found = self._get("/questions", QuestionList).questions
         return [one for one in found if answered or one.answer is None]
 
@@ -164,20 +169,20 @@ class GoalsClient:
         return self._post(f"/questions/{_part('question', id)}/answer", Question, {"text": text})
 
     def about(self, symbol: str, limit: int | None = None) -> Surroundings:
-        """What is known about a symbol."""
+        """The facts about a symbol."""
         return self._get("/graph", Surroundings, symbol=symbol, limit=limit)
 
     def search(self, query: str, limit: int | None = None) -> list[str]:
-        """The symbols that a text speaks of, the nearest first."""
+        """The symbols that match *query*, best first."""
         return self._get("/graph/search", SymbolList, query=query, limit=limit).symbols
 
     def learn(self, facts: Sequence[Triple]) -> int:
-        """Take in facts; how many of them are new."""
+        """Add facts, and return the number of new ones."""
         body = {"facts": [fact.to_wire() for fact in facts]}
         return self._post("/graph/facts", Imported, body, _LONG).added
 
     def knowledge(self) -> Iterator[Exported]:
-        """All that is known, as Turtle, part by part."""
+        """All facts as Turtle, part by part."""
         part = self._ask("GET", "/graph/export", Exported, timeout=_LONG)
         yield part
         while part.next is not None:
@@ -186,7 +191,7 @@ class GoalsClient:
             yield part
 
     def may_act(self) -> bool:
-        """Whether the agent is neither paused nor frozen."""
+        """Tell whether the agent is neither paused nor frozen."""
         status = self.api.agent.get("/loop/status", LoopStatus)
         return status.paused is None and status.frozen is None
 
@@ -226,16 +231,16 @@ class GoalsClient:
 def _without_goals(api: Api) -> str:
     whose = f"agent {api.agent.agent!r}" if api.agent.agent else "this agent"
     return (
-        f'{whose} has no goals: give it the plugin, with `use = "{PLUGIN}"` below `[[plugins]]` in'
+        f'{whose} does not use the goals plugin: add `use = "{PLUGIN}"` below `[[plugins]]` to'
         " its agent file"
     )
 
 
 def _part(noun: str, id: str) -> str:
-    """An id as part of a path.
+    """Quote an id for a path.
 
     Raises:
-        ApiProblem: nothing can have such an id.
+        ApiProblem: no id looks like that.
     """
     if not id.strip(".") or "/" in id:
         raise ApiProblem("no-such-id", 404, f"no {noun} {id!r}")
@@ -243,8 +248,161 @@ def _part(noun: str, id: str) -> str:
 
 
 def to_type(command: str) -> str:
-    """`boyd` and *command* for the same agent, as it has to be typed here."""
+    """The command to type here for the same agent, in backticks."""
     context = click.get_current_context(silent=True)
     agent = context.params.get("agent") if context is not None else None
     whose = f" --agent {shlex.quote(agent)}" if agent else ""
     return f"`{command_name()} {command}{whose}`"
+
+
+def frozen_line(api: Api, why: str) -> str:
+    """*why*, which begins with `FROZEN`, and the command that lifts the freeze."""
+    everywhere = why == f"{FROZEN}: {_everywhere(api)}"
+    # --all and --agent exclude each other.
+    command = f"`{command_name()} unfreeze --all`" if everywhere else to_type("unfreeze")
+    return f"{why}; {command} lifts the freeze"
+
+
+def _everywhere(api: Api) -> str | None:
+    """The reason of a deployment-wide freeze; None without one, or if the key may not look."""
+    try:
+        return api.deployment.get("/agents", AgentList).frozen
+    except ApiProblem:
+        return None
+
+
+#: So many iterations in a row without a cycle: the agent has nothing that it can do.
+_IDLE = 2
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """An iteration with its decision and goal; both are None if it was no cycle.
+
+    Attributes:
+        result: the iteration.
+        decision: with its result.
+        goal: of the decision, as it is after the cycle.
+        session: as it is after the cycle.
+    """
+
+    result: LoopResult
+    decision: ToolDecision | None
+    goal: Goal | None
+    session: SessionState
+
+    @property
+    def approvals(self) -> list[tuple[str, str]]:
+        """Pending actions with the ids of their approvals."""
+        known = {approval for _, approval in self.session.waiting}
+        done = self.result.action_results
+        own = [(one.action, one.waits_for) for one in done if one.waits_for]
+        return [*self.session.waiting, *(one for one in own if one[1] not in known)]
+
+    @property
+    def hindrance(self) -> str | None:
+        """The reason why it was no cycle: an action not executed, or none chosen."""
+        chosen = self.result.decision
+        if self.decision is None and chosen is not None and chosen.is_no_op:
+            return output.one_line(chosen.rationale)
+        return self.refusal
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason why an action was not executed, if it was no cycle."""
+        if self.decision is not None:
+            return None
+        errors = (one.error for one in self.result.action_results if not one.waits_for)
+        return next((output.one_line(error) for error in errors if error), None)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a freeze kept it from being a cycle."""
+        return (self.refusal or "").startswith(FROZEN)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The data to print."""
+        found = {
+            "iteration": self.result.iteration,
+            "success": self.result.success,
+            "error": self.result.error,
+            "decision": self.decision,
+            "goal": self.goal,
+            "approvals": [approval for _, approval in self.approvals],
+            "questions": self.session.questions,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass
+class CycleRunner:
+    """Runs cycles until nothing is left to do, or the limit is reached.
+
+    Attributes:
+        most: the limit.
+        done: the number of cycles so far.
+        session: the current session.
+        ending: why it ended: `done` (no active goal), `enough` (limit reached), `spent` (limit of
+            the session reached), `idle` (nothing to do), `frozen` or `failed` (an iteration).
+        why: the reason why the last iteration was no cycle, if known.
+    """
+
+    client: GoalsClient
+    most: int
+    session: SessionState
+    done: int = 0
+    ending: str = "enough"
+    why: str | None = None
+    _idle: int = field(default=0, repr=False)
+
+    def cycles(self) -> Iterator[Cycle]:
+        """Run and yield cycles."""
+        while self._may_go_on():
+            cycle = next_cycle(self.client)
+            self.session, self.why = cycle.session, cycle.hindrance
+            self._idle = 0 if cycle.decision else self._idle + 1
+            self.done += cycle.decision is not None
+            if cycle.decision or not cycle.result.success:
+                yield cycle
+            if cycle.is_frozen or not cycle.result.success:
+                self.ending = "frozen" if cycle.is_frozen else "failed"
+                return
+
+    def _may_go_on(self) -> bool:
+        if not self.session.active:
+            self.ending = "done"
+        elif self.session.cycle >= self.session.max_cycles:
+            self.ending = "spent"
+        elif self._idle >= _IDLE:
+            self.ending = "idle"
+        elif self.done >= self.most:
+            self.ending = "enough"
+        else:
+            return True
+        return False
+
+
+def next_cycle(client: GoalsClient) -> Cycle:
+    """Start an iteration, or join the running one, and wait for its end.
+
+    Raises:
+        ApiProblem: the agent is paused, or the key may not do this.
+        KeyboardInterrupt: Ctrl-C; the iteration continues.
+    """
+    with Spinner(None, ends_command=False) as waiting:
+        number = waiting.insist(lambda: _begun(client))
+        while (result := waiting.insist(lambda: past_iteration(client.api, number))) is None:
+            waiting.pause(lambda: _doing(client, number))
+        decision = waiting.insist(lambda: client.decision(number))
+        goal = waiting.insist(lambda: client.goal(decision.goal) if decision else None)
+        return Cycle(result, decision, goal, waiting.insist(client.session))
+
+
+def _begun(client: GoalsClient) -> int:
+    return client.api.agent.post("/loop/trigger", Triggered, {"async": True}).iteration
+
+
+def _doing(client: GoalsClient, iteration: int) -> str:
+    status = client.api.agent.get("/loop/status", LoopStatus)
+    where = f" on {status.worker}" if status.worker else ", waits for a worker"
+    return f"iteration {iteration}: {status.phase}{where}"

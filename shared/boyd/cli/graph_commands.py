@@ -1,4 +1,4 @@
-"""`boyd graph import|export|show|search`: what an agent knows."""
+"""`boyd graph import|export|show|search`: the facts that an agent knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from boyd.cli import output
-from boyd.cli.goal_commands import data_option, mind_options
+from boyd.cli.goal_commands import client_options, data_option
 from boyd.cli.parameter_types import Whole
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
@@ -28,39 +28,41 @@ _AT_ONCE = 1000
 #: What the reasons for leaving out statements mean.
 _REASONS = {
     "blank-node": "about blank nodes",
-    "label": "naming what they are about",
-    "language": "in other languages",
+    "label": "labels of symbols",
+    "language": "texts in other languages",
     "metadata": "about an agent",
-    "prose": "explaining it in sentences",
-    "schema": "saying what is a class or a property",
+    "prose": "descriptions in sentences",
+    "schema": "schema definitions",
     "unfit": "with labels that are empty or too long",
 }
 
 
 @click.group()
 def graph() -> None:
-    """See what an agent knows, give it facts, and take them along."""
+    """Import, export and search the facts that an agent knows."""
 
 
 @graph.command("import")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--source", help="Where the facts come from; default: the name of the file.")
 @data_option
-@mind_options
-def import_(mind: GoalsClient, file: Path, source: str | None, form: str) -> None:
-    """Take in the facts of a file in Turtle; `-` reads standard input.
+@client_options
+def import_(client: GoalsClient, file: Path, source: str | None, form: str) -> None:
+    """Import the facts of a Turtle file; `-` reads standard input.
 
-    The file is read here, and its facts are sent in as many requests as it takes.
+    The file is parsed here, and sent in several requests.
     """
     is_input = str(file) == "-"
     facts, skipped = _facts(_read(file), source or (None if is_input else file.name))
-    added = sum(_learned(mind, facts[at : at + _AT_ONCE]) for at in range(0, len(facts), _AT_ONCE))
+    added = sum(
+        _learned(client, facts[at : at + _AT_ONCE]) for at in range(0, len(facts), _AT_ONCE)
+    )
     if not output.print_data(form, {"added": added, "skipped": skipped}):
         _tell(added, len(facts), skipped)
 
 
 def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]:
-    """The facts of a text, and how many statements were left out for which reason."""
+    """Parse the facts, and count the skipped statements by reason."""
     from boyd.plugins.goals.knowledge import turtle
 
     facts: list[Triple] = []
@@ -76,15 +78,15 @@ def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]
     return facts, skipped
 
 
-def _learned(mind: GoalsClient, facts: Sequence[Triple]) -> int:
-    """How many of those facts are new; they are sent in halves if they are too much at once."""
+def _learned(client: GoalsClient, facts: Sequence[Triple]) -> int:
+    """Send facts, in halves if they are too large, and count the new ones."""
     try:
-        return mind.learn(facts)
+        return client.learn(facts)
     except ApiProblem as problem:
         if problem.name != "too-large" or len(facts) == 1:
             raise
     middle = len(facts) // 2
-    return _learned(mind, facts[:middle]) + _learned(mind, facts[middle:])
+    return _learned(client, facts[:middle]) + _learned(client, facts[middle:])
 
 
 def _tell(added: int, known: int, skipped: dict[str, int]) -> None:
@@ -96,7 +98,7 @@ def _tell(added: int, known: int, skipped: dict[str, int]) -> None:
 
 
 def _read(file: Path) -> str:
-    """What is in the file; ends the command when that cannot be read."""
+    """Read the file; exit with an error if that fails."""
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         return data.decode()
@@ -108,17 +110,17 @@ def _read(file: Path) -> str:
 
 @graph.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), required=False)
-@mind_options
-def export(mind: GoalsClient, file: Path | None) -> None:
-    """Write all facts in Turtle, into a new file or to standard output.
+@client_options
+def export(client: GoalsClient, file: Path | None) -> None:
+    """Write all facts as Turtle to a new file or standard output.
 
-    A graph of any size is written, part by part. It says so when the graph was changed meanwhile.
+    A warning says if the graph changed during the export.
     """
     if file is None or str(file) == "-":
-        _copy(mind.knowledge(), sys.stdout, is_terminal=output.is_terminal())
+        _copy(client.knowledge(), sys.stdout, is_terminal=output.is_terminal())
         return
     with _made(file) as made:
-        _copy(mind.knowledge(), made)
+        _copy(client.knowledge(), made)
 
 
 def _copy(parts: Iterable[Exported], target: TextIO, *, is_terminal: bool = False) -> None:
@@ -129,14 +131,14 @@ def _copy(parts: Iterable[Exported], target: TextIO, *, is_terminal: bool = Fals
     target.flush()
     if len(revisions) > 1:
         output.note(
-            "boyd: the graph was changed meanwhile: facts that were added or removed since may be"
-            " in it or not"
+            "boyd: the graph changed during the export: facts added or removed since then may or"
+            " may not be included"
         )
 
 
 @contextmanager
 def _made(file: Path) -> Iterator[TextIO]:
-    """A new file; removed again unless all of it is written."""
+    """Create a file; remove it again unless it is written completely."""
     try:
         with file.open("x", encoding="utf-8") as made:
             try:
@@ -145,36 +147,36 @@ def _made(file: Path) -> Iterator[TextIO]:
                 file.unlink(missing_ok=True)
                 raise
     except FileExistsError:
-        output.stop(output.FAILED, f"{file} exists already")
+        output.stop(output.FAILED, f"{file} already exists")
     except OSError as error:
         output.stop(output.FAILED, f"cannot write {file}: {error.strerror}")
 
 
 @graph.command()
 @click.argument("symbol")
-@click.option("--limit", type=Whole(1, 500), help="How many facts of each direction.")
+@click.option("--limit", type=Whole(1, 500), help="Maximum number of facts in each direction.")
 @data_option
-@mind_options
-def show(mind: GoalsClient, symbol: str, limit: int | None, form: str) -> None:
-    """Show what is known about a symbol."""
+@client_options
+def show(client: GoalsClient, symbol: str, limit: int | None, form: str) -> None:
+    """Show the facts about a symbol."""
     from boyd.cli.goal_views import show_surroundings
 
-    found = mind.about(symbol, limit)
+    found = client.about(symbol, limit)
     if not output.print_data(form, found):
         show_surroundings(found)
 
 
 @graph.command()
 @click.argument("query")
-@click.option("--limit", type=Whole(1, 500), help="How many to show at most; default 20.")
+@click.option("--limit", type=Whole(1, 500), help="Maximum number of symbols; default 20.")
 @data_option
-@mind_options
-def search(mind: GoalsClient, query: str, limit: int | None, form: str) -> None:
-    """Find symbols by the words in them, those nearest to the query first."""
-    found = mind.search(query, limit)
+@client_options
+def search(client: GoalsClient, query: str, limit: int | None, form: str) -> None:
+    """Find symbols by words, best match first."""
+    found = client.search(query, limit)
     if output.print_data(form, found):
         return
     for symbol in found:
         output.say(output.one_line(symbol))
     if not found:
-        output.say(f"No symbol has a word of {output.one_line(query)!r}.")
+        output.say(f"No symbol matches {output.one_line(query)!r}.")

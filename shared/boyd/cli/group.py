@@ -1,18 +1,20 @@
-"""The command group: commands are imported when they are used, so that `boyd` starts quickly."""
+"""The command group and its errors; commands are imported when used, so `boyd` starts quickly."""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from difflib import get_close_matches
 
 import click
 
-from boyd.cli.interrupts import Importing
+from boyd.cli import INTERRUPTED, Importing, is_interrupt
+from boyd.errors import INIT_FAILED, AgentPaused, ApiProblem, BoydError, InitFailed, UnknownAgent
 from boyd.version import VERSION
 
 GROUP = "boyd.commands"
 
-#: Our own commands, in the order that the help shows: name and where it lies.
+#: The built-in commands in the order of the help: name and path.
 COMMANDS = {
     "up": "boyd.cli.up_command:up",
     "status": "boyd.cli.status_command:status",
@@ -20,7 +22,7 @@ COMMANDS = {
     "agents": "boyd.cli.control_commands:agents",
     "observers": "boyd.cli.observe_commands:observers",
     "events": "boyd.cli.event_commands:events",
-    "ask": "boyd.cli.ask_command:ask",
+    "ask": "boyd.cli.investigation_commands:ask",
     "chat": "boyd.cli.chat_command:chat",
     "investigations": "boyd.cli.investigation_commands:investigations",
     "agent": "boyd.cli.agent_commands:agent",
@@ -48,17 +50,17 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """Our commands and those that other packages add by entry point."""
+    """The built-in commands, and those that other packages add by entry point."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, ours first."""
+        """List all names, the built-in ones first."""
         from importlib.metadata import entry_points
 
         added = [point.name for point in entry_points(group=GROUP)]
         return [*COMMANDS, *sorted(set(added) - set(COMMANDS))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now."""
+        """Import the command of that name."""
         path = COMMANDS.get(cmd_name) or _added(cmd_name)
         if path is None:
             return None
@@ -70,21 +72,21 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant, and what is left for it.
+        """Find the command, and suggest similar names if there is none.
 
         Raises:
-            UsageError: there is none of that name; click knows no others, as none is imported yet.
+            UsageError: no command has that name.
         """
         name = args[0]
         if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
         close = " or ".join(get_close_matches(name, self.list_commands(ctx)))
-        what_to_do = f"did you mean {close}?" if close else "--help lists what there is"
-        raise click.UsageError(f"no command {name!r}; {what_to_do}", ctx)
+        hint = f"did you mean {close}?" if close else "--help lists all commands"
+        raise click.UsageError(f"no command {name!r}; {hint}", ctx)
 
 
 def _added(name: str) -> str | None:
-    """Where the command lies that another package adds by that name."""
+    """The path of a command that another package adds."""
     from importlib.metadata import entry_points
 
     return next((point.value for point in entry_points(group=GROUP, name=name)), None)
@@ -94,3 +96,49 @@ def _added(name: str) -> str | None:
 @click.version_option(VERSION, prog_name="boyd")
 def boyd() -> None:
     """Watch, understand, decide, act: an agent loop on as many hosts as you give it."""
+
+
+#: Exit statuses of errors; all others are 1.
+STATUS: dict[type[BoydError], int] = {UnknownAgent: 4, AgentPaused: 5, InitFailed: INIT_FAILED}
+
+
+def run() -> int:
+    """Run the command that the arguments name; return its exit status.
+
+    0 ok, 1 error, 2 usage, 3 not allowed, 4 not found, 5 conflict, 124 timeout, 130
+    interrupted.
+    """
+    try:
+        status = boyd.main(prog_name="boyd", standalone_mode=False)
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BoydError as error:
+        print(f"boyd: {_text(error)}", file=sys.stderr)
+        return _status_of(error)
+    except (Exception, KeyboardInterrupt) as error:
+        if is_interrupt(error):
+            return INTERRUPTED
+        raise
+    return status if isinstance(status, int) else 0
+
+
+def _text(error: BoydError) -> str:
+    if not isinstance(error, ApiProblem):
+        return str(error)
+    from boyd.cli.output import one_line
+
+    if error.name != "unauthenticated":
+        return one_line(str(error))
+    detail = error.detail.partition(";")[0]
+    return f"{one_line(detail)}; pass one with --key, BOYD_API_KEY, BOYD_API_KEY_FILE or a profile"
+
+
+def _status_of(error: BoydError) -> int:
+    if isinstance(error, ApiProblem):
+        from boyd.cli.output import status_of
+
+        return status_of(error)
+    return STATUS.get(type(error), 1)

@@ -1,4 +1,4 @@
-"""Everything of one iteration, as `boyd history N` shows it."""
+"""`boyd history`: past iterations, as a list or in full."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WORST_FIRST = tuple(reversed(SEVERITIES))
 
 
 def observation_lines(result: LoopResult, width: int) -> Iterator[str]:
-    """The observations by observer, then those that nobody but runs, intake and hooks made."""
+    """Observations by observer, then those from runs, intake and hooks."""
     rest = list(result.observations)
     for observer, group in groupby(result.observer_runs, key=lambda run: run.id):
         runs = list(group)
@@ -82,7 +82,7 @@ def _took(runs: Sequence[ObserverRun]) -> str:
 
 
 def _counted(seen: Sequence[Observation]) -> str:
-    """How many there are, and of which severity."""
+    """The number of observations, by severity."""
     counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
     told = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
     text = counted(len(seen), "observation")
@@ -90,7 +90,7 @@ def _counted(seen: Sequence[Observation]) -> str:
 
 
 def _shown(seen: Sequence[Observation]) -> Iterator[str]:
-    """The worst with their data, and the others in one line."""
+    """The worst observations with their data, and the others in one line."""
     ordered = sorted(seen, key=_rank)
     # One line that stands for many says more than a few of them that are all alike.
     alike = len(seen) > _SHOWN and len({one.severity for one in seen}) == 1
@@ -115,7 +115,7 @@ def _sources(seen: Sequence[Observation]) -> str:
 
 
 def _ranges(seen: Sequence[Observation]) -> Iterator[str]:
-    """From where to where the numbers go that all of them have."""
+    """The ranges of the numbers that all of them have."""
     for name in list(seen[0].data)[:_VALUES]:
         values = [one.data.get(name) for one in seen]
         numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
@@ -142,7 +142,7 @@ def _waits(result: LoopResult) -> Iterator[str]:
 
 
 def show(result: LoopResult) -> None:
-    """Print everything of one iteration."""
+    """Print everything about an iteration."""
     ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
     output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
     output.print_pairs(
@@ -159,7 +159,7 @@ def show(result: LoopResult) -> None:
     _heading("Observations")
     for line in observation_lines(result, output.width() - 2):
         output.say(f"  {line}")
-    _show_problems("Observers that failed", result.observer_errors)
+    _show_problems("Failed observers", result.observer_errors)
     _show_problems("Problems", _others(result))
     if result.situation:
         _show_situation(result.situation)
@@ -239,11 +239,11 @@ def _traced(result: LoopResult) -> Iterator[tuple[str, str]]:
     if trace.vetoed:
         yield "vetoed", _refused(trace.vetoed)
     if trace.invalid:
-        yield "not valid", _refused(trace.invalid)
+        yield "invalid", _refused(trace.invalid)
 
 
 def _no_say(result: LoopResult, trace: DecisionTrace) -> Iterator[tuple[str, str]]:
-    """Why no strategy chose: each was asked whether it applies, and did not."""
+    """The reasons why no strategy was applicable."""
     failed = {p.id: p.error for p in result.problems if p.phase == "decide"}
     for name in trace.strategies:
         if name in failed:
@@ -300,15 +300,13 @@ _TOGETHER = 100_000
     shell_complete=completion.offered(completion.iterations),
 )
 @click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
-@click.option(
-    "--before", type=Whole(2), metavar="N", help="Go on with what came before iteration N."
-)
+@click.option("--before", type=Whole(2), metavar="N", help="Only iterations before N.")
 @output.output_option
 @api_options
 def history(api: Api, iteration: int | None, limit: int, before: int | None, form: str) -> None:
     """Show past iterations, newest first.
 
-    With ITERATION, show everything of that one.
+    With ITERATION, show everything about it.
     """
     if iteration is None:
         _list(api, limit, before, form)
@@ -321,15 +319,15 @@ def _list(api: Api, limit: int, before: int | None, form: str) -> None:
     if output.print_data(form, shown):
         return
     if not shown.iterations:
-        output.say("There are no past iterations.")
+        output.say("No past iterations.")
         return
     output.print_table(COLUMNS, map(_row, shown.iterations))
     if shown.next_cursor:
-        output.note(f"Older ones: --before {shown.next_cursor}")
+        output.note(f"For older iterations: --before {shown.next_cursor}")
 
 
 def _read(api: Api, limit: int, before: int | None) -> IterationList:
-    """So many past iterations, page by page; a page may hold fewer than it was asked for."""
+    """Read past iterations page by page; a page may be shorter than requested."""
     found: list[IterationSummary] = []
     cursor = str(before) if before else None
     while True:
@@ -355,7 +353,7 @@ def _row(result: IterationSummary) -> list[str]:
 
 
 def _action(result: IterationSummary) -> str:
-    """What it came to; of an iteration that an earlier release has kept, what was decided."""
+    """The outcome; for iterations of an earlier release, the decision."""
     if not result.success:
         return result.error or "no reason given"
     done = "; ".join(map(output.action_outcome, result.results))
@@ -370,7 +368,9 @@ def _one(api: Api, iteration: int, form: str) -> None:
             raise
         running = api.agent.get("/loop/status", LoopStatus)
         if running.iteration == iteration and running.phase != "idle":
-            output.stop(output.NOT_FOUND, f"iteration {iteration} is not over: {running.phase}")
-        output.stop(output.NOT_FOUND, f"no iteration {iteration} of {running.agent_id} is kept")
+            output.stop(
+                output.NOT_FOUND, f"iteration {iteration} is still running: {running.phase}"
+            )
+        output.stop(output.NOT_FOUND, f"iteration {iteration} of {running.agent_id} not found")
     if not output.print_data(form, result):
         show(result)

@@ -1,4 +1,4 @@
-"""`boyd init`: an agent file and a plugin to begin with."""
+"""`boyd init`: writes an agent file and a first plugin."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Hello(Plugin):
 def init(folder: Path) -> None:
     """Write an agent file and a first plugin.
 
-    They go into FOLDER; nothing that exists is overwritten.
+    They go into FOLDER; existing files are not overwritten.
     """
     name = folder.resolve().name
     if not folder.exists() and not _PLAIN.fullmatch(name):
@@ -166,12 +166,11 @@ def _agent_text(folder: Path, agent: Path) -> str:
 
 
 def _title(name: str) -> str:
-    """A name as people read it."""
     return re.sub(r"[-_.]+", " ", _slug(name)).strip().capitalize()
 
 
 def _slug(name: str) -> str:
-    """A name as an agent's id."""
+    """Turn a name into an agent id."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")
     return plain[:63] or "agent"
 

@@ -1,27 +1,32 @@
-"""`boyd investigations list|show|follow|cancel`: what the agent's model was asked."""
+"""`boyd ask`, `boyd investigations list|show|follow|cancel`: questions to the agent's model."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from datetime import datetime
 from itertools import islice
+from typing import Any, NoReturn, get_args
 
 import click
 
-from boyd.cli import api_access, completion, output
+from boyd.cli import INTERRUPTED, api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.ask_command import LogFollower, goes_on, live_transcript
-from boyd.cli.options import api_options, id_argument, short, the_one
-from boyd.cli.parameter_types import Whole
+from boyd.cli.options import api_options, find_by_prefix, id_argument, short
+from boyd.cli.output import command_name
+from boyd.cli.parameter_types import Whole, words_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, result_text, used
+from boyd.cli.waiting import LogFollower
 from boyd.formatting import dollars
 from boyd.models.investigation import (
+    Asked,
     Ended,
     Investigation,
     Logged,
+    Profile,
     Result,
     Said,
     ToolCall,
@@ -33,7 +38,7 @@ Call = tuple[ToolCall | None, ToolObservation | None]
 
 
 def find_call(log: Iterable[Logged], number: int) -> Call:
-    """The call of that number, and its result; None where there is none."""
+    """Find the call of that number and its result."""
     made: ToolCall | None = None
     for logged in log:
         entry = logged.entry
@@ -45,12 +50,12 @@ def find_call(log: Iterable[Logged], number: int) -> Call:
 
 
 def call_lines(made: ToolCall, seen: ToolObservation | None) -> Iterator[str]:
-    """A call as people read it: nothing of it is cut."""
+    """A call in full, as text."""
     yield f"{made.label} {output.one_line(made.name)}"
     for line in _arguments(made.arguments).split("\n"):
         yield f"  {line}".rstrip()
     if seen is None:
-        yield "It has no result yet."
+        yield "No result yet."
         return
     yield result_text(seen)
     yield ""
@@ -70,19 +75,119 @@ COLUMNS = (
     *(whole("cost", drop=2), whole("age", drop=1), whole("steps", drop=5)),
     *(label("source", drop=7), label("asked by", drop=6), sentence("about", least=30)),
 )
-#: Characters of a whole id.
-_WHOLE = 36
-#: How far back a beginning of an id is looked for.
-_KNOWN = 5000
 
 investigation_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
     "investigation", completion.investigations
 )
 
 
+_Command = Callable[..., Any]
+
+
+def asking_options(command: _Command) -> _Command:
+    """Give *command* the options that `begin` takes."""
+    for option in (
+        click.option("--max-steps", type=Whole(1, 1000), help="Maximum number of model turns."),
+        words_option(
+            "--tools", metavar="PATTERN", help="Tools the model may use, as in `logs*,disk*`."
+        ),
+        click.option(
+            "--reflection",
+            type=click.Choice(get_args(Profile)),
+            help="How strongly the model is pushed to finish.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def begin(
+    api: Api, question: str, reflection: str | None, tools: tuple[str, ...], max_steps: int | None
+) -> Investigation:
+    """Begin an investigation."""
+    body = {
+        "question": question,
+        "profile": reflection,
+        "tools": list(tools) or None,
+        "limits": {"maxSteps": max_steps} if max_steps else None,
+    }
+    return api.agent.post("/investigations", Investigation, body)
+
+
+@click.command()
+@click.argument("question")
+@click.option(
+    "--follow/--no-follow", default=True, help="Follow it to the end, or only print its id."
+)
+@asking_options
+@click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
+@output.output_option
+@api_options
+def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: Any) -> None:
+    """Ask the agent's model, which can use the agent's tools.
+
+    Shows each step and then the answer; `-` reads the question from standard input. A pipe gets
+    only the answer.
+    """
+    form = "json" if as_json else form
+    text = sys.stdin.buffer.read().decode(errors="replace") if question == "-" else question
+    if not text.strip():
+        raise click.BadParameter("it must not be empty", param_hint="QUESTION")
+    made = begin(api, text, **how)
+    if follow:
+        _follow_answer(api, made.id, form)
+    elif not output.print_data(form, made):
+        output.say(made.id)
+
+
+def _follow_answer(api: Api, id: str, form: str) -> None:
+    """Show it to its end; exit with an error unless there is an answer."""
+    live = form == "table" and output.is_terminal()
+    ended = _show_until_end(api, id, live)
+    if form != "table":
+        output.print_data(form, api.agent.get(f"/investigations/{id}", Investigation))
+    elif not live:
+        output.say(output.clean(ended.text).rstrip())
+    if ended.ending not in ANSWERED:
+        raise click.exceptions.Exit(output.FAILED)
+
+
+def _show_until_end(api: Api, id: str, live: bool) -> Ended:
+    """Show everything up to the end of the question, and return the end."""
+    transcript = live_transcript() if live else PlainTranscript(output.note, answers=False)
+    following = LogFollower(api, id, note=lambda text: transcript.line("note", text))
+    try:
+        with transcript:
+            for logged in following.question():
+                if not isinstance(logged.entry, Asked):
+                    transcript.show(logged.entry)
+                if isinstance(logged.entry, Ended):
+                    return logged.entry
+    except KeyboardInterrupt:
+        goes_on(id)
+    raise AssertionError("the log of an investigation ends")
+
+
+def live_transcript() -> Transcript:
+    """A transcript on the terminal."""
+    from boyd.cli.live_transcript import LiveTranscript
+
+    return LiveTranscript()
+
+
+def goes_on(id: str) -> NoReturn:
+    """End the command, not the investigation."""
+    command, name = f"{command_name()} investigations", short(id)
+    output.note(
+        f"It continues without this command: `{command} follow {name}` shows it,"
+        f" `{command} cancel {name}` cancels it."
+    )
+    raise click.exceptions.Exit(INTERRUPTED)
+
+
 @click.group()
 def investigations() -> None:
-    """See what the agent's model was asked, and what it found."""
+    """Show and cancel investigations: questions to the agent's model."""
 
 
 @investigations.command("list")
@@ -93,12 +198,8 @@ def list_(api: Api, limit: int, form: str) -> None:
     """List investigations, newest first."""
     page = min(limit, api_access.PAGE)
     found = list(islice(api_access.investigations(api, limit=page), limit))
-    if output.print_data(form, found):
-        return
-    if not found:
-        output.say("There are no investigations.")
-        return
-    output.print_table(COLUMNS, [_row(api, one) for one in found])
+    rows = [_row(api, one) for one in found]
+    output.print_list(form, found, COLUMNS, rows, "No investigations found.")
 
 
 def _row(api: Api, one: Investigation) -> list[str]:
@@ -118,7 +219,7 @@ def _row(api: Api, one: Investigation) -> list[str]:
 
 
 def _took(one: Investigation, now: datetime) -> float:
-    """Seconds that it took; of one that goes on the time since it began."""
+    """Seconds from its beginning to its end, or until now."""
     if one.status == "ended":
         return one.counters.seconds
     return max(0.0, (now - one.created_at).total_seconds())
@@ -127,7 +228,7 @@ def _took(one: Investigation, now: datetime) -> float:
 @investigations.command()
 @investigation_argument
 @click.option(
-    "--call", type=Whole(1), metavar="NUMBER", help="Show that tool call and all of its output."
+    "--call", type=Whole(1), metavar="NUMBER", help="Show this tool call with its full output."
 )
 @output.output_option
 @api_options
@@ -141,7 +242,7 @@ def show(api: Api, investigation: str, call: int | None, form: str) -> None:
 
 
 def _show_call(api: Api, found: Investigation, number: int, form: str) -> None:
-    """Show a tool call; ends the command when there is none of that number."""
+    """Show a tool call; exit with an error if it does not exist."""
     made, seen = find_call(api_access.entries(api, found.id), number)
     if made is None:
         output.stop(output.NOT_FOUND, f"investigation {short(found.id)} has no call #{number}")
@@ -151,14 +252,14 @@ def _show_call(api: Api, found: Investigation, number: int, form: str) -> None:
         output.say(line)
 
 
-def find(api: Api, beginning: str) -> Investigation:
-    """The one whose id begins like that; ends the command when there is none, or several."""
-    if len(beginning) == _WHOLE:
-        return api.agent.get(f"/investigations/{beginning}", Investigation)
-    known = {
-        one.id: one for one in islice(api_access.investigations(api, limit=api_access.PAGE), _KNOWN)
-    }
-    return known[the_one("investigation", beginning, known)]
+def find(api: Api, prefix: str) -> Investigation:
+    """Find an investigation by a unique prefix of its id; exit with an error otherwise."""
+    return find_by_prefix(
+        "investigation",
+        prefix,
+        lambda: api.agent.get(f"/investigations/{prefix}", Investigation),
+        api_access.investigations(api, limit=api_access.PAGE),
+    )
 
 
 def _show(api: Api, found: Investigation) -> None:
@@ -196,9 +297,9 @@ def _show_text(text: str) -> None:
 @output.lines_option
 @api_options
 def follow(api: Api, investigation: str, form: str) -> None:
-    """Show all that happens in an investigation, from its beginning to its end.
+    """Show an investigation from its beginning to its end.
 
-    Exit status 1 unless it ends with an answer. Ctrl-C ends this, not the investigation.
+    Exit status 1 unless it ends with an answer. Ctrl-C does not cancel it.
     """
     found = find(api, investigation)
     transcript = _transcript(form)
@@ -219,7 +320,7 @@ def follow(api: Api, investigation: str, form: str) -> None:
 
 
 def _transcript(form: str) -> Transcript | None:
-    """What shows the entries to people; None: they are data."""
+    """The transcript to show; None for data."""
     if form != "table":
         return None
     return live_transcript() if output.is_terminal() else PlainTranscript(output.say)
@@ -233,7 +334,7 @@ def _noting(transcript: Transcript | None) -> Callable[[str], None]:
 @investigation_argument
 @api_options
 def cancel(api: Api, investigation: str) -> None:
-    """End an investigation: nothing more is started for it."""
+    """Cancel an investigation: no further steps are started."""
     found = find(api, investigation)
     now = api.agent.post(f"/investigations/{found.id}/cancel", Investigation)
     state = "cancelled" if now.status == "ended" else "being cancelled"

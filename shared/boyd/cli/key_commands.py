@@ -1,6 +1,6 @@
-"""`boyd keys`: make, list and revoke the keys of the HTTP API, over it or directly on Redis.
+"""`boyd keys`: create, list and revoke API keys, over the API or directly on Redis.
 
-Whoever can reach Redis may do that; so the first key comes to be.
+Anyone who can reach Redis may do this; that is how the first key is created.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from boyd.cli.options import CommandAccess, access_options, actor, id_argument, 
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import duration_option, words_option
 from boyd.cli.tables import label, sentence, whole
-from boyd.models import SCOPES, Scope, explain, utc_now
+from boyd.models import SCOPES, explain, utc_now
 from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
 
 #: The columns of the list.
@@ -30,19 +30,21 @@ COLUMNS = (
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke the keys of the HTTP API."""
+    """Create, list and revoke API keys."""
 
 
 @keys.command()
 @click.argument("name")
-@click.option("--principal", required=True, help="Whom it stands for; the audit names them.")
+@click.option(
+    "--principal", required=True, help="Identity behind the key, named in the audit trail."
+)
 @click.option("--person", is_flag=True, help="The principal is a person, not a program.")
 @words_option(
     "--scope",
     "scopes",
     choices=SCOPES,
     required=True,
-    help="What it may do, with commas between them. `admin` includes all.",
+    help="Permissions, separated by commas; `admin` includes all.",
 )
 @words_option("--group", "groups", metavar="NAME,...", help="Groups of the principal.")
 @words_option(
@@ -50,38 +52,20 @@ def keys() -> None:
     "agents",
     offers=completion.agents,
     metavar="NAME,...",
-    help="Agents that it may see; none: all.",
+    help="Agents the key may access; default: all.",
 )
-@duration_option("--expires", "Good for so long, as in 90d.")
+@duration_option("--expires", "Lifetime of the key, as in 90d.")
 @output.output_option
 @access_options
-def create(
-    access: CommandAccess,
-    name: str,
-    principal: str,
-    person: bool,
-    scopes: list[Scope],
-    groups: list[str],
-    agents: list[str],
-    expires: float | None,
-    form: str,
-) -> None:
-    """Make a key, and print it, once."""
-    wanted = {
-        "name": name,
-        "principal": principal,
-        "person": person,
-        "scopes": scopes,
-        "groups": groups,
-        "agents": agents,
-    }
+def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:
+    """Create a key, and print it once."""
     api = access.api()
     made = _made_over(api, wanted, expires) if api else _made_in(access, wanted, expires)
     if made.key is None:
-        reason = f"key {made.id} was made, and its text was lost on the way: revoke it"
+        reason = f"key {made.id} was created, but its text was lost on the way: revoke it"
         output.stop(output.FAILED, reason)
     if not output.print_data(form, made):
-        output.note(f"key {made.id} for {principal}: keep it, it is not shown again")
+        output.note(f"key {made.id} for {made.principal}: store it now, it is not shown again")
         output.say(made.key)
 
 
@@ -102,15 +86,11 @@ def _made_in(access: CommandAccess, wanted: dict[str, Any], expires: float | Non
 @output.output_option
 @access_options
 def list_keys(access: CommandAccess, form: str) -> None:
-    """List the keys, without what would let anybody use them."""
+    """List the keys without their secrets."""
     found = _all(access, access.api())
-    if output.print_data(form, found):
-        return
-    if not found:
-        make = f"`{command_name()} keys create`"
-        output.say(f"There is no key: the API lets nobody in. {make} makes one.")
-        return
-    output.print_table(COLUMNS, map(_row, found))
+    make = f"`{command_name()} keys create`"
+    empty = f"There are no keys, so nobody can use the API. {make} creates one."
+    output.print_list(form, found, COLUMNS, map(_row, found), empty)
 
 
 def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
@@ -143,9 +123,9 @@ def _expiry(key: KeyInfo) -> str:
 @id_argument("key_id", completion.keys, metavar="ID")
 @access_options
 def revoke(access: CommandAccess, key_id: str) -> None:
-    """Make a key useless at once.
+    """Revoke a key at once.
 
-    Any beginning of its id will do that fits one key only.
+    ID may be any unambiguous prefix.
     """
     api = access.api()
     found = the_one("key", key_id, [key.id for key in _all(access, api)])

@@ -1,7 +1,7 @@
-"""A transcript on a terminal: what comes is seen at once, and printed when it is known what it is.
+"""A transcript on a terminal: a turn is drawn as it comes, and printed once its role is known.
 
-Only at its end is it known whether a turn is the answer: that is printed below a line that says so,
-and what was said before a call is dim.
+Only the end tells whether a turn is the answer: that is printed below a heading; text before a
+tool call is dim.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _TELLING = 12
 
 
 class Prose:
-    """Markdown as rich renders it, without anything that does more than colour it.
+    """Markdown rendered by rich, with nothing but colours.
 
-    Links are written out, so that nobody is led elsewhere than where they say; what entities such
-    as `&#8238;` become is cleaned too.
+    Links are written out in full, and characters such as `&#8238;` are removed.
     """
 
     def __init__(self, text: str) -> None:
@@ -54,7 +53,7 @@ class Prose:
 
 
 def whole_blocks(text: str) -> int:
-    """How many characters of *text* are blocks that nothing which may follow can change."""
+    """The number of characters in blocks that later text cannot change."""
     fence = ""
     begin, at, blank = "", 0, False
     whole = 0
@@ -74,7 +73,7 @@ def whole_blocks(text: str) -> int:
 
 
 def _goes_on(begin: str, line: str) -> bool:
-    """Whether a line after a blank one still belongs to what began with the line *begin*."""
+    """Tell whether *line*, after a blank line, continues the block that starts with *begin*."""
     return line[0] == " " or bool(_ITEM.match(begin) and _ITEM.match(line))
 
 
@@ -90,7 +89,7 @@ _FREE = 4
 
 
 class LiveTranscript(Transcript):
-    """Shows a turn as it comes, and prints it once the next entry tells what it was."""
+    """Draws the current turn, and prints it when the next entry arrives."""
 
     def __init__(self) -> None:
         from rich.spinner import Spinner
@@ -102,7 +101,7 @@ class LiveTranscript(Transcript):
         self._channel: Channel = "text"
         self._block = ""
         self._printed = ""
-        self.doing("the model is asked")
+        self.doing("waiting for the model")
 
     def __enter__(self) -> Self:
         self._start()
@@ -141,10 +140,10 @@ class LiveTranscript(Transcript):
         if whole:
             self._print_block(self._block[:whole])
             self._block = self._block[whole:]
-        self.doing("the model thinks" if channel == "reasoning" else "the model answers")
+        self.doing("the model is thinking" if channel == "reasoning" else "the model is answering")
 
     def turn(self, text: str, shown: str) -> None:
-        """See `Transcript`: it is drawn until the next entry comes."""
+        """See `Transcript`: it is drawn until the next entry arrives."""
         if self._channel == "reasoning":
             self.settle()
         self._channel, self._block = "text", text
@@ -160,12 +159,12 @@ class LiveTranscript(Transcript):
         self._print("text", Prose(text))
 
     def withdraw(self, why: str) -> None:
-        """See `Transcript`: thoughts that are printed already are told not to count."""
+        """See `Transcript`: the note tells to ignore printed reasoning."""
         self._block = ""
         gone = self._printed == "reasoning"
-        what = "withdrawn, what was just thought does not count" if gone else "withdrawn"
+        what = "withdrawn, ignore the reasoning above" if gone else "withdrawn"
         self.line("note", f"! {what}: {why}")
-        self.doing("the model is asked")
+        self.doing("waiting for the model")
 
     def line(self, tone: Tone, text: str) -> None:
         """See `Transcript`."""
@@ -196,7 +195,7 @@ class LiveTranscript(Transcript):
             self._print("reasoning", Text(output.clean(block).strip(), "dim italic"))
 
     def _print(self, kind: str, shown: RenderableType) -> None:
-        """Print for good, apart from what is of another kind."""
+        """Print for good, with a blank line between different kinds."""
         if self._printed and (kind != "lines" or self._printed != "lines"):
             self._console.print()
         self._console.print(shown)

@@ -1,4 +1,4 @@
-"""`boyd observe`: one observer, once, in this process."""
+"""`boyd observe`, which runs one observer in this process, and `boyd observers`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ _States = Callable[[str], State]
 @output.lines_option
 @settings_options
 def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
-    """Run one observer, here and now.
+    """Run one observer once, in this process.
 
     AGENT is an agent file or module:agent, OBSERVER an id such as host-metrics:measure. It uses the
-    agent's state in Redis, or an empty one when there is no Redis. With `-o json` each observation
-    is a line.
+    agent's state in Redis, or an empty one without Redis. `-o json` prints one line each.
     """
     setup_logging(settings.log_level, settings.log_format)
     loaded = load_agent(agent)
@@ -66,7 +65,7 @@ def _find(agent: Agent, name: str) -> Observer:
     observers = agent.host.observers
     found = [o for o in observers.values() if name in (o.id, o.name)]
     if len(found) != 1:
-        what = "several observers are called" if found else "no observer"
+        what = "several observers are named" if found else "no observer"
         names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
         output.stop(output.NOT_FOUND, f"{what} {name!r}; there are: {names}")
     return found[0]
@@ -76,7 +75,7 @@ def _states(settings: Settings, agent: Agent) -> _States:
     try:
         return open_store(settings).agent(agent.id).state
     except (ConfigError, StoreError):
-        output.note("No Redis: the observer begins with an empty state, and it is not kept.")
+        output.note("No Redis: the observer starts with an empty state, which is not saved.")
         state = _DictState()
         return lambda _plugin_id: state
 
@@ -100,7 +99,7 @@ def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phas
 
 
 class _Here:
-    """The fleet as planning sees it: this process, which serves every queue."""
+    """A fleet for planning: this process, which serves every queue."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -156,7 +155,7 @@ def _show(observations: Sequence[Observation], form: str) -> None:
             output.print_item(form, observation)
         return
     if not observations:
-        output.say("It saw nothing.")
+        output.say("No observations.")
         return
     rows = [
         [o.severity or "unrated", o.type, o.source, json.dumps(o.data, ensure_ascii=False)]
@@ -171,10 +170,5 @@ def _show(observations: Sequence[Observation], form: str) -> None:
 def observers(api: Api, form: str) -> None:
     """List an agent's observers with their health."""
     found = api.agent.get("/observers", ObserverList)
-    if output.print_data(form, found):
-        return
-    if not found.observers:
-        output.say("The agent has no observers.")
-        return
     rows = [[one.id, *observer_cells(one, api.agent.now())] for one in found.observers]
-    output.print_table(OBSERVED, rows)
+    output.print_list(form, found, OBSERVED, rows, "The agent has no observers.")

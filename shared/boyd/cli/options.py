@@ -1,4 +1,4 @@
-"""Options that commands share, and what they lead to: settings, an API to ask, a store."""
+"""Options that commands share: settings, API, agent and store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import getpass
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,33 +18,33 @@ from boyd.cli.api_access import Api, Flags, find_api, open_api
 from boyd.cli.completion import Offers, offered
 from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import UnknownAgent
-from boyd.models import Actor
+from boyd.models import Actor, Run
+from boyd.models.investigation import Investigation
 from boyd.settings.process import Settings, load_settings
 
 if TYPE_CHECKING:
     from boyd.store import AgentEntry, AgentStore, Store
 
 _Command = Callable[..., Any]
+_T = TypeVar("_T", Run, Investigation)
+
+#: Characters of a whole id, and how many of the newest items are searched for a prefix of one.
+WHOLE = 36
+_NEWEST = 5000
 
 
 def short(whole: str) -> str:
-    """An id as tables show it."""
+    """Shorten an id for tables."""
     return whole[: output.SHORT]
 
 
 def not_empty(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    """What was given, one or several.
-
-    A variable of a script that is not set must not stand for the only thing there is.
-
-    Raises:
-        BadParameter: it is empty.
-    """
-    return _filled(value, "it is empty: say which one is meant, or leave it out")
+    """Refuse empty values: an unset shell variable must not select the default."""
+    return _filled(value, "it is empty: give a value, or omit the option")
 
 
 def _whole_or_beginning(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    return _filled(value, "the id is empty: give it, or a beginning of it")
+    return _filled(value, "the id is empty: give an id or a prefix of one")
 
 
 def _filled(value: Any, complaint: str) -> Any:
@@ -56,19 +57,13 @@ def _filled(value: Any, complaint: str) -> Any:
 def id_argument(
     name: str, offers: Callable[[Api], Offers], **how: Any
 ) -> Callable[[_Command], _Command]:
-    """An argument that takes an id, or any beginning of one; never an empty one.
-
-    Args:
-        name: of the argument.
-        offers: what a shell offers for it.
-        how: see `click.argument`.
-    """
+    """An argument for an id or a prefix of one; completion offers *offers*."""
     complete = offered(offers)
     return click.argument(name, callback=_whole_or_beginning, shell_complete=complete, **how)
 
 
 def the_one(noun: str, beginning: str, ids: Iterable[str]) -> str:
-    """The only id that begins like that, or is that; ends the command when there is none."""
+    """Find the only id with that prefix; exit with an error otherwise."""
     found = []
     for one in dict.fromkeys(ids):
         if one == beginning:
@@ -80,8 +75,16 @@ def the_one(noun: str, beginning: str, ids: Iterable[str]) -> str:
     if len(found) > 1:
         some = ", ".join(one[: output.SHORT + 4] for one in found[:5])
         more = ", …" if len(found) > 5 else ""
-        output.stop(output.FAILED, f"{beginning!r} fits {len(found)} {noun}s: {some}{more}")
+        output.stop(output.FAILED, f"{beginning!r} matches {len(found)} {noun}s: {some}{more}")
     return found[0]
+
+
+def find_by_prefix(noun: str, prefix: str, read: Callable[[], _T], every: Iterable[_T]) -> _T:
+    """Read the item with that id, or find it among the newest by a unique prefix."""
+    if len(prefix) == WHOLE:
+        return read()
+    known = {one.id: one for one in islice(every, _NEWEST)}
+    return known[the_one(noun, prefix, known)]
 
 
 #: Names an agent; an empty name is refused, rather than taken for the only one.
@@ -89,17 +92,17 @@ agent_option: Callable[[_Command], _Command] = click.option(
     "--agent",
     callback=not_empty,
     shell_complete=completion.offered(completion.agents),
-    help="Which agent; needed when there are several.",
+    help="The agent; required if there are several.",
 )
 
 
 def settings_options(command: _Command) -> _Command:
-    """Give *command* the options `--config`, `--redis-url`, `--log-level`, and its settings."""
+    """Give *command* `--config`, `--redis-url` and `--log-level`, and the settings."""
 
     @_config
     @_redis_url
     @click.option(
-        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What to log."
+        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level."
     )
     @functools.wraps(command)
     def wrapped(
@@ -112,7 +115,7 @@ def settings_options(command: _Command) -> _Command:
 
 
 def api_options(command: _Command) -> _Command:
-    """Give *command* what says which API and agent are meant, and that API, as `api`."""
+    """Give *command* the options for API and agent, and the API as `api`."""
 
     @agent_option
     @deployment_api_options
@@ -126,7 +129,7 @@ def api_options(command: _Command) -> _Command:
 
 
 def agents_api_options(command: _Command) -> _Command:
-    """Give *command* what says which API is meant, and that API, as `api`."""
+    """Give *command* the options for the API, and the API as `api`."""
 
     @deployment_api_options
     @functools.wraps(command)
@@ -164,12 +167,12 @@ def deployment_api_options(command: _Command) -> _Command:
 
 @dataclass(frozen=True)
 class CommandAccess:
-    """The two ways to the state: over the API, and directly on Redis.
+    """Access to the state over the API, or directly on Redis.
 
     Attributes:
         settings: of the process.
-        flags: what the command line says about the API.
-        direct: whether the command line asks for Redis.
+        flags: the API options.
+        direct: whether Redis was requested.
     """
 
     settings: Settings
@@ -177,9 +180,9 @@ class CommandAccess:
     direct: bool
 
     def api(self, agent: str | None = None, *, running: bool = False) -> Api | None:
-        """The API, when the way leads over it: not without a key, unless it was asked for.
+        """The API, if it should be used: with a key, or if requested.
 
-        With *running*, a `boyd up` that runs here is reason enough.
+        With *running*, a local `boyd up` counts as a request.
         """
         if self.direct:
             return None
@@ -190,13 +193,13 @@ class CommandAccess:
 
 
 def access_options(command: _Command) -> _Command:
-    """Give *command* what says which API is meant, or Redis instead, as `access`."""
+    """Give *command* the options for the API or Redis, as `access`."""
 
     @_config
     @_url
     @_key
     @_profile
-    @click.option("--redis", "direct", is_flag=True, help="Not over the API: directly on Redis.")
+    @click.option("--redis", "direct", is_flag=True, help="Use Redis directly instead of the API.")
     @_redis_url
     @functools.wraps(command)
     def wrapped(
@@ -234,34 +237,34 @@ def _redis_url(command: _Command) -> _Command:
 
 
 def _url(command: _Command) -> _Command:
-    return click.option("--url", callback=not_empty, help="Where the API is.")(command)
+    return click.option("--url", callback=not_empty, help="URL of the API.")(command)
 
 
 def _key(command: _Command) -> _Command:
-    help_ = "The key for it. `ps` shows it to everybody here: BOYD_API_KEY_FILE does not."
+    help_ = "API key. `ps` shows it to other users; BOYD_API_KEY_FILE does not."
     return click.option("--key", help=help_)(command)
 
 
 def _profile(command: _Command) -> _Command:
-    help_ = "Take URL and key from that profile."
+    help_ = "Take URL and key from this profile."
     return click.option(
         "--profile", callback=not_empty, shell_complete=completion.profiles, help=help_
     )(command)
 
 
 def agents_option(command: _Command) -> _Command:
-    """Give *command* the option `--agent`, any number of times: agents to load."""
+    """Give *command* the repeatable option `--agent`: agents to load."""
     return click.option(
         "--agent",
         "agents",
         multiple=True,
         metavar="FILE|MODULE:NAME",
-        help="An agent to load; may be given again. Default: the setting `agents`.",
+        help="Agent to load; repeatable. Default: the setting `agents`.",
     )(command)
 
 
 def with_agents(settings: Settings, agents: tuple[str, ...]) -> Settings:
-    """The settings with the agents of the command line, if it names any."""
+    """The settings, with the agents of the command line if there are any."""
     return settings.model_copy(update={"agents": agents}) if agents else settings
 
 
@@ -286,7 +289,7 @@ def open_store(settings: Settings) -> Store:
 def choose_agent(
     store: Store, settings: Settings, name: str | None
 ) -> tuple[AgentEntry, AgentStore]:
-    """The agent that is meant: *name*, the setting `agent`, or the only one there is.
+    """Choose an agent: *name*, the setting `agent`, or the only one.
 
     Raises:
         UnknownAgent: it does not exist, or there are several to choose from.
@@ -302,14 +305,14 @@ def choose_agent(
     if not known:
         raise UnknownAgent("no agent has been started against this Redis yet")
     if wanted is None:
-        raise UnknownAgent(f"name one of the agents by --agent NAME: {', '.join(serving)}")
+        raise UnknownAgent(f"choose an agent with --agent NAME: {', '.join(serving)}")
     if wanted not in known:
         raise UnknownAgent(f"no agent {wanted!r}; there are: {', '.join(known)}")
     return known[wanted], store.agent(wanted)
 
 
 def _running_agent(settings: Settings) -> str | None:
-    """The agent of the `boyd up` that runs here, if it is that Redis which is meant."""
+    """The agent of the local `boyd up`, if it uses the chosen Redis."""
     running = read_runtime(settings.state_dir)
     if running is None or settings.redis_url not in (None, running.redis_url):
         return None
@@ -325,5 +328,5 @@ def user() -> str:
 
 
 def actor() -> Actor:
-    """Who gives the command, as the audit names them."""
+    """The user as an actor for the audit trail."""
     return Actor(principal=f"cli:{user()}", person=True)

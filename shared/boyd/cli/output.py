@@ -1,7 +1,6 @@
-"""What the commands print: lines, tables, JSON and YAML; colour only on a terminal.
+"""Prints lines, tables, JSON and YAML; colour only on a terminal.
 
-What agents see and say comes from outside, so texts are cleaned of control characters before they
-reach a terminal.
+Texts come from outside, so control characters are removed before they reach a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
-from boyd.cli import interrupts
 from boyd.cli.tables import GAP, Column, layout
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
@@ -34,7 +32,8 @@ DENIED = 3
 NOT_FOUND = 4
 CONFLICT = 5
 TIMED_OUT = 124
-INTERRUPTED = interrupts.INTERRUPTED
+
+_Command = Callable[..., Any]
 
 #: How data can be printed.
 FORMS = ("table", "json", "yaml")
@@ -66,12 +65,9 @@ _COLOURS = {
 
 
 def iteration_line(result: LoopResult, width: int = LINE) -> str:
-    """One iteration as one calm line of plain text.
+    """One iteration as one line; the summary is cut to fit *width*.
 
-    Args:
-        result: the iteration.
-        width: where the line ends; the situation's summary is cut to fit, and where there is no
-            room for it the number of observations is left out first.
+    Without room for the summary, the number of observations is omitted first.
     """
     head = f"{clock(result.ended_at)}  {result.agent_id} #{result.iteration}  "
     head += f"{'ok' if result.success else 'failed'}  {duration(result.duration)}"
@@ -87,7 +83,7 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
 
 
 def painted_iteration(result: LoopResult) -> str:
-    """The same as wide as the terminal, and in colour there."""
+    """The same as wide as the terminal, in colour."""
     waits = any(one.waits_for for one in result.action_results)
     acted = result.success and any(one.success for one in result.action_results)
     colour = "red" if not result.success else "yellow" if waits else "green" if acted else None
@@ -95,7 +91,7 @@ def painted_iteration(result: LoopResult) -> str:
 
 
 def painted(text: str, colour: str | None) -> str:
-    """The text in that colour, where colours are wanted."""
+    """The text in that colour, if colours are enabled."""
     return click.style(text, fg=colour) if colour and is_coloured() else text
 
 
@@ -109,7 +105,7 @@ def _seen(result: LoopResult) -> str:
 
 
 def outcome(result: LoopResult) -> str:
-    """What an iteration came to, in a few words: its action, or why it failed."""
+    """The outcome of an iteration: its action, or why it failed."""
     if not result.success:
         return _reason(result.error)
     if result.action_results:
@@ -125,7 +121,7 @@ def _refusal(result: LoopResult) -> str:
 
 
 def action_outcome(result: ActionResult, title: str = "") -> str:
-    """The outcome of an action in a few words; *title* says what was done if not the action."""
+    """The outcome of an action; *title* replaces the action's name."""
     what = title or result.action
     if result.success:
         return f"{what} ok"
@@ -136,47 +132,43 @@ def action_outcome(result: ActionResult, title: str = "") -> str:
 
 
 def _reason(error: str | None) -> str:
-    """Why it failed."""
     return brief(error or "no reason given", LINE // 2)
 
 
 def brief(text: str, width: int = LINE) -> str:
-    """The text on one line; cut on a terminal only, as whatever reads a pipe wants all of it."""
+    """The text on one line; cut on a terminal only."""
     plain = one_line(text)
     return cut(plain, width) if is_terminal() else plain
 
 
 def took(result: ActionResult) -> str:
-    """How long an action took; nothing for one that was refused before it began."""
+    """The duration of an action; empty if it was refused before it began."""
     return "" if not result.success and result.duration < 1 else duration(result.duration)
 
 
 def error_row(result: ActionResult) -> tuple[str, str]:
-    """The whole error of an action, where `action_outcome` has cut it."""
+    """The full error of an action, if `action_outcome` has cut it."""
     text = one_line(_error(result) or "")
     return "error", "" if text in action_outcome(result) else text
 
 
 def _error(result: ActionResult) -> str | None:
-    """The error without the words that tell how the action ended."""
+    """The error without the prefix that repeats the outcome."""
     return result.error and result.error.removeprefix("Outcome unknown: ")
 
 
 def clock(moment: datetime) -> str:
-    """The time of day, here."""
+    """The local time of day."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 
 def date(moment: datetime | None) -> str:
-    """Day and time of day, here."""
+    """The local date and time."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
 
 
 def short_date(moment: datetime | None, now: datetime | None = None) -> str:
-    """A date for a column: only what is needed to tell it from others of the same time.
-
-    Into a pipe it is the whole date, as nobody knows when that is read.
-    """
+    """A date for a column: as short as possible on a terminal, in full in a pipe."""
     if moment is None or not is_terminal():
         return date(moment)
     here, today = moment.astimezone(), (now or datetime.now(UTC)).astimezone()
@@ -186,15 +178,12 @@ def short_date(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago *moment* was, as in `12 s ago`."""
-    if moment is None:
-        return "never"
-    elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
-    return f"{seconds(int(elapsed))} ago" if elapsed >= 1 else "just now"
+    """The time since *moment*, as in `12 s ago`."""
+    return _age(moment, now, seconds)
 
 
 def duration(milliseconds: float) -> str:
-    """A duration as people say it, as in `85 ms`, `1.4 s` or `2 min 5 s`."""
+    """A duration in words, as in `85 ms`, `1.4 s` or `2 min 5 s`."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     if milliseconds < 60_000:
@@ -203,7 +192,7 @@ def duration(milliseconds: float) -> str:
 
 
 def seconds(number: float) -> str:
-    """A number of seconds as people say it, in the two largest units."""
+    """A number of seconds in words, in the two largest units."""
     if number < 60:
         return f"{number:g} s"
     whole = int(number)
@@ -228,83 +217,74 @@ def short_seconds(number: float) -> str:
 
 
 def short_age(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago *moment* was, for a column, as in `12 s ago`."""
+    """The time since *moment* for a column, as in `12 s ago`."""
+    return _age(moment, now, short_seconds)
+
+
+def _age(moment: datetime | None, now: datetime | None, words: Callable[[float], str]) -> str:
     if moment is None:
         return "never"
     elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
-    return f"{short_seconds(elapsed)} ago" if elapsed >= 1 else "just now"
+    return f"{words(int(elapsed))} ago" if elapsed >= 1 else "just now"
 
 
 def cut(text: str, width: int) -> str:
-    """The text, ended by `…` where it is longer than *width*."""
+    """The text, ended by `…` if it is longer than *width*."""
     return text if len(text) <= width else text[: max(1, width) - 1].rstrip() + "…"
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without control characters: nothing from outside moves the cursor."""
+    """The text on one line, without control characters."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(printable.split())
 
 
 def clean(text: str) -> str:
-    """The text with its lines, and without what colours text or moves the cursor."""
+    """The text with its lines, without control characters and colours."""
     plain = _COLOURING.sub("", text).replace("\r\n", "\n").replace("\t", "    ")
     return "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
 
 
-def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give *command* the option `-o table|json|yaml`, as `form`."""
+def _form_option(help_: str) -> Callable[[_Command], _Command]:
+    kind = click.Choice(FORMS)
     return click.option(
-        "-o",
-        "--output",
-        "form",
-        type=click.Choice(FORMS),
-        default="table",
-        show_default=True,
-        help="How to print it.",
-    )(command)
+        "-o", "--output", "form", type=kind, default="table", show_default=True, help=help_
+    )
 
 
-def lines_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same where there may be no end of it; `print_item` prints one of what comes."""
-    return click.option(
-        "-o",
-        "--output",
-        "form",
-        type=click.Choice(FORMS),
-        default="table",
-        show_default=True,
-        help="How to print it; json is one object a line.",
-    )(command)
+#: Gives a command the option `-o table|json|yaml`, as `form`.
+output_option = _form_option("Output format.")
+#: The same for commands that stream; see `print_item`.
+lines_option = _form_option("Output format; json prints one object per line.")
 
 
 def status_of(problem: ApiProblem) -> int:
-    """The exit status that *problem* ends a command with."""
+    """The exit status for *problem*."""
     return _OF_NAME.get(problem.name) or _OF_STATUS.get(problem.status, FAILED)
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what is printed."""
+    """Tell whether standard output is a terminal."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def is_coloured() -> bool:
-    """Whether colours are wanted: on a terminal, unless `NO_COLOR` is set."""
+    """Tell whether colours are enabled: on a terminal, unless `NO_COLOR` is set."""
     return is_terminal() and not os.environ.get("NO_COLOR")
 
 
 def can_ask() -> bool:
-    """Whether a person reads what is printed, and can answer."""
+    """Tell whether a person can be asked."""
     return is_terminal() and sys.stdin.isatty()
 
 
 def width() -> int:
-    """How wide a line may be; into a pipe there is no end of it."""
+    """The width of a line; unlimited in a pipe."""
     return shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
 
 
 def console() -> Console:
-    """Where rich prints on a terminal; with `NO_COLOR` without any style, not even dim."""
+    """A rich console for standard output; with `NO_COLOR` without any style."""
     from rich.console import Console
 
     system: Literal["auto"] | None = "auto" if is_coloured() else None
@@ -317,18 +297,18 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print a line that is not part of the answer."""
+    """Print a line to standard error."""
     click.echo(text, err=True)
 
 
 def stop(status: int, message: str) -> NoReturn:
-    """End the command with one line and a status."""
+    """End the command with a message and a status."""
     note(f"boyd: {message}")
     raise click.exceptions.Exit(status)
 
 
 def print_data(form: str, value: object) -> bool:
-    """Print *value*, which may hold models, as one document; False when a table is wanted."""
+    """Print *value* as one document; False if a table is wanted."""
     if form == "json":
         print_json(value)
     elif form == "yaml":
@@ -336,8 +316,25 @@ def print_data(form: str, value: object) -> bool:
     return form != "table"
 
 
+def print_list(
+    form: str,
+    data: object,
+    columns: Sequence[Column | str],
+    rows: Iterable[Sequence[str]],
+    empty: str,
+) -> None:
+    """Print *data* as one document, or its rows as a table; *empty* if there are none."""
+    if print_data(form, data):
+        return
+    cells = list(rows)
+    if cells:
+        print_table(columns, cells)
+    else:
+        say(empty)
+
+
 def print_item(form: str, value: object) -> bool:
-    """Print *value* as one of many documents; False when lines for people are wanted."""
+    """Print *value* as one of many documents; False if text is wanted."""
     if form == "json":
         print_json_line(value)
     elif form == "yaml":
@@ -353,25 +350,25 @@ def _yaml(value: object) -> str:
 
 
 def print_json(value: object, margin: int = 0) -> None:
-    """Print *value*, which may hold models, as one JSON document, so far from the left."""
+    """Print *value* as one JSON document, indented by *margin*."""
     for line in _json(value, indent=2).split("\n"):
         say(f"{'':{margin}}{line}")
 
 
 def text_of(value: object) -> str:
-    """What an action has given, on one line."""
+    """The output of an action on one line."""
     if value is None or isinstance(value, str):
         return one_line(value or "")
     return _json(value)
 
 
 def print_json_line(value: object) -> None:
-    """Print *value*, which may hold models, as one line of JSON."""
+    """Print *value* as one line of JSON."""
     say(_json(value))
 
 
 def _json(value: object, indent: int | None = None) -> str:
-    """As JSON; what cannot be seen is escaped, so that nobody approves what is not shown."""
+    """Encode as JSON; invisible characters are escaped, so that nobody approves them unseen."""
     text = json.dumps(_wire(value), indent=indent, ensure_ascii=False)
     if text.isprintable():
         return text
@@ -389,7 +386,7 @@ def _wire(value: object) -> Any:
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 2) -> None:
-    """Print names with their texts, one below the other; what has no text is left out."""
+    """Print names and texts, one pair per line; empty texts are omitted."""
     shown = [(name, one_line(text)) for name, text in pairs if text]
     widest = max((len(name) for name, _ in shown), default=0)
     for name, text in shown:
@@ -399,12 +396,9 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 2) -> None:
 def print_table(
     columns: Sequence[Column | str], rows: Iterable[Sequence[str]], indent: int = 0
 ) -> None:
-    """Print a table: fitted to a terminal, or as plain columns that nothing is cut from.
+    """Print a table: fitted to a terminal, or as plain uncut columns.
 
-    Args:
-        columns: the columns; a name alone stands for one that is never cut.
-        rows: the cells.
-        indent: how far from the left.
+    A column given by name alone is never cut.
     """
     known = _columns(columns)
     cells = [[one_line(cell) for cell in row] for row in rows]
@@ -455,6 +449,6 @@ def _colour(cell: str) -> str:
 
 
 def command_name() -> str:
-    """`boyd` where it is found on PATH; elsewhere as it was typed, as in `.venv/bin/boyd`."""
+    """`boyd` if it is on PATH, else the command as typed, as in `.venv/bin/boyd`."""
     typed = sys.argv[0]
     return typed if Path(typed).name == "boyd" and shutil.which("boyd") is None else "boyd"

@@ -1,4 +1,4 @@
-"""Values of JSON on the command line."""
+"""Types of options: durations, dates, numbers, word lists, JSON and pairs."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A time such as `90d` in seconds."""
+    """Parse a duration such as `90d`."""
     if value is None:
         return None
     match = _DURATION.fullmatch(value)
     if match is None or int(match[1]) == 0:
         wanted = "write a number and s, m, h, d or w, as in 90d"
-        raise click.BadParameter(f"{value!r} is no time; {wanted}", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time; {wanted}", ctx, param)
     return float(match[1]) * _UNITS[match[2]]
 
 
 def duration_option(name: str, help_: str) -> Callable[..., Any]:
-    """An option that takes a time, and gives seconds."""
+    """An option for a duration, in seconds."""
     return click.option(name, callback=_seconds, metavar="TIME", help=help_)
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """A date, with the time of day or without, or so long ago."""
+    """Parse a date, a date with a time, or an age."""
     if value is None:
         return None
     if _DURATION.fullmatch(value):
@@ -48,17 +48,17 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
         return datetime.fromisoformat(value).astimezone()
     except (ValueError, OverflowError):
         wanted = "write a date as in 2026-01-05 or 2026-01-05T12:00, or how long ago, as in 2h"
-        raise click.BadParameter(f"{value!r} is no time; {wanted}", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not a time; {wanted}", ctx, param) from None
 
 
 def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give *command* the options `--since` and `--until`, as `since` and `until`."""
-    what = "a date (local time unless it says otherwise), or how long ago, as in 2h"
+    what = "a date (local time by default), or how long ago, as in 2h"
     since = click.option(
-        "--since", callback=_moment, metavar="TIME", help=f"Leave out what is older: {what}."
+        "--since", callback=_moment, metavar="TIME", help=f"Start of the period: {what}."
     )
     until = click.option(
-        "--until", callback=_moment, metavar="TIME", help="Leave out what is not older."
+        "--until", callback=_moment, metavar="TIME", help="End of the period, likewise."
     )
     made: Callable[..., Any] = since(until(command))
     return made
@@ -71,7 +71,7 @@ else:  # older releases of click cannot be asked for its type
 
 
 class Whole(click.IntRange):
-    """A whole number; what is none is told so in these words."""
+    """A whole number, named so in error messages."""
 
     name = "whole number"
 
@@ -83,37 +83,39 @@ class Number(click.FloatRange):
 
 
 class Words(_Type):
-    """Words with commas between them, as they are printed."""
+    """Words separated by commas."""
 
     name = "words"
 
     def __init__(
         self, choices: Sequence[str] = (), offers: Callable[[Api], Offers] | None = None
     ) -> None:
-        """Take *choices* only, if there are any; *offers* is what a shell offers otherwise."""
+        """Accept only *choices*, if there are any; completion uses *offers* otherwise."""
         self._choices = choices
         self._offers = offers
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        """The words."""
+        """Split and check the words."""
         words = [word.strip() for word in str(value).split(",")]
         for word in words:
             if not word:
-                self.fail("an empty one stands for nothing", param, ctx)
+                self.fail("empty values are not allowed", param, ctx)
             if self._choices and word not in self._choices:
-                self.fail(f"{word!r} is none of them{nearest(word, self._choices)}", param, ctx)
+                self.fail(
+                    f"{word!r} is not a valid choice{nearest(word, self._choices)}", param, ctx
+                )
         return words
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
-        """What the help shows for a value."""
+        """The placeholder in the help."""
         return f"[{'|'.join(self._choices)}]" if self._choices else None
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer what may stand behind the last comma."""
+        """Complete the word after the last comma."""
         before, comma, last = incomplete.rpartition(",")
         if self._offers is not None:
             found = [one.value for one in offered(self._offers)(ctx, param, last)]
@@ -128,7 +130,7 @@ def words_option(
     offers: Callable[[Api], Offers] | None = None,
     **how: Any,
 ) -> Callable[..., Any]:
-    """An option that takes words, with commas between them or one at a time, as a list."""
+    """An option for words, separated by commas or repeated."""
 
     def flat(_ctx: click.Context, _param: click.Parameter, given: Iterable[list[str]]) -> list[str]:
         return list(dict.fromkeys(word for words in given for word in words))
@@ -137,7 +139,7 @@ def words_option(
 
 
 def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
-    """An object of JSON; `-`: from standard input."""
+    """Parse a JSON object; `-` reads standard input."""
     if value is None:
         return {}
     try:
@@ -145,20 +147,20 @@ def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> d
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param=param) from None
     if not isinstance(found, dict):
-        raise click.BadParameter('it must be an object, such as \'{"path": "/tmp"}\'')
+        raise click.BadParameter('it must be a JSON object, such as \'{"path": "/tmp"}\'')
     return found
 
 
 def object_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
-    """An option that takes an object of JSON."""
+    """An option for a JSON object."""
     return click.option(name, variable, metavar="JSON", callback=_object, help=help_)
 
 
 class Pairs(dict[str, Any]):
-    """Values by their names.
+    """Values by name.
 
     Attributes:
-        typed: how those were typed that were taken for JSON and are no text.
+        typed: the typed text of each value that was parsed as JSON and is no string.
     """
 
     def __init__(self) -> None:
@@ -167,7 +169,7 @@ class Pairs(dict[str, Any]):
 
 
 def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Pairs:
-    """`name=value` as an object; a value is JSON where it can be, and text elsewhere."""
+    """Parse `name=value`; a value is JSON if it parses, otherwise text."""
     found = Pairs()
     for text in values:
         name, sign, value = text.partition("=")
@@ -183,5 +185,5 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 
 
 def pairs_option(*names: str, help_: str) -> Callable[..., Any]:
-    """An option that takes `name=value`, any number of times."""
+    """A repeatable option for `name=value`."""
     return click.option(*names, multiple=True, metavar="NAME=VALUE", callback=_pairs, help=help_)

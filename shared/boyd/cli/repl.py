@@ -1,26 +1,23 @@
-"""`boyd agent repl`: one cycle after the other, with a look at everything in between."""
+"""`boyd agent repl`: runs cycles one by one, and shows everything in between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import click
-from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from boyd.cli import goal_views, output
-from boyd.cli.chat_command import LinePrompt
-from boyd.cli.cycle_runner import next_cycle
-from boyd.cli.frozen_hint import frozen_line
-from boyd.cli.goals_client import GoalsClient, to_type
+from boyd.cli import INTERRUPTED, goal_views, output
+from boyd.cli.goals_client import GoalsClient, frozen_line, next_cycle, to_type
+from boyd.cli.prompt import open_prompt
 from boyd.embedded.state_folder import private_folder
 from boyd.errors import ApiUnavailable, BoydError, ConfigError
 from boyd.plugins.goals.api_models import Surroundings
+from boyd.plugins.goals.state import Goal
 
 #: How many memories `recall` shows, and how many entries of memory are looked at for symbols.
 _TOP = 5
@@ -28,24 +25,17 @@ _RECENT = 100
 
 
 class UsageError(Exception):
-    """What was typed is not complete, or no command."""
-
-
-class InputSource(Protocol):
-    """Where the commands come from."""
-
-    def question(self) -> str | None:
-        """The next line; None when there are no more."""
+    """Raised for an incomplete or unknown command."""
 
 
 @dataclass(frozen=True)
 class ReplCommand:
-    """A command of the REPL; *run* takes what follows its name.
+    """A command of the REPL; *run* takes the text after its name.
 
     Attributes:
         arguments: as `help` shows them.
-        about: what it does.
-        values: what its first argument may be.
+        about: its effect.
+        values: completions of its first argument.
     """
 
     run: Callable[[str], None]
@@ -55,65 +45,90 @@ class ReplCommand:
 
 
 class Repl:
-    """Commands from a terminal or a pipe, and what comes of them."""
+    """Runs commands from a terminal or a pipe."""
 
-    def __init__(self, mind: GoalsClient) -> None:
-        self._mind = mind
+    def __init__(self, client: GoalsClient) -> None:
+        self._client = client
         self._waits = goal_views.WaitingToolView(answer="answer {} TEXT")
-        self._known = Completions(mind)
-        self.words: dict[str, ReplCommand] = {
-            "status": ReplCommand(self._status, "", "the session at a glance; also `s`"),
-            "goals": ReplCommand(self._goals, "", "all goals"),
-            "add": ReplCommand(self._add, "DESCRIPTION", "a new goal"),
-            "suspend": ReplCommand(self._suspend, "ID", "let a goal rest", self._known.goals),
-            "resume": ReplCommand(self._resume, "ID", "take a goal up again", self._known.goals),
-            "fail": ReplCommand(self._fail, "ID", "give a goal up", self._known.goals),
-            "priority": ReplCommand(
-                self._priority, "ID NUMBER", "how important it is", self._known.goals
-            ),
-            "why": ReplCommand(self._why, "ID", "what was decided for a goal", self._known.goals),
-            "memory": ReplCommand(self._memory, "", "what is on its mind, the newest first"),
-            "recall": ReplCommand(self._recall, "QUERY", "what is remembered about something"),
-            "graph": ReplCommand(
-                self._graph, "SYMBOL", "what is known about it", self._known.symbols
-            ),
-            "questions": ReplCommand(self._questions, "", "what waits for an answer"),
-            "answer": ReplCommand(
-                self._answer, "ID TEXT", "answer a question", self._known.questions
-            ),
-            "consolidate": ReplCommand(
-                self._consolidate, "", "make memories of what is on its mind"
-            ),
-            "help": ReplCommand(self._help, "", "this list"),
-            "quit": ReplCommand(self._quit, "", "leave; also `q`, `exit` and Ctrl-D"),
-        }
+        self._known = Completions(client)
+        self.words = self._commands()
         self._others = {"s": "status", "q": "quit", "exit": "quit", "?": "help", "h": "help"}
         self._left = False
 
-    def run(self, state: Path) -> bool:
-        """Do what is typed until there is no more; whether all of it went well.
+    def _commands(self) -> dict[str, ReplCommand]:
+        client, views, known = self._client, goal_views, self._known
 
-        On a terminal a mistake can be mended, so that everything did. *state* is the folder that
-        keeps what was typed there.
+        def changing(change: Callable[[str], Goal]) -> Callable[[str], None]:
+            return lambda text: output.say(views.standing_line(change(text)))
+
+        def questions(_: str) -> None:
+            views.show_questions(client, client.questions())
+
+        def consolidate(_: str) -> None:
+            output.say(views.consolidated_line(client.consolidate()))
+
+        command = ReplCommand
+        return {
+            "status": command(self._status, "", "the session at a glance; also `s`"),
+            "goals": command(lambda _: views.show_goals(client.goals()), "", "list all goals"),
+            "add": command(changing(client.wanted), "DESCRIPTION", "add a goal"),
+            "suspend": command(changing(client.suspend), "ID", "suspend a goal", known.goals),
+            "resume": command(changing(client.resume), "ID", "resume a goal", known.goals),
+            "fail": command(changing(client.fail), "ID", "mark a goal as failed", known.goals),
+            "priority": command(
+                self._priority, "ID NUMBER", "change the priority of a goal", known.goals
+            ),
+            "why": command(
+                lambda id: views.show_why(client.why(id)),
+                "ID",
+                "decisions made for a goal",
+                known.goals,
+            ),
+            "memory": command(
+                lambda _: views.show_memory(client.memory(_TOP)),
+                "",
+                "working memory, newest first",
+            ),
+            "recall": command(
+                lambda query: views.show_episodes(client.recall(query, _TOP)),
+                "QUERY",
+                "memories about something",
+            ),
+            "graph": command(self._graph, "SYMBOL", "facts about a symbol", known.symbols),
+            "questions": command(questions, "", "open questions"),
+            "answer": command(self._answer, "ID TEXT", "answer a question", known.questions),
+            "consolidate": command(consolidate, "", "turn working memory into memories"),
+            "help": command(self._help, "", "this list"),
+            "quit": command(self._quit, "", "leave; also `q`, `exit` and Ctrl-D"),
+        }
+
+    def run(self, state: Path) -> bool:
+        """Run commands until the end of input; return whether all succeeded.
+
+        On a terminal errors can be corrected, so they do not count. *state* is the folder for the
+        history of commands.
 
         Raises:
-            ApiUnavailable: nobody answers, and nobody is there who could try again.
-            Exit: Ctrl-C, where nobody types.
+            ApiUnavailable: the API does not answer, and nobody can retry.
+            Exit: Ctrl-C without a terminal.
         """
         is_typed = output.can_ask()
         if is_typed:
             self._greet()
-        lines = new_input_source(self.words, state)
+        completer = WordCompleter(self.words)
+        lines = open_prompt(MARK, "`q` or Ctrl-D quits.", _history(state), completer)
         well = True
         while not self._left and (line := lines.question()) is not None:
             well &= self._does(line.strip())
             self._known.forget()
         if is_typed:
-            output.note(f"{to_type('agent resume')} or {to_type('agent repl')} goes on from here.")
+            output.note(
+                f"{to_type('agent resume')} or {to_type('agent repl')} continues from here."
+            )
         return well or is_typed
 
     def _does(self, line: str) -> bool:
-        """Do a line; whether it went well."""
+        """Run a line; return whether it succeeded."""
         try:
             self._do(line)
         except UsageError as error:
@@ -125,9 +140,9 @@ class Repl:
             output.note(f"boyd: {output.one_line(str(error))}")
             return False
         except KeyboardInterrupt:
-            output.note("A cycle that has begun goes on without this command.")
+            output.note("A running cycle continues without this command.")
             if not output.can_ask():
-                raise click.exceptions.Exit(output.INTERRUPTED) from None
+                raise click.exceptions.Exit(INTERRUPTED) from None
         return True
 
     def _do(self, line: str) -> None:
@@ -145,80 +160,50 @@ class Repl:
         word.run(rest)
 
     def _greet(self) -> None:
-        session = self._mind.session()
-        begun = f"after cycle {session.cycle}" if session.cycle else "nothing was done yet"
+        session = self._client.session()
+        begun = f"after cycle {session.cycle}" if session.cycle else "no cycles yet"
         output.say(f"Goals: {goal_views.counts(session)}; {begun}.")
-        output.say("Enter does a cycle, `help` lists the commands, `q` leaves.")
+        output.say("Enter runs a cycle, `help` lists the commands, `q` quits.")
         self._waits.tell(session.questions, session.waiting)
 
     def _cycle(self) -> None:
-        if not self._mind.session().active:
+        if not self._client.session().active:
             output.say("No goal is active: `add DESCRIPTION` adds one.")
             return
-        done = next_cycle(self._mind)
+        done = next_cycle(self._client)
         goal_views.show_cycle(done)
         self._waits.tell(done.session.questions, done.approvals)
         if not done.result.success:
-            raise BoydError("the iteration has failed")
+            raise BoydError("the iteration failed")
         if done.is_frozen:
-            raise BoydError(frozen_line(self._mind.api, done.refusal or ""))
+            raise BoydError(frozen_line(self._client.api, done.refusal or ""))
         if done.refusal:
             raise BoydError(done.refusal)
 
     def _status(self, _: str) -> None:
-        session = self._mind.session()
+        session = self._client.session()
         goal_views.show_session(session)
         waits = goal_views.WaitingToolView(answer="answer {} TEXT")
         waits.tell(session.questions, session.waiting)
-
-    def _goals(self, _: str) -> None:
-        goal_views.show_goals(self._mind.goals())
-
-    def _add(self, description: str) -> None:
-        output.say(goal_views.standing_line(self._mind.wanted(description)))
-
-    def _suspend(self, id: str) -> None:
-        output.say(goal_views.standing_line(self._mind.suspend(id)))
-
-    def _resume(self, id: str) -> None:
-        output.say(goal_views.standing_line(self._mind.resume(id)))
-
-    def _fail(self, id: str) -> None:
-        output.say(goal_views.standing_line(self._mind.fail(id)))
 
     def _priority(self, rest: str) -> None:
         id, _, number = rest.partition(" ")
         if not number.strip().isdecimal():
             raise UsageError("write `priority ID NUMBER`")
-        changed = self._mind.prioritize(id, int(number))
+        changed = self._client.prioritize(id, int(number))
         output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
 
-    def _memory(self, _: str) -> None:
-        goal_views.show_memory(self._mind.memory(_TOP))
-
-    def _why(self, id: str) -> None:
-        goal_views.show_why(self._mind.why(id))
-
-    def _recall(self, query: str) -> None:
-        goal_views.show_episodes(self._mind.recall(query, _TOP))
-
     def _graph(self, symbol: str) -> None:
-        found = self._mind.about(symbol)
+        found = self._client.about(symbol)
         self._known.seen(found)
         goal_views.show_surroundings(found)
-
-    def _questions(self, _: str) -> None:
-        goal_views.show_questions(self._mind, self._mind.questions())
 
     def _answer(self, rest: str) -> None:
         id, _, text = rest.partition(" ")
         if not text.strip():
             raise UsageError("write `answer ID TEXT`")
-        answered = self._mind.answer(id, text.strip())
+        answered = self._client.answer(id, text.strip())
         output.say(f"question {output.one_line(answered.id)} is answered")
-
-    def _consolidate(self, _: str) -> None:
-        output.say(goal_views.consolidated_line(self._mind.consolidate()))
 
     def _help(self, _: str) -> None:
         listed = self.words.items()
@@ -230,36 +215,36 @@ class Repl:
 
 
 class Completions:
-    """What can be completed; asked for when it is needed, once until something is done."""
+    """Values for completion; cached until a command has run."""
 
-    def __init__(self, mind: GoalsClient) -> None:
-        self._mind = mind
+    def __init__(self, client: GoalsClient) -> None:
+        self._client = client
         self._seen: set[str] = set()
         self._asked: dict[str, list[str]] = {}
 
     def goals(self) -> Iterable[str]:
         """The ids of goals."""
-        return self._once("goals", lambda: [one.id for one in self._mind.goals()])
+        return self._once("goals", lambda: [one.id for one in self._client.goals()])
 
     def questions(self) -> Iterable[str]:
         """The ids of questions."""
-        return self._once("questions", lambda: [one.id for one in self._mind.questions()])
+        return self._once("questions", lambda: [one.id for one in self._client.questions()])
 
     def symbols(self) -> Iterable[str]:
-        """What is on the agent's mind, and what was shown."""
+        """The symbols in working memory and in shown facts."""
         entries = self._once(
             "symbols",
-            lambda: [name for one in self._mind.memory(_RECENT) for name in one.symbols],
+            lambda: [name for one in self._client.memory(_RECENT) for name in one.symbols],
         )
         return {*entries, *self._seen}
 
     def seen(self, found: Surroundings) -> None:
-        """These facts were shown."""
+        """Remember the symbols of shown facts."""
         for fact in (*found.out, *found.into):
             self._seen |= {fact.subject, fact.object}
 
     def forget(self) -> None:
-        """Something was done: ask again."""
+        """Clear the cache."""
         self._asked.clear()
 
     def _once(self, name: str, find: Callable[[], list[str]]) -> list[str]:
@@ -273,41 +258,14 @@ MARK = "boyd> "
 HISTORY = "repl-history"
 
 
-def new_input_source(words: Mapping[str, ReplCommand], state: Path) -> InputSource:
-    """What fits where this runs."""
-    return TerminalLines(words, state) if output.can_ask() else LinePrompt()
-
-
-class TerminalLines:
-    """A prompt that can be edited; Tab completes, the arrow keys call back what was typed."""
-
-    def __init__(self, words: Mapping[str, ReplCommand], state: Path) -> None:
-        self._session: PromptSession[str] = PromptSession(
-            history=_history(state),
-            completer=WordCompleter(words),
-            complete_while_typing=False,
-            complete_in_thread=True,
-        )
-
-    def question(self) -> str | None:
-        """The next line; Ctrl-C forgets it, Ctrl-D ends."""
-        while True:
-            try:
-                return self._session.prompt(MARK)
-            except KeyboardInterrupt:
-                output.note("`q` or Ctrl-D leaves.")
-            except EOFError:
-                return None
-
-
 class WordCompleter(Completer):
-    """Completes the command, and then what its first argument may be."""
+    """Completes a command, then its first argument."""
 
     def __init__(self, words: Mapping[str, ReplCommand]) -> None:
         self._words = words
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterator[Completion]:
-        """All that the text before the cursor may become."""
+        """Complete the text before the cursor."""
         name, space, begun = document.text_before_cursor.lstrip().partition(" ")
         if not space:
             listed = self._words.items()
@@ -325,14 +283,14 @@ class WordCompleter(Completer):
 
 
 def _fitting(begun: str, known: Iterable[str]) -> Iterator[Completion]:
-    """What begins so, unless it has what a terminal would obey."""
+    """The printable values that begin with the typed text."""
     for one in known:
         if one.startswith(begun) and one.isprintable():
             yield Completion(one, start_position=-len(begun))
 
 
 def _history(state: Path) -> History:
-    """What was typed before, in a file that only its owner may read; in memory where it cannot."""
+    """The history of commands, in a private file, or in memory if that fails."""
     try:
         path = private_folder(state) / HISTORY
         path.touch(mode=0o600)

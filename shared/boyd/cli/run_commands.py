@@ -1,4 +1,4 @@
-"""`boyd runs submit|list|show|cancel|wait|redeliver`: have an agent look into something."""
+"""`boyd runs submit|list|show|cancel|wait|redeliver`: tasks for an agent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import click
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.control_commands import timeout_option
-from boyd.cli.options import api_options, id_argument, short, the_one
+from boyd.cli.options import api_options, find_by_prefix, id_argument, short
 from boyd.cli.parameter_types import Whole, object_option
-from boyd.cli.spinner import Spinner
 from boyd.cli.tables import label, sentence, whole
+from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
 from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
@@ -27,10 +27,6 @@ COLUMNS = (
     *(whole("id"), whole("status"), whole("priority", drop=2), whole("age")),
     *(label("source", drop=3), label("asked by", drop=1), sentence("title", least=30)),
 )
-#: Characters of a whole id.
-_WHOLE = 36
-#: How far back a beginning of an id is looked for.
-_KNOWN = 5000
 
 run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
     "run", completion.runs
@@ -39,18 +35,18 @@ run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument
 
 @click.group()
 def runs() -> None:
-    """Ask an agent to look into something, and see what it found."""
+    """Submit runs, tasks for an agent, and show their results."""
 
 
 @runs.command()
 @click.argument("title")
-@click.option("--description", help="What is to be done; `-`: from standard input.")
+@click.option("--description", help="Description of the task; `-` reads standard input.")
 @click.option("--priority", type=click.Choice(LEVELS), default="medium", show_default=True)
-@object_option("--context", "context", "Facts for whoever works on it; `-`: standard input.")
-@click.option("--source", default="cli", show_default=True, help="Where it comes from.")
-@click.option("--callback-url", help="Is told when the run has ended.")
-@click.option("--kind", help="A label for whoever reads it.")
-@click.option("--wait", is_flag=True, help="Wait for its end, as `boyd runs wait` does.")
+@object_option("--context", "context", "Facts about the task; `-` reads standard input.")
+@click.option("--source", default="cli", show_default=True, help="Origin of the run.")
+@click.option("--callback-url", help="URL to notify when the run ends.")
+@click.option("--kind", help="Free-form label.")
+@click.option("--wait", is_flag=True, help="Wait for the run to end, like `boyd runs wait`.")
 @timeout_option
 @output.output_option
 @api_options
@@ -66,10 +62,10 @@ def submit(
 ) -> None:
     """Submit a run, and print its id.
 
-    Without --description the title says it all. --timeout waits, too.
+    The description defaults to the title. --timeout implies --wait.
     """
     if not title.strip():
-        raise click.BadParameter("there is nothing in it", param_hint="TITLE")
+        raise click.BadParameter("it must not be empty", param_hint="TITLE")
     said = sys.stdin.read() if description == "-" else description
     body = {"title": title, "description": said or title, "callbackUrl": callback_url, **more}
     made = api.agent.post("/runs", RunCreated, body)
@@ -83,7 +79,7 @@ def submit(
 @runs.command("list")
 @click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only such.")
 @click.option("--priority", type=click.Choice(LEVELS), help="Only such.")
-@click.option("--source", help="Only from there.")
+@click.option("--source", help="Only runs from this source.")
 @click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
 @output.output_option
 @api_options
@@ -91,12 +87,7 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
     """List runs, newest first."""
     page = min(limit, api_access.PAGE)
     found = list(islice(api_access.runs(api, limit=page, **query), limit))
-    if output.print_data(form, found):
-        return
-    if not found:
-        output.say("There are no such runs.")
-        return
-    output.print_table(COLUMNS, [_row(api, run) for run in found])
+    output.print_list(form, found, COLUMNS, [_row(api, run) for run in found], "No runs found.")
 
 
 def _row(api: Api, run: Run) -> list[str]:
@@ -116,7 +107,7 @@ def _row(api: Api, run: Run) -> list[str]:
 @output.output_option
 @api_options
 def show(api: Api, run: str, form: str) -> None:
-    """Show a run, and its result when it has ended."""
+    """Show a run, and its result if it has ended."""
     found = find(api, run)
     callback = _callback(api, found)
     shown = {**found.to_wire(), **({"callback": callback} if callback else {})}
@@ -124,12 +115,10 @@ def show(api: Api, run: str, form: str) -> None:
         _show(api, found, callback)
 
 
-def find(api: Api, beginning: str) -> Run:
-    """The run whose id begins like that; ends the command when there is none, or several."""
-    if len(beginning) == _WHOLE:
-        return api.agent.get(f"/runs/{beginning}", Run)
-    known = {run.id: run for run in islice(api_access.runs(api, limit=api_access.PAGE), _KNOWN)}
-    return known[the_one("run", beginning, known)]
+def find(api: Api, prefix: str) -> Run:
+    """Find a run by a unique prefix of its id; exit with an error otherwise."""
+    every = api_access.runs(api, limit=api_access.PAGE)
+    return find_by_prefix("run", prefix, lambda: api.agent.get(f"/runs/{prefix}", Run), every)
 
 
 def _callback(api: Api, run: Run) -> Callback | None:
@@ -170,7 +159,7 @@ def _show(api: Api, run: Run, callback: Callback | None = None) -> None:
 def _callback_text(callback: Callback) -> str:
     tries = counted(callback.attempts, "attempt")
     last = callback.deliveries[-1] if callback.deliveries else None
-    how = f", the last: {last.error or last.status}" if last else ""
+    how = f", last: {last.error or last.status}" if last else ""
     return f"{callback.url}: {callback.state}, {tries}{how}"
 
 
@@ -191,7 +180,7 @@ def _show_result(result: RunResult) -> None:
 
 @runs.command()
 @run_argument
-@click.option("--reason", help="Why; kept with the run.")
+@click.option("--reason", help="Reason; stored with the run.")
 @api_options
 def cancel(api: Api, run: str, reason: str | None) -> None:
     """Cancel a run that has not ended."""
@@ -236,7 +225,7 @@ def _await(api: Api, run_id: str, timeout: float | None) -> Run:
 @run_argument
 @api_options
 def redeliver(api: Api, run: str) -> None:
-    """Send the callback of a run that has ended once more."""
+    """Send the callback of an ended run again."""
     found = find(api, run)
     api.agent.post(f"/runs/{found.id}/callback/redeliver", Redelivering)
-    output.say(f"the callback of run {short(found.id)} is sent again")
+    output.say(f"the callback of run {short(found.id)} will be sent again")

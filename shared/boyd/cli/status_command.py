@@ -1,4 +1,4 @@
-"""`boyd status`: what the agents are doing now, or, with `--watch`, as it happens."""
+"""`boyd status`: the current state of agents and workers, or with `--watch` live."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import click
 
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.event_commands import EventFollower, event_line, is_repeated
+from boyd.cli.event_commands import event_line, is_repeated
 from boyd.cli.options import deployment_api_options, not_empty
 from boyd.cli.output import command_name
 from boyd.cli.tables import label, sentence, whole
+from boyd.cli.waiting import EventFollower
 from boyd.errors import UnknownAgent
 from boyd.formatting import counted
 from boyd.models import Event, LoopResult, LoopStatus
@@ -55,15 +56,15 @@ _INDENT = 13
     "--agent",
     callback=not_empty,
     shell_complete=completion.offered(completion.agents),
-    help="Only that agent.",
+    help="Only this agent.",
 )
-@click.option("--watch", is_flag=True, help="Go on, and show what happens until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Keep running and show events until Ctrl-C.")
 @output.output_option
 @deployment_api_options
 def status(api: Callable[[str | None], Api], agent: str | None, watch: bool, form: str) -> None:
-    """Show what agents are doing now.
+    """Show the current state of agents.
 
-    The phase, what waits, how the observers do, which workers live.
+    Phase, pending work, health of observers, live workers.
     """
     opened = api(agent)
     known = opened.deployment.get("/agents", AgentList)
@@ -77,7 +78,7 @@ def status(api: Callable[[str | None], Api], agent: str | None, watch: bool, for
 def _chosen(known: list[AgentState], name: str | None) -> list[AgentState]:
     chosen = [one for one in known if name in (None, one.id)]
     if not known:
-        raise UnknownAgent("no agent has been started yet, or the key may see none")
+        raise UnknownAgent("no agent has been started yet, or the key may not see any")
     if not chosen:
         names = ", ".join(one.id for one in known)
         raise UnknownAgent(f"no agent {name!r}; there are: {names}")
@@ -122,7 +123,7 @@ def _show(seen: _Everything, form: str) -> None:
     if output.print_data(form, _document(seen)):
         return
     if seen.frozen is not None:
-        output.say(f"Acting is frozen everywhere: {seen.frozen}\n")
+        output.say(f"Actions of all agents are frozen: {seen.frozen}\n")
     for agent in seen.agents:
         _show_agent(agent, seen.now)
         output.say()
@@ -176,13 +177,13 @@ def _doing(state: LoopStatus) -> str:
 
 
 def mode_text(entry: AgentState) -> str:
-    """An agent's mode, with the interval where it has one."""
+    """An agent's mode, with its interval if it has one."""
     every = f", every {output.seconds(entry.loop_interval)}" if entry.mode == "continuous" else ""
     return f"{entry.mode}{every}"
 
 
 def waiting_text(state: LoopStatus | AgentState) -> str:
-    """What waits for the agent and for people; empty when nothing does."""
+    """The number of pending runs and approvals; empty without any."""
     parts = [
         counted(state.pending_runs, "run") if state.pending_runs else "",
         counted(state.pending_approvals, "approval") if state.pending_approvals else "",
@@ -208,11 +209,11 @@ def _observer_row(observer: ObserverState, now: datetime) -> list[str]:
 
 
 def observer_cells(observer: ObserverState, now: datetime) -> list[str]:
-    """How an observer does: its state, the last success, the last error."""
+    """The state of an observer, its last success and its last error."""
     never = observer.last_success_at is None and not observer.failures
     state = "not run yet" if never else "ok"
     if observer.failures:
-        state = f"failed {observer.failures} in a row"
+        state = f"failed {counted(observer.failures, 'time')} in a row"
     if observer.backoff_until and observer.backoff_until > now:
         left = int((observer.backoff_until - now).total_seconds())
         state += f", backs off {output.seconds(left)}"
@@ -262,7 +263,7 @@ def _watch_lines(follower: EventFollower) -> None:
 
 
 def _watch_live(follower: EventFollower) -> None:
-    """Print what is over, and keep a line below it for each iteration in flight."""
+    """Print finished events, and below them a line for each running iteration."""
     flight: dict[str, tuple[str, float]] = {}
     with _live(flight) as live:
         while True:
@@ -279,7 +280,7 @@ def _live(flight: dict[str, tuple[str, float]]) -> Iterator[Live]:
     def below() -> Text:
         now = time.monotonic()
         lines = [f"{what}  {now - since:.1f} s" for what, since in list(flight.values())]
-        return Text("\n".join(lines) or "Waiting for something to happen; Ctrl-C ends.", "dim")
+        return Text("\n".join(lines) or "Waiting for events; Ctrl-C quits.", "dim")
 
     with Live(console=output.console(), get_renderable=below, transient=True) as live:
         yield live

@@ -1,7 +1,6 @@
-"""The columns of a table, and how wide each is on a terminal that has no room for all of them.
+"""The layout of tables on a terminal: one line per row.
 
-A table has one line for each row. Columns that are not important are left out of a narrow
-terminal, long texts are cut, and everything else stays whole.
+If the terminal is too narrow, unimportant columns are omitted and long texts cut.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class Column:
     """A column.
 
     Attributes:
-        name: the word above it.
-        kind: what happens to cells that do not fit.
-        least: how narrow it gets before columns are left out; of a whole one its width.
-        drop: 0 is never left out; of the others the highest goes first.
+        name: its heading.
+        kind: the treatment of cells that do not fit.
+        least: the width below which columns are omitted instead.
+        drop: 0: never omitted; otherwise the highest is omitted first.
     """
 
     name: str
@@ -45,33 +44,24 @@ def whole(name: str, drop: int = 0) -> Column:
 
 
 def label(name: str, least: int = _NAME, drop: int = 0) -> Column:
-    """A column of names, which are rarely long: cut to *least* where there is no room."""
+    """A column of names: cut to *least* if necessary."""
     return Column(name, "cut", least, drop)
 
 
 def sentence(name: str, least: int = _TEXT, drop: int = 0) -> Column:
-    """A column of sentences: gets the room that the others leave, and is cut there."""
+    """A column of sentences: gets the remaining room, and is cut there."""
     return Column(name, "cut", least, drop)
 
 
 def folded(name: str, least: int = _TEXT) -> Column:
-    """A column of texts that must be read to their end: they go on in the next line."""
+    """A column of texts that must be read in full: they wrap."""
     return Column(name, "folded", least)
 
 
 def layout(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], room: int
 ) -> list[tuple[int, int]]:
-    """Choose the columns to show.
-
-    Args:
-        columns: what there is.
-        rows: the cells.
-        room: for the whole table.
-
-    Returns:
-        The number and the width of each column that is shown.
-    """
+    """Choose the columns to show; return the number and the width of each."""
     found = [
         max(map(_cells, cells)) for cells in zip([one.name for one in columns], *rows, strict=True)
     ]
@@ -83,7 +73,7 @@ def layout(
 
 
 def _fitting(columns: Sequence[Column], least: Sequence[int], room: int) -> list[int]:
-    """The columns that are shown: without the least important ones, where there is no room."""
+    """The columns to show; unimportant ones are omitted if necessary."""
     shown = set(range(len(columns)))
     going = sorted((n for n in shown if columns[n].drop), key=lambda n: -columns[n].drop)
     gone = []
@@ -99,14 +89,14 @@ def _fitting(columns: Sequence[Column], least: Sequence[int], room: int) -> list
 
 
 def _least(column: Column, wide: int) -> int:
-    """How narrow a column gets before others are left out; never narrower than its name."""
+    """The width below which other columns are omitted; at least that of the heading."""
     return wide if column.kind == "whole" else min(wide, max(column.least, len(column.name)))
 
 
 def _widened(
     shown: Sequence[int], least: Sequence[int], found: Sequence[int], room: int
 ) -> list[tuple[int, int]]:
-    """Share out the room that is left, a cell at a time to the narrowest that wants more."""
+    """Distribute the remaining room, always to the narrowest column that needs it."""
     widths = {number: least[number] for number in shown}
     for _ in range(room - _total(widths.values())):
         wanting = [number for number in shown if widths[number] < found[number]]
@@ -117,7 +107,7 @@ def _widened(
 
 
 def _pressed(shown: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """Cut what may not be cut, the widest first and the first column last."""
+    """Cut uncuttable columns, the widest first and the first column last."""
     widths = {number: least[number] for number in shown}
     for columns, limit in ((shown[1:], _SCANT), (shown[1:], 1), (shown[:1], 1)):
         while _total(widths.values()) > room:

@@ -1,4 +1,4 @@
-"""What happens in an investigation, as people read it: who says what, which tools are called."""
+"""The log of an investigation as text: turns, tool calls and results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CUT = 60
 
 
 class Transcript(ABC):
-    """Shows the entries of an investigation in their order; to be used within `with`."""
+    """Shows the entries of an investigation in order; use it in a `with` block."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
@@ -69,7 +69,7 @@ class Transcript(ABC):
         self.settle()
 
     def show(self, entry: Entry | None) -> None:
-        """Show one more entry; None is of a kind that this release does not know."""
+        """Show an entry; None stands for an unknown kind."""
         match entry:
             case Asked():
                 self.settle()
@@ -97,42 +97,42 @@ class Transcript(ABC):
 
     @abstractmethod
     def question(self, text: str) -> None:
-        """Show what somebody has said to the model."""
+        """Show a message to the model."""
 
     @abstractmethod
     def piece(self, channel: Channel, text: str) -> None:
-        """Show what has come of a turn."""
+        """Show a piece of the current turn."""
 
     @abstractmethod
     def turn(self, text: str, shown: str) -> None:
-        """Show a whole turn, of which the pieces *shown* have come."""
+        """Show a complete turn; the pieces *shown* are already visible."""
 
     @abstractmethod
     def answer(self, text: str, said: bool) -> None:
-        """Show what a question has come to; *said*: the last turn was that."""
+        """Show the answer; *said*: it was the last turn."""
 
     @abstractmethod
     def withdraw(self, why: str) -> None:
-        """Take back the pieces of a turn that has failed."""
+        """Take back the pieces of a failed turn."""
 
     @abstractmethod
     def line(self, tone: Tone, text: str) -> None:
-        """Show a line that Boyd itself says."""
+        """Show a line from Boyd itself."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Show to the end what was held back."""
+        """Show everything that was held back."""
 
     def doing(self, what: str) -> None:  # noqa: B027 - most have nowhere to show it
-        """Show what goes on, where it can be taken away again."""
+        """Show the current activity, if it can be erased again."""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Let somebody else use the terminal."""
+        """Release the terminal for the block."""
         yield
 
     def _discard(self, why: str) -> None:
-        """Take back what has come of an attempt; where nothing has, only tell that it failed."""
+        """Take back a failed attempt, or only report it if nothing was shown."""
         self._failed += 1
         if self._came:
             self.withdraw(why)
@@ -142,8 +142,8 @@ class Transcript(ABC):
         self._shown, self._came, self._why = "", False, why
 
     def _because(self, why: str) -> str:
-        """Why, unless that was said last."""
-        return f": {why}" if why and why != self._why else " in the same way"
+        """The reason, unless it was reported last."""
+        return f": {why}" if why and why != self._why else " with the same error"
 
     def _tell(self, said: Said) -> None:
         self.turn(said.text, self._shown)
@@ -152,7 +152,7 @@ class Transcript(ABC):
         self._calls.update((call.id, call) for call in said.calls)
 
     def _begin(self, call_id: str) -> None:
-        """Show a call, once; perhaps its turn was not shown."""
+        """Show a call once; its turn may not have been shown."""
         call = self._calls.get(call_id)
         if call is not None and call_id not in self._begun:
             self.settle()
@@ -166,7 +166,7 @@ class Transcript(ABC):
         name = short(waits.approval_id)
         command = f"{command_name()} approvals"
         self.line("note", f"  it waits for approval {name}; see it with `{command} show {name}`")
-        self.line("note", f"  `{command} approve {name}` lets it run, `deny` refuses it")
+        self.line("note", f"  `{command} approve {name}` runs it, `deny` rejects it")
         self.doing(f"waits for approval {name}")
 
     def _end_call(self, seen: ToolObservation) -> None:
@@ -179,11 +179,11 @@ class Transcript(ABC):
         self.line("ok" if seen.status == "succeeded" else "note", f"  {which}{result_text(seen)}")
         for text in first_lines(seen.output):
             self.line("detail", f"    {text}")
-        self.doing("the model is asked")
+        self.doing("waiting for the model")
 
     def _end(self, ended: Ended) -> None:
         said = ended.text.strip() == self._said.strip()
-        self.heading = "Answer" if ended.ending in ANSWERED else "What was found"
+        self.heading = "Answer" if ended.ending in ANSWERED else "Findings"
         if said and ended.ending not in ANSWERED:
             self.heading = "Conclusion"
         self.answer(ended.text, said)
@@ -193,13 +193,13 @@ class Transcript(ABC):
 
 
 class PlainTranscript(Transcript):
-    """Prints lines of plain text, each when it is complete.
+    """Prints complete lines of plain text.
 
-    What a turn says is held back until it is known whether it is the answer.
+    A turn is held back until it is known whether it is the answer.
     """
 
     def __init__(self, print_line: Callable[[str], None], *, answers: bool = True) -> None:
-        """Print by *print_line*; without *answers*, those are left to somebody else."""
+        """Print with *print_line*; without *answers*, answers are omitted."""
         super().__init__()
         self._print = print_line
         self._answers = answers
@@ -227,7 +227,7 @@ class PlainTranscript(Transcript):
         self._held = text if self._answers else ""
 
     def withdraw(self, why: str) -> None:
-        """See `Transcript`: what has come of the turn is only told of."""
+        """See `Transcript`: pieces are only reported."""
         self.settle()
         self._print(f"! withdrawn: {why}")
 
@@ -247,7 +247,7 @@ class PlainTranscript(Transcript):
 
 
 def call_text(call: ToolCall) -> str:
-    """A call on one line, its arguments shortened."""
+    """A call on one line, with shortened arguments."""
     try:
         given = json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -260,25 +260,25 @@ def call_text(call: ToolCall) -> str:
 
 
 def _value(value: object) -> str:
-    """As it is written behind `=`; quoted where it would not be seen where it ends."""
+    """A value to follow `=`, quoted if it has spaces."""
     text = output.cut(output.text_of(value), _CUT)
     return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and " " in text else text
 
 
 def result_text(seen: ToolObservation) -> str:
-    """What became of a call, in a few words."""
+    """The outcome of a call in a few words."""
     parts = [
         "ok" if seen.status == "succeeded" else seen.status,
         f"exit code {seen.exit_code}" if seen.exit_code else "",
-        "its time was up" if seen.timed_out else "",
+        "timed out" if seen.timed_out else "",
         output.duration(seen.duration) if seen.duration else "",
-        f"{seen.total_bytes} bytes in all" if seen.truncated else "",
+        f"{seen.total_bytes} bytes in total" if seen.truncated else "",
     ]
     return ", ".join(filter(None, parts))
 
 
 def first_lines(text: str) -> Iterator[str]:
-    """The first lines of what a tool has said, and how many are not shown."""
+    """The first lines of a tool's output, and the number of omitted ones."""
     lines = [line.rstrip() for line in output.clean(text).strip("\n").split("\n")]
     for line in lines[:_FIRST]:
         yield output.cut(line, output.LINE)
@@ -287,7 +287,7 @@ def first_lines(text: str) -> Iterator[str]:
 
 
 def end_text(ended: Ended) -> str:
-    """How it has ended, and what it has used up."""
+    """The ending, and the resources used."""
     if ended.ending in ANSWERED:
         return f"{ended.ending}: {used(ended.counters)}"
     why = f": {output.one_line(ended.detail)}" if ended.detail else ""
@@ -295,7 +295,7 @@ def end_text(ended: Ended) -> str:
 
 
 def used(counters: Counters) -> str:
-    """What was used up, in words."""
+    """The resources used, in words."""
     usage = counters.usage
     tokens = usage.input_tokens + usage.output_tokens
     about = "about " if usage.estimated else ""
@@ -317,19 +317,19 @@ _COMPACTED = {
 
 
 def compacted_text(entry: Compacted) -> str:
-    """How the conversation was made shorter for the model."""
+    """The way in which the conversation was shortened for the model."""
     calls = _ranges([call_number(one) for one in entry.results])
     what = f"calls {calls}" if len(entry.results) > 1 else f"call {calls}"
     parts = [
         what if entry.results else "",
-        "older turns are summed up" if entry.folded else "",
+        "older turns summarised" if entry.folded else "",
         f"{entry.before} → {entry.after} characters",
     ]
     return f"{_COMPACTED[entry.why]}; compacted: {', '.join(filter(None, parts))}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers as people write them, as in `#1-#4, #7`."""
+    """Numbers as ranges, as in `#1-#4, #7`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][-1] == number - 1:

@@ -1,4 +1,4 @@
-"""`boyd up`: everything on one machine, as children of one process."""
+"""`boyd up`: a complete deployment on one machine, as children of one process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from boyd.version import VERSION
 
 
 def greet(settings: Settings, agents: list[str]) -> None:
-    """Print what is being started."""
+    """Print what is starting."""
     noun = "agent" if len(agents) == 1 else "agents"
     output.say(f"boyd {VERSION}: starting {noun} {', '.join(agents)}")
     if settings.redis_url:
@@ -50,10 +50,12 @@ def greet(settings: Settings, agents: list[str]) -> None:
 
 
 def ready(settings: Settings, api_url: str, key: str | None) -> None:
-    """Print where the API is, now that it answers; *key* is printed when it is given."""
+    """Print the address of the API, and *key* or where it is."""
     path = key_file(settings.state_dir)
     output.say(f"  API    {api_url}")
-    output.say(f"  key    {key or f'{_home(path)} (yours alone; boyd finds it by itself)'}")
+    output.say(
+        f"  key    {key or f'{_home(path)} (readable only by you; boyd finds it automatically)'}"
+    )
     for line in _fitted(f'curl --oauth2-bearer "$(cat {_typed(path)})"', f"{api_url}/api/v0/state"):
         output.say(line)
     if settings.api.warning:
@@ -62,7 +64,7 @@ def ready(settings: Settings, api_url: str, key: str | None) -> None:
 
 
 def _fitted(command: str, url: str) -> list[str]:
-    """The command on one line, or on two where a terminal is too narrow."""
+    """The command on one line, or on two if the terminal is too narrow."""
     line = f"  try    {command} {url}"
     if len(line) <= output.width():
         return [line]
@@ -76,7 +78,7 @@ def _home(path: Path) -> str:
 
 
 def _typed(path: Path) -> str:
-    """The same as it is typed in a shell."""
+    """The same, quoted for a shell."""
     shown = _home(path)
     return f"~/{shlex.quote(shown[2:])}" if shown.startswith("~/") else shlex.quote(shown)
 
@@ -91,7 +93,7 @@ KEY_CHECK = 5.0
 
 @click.command()
 @click.argument("agents", nargs=-1, metavar="[AGENT]...")
-@click.option("--show-key", is_flag=True, help="Print the key for the API, not only where it is.")
+@click.option("--show-key", is_flag=True, help="Print the API key, not only its location.")
 @settings_options
 def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     """Run agents on this machine: Redis, workers, beat and API, until Ctrl-C.
@@ -103,9 +105,10 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     names = list(load_agents(settings.agents))
     if len(names) == 1 and not settings.agent:
         settings = settings.model_copy(update={"agent": names[0]})
-    with state_lock(_prepared(settings.state_dir)):
+    private_folder(settings.state_dir)
+    with state_lock(settings.state_dir):
         settings = settings.model_copy(update={"api": _free(settings.api)})
-        with Supervisor(_say) as supervisor, _redis(settings, supervisor) as url:
+        with Supervisor(output.say) as supervisor, _redis(settings, supervisor) as url:
             if url is not None:
                 greet(settings, names)
                 _run(settings, supervisor, url, names, show_key)
@@ -113,11 +116,6 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
 
 def _agent_here(settings: Settings) -> tuple[str, ...]:
     return ("agent.toml",) if not settings.agents and Path("agent.toml").exists() else ()
-
-
-def _prepared(folder: Path) -> Path:
-    private_folder(folder)
-    return folder
 
 
 def _free(api: ApiSettings) -> ApiSettings:
@@ -135,7 +133,7 @@ def _free(api: ApiSettings) -> ApiSettings:
 
 
 def _why(error: OSError) -> str:
-    """The system's own words; Python adds the address to them, and a failed look-up has others."""
+    """The system's own message, without the address that Python adds."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)
@@ -143,7 +141,7 @@ def _why(error: OSError) -> str:
 
 @contextmanager
 def _redis(settings: Settings, supervisor: Supervisor) -> Iterator[str | None]:
-    """The URL of a Redis that answers; None when a stop was asked for meanwhile."""
+    """Yield the URL of a Redis that answers; None if a stop was requested meanwhile."""
     if settings.redis_url:
         with translated():
             connect(settings.redis_url).ping()
@@ -174,11 +172,11 @@ def _run(
     with publish_runtime(settings.state_dir, runtime):
         ready(settings, api_url, key if show_key else None)
         supervisor.run(watch.look, every=LOOK)
-    _say("stopping")
+    output.say("stopping")
 
 
 def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
-    """The workers, and what may start once they are there."""
+    """The workers, and the children that start after them."""
     env = {
         **os.environ,
         "BOYD_REDIS_URL": url,
@@ -209,13 +207,13 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
 
 
 def _reached(api: ApiSettings) -> str:
-    """The URL under which this machine reaches the API."""
+    """The URL of the API for this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{api.port}"
 
 
 def _own_key(store: Store, state: Path) -> str:
-    """The key of whoever starts this: that of the last start, unless Redis has lost it."""
+    """The key of the last start, or a new one if Redis has lost it."""
     known = read_key(state)
     if known is not None and store.access.admit(known, rate=100, burst=100).key is not None:
         return known
@@ -235,7 +233,7 @@ def _workers_ready(store: Store) -> bool:
 
 
 def _answers(api_url: str) -> bool:
-    """Whether the API answers requests; that it listens is not enough."""
+    """Tell whether the API answers requests."""
     parts = urlsplit(api_url)
     assert parts.hostname is not None
     connection = HTTPConnection(parts.hostname, parts.port, timeout=1.0)
@@ -249,7 +247,7 @@ def _answers(api_url: str) -> bool:
 
 
 class _Watch:
-    """Shows each iteration that ends, in one line."""
+    """Prints a line for each finished iteration."""
 
     def __init__(self, store: Store, agents: list[str], state: Path) -> None:
         self._store = store
@@ -259,7 +257,7 @@ class _Watch:
         self._answers = True
 
     def look(self) -> None:
-        """Show what has ended since the last look."""
+        """Print the iterations finished since the last call."""
         try:
             for agent_id, event in self._events.wait(0):
                 if event.kind in ("iteration.completed", "iteration.failed"):
@@ -268,23 +266,19 @@ class _Watch:
             self._answers = True
         except StoreError as error:
             if self._answers:
-                _say(str(error))
+                output.say(str(error))
             self._answers = False
 
     def _keep_key(self) -> None:
-        """Make the key of this command again when Redis has lost it."""
+        """Replace the key if Redis has lost it."""
         if time.monotonic() - self._key_checked_at < KEY_CHECK:
             return
         self._key_checked_at = time.monotonic()
         before = read_key(self._state)
         if _own_key(self._store, self._state) != before:
-            _say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
+            output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
 
     def _show(self, agent_id: str, iteration: int) -> None:
         result = self._store.agent(agent_id).history.get(iteration)
         if result:
-            _say(output.painted_iteration(result))
-
-
-def _say(line: str) -> None:
-    click.echo(line)
+            output.say(output.painted_iteration(result))

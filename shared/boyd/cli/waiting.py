@@ -1,0 +1,316 @@
+"""Waits for the API, which may go away for a while: a spinner, and streams that reconnect."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import click
+
+from boyd.cli import INTERRUPTED, api_access, output
+from boyd.cli.api_access import Api
+from boyd.errors import ApiProblem, ApiUnavailable, BoydError
+from boyd.models import Event, LoopResult
+from boyd.models.investigation import Ended, Investigation, Logged
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from boyd.client import Client, Stream
+
+_T = TypeVar("_T")
+
+#: Seconds between two questions: the first pause, and the longest.
+_FIRST = 0.05
+_LONGEST = 0.5
+#: Seconds between two attempts to open a stream.
+_PAUSE = 1.0
+#: Seconds for the streams to open.
+_OPEN = 10.0
+#: Seconds that one wait for events takes at most, so that Ctrl-C is noticed.
+BLOCK = 5.0
+#: Refusals that are over soon: too many streams or requests, and an API that cannot work now.
+_PASSING = (429, 503, 504)
+#: Refusals after which events are not followed any more.
+_FINAL = (401, 403, 404)
+
+_Told = tuple[str, Event | BoydError | None]
+
+
+class Outage:
+    """Reports once that the API is away, and once that it is back."""
+
+    def __init__(self, note: Callable[[str], None] = output.note) -> None:
+        self.note = note
+        self._away = False
+
+    def begin(self, error: Exception) -> None:
+        """Report *error*, unless the outage is known."""
+        if not self._away:
+            self.note(f"{output.one_line(str(error))}; retrying until it is back")
+        self._away = True
+
+    def end(self, *, report: bool = True) -> None:
+        """Note that the API has answered."""
+        if self._away and report:
+            self.note("the API is back")
+        self._away = False
+
+
+class Spinner:
+    """A wait with a spinner on a terminal; Ctrl-C ends the command with its own status."""
+
+    def __init__(self, seconds: float | None, *, ends_command: bool = True) -> None:
+        """Wait for *seconds*, or without a limit; with *ends_command* Ctrl-C ends the command."""
+        self._ends_command = ends_command
+        self._began = time.monotonic()
+        self._until = float("inf") if seconds is None else self._began + seconds
+        self._pause = _FIRST
+        self._status: Status | None = None
+        self._outage = Outage()
+
+    def __enter__(self) -> Self:
+        if output.is_terminal():
+            self._status = output.console().status("")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+        if kind is KeyboardInterrupt and self._ends_command:
+            output.note("It continues without this command.")
+            raise click.exceptions.Exit(INTERRUPTED) from None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has passed."""
+        return time.monotonic() >= self._until
+
+    def ask(self, question: Callable[[], _T]) -> _T | None:
+        """Return the answer to *question*, or None while the API is away."""
+        try:
+            found = question()
+        except ApiUnavailable as error:
+            self._outage.begin(error)
+            return None
+        self._outage.end(report=False)
+        return found
+
+    def insist(self, question: Callable[[], _T]) -> _T:
+        """Repeat *question* until the API answers it."""
+        while True:
+            try:
+                found = question()
+            except (ApiUnavailable, ApiProblem) as error:
+                if isinstance(error, ApiProblem) and error.status not in _PASSING:
+                    raise
+                self._outage.begin(error)
+            else:
+                self._outage.end(report=False)
+                return found
+            self.pause("waiting for the API")
+
+    def pause(self, doing: Callable[[], str] | str) -> None:
+        """Let some time pass; a terminal shows *doing*."""
+        if self._status is not None:
+            from rich.text import Text
+
+            took = output.seconds(int(time.monotonic() - self._began))
+            text = doing if isinstance(doing, str) else self.ask(doing) or ""
+            self._status.update(Text(f"{output.one_line(text)}  {took}"))
+        time.sleep(max(0.0, min(self._pause, self._until - time.monotonic())))
+        self._pause = min(_LONGEST, self._pause * 1.5)
+
+
+def _reconnect(
+    connect: Callable[[], Stream[_T]],
+    at_end: Callable[[], Iterator[_T]],
+    may_pass: Callable[[BoydError], bool],
+) -> Iterator[_T | BoydError | None]:
+    """Read one stream after the other: its items, None when one opens, the error when one breaks.
+
+    *at_end* gives what follows a stream that has ended. Errors that do not pass are raised.
+    """
+    while True:
+        try:
+            with closing(connect()) as stream:
+                yield None
+                yield from stream
+            yield from at_end()
+        except BoydError as error:
+            if not may_pass(error):
+                raise
+            yield error
+        time.sleep(_PAUSE)
+
+
+class EventFollower:
+    """The events of several agents from now on, each agent over a stream of its own."""
+
+    def __init__(self, client: Client, agent_ids: Sequence[str]) -> None:
+        """Open the streams; no event after this is missed."""
+        self.client = client
+        self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        self._away: set[str] = set()
+        self._outage = Outage()
+        opened = [threading.Event() for _ in agent_ids]
+        for agent_id, event in zip(agent_ids, opened, strict=True):
+            stream = _EventStream(client.of(agent_id), agent_id, self._told, event)
+            threading.Thread(target=stream.follow, daemon=True).start()
+        until = time.monotonic() + _OPEN
+        for event in opened:
+            event.wait(max(0.0, until - time.monotonic()))
+
+    def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
+        """Wait for events; return all since the last call as (agent id, event).
+
+        Raises:
+            ApiProblem: an agent cannot be followed any more.
+        """
+        found = []
+        try:
+            told = self._told.get(timeout=seconds)
+            while True:
+                found += self._receive(*told)
+                told = self._told.get_nowait()
+        except queue.Empty:
+            return found
+
+    def _receive(self, agent_id: str, told: Event | BoydError | None) -> list[tuple[str, Event]]:
+        if isinstance(told, Event):
+            return [(agent_id, told)]
+        if told is not None:
+            if not _may_reopen(told):
+                raise told
+            self._away.add(agent_id)
+            self._outage.begin(told)
+        else:
+            self._away.discard(agent_id)
+            if not self._away:
+                self._outage.end()
+        return []
+
+    def result(self, agent_id: str, iteration: int) -> LoopResult | None:
+        """Read a past iteration; None if it does not exist, or the API is away."""
+        try:
+            return self.client.of(agent_id).get(f"/loop/history/{iteration}", LoopResult)
+        except BoydError:
+            return None
+
+
+def _may_reopen(error: BoydError) -> bool:
+    return not (isinstance(error, ApiProblem) and error.status in _FINAL)
+
+
+class _EventStream:
+    """Passes the events of one agent to a queue, from a thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        agent_id: str,
+        told: queue.SimpleQueue[_Told],
+        opened: threading.Event,
+    ) -> None:
+        self._client = client
+        self._agent_id = agent_id
+        self._told = told
+        self._opened = opened
+        self._last: str | None = None
+
+    def follow(self) -> None:
+        """Pass events on until the process ends or the API refuses for good."""
+        is_open = False
+        try:
+            for told in _reconnect(self._connect, self._closed, _may_reopen):
+                self._told.put((self._agent_id, told))
+                if isinstance(told, Event):
+                    self._last = told.id or self._last
+                elif told is None:
+                    is_open = True
+                elif is_open:
+                    # No event before this moment is missing.
+                    now = int(self._client.now().timestamp() * 1000)
+                    self._last = self._last or f"{now - 2000}-0"
+        except BoydError as error:
+            self._told.put((self._agent_id, error))
+
+    def _connect(self) -> Stream[Event]:
+        try:
+            return self._client.events(self._last)
+        finally:
+            self._opened.set()
+
+    def _closed(self) -> Iterator[Event]:
+        raise ApiUnavailable(f"the API at {self._client.url} has closed the event stream")
+
+
+class LogFollower:
+    """The log of one investigation, each entry once, across broken connections."""
+
+    def __init__(
+        self, api: Api, id: str, last: str | None = None, note: Callable[[str], None] = output.note
+    ) -> None:
+        """Begin after the entry *last*; *note* reports the state of the connection."""
+        self._api = api
+        self._client: Client = api.agent
+        self._id = id
+        self.note = note
+        self.last = last
+
+    def question(self) -> Iterator[Logged]:
+        """Yield entries until the current question has ended."""
+        for logged in self._all():
+            yield logged
+            if isinstance(logged.entry, Ended):
+                return
+
+    def everything(self) -> Iterator[Logged]:
+        """Yield entries until an end that nothing follows."""
+        for logged in self._all():
+            yield logged
+            if isinstance(logged.entry, Ended) and not self.missed():
+                return
+
+    def missed(self) -> list[Logged]:
+        """Read the entries that are in the log and have not been yielded."""
+        return list(api_access.entries(self._api, self._id, self.last))
+
+    def _all(self) -> Iterator[Logged]:
+        outage = Outage(lambda text: self.note(text))
+        for told in _reconnect(self._connect, self._end, _may_pass):
+            if isinstance(told, BoydError):
+                outage.begin(told)
+            elif told is None:
+                outage.end()
+            elif told.id:
+                self.last = told.id
+                yield told
+            else:
+                self.note("Redis has lost part of the log")
+
+    def _connect(self) -> Stream[Logged]:
+        return self._client.entries(self._id, self.last)
+
+    def _end(self) -> Iterator[Logged]:
+        """Yield the end of an investigation whose log has lost it."""
+        found = self._client.get(f"/investigations/{self._id}", Investigation)
+        if found.status == "ended" and found.ending is not None and not self.missed():
+            text = found.text or found.detail or "Its log is gone."
+            counters = found.counters
+            ended = Ended(ending=found.ending, text=text, detail=found.detail, counters=counters)
+            yield Logged(id=self.last or "0-0", entry=ended)
+
+
+def _may_pass(error: BoydError) -> bool:
+    return isinstance(error, ApiUnavailable) or (
+        isinstance(error, ApiProblem) and error.status in _PASSING
+    )
