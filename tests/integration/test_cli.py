@@ -171,7 +171,7 @@ def test_status_shows_the_agent_its_observers_and_its_workers(cli: Cli, store: S
     assert "test: idle" in shown
     assert "test #1 ok" in shown
     assert re.search(r"p:eye +ok", shown)
-    assert re.search(r"p:fails +failed 1 in a row +never +RuntimeError: boom", shown)
+    assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", shown)
     assert re.search(r"worker +lab@here .*loop, observe, act, host, .*host.here +ok", shown)
 
 

@@ -268,7 +268,7 @@ def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
     lab.run()
     shown = cli("observers")
     assert re.search(r"p:eye +ok +(just now|\d s ago)", shown)
-    assert re.search(r"p:fails +failed 1 in a row +never +RuntimeError: boom", shown)
+    assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", shown)
     assert yaml.safe_load(cli("observers", "-o", "yaml"))["observers"][0]["id"] == "p:eye"
 
 
