@@ -6,12 +6,14 @@ process with a session of its own, which can be killed, frozen and waited for li
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
 import os
 import select
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +44,8 @@ MODULES = (
 )
 #: The most bytes of a request: arguments and an environment.
 _MOST = 200_000
+#: Of Linux: the signal that a process gets when its parent has ended.
+_PR_SET_PDEATHSIG = 1
 
 
 class Forked:
@@ -123,7 +127,7 @@ class Nursery:
         return Forked(pid, ended)
 
     def close(self) -> None:
-        """End the process; those that it has started live on."""
+        """End the process, and with it those that it has started."""
         self._line.close()
         self._process.wait()
 
@@ -180,6 +184,8 @@ class _Parent:
     ) -> list[str]:
         folder, arguments, environment = order
         os.setsid()
+        # Nothing outlives tests that are interrupted.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (1, 2):
             os.dup2(log, number)
         self._line.close()
