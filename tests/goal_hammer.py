@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from boyd.plugins.goals.decomposition import decompose
+from boyd.plugins.goals.goal_tree import decompose
 from boyd.plugins.goals.memory import consolidate, is_consolidation_due, push
 from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome
 from boyd.plugins.goals.sessions import claim, release

@@ -14,7 +14,7 @@ from boyd.plugins.goals.goal_tree import add_goal, get_goal, is_open, new_sessio
 from boyd.plugins.goals.memory import push
 from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
 from boyd.plugins.goals.plugin import Goals
-from boyd.plugins.goals.sessions import Memo
+from boyd.plugins.goals.sessions import SessionCache
 from boyd.plugins.goals.state import Config, Goal, GoalSession
 from boyd.testing import TESTER, Lab
 
@@ -177,7 +177,7 @@ class Mind:
 
     def forget(self) -> None:
         """Go on as another worker, which has seen nothing."""
-        self.plugin.memo = Memo()
+        self.plugin.cache = SessionCache()
 
 
 class Steer(Plugin):

@@ -13,8 +13,7 @@ from boyd.formatting import counted
 from boyd.models import Observation
 from boyd.models.situation import Triple
 from boyd.plugins.goals.api_models import Consolidated, SessionState, Surroundings, Why
-from boyd.plugins.goals.psyche import ARCHETYPES
-from boyd.plugins.goals.scoring import leaning
+from boyd.plugins.goals.psyche import ARCHETYPES, archetype_bonus
 from boyd.plugins.goals.state import (
     Archetype,
     Episode,
@@ -334,7 +333,7 @@ def show_psyche(psyche: Psyche | None) -> None:
 
 def _leaning_row(archetype: Archetype, weight: float) -> list[str]:
     tools = [tool for tool, one in ARCHETYPES.items() if one == archetype]
-    return [archetype, f"{weight:.2f}", f"{leaning(weight):+.3f}", ", ".join(tools)]
+    return [archetype, f"{weight:.2f}", f"{archetype_bonus(weight):+.3f}", ", ".join(tools)]
 
 
 def show_sessions(client: GoalsClient, sessions: Sequence[SessionSummary]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from boyd.models import Triple
-from boyd.plugins.goals.knowledge import activation
-from boyd.plugins.goals.knowledge.activation import Activated, activate
+from boyd.plugins.goals.knowledge import association
+from boyd.plugins.goals.knowledge.association import Activated, activate
 from boyd.testing.memory_graph import MemoryGraph
 
 
@@ -105,7 +105,7 @@ def test_a_hop_costs_two_calls_however_many_symbols_there_are() -> None:
 def test_of_very_many_symbols_the_most_active_are_gone_on_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(activation, "WIDTH", 1)
+    monkeypatch.setattr(association, "WIDTH", 1)
     graph = MemoryGraph([fact("a", "b", 0.5), fact("a", "c", 0.9), fact("b", "d"), fact("c", "e")])
 
     assert active(graph, "a", max_depth=2).keys() == {"b", "c", "e"}

@@ -7,7 +7,7 @@ import pytest
 from boyd import Plugin, action
 from boyd.models import Triple
 from boyd.plugins.goals import endpoints
-from boyd.plugins.goals.endpoints import Refused, unambiguous
+from boyd.plugins.goals.endpoints import Refused, resolve_id
 from boyd.plugins.goals.knowledge import turtle
 from boyd.plugins.goals.tool_profiles import PROFILES
 from goals_kit import Mind
@@ -83,7 +83,7 @@ def test_a_goal_is_put_off_taken_up_and_given_up() -> None:
 
     assert mind.ask("suspend_goal", {"reason": "later"}, id=goal)[1]["reason"] == "later"
     assert mind.ask("resume_goal", {}, id=goal)[1]["status"] == "Active"
-    assert mind.ask("fail_goal", {}, id=goal)[1]["reason"] == "tester has asked for it"
+    assert mind.ask("fail_goal", {}, id=goal)[1]["reason"] == "requested by tester"
     assert mind.ask("resume_goal", {}, id=goal)[0] == 409
     assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("status:failed") == 1
 
@@ -110,13 +110,13 @@ def test_the_number_of_a_goal_names_it_also_when_others_begin_with_it() -> None:
 def test_a_beginning_that_several_goals_have_names_none_and_they_are_told() -> None:
     known = ["10-aa", "10-ab", "12-ac", "13-ad", "14-ae", "15-af", "2-b"]
     with pytest.raises(Refused) as many:
-        unambiguous("goal", "1", known)
+        resolve_id("goal", "1", known)
     with pytest.raises(Refused) as few:
-        unambiguous("goal", "10", known)
+        resolve_id("goal", "10", known)
 
     some = "10-aa, 10-ab, 12-ac, 13-ad, 14-ae, …"
-    assert str(many.value) == f"6 goals begin with '1': {some}; write more of one"
-    assert str(few.value) == "2 goals begin with '10': 10-aa, 10-ab; write more of one"
+    assert str(many.value) == f"6 goals match '1': {some}; add more characters"
+    assert str(few.value) == "2 goals match '10': 10-aa, 10-ab; add more characters"
 
 
 @pytest.mark.parametrize("id", ["x", ""])
@@ -124,7 +124,7 @@ def test_what_no_goal_begins_with_is_told_so(id: str) -> None:
     mind = Mind()
     mind.goal("a")
 
-    assert mind.ask("get_goal", id=id) == (404, {"error": f"there is no goal {id!r}"})
+    assert mind.ask("get_goal", id=id) == (404, {"error": f"no goal {id!r}"})
 
 
 def test_why_tells_of_the_decisions_and_the_family() -> None:
@@ -260,7 +260,7 @@ def test_an_export_has_each_fact_that_is_there_all_the_while(
 def test_a_part_that_begins_nowhere_is_refused(after: str) -> None:
     assert Mind().ask("export_facts", query={"after": after}) == (
         422,
-        {"error": "after: no part begins there"},
+        {"error": "after: not the start of a part"},
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from boyd import Decision as LoopDecision
 from boyd import Plugin
 from boyd.models import ActionResult, ApprovalItem, LoopResult
-from boyd.plugins.goals.cycle import outcomes, taken
+from boyd.plugins.goals.cycle import approval_outcomes, record_outcome
 from boyd.plugins.goals.state import GoalSession, ToolDecision
 from boyd.testing import TESTER
 from boyd.testing.memory_graph import MemoryGraph
@@ -155,15 +155,15 @@ def test_what_was_denied_is_neither_progress_nor_failure_and_says_who_and_why() 
         ({"status": "expired"}, "expired"),
         ({"status": "withdrawn", "acted_by": "ann"}, "withdrawn by ann"),
         ({"status": "withdrawn", "note": "it has cleared"}, "withdrawn: it has cleared"),
-        (None, "the approval is not kept any more"),
+        (None, "the approval no longer exists"),
     ],
 )
 def test_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail: str) -> None:
     mind, _ = asking()
     id = approval(mind.cycle())
     desk = Desk(an_item(mind, id, **fields)) if fields else Desk()
-    [outcome] = outcomes(mind.session, desk, MemoryGraph())
-    after = taken(mind.session, outcome, NOW, CONFIG)
+    [outcome] = approval_outcomes(mind.session, desk, MemoryGraph())
+    after = record_outcome(mind.session, outcome, NOW, CONFIG)
 
     assert [(one.progress, one.detail) for one in after.decisions] == [("Refused", detail)]
 
@@ -176,9 +176,9 @@ def test_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> Non
     id = approval(mind.cycle())
     result = ActionResult(action="goals:shell_exec", success=False, duration=0.0, error=error)
     item = an_item(mind, id, status="approved", result=result)
-    [outcome] = outcomes(mind.session, Desk(item), MemoryGraph())
+    [outcome] = approval_outcomes(mind.session, Desk(item), MemoryGraph())
 
-    assert (outcome.state, outcome.output) == ("undone", f"approved, and not done: {error}")
+    assert (outcome.state, outcome.output) == ("undone", f"approved but not executed: {error}")
 
 
 def test_what_a_guard_stops_after_it_was_allowed_fails_no_plan() -> None:
@@ -277,7 +277,7 @@ def test_what_was_allowed_and_not_done_may_be_asked_for_again() -> None:
     [decision] = [one for one in mind.session.decisions if one.approval == id]
 
     assert decision.progress is None
-    assert decision.detail.startswith("approved, and not done: Refused: ")
+    assert decision.detail.startswith("approved but not executed: Refused: ")
     assert len(again) == 1
 
 
@@ -319,7 +319,7 @@ def test_what_is_done_by_hand_is_no_answer_to_what_waits() -> None:
     item = an_item(mind, approval(mind.cycle()))
     by_hand = item.patched({"id": "other", "status": "approved"})
 
-    assert outcomes(mind.session, Desk(item, by_hand), MemoryGraph()) == []
+    assert approval_outcomes(mind.session, Desk(item, by_hand), MemoryGraph()) == []
 
 
 @pytest.mark.parametrize("ending", ["suspended", "spent"])
@@ -341,12 +341,12 @@ def test_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
     answer(mind, approval(mind.cycle()), "approved")
     mind.lab.deliver()
     before = mind.session
-    [outcome] = outcomes(before, mind.ctx.approvals, mind.facts)
+    [outcome] = approval_outcomes(before, mind.ctx.approvals, mind.facts)
     mind.plugin.on_loop_start(mind.within(2))
     after = mind.session
 
-    assert taken(after, outcome, NOW, CONFIG) is after
-    assert outcomes(after, mind.ctx.approvals, mind.facts) == []
+    assert record_outcome(after, outcome, NOW, CONFIG) is after
+    assert approval_outcomes(after, mind.ctx.approvals, mind.facts) == []
     for _ in range(2):
         mind.forget()
         mind.plugin.on_loop_start(mind.within(2))
@@ -367,7 +367,7 @@ def test_nothing_is_looked_up_while_nothing_waits() -> None:
     session, [goal] = having("alpha beta")
     desk = Desk()
 
-    assert outcomes(told(session, goal), desk, MemoryGraph()) == []
+    assert approval_outcomes(told(session, goal), desk, MemoryGraph()) == []
     assert desk.asked == []
 
 
@@ -376,7 +376,7 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
     item = an_item(mind, approval(mind.cycle()))
     desk = Desk(*(item.patched({"id": id}) for id in ("a", "b", "c")))
     desk.items["b"] = item.patched({"id": "b", "status": "expired"})
-    found = outcomes(pending("a", "b", "c", "b"), desk, MemoryGraph())
+    found = approval_outcomes(pending("a", "b", "c", "b"), desk, MemoryGraph())
 
     assert [(one.cycle, one.approval) for one in found] == [(2, "b"), (4, "b")]
     assert desk.asked == ["waiting", "get b"]
@@ -385,5 +385,5 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
 def test_what_a_forgotten_goal_has_asked_for_is_not_looked_up() -> None:
     session, desk = pending("a"), Desk()
 
-    assert outcomes(session.patched({"goals": {}}), desk, MemoryGraph()) == []
+    assert approval_outcomes(session.patched({"goals": {}}), desk, MemoryGraph()) == []
     assert desk.asked == []

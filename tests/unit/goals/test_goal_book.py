@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from boyd.plugins.goals.decomposition import decompose
 from boyd.plugins.goals.goal_tree import (
     GoalError,
     above,
     active_goals,
     add_goal,
     below,
+    decompose,
     get_goal,
     goal_of,
     is_open,
@@ -20,9 +20,9 @@ from boyd.plugins.goals.goal_tree import (
     metadata,
     set_status,
     symbol,
-    wanted,
+    wanted_words,
 )
-from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.sessions import claim
 from boyd.plugins.goals.state import Config, GoalSession, GoalStatus
 from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
@@ -332,8 +332,8 @@ def test_what_goals_above_need_is_looked_for_too() -> None:
     goal = session.goals[second]
 
     assert [one.id for one in above(session, goal)] == [parent]
-    assert wanted(session, goal) == ["gamma", "alpha", "beta", "delta"]
-    assert wanted(session, session.goals[first])[:2] == ["alpha", "beta"]
+    assert wanted_words(session, goal) == ["gamma", "alpha", "beta", "delta"]
+    assert wanted_words(session, session.goals[first])[:2] == ["alpha", "beta"]
 
 
 def test_metadata_links_goals_both_ways() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from boyd.models import Triple
 from boyd.plugin.context import Graph
-from boyd.plugins.goals.knowledge.similarity import mentioned
+from boyd.plugins.goals.knowledge.association import find_mentions
 from boyd.testing.memory_graph import MemoryGraph
 
 
@@ -30,6 +30,6 @@ def known(graph: Graph, *labels: str) -> Graph:
 def test_labels_with_the_fewest_other_words_come_first(
     text: str, labels: list[str], expected: list[str] | None
 ) -> None:
-    found = mentioned(known(MemoryGraph(), *labels), text, 10)
+    found = find_mentions(known(MemoryGraph(), *labels), text, 10)
 
     assert found == (expected or ["Actions", "Action plan", "action plan b"])

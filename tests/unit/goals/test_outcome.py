@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.decomposition import decompose
-from boyd.plugins.goals.goal_tree import set_status
-from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle, refusal
-from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.goal_tree import decompose, set_status
+from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle, check_outcome
+from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.psyche import new_psyche
 from boyd.plugins.goals.sessions import claim
-from boyd.plugins.goals.state import Config
+from boyd.plugins.goals.state import Config, Score
 from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
 
 FOUR = "alpha beta gamma delta"
@@ -62,7 +61,7 @@ def test_one_record_says_what_was_decided_and_what_came_of_it() -> None:
         id,
         tool="reason",
         params_digest="d",
-        breakdown="[score=0.98]",
+        score=Score(base=0.98),
         output="x" * 300,
         duration=1.5,
     )
@@ -71,7 +70,7 @@ def test_one_record_says_what_was_decided_and_what_came_of_it() -> None:
     assert (record.cycle, record.goal, record.tool) == (1, id, "reason")
     assert (record.params_digest, record.breakdown, record.progress) == (
         "d",
-        "[score=0.98]",
+        Score(base=0.98).breakdown,
         "NoChange",
     )
     assert (record.detail, record.at, record.duration) == ("x" * 197 + "...", NOW, 1.5)
@@ -186,7 +185,7 @@ def test_an_outcome_applied_twice_changes_nothing(state: str) -> None:
     said = outcome(1, id, state=state, output="alpha")
     once = apply_outcome(session, said, NOW, CONFIG)
 
-    assert refusal(once, said, CONFIG) == "duplicate"
+    assert check_outcome(once, said, CONFIG) == "duplicate"
     assert apply_outcome(once, said, later(9), CONFIG) is once
 
 
@@ -205,15 +204,15 @@ def test_a_lower_fence_is_refused() -> None:
     session, _ = claim(session, "fast", later(400), CONFIG)
     slow, fast = outcome(1, id, fence=1), outcome(2, id, fence=2)
 
-    assert refusal(session, slow, CONFIG) == "stale"
+    assert check_outcome(session, slow, CONFIG) == "stale"
     assert apply_outcome(session, slow, NOW, CONFIG) is session
     after = apply_outcome(session, fast, NOW, CONFIG)
     assert (after.goals[id].cycles_worked, after.goals[id].owner) == (1, None)
-    assert refusal(after, slow, CONFIG) == "stale"
+    assert check_outcome(after, slow, CONFIG) == "stale"
 
 
 def test_a_goal_that_is_not_there_is_refused() -> None:
-    assert refusal(empty(), outcome(1, "1"), CONFIG) == "unknown-goal"
+    assert check_outcome(empty(), outcome(1, "1"), CONFIG) == "unknown-goal"
     assert apply_outcome(empty(), outcome(1, "1"), NOW, CONFIG) == empty()
 
 
@@ -236,7 +235,7 @@ def test_only_the_last_decisions_are_remembered_and_older_cycles_are_over() -> N
 
     assert [one.cycle for one in session.decisions] == [4, 5, 6]
     for cycle in range(1, 7):
-        assert refusal(session, outcome(cycle, id), config) == "duplicate"
+        assert check_outcome(session, outcome(cycle, id), config) == "duplicate"
 
 
 @given(
@@ -259,7 +258,7 @@ def test_any_redelivery_in_any_order_counts_each_cycle_once(
         after = apply_outcome(session, said, NOW, CONFIG)
         again = apply_outcome(after, said, NOW, CONFIG)
         assert again is after
-        assert (after is session) == (refusal(session, said, CONFIG) is not None)
+        assert (after is session) == (check_outcome(session, said, CONFIG) is not None)
         session = after
 
     worked = [one for one in session.decisions if one.progress not in (None, "Pending")]

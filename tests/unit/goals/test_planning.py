@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import pytest
 
-from boyd.plugins.goals.plans import (
+from boyd.plugins.goals.progress import (
     Need,
     backtrack,
     ensure_plan,
-    exhausted,
+    is_exhausted,
     make_plan,
     next_step,
     supersede,
@@ -128,7 +128,7 @@ def test_a_superseded_plan_has_nothing_left_to_do() -> None:
 
 @pytest.mark.parametrize(("failed", "given_up"), [(0, False), (2, False), (3, True), (4, True)])
 def test_three_failed_plans_are_enough(failed: int, given_up: bool) -> None:
-    assert exhausted(a_goal(failed_plans=failed), CONFIG) is given_up
+    assert is_exhausted(a_goal(failed_plans=failed), CONFIG) is given_up
 
 
 def test_a_goal_has_one_plan_at_a_time_and_the_next_is_another_attempt() -> None:

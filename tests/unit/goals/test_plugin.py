@@ -13,7 +13,7 @@ from boyd import Agent
 from boyd.errors import PluginError, Veto
 from boyd.models import Decision, LoopResult, Model, Triple
 from boyd.plugin import Action, Plugin, action, hook, observer, orienter
-from boyd.plugins.goals import choice
+from boyd.plugins.goals import scoring
 from boyd.plugins.goals.plugin import Goals
 from boyd.plugins.goals.scoring import Outlook
 from boyd.plugins.goals.sessions import Sessions
@@ -148,14 +148,14 @@ def test_a_worker_that_has_looked_too_early_still_takes_the_cycle_in() -> None:
     mind = Mind()
     mind.lab.launcher.trigger("test")
     mind.lab.step()
-    early = mind.plugin.memo
+    early = mind.plugin.cache
     mind.forget()
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     iteration = mind.lab.store.loop.status().iteration
     mind.plugin.on_loop_start(mind.within(iteration))
     while mind.lab.dispatcher.hints:
         if mind.lab.dispatcher.hints[0][0] == "complete":
-            mind.plugin.memo = early
+            mind.plugin.cache = early
         mind.lab.step()
 
     assert mind.session.applied == 1
@@ -311,7 +311,7 @@ def test_what_the_shadow_would_rather_not_do_is_done_and_logged(
         mind.plugin.on_before_act(shell, {"command": "uptime"}, mind.ctx)
 
     assert [one.getMessage() for one in caplog.records] == [
-        "the shadow would rather not use shell_exec (0.3): filesystem_write: it changes the host"
+        "the shadow advises against shell_exec (0.3): filesystem_write: it changes the host"
     ]
 
 
@@ -476,8 +476,11 @@ def candidates(mind: Mind, goal: str) -> list[Decision]:
     """What could be decided for a goal of which nothing else is known."""
     outlook = Outlook(mind.session.goals[goal])
     toolbox, catalog = mind.plugin.toolbox, mind.ctx.catalog
-    best = choice.decision(
-        choice.possible(mind.session, outlook, toolbox, catalog), outlook.goal, toolbox, catalog
+    best = scoring.decide(
+        scoring.list_options(mind.session, outlook, toolbox, catalog),
+        outlook.goal,
+        toolbox,
+        catalog,
     )
     return [best, *(best.alternatives or [])]
 
@@ -486,9 +489,9 @@ def candidates(mind: Mind, goal: str) -> list[Decision]:
     ("params", "why"),
     [
         ({}, "'folder' is a required property"),
-        ({"folder": 4711}, 'folder: wanted is type "string"'),
+        ({"folder": 4711}, 'folder: expected type "string"'),
         ({"folder": "/srv", "what": 4711}, "'what' was unexpected"),
-        ({"folder": "/srv", "deep": "hunter2"}, 'deep: wanted is type "boolean"'),
+        ({"folder": "/srv", "deep": "hunter2"}, 'deep: expected type "boolean"'),
     ],
 )
 def test_params_that_do_not_fit_the_action_keep_the_agent_from_starting(
@@ -511,8 +514,8 @@ def test_a_profile_may_be_written_in_python() -> None:
 @pytest.mark.parametrize(
     ("tool", "why"),
     [
-        ("others:clear", "no action 'others:clear'; the nearest that it has: others:clean, "),
-        ("kg_mutat", "no action 'goals:kg_mutat'; the nearest that it has: goals:kg_mutate, "),
+        ("others:clear", "no action 'others:clear'; the nearest ones are others:clean, "),
+        ("kg_mutat", "no action 'goals:kg_mutat'; the nearest ones are goals:kg_mutate, "),
     ],
 )
 def test_a_profile_of_an_action_that_is_not_there_keeps_the_agent_from_starting(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.progress import evaluate, is_met, is_metadata, ratio, told
+from boyd.plugins.goals.progress import evaluate, is_met, is_metadata, knowledge_words, ratio
 from boyd.plugins.goals.state import Config
 from goals_kit import CONFIG, a_goal
 
@@ -99,4 +99,4 @@ def test_metadata_is_no_knowledge(label: str) -> None:
 
 
 def test_lines_about_the_goal_itself_are_passed_over() -> None:
-    assert told("Status:active secret\nplanets\n x desc:secret") == {"planet"}
+    assert knowledge_words("Status:active secret\nplanets\n x desc:secret") == {"planet"}

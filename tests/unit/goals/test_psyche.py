@@ -12,10 +12,10 @@ from boyd.plugins.goals.psyche import (
     ARCHETYPES,
     ToolInsight,
     action_text,
-    encountered,
+    check_shadow,
+    count_encounter,
     evolve,
     new_psyche,
-    shadow,
 )
 from boyd.plugins.goals.state import Danger, Psyche, ShadowPattern
 
@@ -119,7 +119,7 @@ def test_whatever_happens_weights_are_in_bounds(cycles: list[list[tuple[str, boo
 def test_the_default_shadow_stops_what_destroys(
     tool: str, danger: Danger, params: dict[str, Any], vetoed: bool, bias: float
 ) -> None:
-    verdict = shadow(new_psyche(), tool, danger, action_text(tool, params))
+    verdict = check_shadow(new_psyche(), tool, danger, action_text(tool, params))
 
     assert bool(verdict.veto) is vetoed
     assert verdict.bias == bias
@@ -141,7 +141,7 @@ def test_danger_counts_from_its_threshold(
 ) -> None:
     pattern = ShadowPattern(name="p", danger=threshold, triggers=["", " "])
 
-    assert bool(shadow(Psyche(shadow=[pattern]), "t", danger, "text").veto) is matches
+    assert bool(check_shadow(Psyche(shadow=[pattern]), "t", danger, "text").veto) is matches
 
 
 def test_the_first_veto_wins_and_biases_are_summed() -> None:
@@ -150,15 +150,15 @@ def test_the_first_veto_wins_and_biases_are_summed() -> None:
 
     patterns = [pattern("a", False, 0.25), pattern("b", True, 1), pattern("c", True, 1)]
     patterns.append(pattern("d", False, 0.5))
-    verdict = shadow(Psyche(shadow=patterns), "t", "Safe", "X")
+    verdict = check_shadow(Psyche(shadow=patterns), "t", "Safe", "X")
 
     assert verdict.veto == patterns[1]
     assert (verdict.bias, [one.name for one in verdict.against]) == (0.75, ["a", "d"])
 
 
 def test_without_a_psyche_nothing_is_stopped() -> None:
-    assert shadow(None, "shell_exec", "Danger", "rm -rf /") == (None, 0, [])
+    assert check_shadow(None, "shell_exec", "Danger", "rm -rf /") == (None, [])
 
 
 def test_encounters_are_counted() -> None:
-    assert encountered(encountered(Psyche()), 2).shadow_encounters == 3
+    assert count_encounter(count_encounter(Psyche())).shadow_encounters == 2

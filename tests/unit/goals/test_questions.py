@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boyd.plugins.goals.tools import questions
-from boyd.plugins.goals.tools.questions import Questions
+from boyd.plugins.goals import questions
+from boyd.plugins.goals.questions import Questions
 from goals_kit import NOW, Mind, Steer, later
 
 CRITERIA = "unicorn habitat and dragon nests"
@@ -96,7 +96,7 @@ def test_a_question_has_one_answer() -> None:
     mind.ask("answer_question", {"text": "yes"}, id=open["id"])
     status, told = mind.ask("answer_question", {"text": "no"}, id=open["id"])
 
-    assert (status, told["error"]) == (409, "tester has answered it: yes")
+    assert (status, told["error"]) == (409, "tester has already answered it: yes")
     assert mind.ask("answer_question", {"text": "no"}, id="nope")[0] == 404
     assert mind.ask("answer_question", {"text": ""}, id=open["id"])[0] == 422
 
@@ -108,7 +108,7 @@ def test_a_question_is_answered_by_a_beginning_of_its_id() -> None:
 
     assert mind.ask("answer_question", {"text": "yes"}, id="") == (
         404,
-        {"error": "there is no question ''"},
+        {"error": "no question ''"},
     )
     status, told = mind.ask("answer_question", {"text": "yes"}, id=open["id"][:3])
     assert (status, told["id"]) == (200, open["id"])

@@ -173,8 +173,8 @@ def test_what_is_advised_is_remembered_with_the_goals_that_it_is_for() -> None:
     assert (entry.kind, entry.symbols) == ("Reflection", [symbol(stuck), symbol(going)])
     assert entry.content == (
         f'Advice after cycle 5: give up "alpha" ({stuck}): no progress in 16 cycles;'
-        f' split "alpha" ({stuck}) by hand, into goals of their own;'
-        f' "beta gamma delta" ({going}) has priority 148 now: it gets on'
+        f' split "alpha" ({stuck}) by hand into separate goals;'
+        f' "beta gamma delta" ({going}) now has priority 148: it makes progress'
     )
     session = remembering(*[0.1] * 5, session=session)
     _, episodes = consolidate(session, {}, 9, later(9), CONFIG, on_demand=True)

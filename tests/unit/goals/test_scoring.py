@@ -9,8 +9,8 @@ import pytest
 from boyd.models import Triple, utc_now
 from boyd.plugins.goals import scoring
 from boyd.plugins.goals.knowledge.rules import infer
-from boyd.plugins.goals.scoring import Candidate, Outlook, Score, affinity, rank
-from boyd.plugins.goals.state import Archetype, Episode, Goal, Psyche
+from boyd.plugins.goals.scoring import Candidate, Outlook, affinity, rank
+from boyd.plugins.goals.state import Archetype, Episode, Goal, Psyche, Score
 from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
 from boyd.testing.memory_graph import MemoryGraph
 
@@ -58,20 +58,20 @@ def test_the_breakdown_is_exactly_as_the_specification_has_it() -> None:
 
 
 def test_a_negative_leaning_has_its_sign_and_zero_is_positive() -> None:
-    assert "archetype=-0.015]" in Score(0.5, archetype=-0.015).breakdown
-    assert "archetype=+0.000]" in Score(0.5, archetype=-0.0001).breakdown
-    assert "recency=-0.40 " in Score(0.5, recency=0.4).breakdown
+    assert "archetype=-0.015]" in Score(base=0.5, archetype=-0.015).breakdown
+    assert "archetype=+0.000]" in Score(base=0.5, archetype=-0.0001).breakdown
+    assert "recency=-0.40 " in Score(base=0.5, recency=0.4).breakdown
 
 
 def test_the_total_is_the_sum_of_the_terms() -> None:
-    every = Score(0.5, recency=0.4, novelty=0.15, episodic=0.2, pressure=0.2, archetype=0.03)
+    every = Score(base=0.5, recency=0.4, novelty=0.15, episodic=0.2, pressure=0.2, archetype=0.03)
 
     assert every.total == 0.68
 
 
 def test_the_total_is_never_negative_and_may_exceed_1() -> None:
-    assert Score(0.3, recency=0.4).total == 0.0
-    assert Score(0.8, novelty=0.15, episodic=0.2, archetype=0.03).total == 1.18
+    assert Score(base=0.3, recency=0.4).total == 0.0
+    assert Score(base=0.8, novelty=0.15, episodic=0.2, archetype=0.03).total == 1.18
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from boyd.plugins.goals.decomposition import decompose_stalled
 from boyd.plugins.goals.goal_tree import (
     GoalError,
     active_goals,
     add_goal,
     below,
+    decompose_stalled,
     is_open,
     set_status,
     symbol,
 )
 from boyd.plugins.goals.memory import consolidate, consult, push
 from boyd.plugins.goals.outcome import DecisionOutcome, apply_outcome, begin_cycle
-from boyd.plugins.goals.plans import ensure_plan
+from boyd.plugins.goals.progress import ensure_plan
 from boyd.plugins.goals.psyche import new_psyche, reflect
 from boyd.plugins.goals.sessions import claim, release
 from boyd.plugins.goals.state import Config, GoalStatus

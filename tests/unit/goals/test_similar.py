@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boyd.models import Triple
-from boyd.plugins.goals.knowledge import similarity as module
-from boyd.plugins.goals.knowledge.similarity import Similar, similar, similar_many
+from boyd.plugins.goals.knowledge import association as module
+from boyd.plugins.goals.knowledge.association import Similar, similar, similar_many
 from boyd.testing.memory_graph import MemoryGraph
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.goals.progress import clipped, split_criteria
+from boyd.plugins.goals.progress import clip, split_criteria
 from boyd.plugins.goals.tool_profiles import FUNCTION_WORDS, PROFILES
 from boyd.tokenizer import STOP, is_place, keywords, tokens, words
 
@@ -98,4 +98,4 @@ def test_parts_without_the_word_come_back_as_they_were(parts: list[str]) -> None
     ("text", "expected"), [("äöü", "äöü"), ("12345", "12345"), ("123456", "12...")]
 )
 def test_text_is_cut_by_characters(text: str, expected: str) -> None:
-    assert clipped(text, 5) == expected
+    assert clip(text, 5) == expected

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from boyd.plugins.goals.outcome import named_by
-from boyd.plugins.goals.tools.goal_tools import OUTPUT
+from boyd.plugins.goals.goal_tools import OUTPUT
+from boyd.plugins.goals.outcome import symbols_of
 from goals_kit import Mind
 
 
@@ -123,7 +123,7 @@ def test_a_tool_tells_the_symbols_that_it_has_named_or_found(
     assert wanted.params is not None
     done = wanted.call("execute", ctx=mind.ctx, params=wanted.params(**params))
 
-    assert named_by(done) == symbols
+    assert symbols_of(done) == symbols
 
 
 def test_a_command_needs_a_person_and_its_output_is_bounded() -> None:

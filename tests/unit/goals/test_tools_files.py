@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from boyd.models import Decision
-from boyd.plugins.goals.tools.files import MOST, Files
+from boyd.plugins.goals.sources import MOST, Files
 from goals_kit import Mind
 
-#: What the system says of a link on the way, and what is said of what is no file.
+#: Errors about a link on the way, and about anything that is not a file.
 ANY_LINK = "symbolic links|Not a directory"
-ANY = ANY_LINK + "|no file|No such device|Is a directory"
+ANY = ANY_LINK + "|not a regular file|No such device|Is a directory"
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def test_what_lies_elsewhere_is_refused(path: str, root: Path, tmp_path: Path) -
     found = Files([root])
 
     assert not found.allows(named)
-    with pytest.raises(ValueError, match=r"lies in none|must not hold|null"):
+    with pytest.raises(ValueError, match=r"is in none|must not contain|null"):
         found.read(named)
-    with pytest.raises(ValueError, match=r"lies in none|must not hold|null"):
+    with pytest.raises(ValueError, match=r"is in none|must not contain|null"):
         found.write(named, "x")
 
 
@@ -121,7 +121,7 @@ def test_pipes_sockets_and_folders_are_no_files_and_nobody_waits_for_them(root: 
 
 
 def test_devices_are_no_files() -> None:
-    with pytest.raises(ValueError, match="no file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         Files([Path("/dev")]).read("zero")
 
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from boyd.plugins.goals.outcome import named_by
-from boyd.plugins.goals.tools.web import MOST, fetch
+from boyd.plugins.goals.outcome import symbols_of
+from boyd.plugins.goals.sources import MOST, fetch
 from goals_kit import Mind
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -73,7 +73,7 @@ def saying(body: bytes, status: int = 200, **headers: str) -> Answer:
 def test_a_page_is_told_with_its_status(server: Server) -> None:
     page = fetch(server.url("/", saying(b"whale songs")), 5, allow_private=True)
 
-    assert page.told == "200 OK\n\nwhale songs"
+    assert page.full_text == "200 OK\n\nwhale songs"
 
 
 def test_addresses_that_are_not_public_are_refused(server: Server) -> None:
@@ -157,7 +157,7 @@ def test_a_redirect_is_told_and_not_followed(server: Server) -> None:
     url = server.url("/", saying(b"", 302, Location="http://127.0.0.1:1/x"))
     page = fetch(url, 5, allow_private=True)
 
-    assert page.told.startswith("302 Found\nLocation: http://127.0.0.1:1/x")
+    assert page.full_text.startswith("302 Found\nLocation: http://127.0.0.1:1/x")
 
 
 def test_what_is_packed_is_unpacked_only_as_far_as_it_may_be_long(server: Server) -> None:
@@ -190,7 +190,7 @@ def test_a_page_can_be_ingested_and_found(server: Server) -> None:
 
     assert str(said.output).startswith("1 passage, about ")
     assert "dolphin whistles" in str(found.output)
-    assert named_by(said)[0] == named_by(found)[0] == "Songs"
+    assert symbols_of(said)[0] == symbols_of(found)[0] == "Songs"
     assert "mentions" in [one.predicate for one in mind.facts.out("Songs")]
 
 

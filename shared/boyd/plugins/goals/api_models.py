@@ -1,4 +1,4 @@
-"""What requests about goals are answered with; whoever asks reads it with the same models (M16)."""
+"""Request and response models of the goal endpoints, shared with their clients."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from boyd.plugins.goals.state import (
 
 def _storable(text: str) -> str:
     if "\x1f" in text or "\0" in text:
-        raise ValueError("it holds a control character that no label may have")
+        raise ValueError("it contains a control character, which labels must not have")
     text.encode()
     return text
 
 
-#: What may become a label of the graph.
+#: A text that may become a label in the graph.
 Text = Annotated[str, AfterValidator(_storable)]
 
 
@@ -40,26 +40,26 @@ class NewGoal(Model):
 
 
 class GoalReason(Model):
-    """Why a goal is put off, taken up or given up."""
+    """The reason for changing the status of a goal."""
 
     reason: str | None = Field(default=None, max_length=500)
 
 
 class SessionWanted(Model):
-    """Whether to begin anew, or the id of an older session to go on with."""
+    """A request for a new session, or for an older one by id."""
 
     fresh: bool = True
     id: str | None = Field(default=None, pattern=r"^[0-9]{1,9}$")
 
 
 class Priority(Model):
-    """How important a goal is."""
+    """The priority of a goal."""
 
     priority: int = Field(ge=0, le=255)
 
 
 class Focus(Model):
-    """The goals that come first whatever their priority; none: all go by their priority."""
+    """The goals that come first regardless of priority."""
 
     goals: list[str] = Field(max_length=300)
 
@@ -92,7 +92,7 @@ class Facts(Model):
 
 
 class MemoryState(Model):
-    """How full working memory is; `pressure` is the share of it that is taken."""
+    """The use of working memory; `pressure` is the share in use."""
 
     size: int
     capacity: int
@@ -100,14 +100,14 @@ class MemoryState(Model):
 
 
 class GraphState(Model):
-    """How much is known, and how often that was changed."""
+    """The number of facts, and of changes to them."""
 
     facts: int
     revision: int | None = None
 
 
 class WaitingTool(Model):
-    """A tool that a person is to allow, and the approval that answers it."""
+    """A tool that waits for an approval."""
 
     tool: str
     goal: str
@@ -115,10 +115,9 @@ class WaitingTool(Model):
 
 
 class SessionState(Model):
-    """A session at a glance; `goals` counts them by status, `focus` are those that come first.
+    """A summary of a session; `goals` counts them by status.
 
-    `questions` and `approvals` are what its goals wait for: nothing of earlier sessions, and no
-    question of a goal that has ended.
+    `questions` and `approvals` are those that open goals of this session wait for.
     """
 
     id: str
@@ -134,41 +133,41 @@ class SessionState(Model):
 
     @property
     def active(self) -> int:
-        """How many goals are worked on."""
+        """The number of active goals."""
         return self.goals.get("Active", 0)
 
     @property
     def waiting(self) -> list[tuple[str, str]]:
-        """The tools that wait for a person, each with the approval that it waits for."""
+        """The tools that wait for a person, each with the id of its approval."""
         return [(one.tool, one.approval) for one in self.approvals]
 
 
 class NewSession(Model):
-    """The session that is worked in now."""
+    """The session that is current now."""
 
     id: str
 
 
 class SessionList(Model):
-    """Sessions, the one that is worked in first, then the last one left."""
+    """The current session, then the others, last used first."""
 
     sessions: list[SessionSummary]
 
 
 class PsycheState(Model):
-    """The leanings of the agent, and what its shadow forbids or would rather not do; None: none."""
+    """The psyche of the agent, if it has one."""
 
     psyche: Psyche | None = None
 
 
 class GoalList(Model):
-    """Goals, the one that comes first at the top."""
+    """Goals, most important first."""
 
     goals: list[Goal]
 
 
 class Why(Model):
-    """A goal, what was decided for it (the oldest first), and its place among others."""
+    """A goal, its decisions (oldest first), its plan and its place in the goal tree."""
 
     goal: Goal
     parent: Goal | None = None
@@ -178,25 +177,25 @@ class Why(Model):
 
 
 class DecisionList(Model):
-    """What was decided, the newest first."""
+    """Decisions, newest first."""
 
     cycles: list[ToolDecision]
 
 
 class MemoryList(Model):
-    """What is on the agent's mind, the newest first."""
+    """Entries of working memory, newest first."""
 
     entries: list[MemoryEntry]
 
 
 class EpisodeList(Model):
-    """What the agent remembers."""
+    """Episodes."""
 
     episodes: list[Episode]
 
 
 class Consolidated(Model):
-    """What became of working memory."""
+    """The result of a consolidation."""
 
     consolidated: int
     forgotten: int
@@ -204,13 +203,13 @@ class Consolidated(Model):
 
 
 class QuestionList(Model):
-    """Questions, those with an answer too."""
+    """Questions, answered ones included."""
 
     questions: list[Question]
 
 
 class Surroundings(Model):
-    """What the graph says about a symbol; if nothing, which symbols its words are in."""
+    """The facts about a symbol or, if there are none, symbols with its words."""
 
     symbol: str
     out: list[Triple]
@@ -219,25 +218,23 @@ class Surroundings(Model):
 
 
 class SymbolList(Model):
-    """Symbols, those nearest to what was looked for first."""
+    """Symbols, nearest to the query first."""
 
     symbols: list[str]
 
 
 class Imported(Model):
-    """How many facts are new, and how many statements were left out for which reason."""
+    """The number of new facts, and of skipped statements by reason."""
 
     added: int
     skipped: dict[str, int] = Field(default_factory=dict)
 
 
 class Exported(Model):
-    """Facts, as Turtle.
+    """A part of the graph as Turtle; all parts make up one text.
 
-    Attributes:
-        turtle: the facts of this part; parts make up one text.
-        next: what to ask for as `after` to get the next part; absent: this was the last.
-        revision: how often the graph had been changed when this part was read.
+    `next` is the `after` of the next part, absent in the last one; `revision` counts the changes of
+    the graph until this part was read.
     """
 
     turtle: str

@@ -1,4 +1,4 @@
-"""What people see and do of goals over HTTP, below `/plugins/goals` (M16)."""
+"""The endpoints of goals below `/plugins/goals`."""
 
 from __future__ import annotations
 
@@ -16,33 +16,39 @@ from boyd.models import EndpointReply, EndpointRequest, JsonObject, Model, Tripl
 from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, endpoint
 from boyd.plugins.goals import api_models, cycle, memory
-from boyd.plugins.goals.api_models import Exported
+from boyd.plugins.goals.goal_tools import GoalTools
 from boyd.plugins.goals.goal_tree import (
     GoalError,
     add_goal,
-    focused,
     in_order,
     is_open,
+    set_focus,
     set_priority,
     set_status,
 )
 from boyd.plugins.goals.knowledge import turtle
-from boyd.plugins.goals.knowledge.similarity import mentioned
+from boyd.plugins.goals.knowledge.association import find_mentions
+from boyd.plugins.goals.questions import Questions, apply_answer
 from boyd.plugins.goals.sessions import SessionError
 from boyd.plugins.goals.state import Goal, GoalSession, GoalStatus, Question
-from boyd.plugins.goals.tools.goal_tools import GoalTools
-from boyd.plugins.goals.tools.questions import Questions, taken_in
-from boyd.plugins.goals.tools.registry import ToolList
+from boyd.plugins.goals.toolbox import ToolList
 
-#: How many entries a list has unless its reader says, and at most.
+#: The default and greatest number of entries in a list.
 USUAL, MOST = 50, 500
+#: Defaults: recalled episodes, facts of a symbol, symbols found by a search, and symbols suggested
+#: instead of an unknown one.
+RECALLED, FACTS, FOUND, ALIKE = 5, 200, 20, 5
+#: A part of an export ends after so many characters; facts are read in steps of so many.
+CHARS, STEP = 500_000, 200
+#: The most matching ids listed in an error.
+_NAMED = 5
 
 _P = ParamSpec("_P")
 _M = TypeVar("_M", bound=Model)
 
 
 class Refused(Exception):
-    """A request cannot be granted."""
+    """A request that is answered with an error."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -52,64 +58,70 @@ class Refused(Exception):
 def answering(
     handle: Callable[_P, Model | EndpointReply],
 ) -> Callable[_P, JsonObject | EndpointReply]:
-    """Let an endpoint return a model, and raise what it refuses."""
+    """Let an endpoint return a model, and turn `Refused` and `GoalError` into error responses."""
 
     @functools.wraps(handle)
-    def answered(*args: _P.args, **more: _P.kwargs) -> JsonObject | EndpointReply:
+    def respond(*args: _P.args, **more: _P.kwargs) -> JsonObject | EndpointReply:
         try:
             answer = handle(*args, **more)
-        except Refused as refused:
-            return _error(refused.status, refused)
-        except GoalError as error:
-            return _error(409, error)
+        except (Refused, GoalError) as error:
+            status = error.status if isinstance(error, Refused) else 409
+            return EndpointReply(status=status, body={"error": str(error)})
         return answer if isinstance(answer, EndpointReply) else answer.to_wire()
 
-    return answered
+    return respond
 
 
-def made(what: Model) -> EndpointReply:
-    """The answer that something is there now that was not."""
-    return EndpointReply(status=201, body=what.to_wire())
-
-
-def body(kind: type[_M], request: EndpointRequest) -> _M:
-    """What a request holds; without a body, the defaults.
+def resolve_id(noun: str, written: str, ids: Collection[str]) -> str:
+    """The id with that number or unambiguous prefix.
 
     Raises:
-        Refused: it does not fit.
+        Refused: no id matches, or several do.
     """
+    numbered = [one for one in ids if written and one.partition("-")[0] == written]
+    begun = [one for one in ids if written and one.startswith(written)]
+    matching = [written] if written in ids else numbered if len(numbered) == 1 else begun
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise Refused(404, f"no {noun} {written!r}")
+    more = ", …" if len(matching) > _NAMED else ""
+    some = ", ".join(matching[:_NAMED]) + more
+    raise Refused(404, f"{len(matching)} {noun}s match {written!r}: {some}; add more characters")
+
+
+def _created(model: Model) -> EndpointReply:
+    return EndpointReply(status=201, body=model.to_wire())
+
+
+def _body(kind: type[_M], request: EndpointRequest) -> _M:
+    """The body of a request; defaults if it has none."""
     try:
         return kind.model_validate(request.body or {})
     except ValidationError as error:
         raise Refused(422, explain(error)) from None
 
 
-def number(request: EndpointRequest, name: str, usual: int = USUAL) -> int:
-    """How many entries are asked for.
-
-    Raises:
-        Refused: it is no number, or too great.
-    """
+def _limit(request: EndpointRequest, name: str = "limit", usual: int = USUAL) -> int:
     text = request.query.get(name, str(usual))
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MOST:
-        raise Refused(422, f"{name}: {text!r} is no number from 1 to {MOST}")
+        raise Refused(422, f"{name}: {text!r} is not a number from 1 to {MOST}")
     return int(text)
 
 
-def _error(status: int, error: Exception) -> EndpointReply:
-    return EndpointReply(status=status, body={"error": str(error)})
+def _query(request: EndpointRequest, purpose: str) -> str:
+    query = request.query.get("query", "").strip()
+    if not query:
+        raise Refused(422, f"query: say what to {purpose}")
+    return query
 
 
-#: A part ends when it has so many characters, and facts are read in steps of so many.
-CHARS, STEP = 500_000, 200
+def _goal(session: GoalSession, request: EndpointRequest) -> Goal:
+    return session.goals[resolve_id("goal", request.path["id"], session.goals)]
 
 
-def exported(graph: Graph, after: str | None) -> Exported:
-    """The part of the graph that begins *after* a place; None: the first one.
-
-    Raises:
-        Refused: no part begins there.
-    """
+def _export_part(graph: Graph, after: str | None) -> api_models.Exported:
+    """The part of the graph *after* a cursor; None: the first one."""
     last = None if after is None else _place(after)
     text = [turtle.HEADER if last is None else turtle.PART]
     revision, found = graph.revision(), list[Triple]()
@@ -118,12 +130,10 @@ def exported(graph: Graph, after: str | None) -> Exported:
         last = found[-1].place
         if sum(map(len, text)) >= CHARS:
             break
-    following = _cursor(last) if last and found and graph.page(last, 1) else None
-    return Exported(turtle="".join(text), next=following, revision=revision)
-
-
-def _cursor(place: Place) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+    following = None
+    if last and found and graph.page(last, 1):
+        following = base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
+    return api_models.Exported(turtle="".join(text), next=following, revision=revision)
 
 
 def _place(cursor: str) -> Place:
@@ -131,45 +141,26 @@ def _place(cursor: str) -> Place:
         subject, predicate, object_ = json.loads(base64.urlsafe_b64decode(cursor))
         return Triple(subject=subject, predicate=predicate, object=object_).place
     except (TypeError, ValueError):
-        raise Refused(422, "after: no part begins there") from None
+        raise Refused(422, "after: not the start of a part") from None
 
 
-#: How many of the ids that fit are named.
-_NAMED = 5
-
-
-def unambiguous(noun: str, written: str, ids: Collection[str]) -> str:
-    """The id that is *written*; what is an id or its number is not taken for a beginning.
-
-    Raises:
-        Refused: there is none, or several.
-    """
-    numbered = [one for one in ids if written and one.partition("-")[0] == written]
-    begun = [one for one in ids if written and one.startswith(written)]
-    fitting = [written] if written in ids else numbered if len(numbered) == 1 else begun
-    if len(fitting) == 1:
-        return fitting[0]
-    if not fitting:
-        raise Refused(404, f"there is no {noun} {written!r}")
-    more = ", …" if len(fitting) > _NAMED else ""
-    some = ", ".join(fitting[:_NAMED]) + more
-    raise Refused(404, f"{len(fitting)} {noun}s begin with {written!r}: {some}; write more of one")
-
-
-#: Episodes that are recalled, and facts of a symbol that are told, unless their reader says.
-RECALLED, FACTS = 5, 200
-#: Symbols that a search finds, unless its reader says, and that are told in place of one of which
-#: nothing is known.
-FOUND, ALIKE = 20, 5
+def _add_facts(graph: Graph, facts: Sequence[Triple]) -> int:
+    """Add facts; returns the number of new ones."""
+    try:
+        return graph.add(facts)
+    except PayloadTooLarge as error:
+        raise Refused(413, str(error)) from None
+    except ValueError as error:
+        raise Refused(422, str(error)) from None
 
 
 class Endpoints(GoalTools):
-    """The tools, and what HTTP needs of them."""
+    """The tools and the endpoints."""
 
     @endpoint("GET", "/session")
     @answering
     def get_session(self, ctx: Context) -> api_models.SessionState:
-        """What the agent works on, what its goals wait for, and how full its memory is."""
+        """Summarize the current session."""
         session = self.sessions(ctx).read()
         going_on = {None, *(goal.id for goal in session.goals.values() if is_open(goal))}
         return api_models.SessionState(
@@ -185,42 +176,42 @@ class Endpoints(GoalTools):
             ),
             episodes=len(session.episodes),
             questions=[one for one in Questions(ctx.state).waiting() if one.goal in going_on],
-            approvals=cycle.waiting(session, ctx.approvals),
+            approvals=cycle.waiting_tools(session, ctx.approvals),
             graph=api_models.GraphState(facts=self.graph(ctx).size()),
         )
 
     @endpoint("POST", "/session")
     @answering
     def begin_session(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
-        """Begin a new session or go on with an older one; the one before is kept."""
-        wanted, sessions = body(api_models.SessionWanted, request), self.sessions(ctx)
+        """Start a new session or reopen an older one; the current one is kept."""
+        wanted, sessions = _body(api_models.SessionWanted, request), self.sessions(ctx)
         if wanted.id is not None:
             try:
-                return made(api_models.NewSession(id=sessions.reopen(wanted.id, self.config)))
+                return _created(api_models.NewSession(id=sessions.reopen(wanted.id, self.config)))
             except SessionError as error:
                 raise Refused(404, str(error)) from None
-        id = sessions.fresh(self.config) if wanted.fresh else sessions.current
-        return made(api_models.NewSession(id=id))
+        id = sessions.start(self.config) if wanted.fresh else sessions.current
+        return _created(api_models.NewSession(id=id))
 
     @endpoint("GET", "/sessions")
     @answering
     def list_sessions(self, ctx: Context) -> api_models.SessionList:
-        """The sessions that are kept, the one that is worked in first."""
+        """List the sessions, the current one first."""
         return api_models.SessionList(sessions=self.sessions(ctx).known())
 
     @endpoint("GET", "/psyche")
     @answering
     def show_psyche(self, ctx: Context) -> api_models.PsycheState:
-        """What the agent leans to, and what its shadow forbids."""
-        now, begun = self.sessions(ctx).read().psyche, self.options.psyche
-        if now is None or begun is None:
-            return api_models.PsycheState(psyche=begun)
-        return api_models.PsycheState(psyche=now.patched({"shadow": begun.shadow}))
+        """Show the psyche of the agent."""
+        now, initial = self.sessions(ctx).read().psyche, self.options.psyche
+        if now is None or initial is None:
+            return api_models.PsycheState(psyche=initial)
+        return api_models.PsycheState(psyche=now.patched({"shadow": initial.shadow}))
 
     @endpoint("GET", "/goals")
     @answering
     def list_goals(self, request: EndpointRequest, ctx: Context) -> api_models.GoalList:
-        """The goals, the most important first."""
+        """List the goals, most important first."""
         wanted = request.query.get("status")
         session = self.sessions(ctx).read()
         fitting = [goal for goal in session.goals.values() if wanted in (None, goal.status)]
@@ -229,8 +220,8 @@ class Endpoints(GoalTools):
     @endpoint("POST", "/goals")
     @answering
     def make_goal(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
-        """Make a goal."""
-        wanted = body(api_models.NewGoal, request)
+        """Create a goal."""
+        wanted = _body(api_models.NewGoal, request)
         new: list[Goal] = []
 
         def change(session: GoalSession) -> GoalSession:
@@ -250,37 +241,37 @@ class Endpoints(GoalTools):
             self.sessions(ctx).change(change)
         except GoalError as error:
             raise Refused(422, str(error)) from None
-        return made(new[0])
+        return _created(new[0])
 
     @endpoint("GET", "/goals/{id}")
     @answering
     def get_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
-        """One goal; a prefix of its id will do."""
+        """Show a goal, by its id, its number or any unambiguous prefix."""
         return _goal(self.sessions(ctx).read(), request)
 
     @endpoint("POST", "/goals/{id}/suspend")
     @answering
     def suspend_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
-        """Put a goal off."""
-        return self._set(request, ctx, "Suspended")
+        """Suspend a goal."""
+        return self._set_status(request, ctx, "Suspended")
 
     @endpoint("POST", "/goals/{id}/resume")
     @answering
     def resume_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
-        """Go on with a goal."""
-        return self._set(request, ctx, "Active")
+        """Resume a goal."""
+        return self._set_status(request, ctx, "Active")
 
     @endpoint("POST", "/goals/{id}/fail")
     @answering
     def fail_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
-        """Give a goal up."""
-        return self._set(request, ctx, "Failed")
+        """Give up a goal."""
+        return self._set_status(request, ctx, "Failed")
 
     @endpoint("POST", "/goals/{id}/priority")
     @answering
     def set_goal_priority(self, request: EndpointRequest, ctx: Context) -> Goal:
-        """Change how important a goal is."""
-        priority, sessions = body(api_models.Priority, request).priority, self.sessions(ctx)
+        """Change the priority of a goal."""
+        priority, sessions = _body(api_models.Priority, request).priority, self.sessions(ctx)
         id = _goal(sessions.read(), request).id
 
         def change(session: GoalSession) -> GoalSession:
@@ -291,17 +282,17 @@ class Endpoints(GoalTools):
     @endpoint("POST", "/focus")
     @answering
     def set_focus(self, request: EndpointRequest, ctx: Context) -> api_models.GoalList:
-        """Let some goals come first, with all that they are split into."""
-        wanted, sessions = body(api_models.Focus, request).goals, self.sessions(ctx)
+        """Put goals and their sub-goals first."""
+        wanted, sessions = _body(api_models.Focus, request).goals, self.sessions(ctx)
         known = sessions.read().goals
-        ids = [unambiguous("goal", one, known) for one in wanted]
-        session = sessions.change(lambda current: focused(current, ids))
+        ids = [resolve_id("goal", one, known) for one in wanted]
+        session = sessions.change(lambda current: set_focus(current, ids))
         return api_models.GoalList(goals=[session.goals[id] for id in ids if id in session.goals])
 
-    def _set(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:
-        given, sessions = body(api_models.GoalReason, request).reason, self.sessions(ctx)
+    def _set_status(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:
+        given, sessions = _body(api_models.GoalReason, request).reason, self.sessions(ctx)
         id = _goal(sessions.read(), request).id
-        reason = given or f"{request.actor.principal} has asked for it"
+        reason = given or f"requested by {request.actor.principal}"
 
         def change(session: GoalSession) -> GoalSession:
             return set_status(session, id, status, ctx.now(), self.config, reason=reason)
@@ -311,7 +302,7 @@ class Endpoints(GoalTools):
     @endpoint("GET", "/goals/{id}/why")
     @answering
     def why(self, request: EndpointRequest, ctx: Context) -> api_models.Why:
-        """What was decided for a goal, when, and on which scores."""
+        """Explain the decisions for a goal with their scores."""
         session = self.sessions(ctx).read()
         goal = _goal(session, request)
         return api_models.Why(
@@ -325,8 +316,8 @@ class Endpoints(GoalTools):
     @endpoint("GET", "/cycles")
     @answering
     def cycles(self, request: EndpointRequest, ctx: Context) -> api_models.DecisionList:
-        """What was decided in each cycle, the last one first."""
-        limit, iteration = number(request, "limit"), request.query.get("iteration")
+        """List the decisions of all cycles, newest first."""
+        limit, iteration = _limit(request), request.query.get("iteration")
         decisions = self.sessions(ctx).read().decisions[::-1]
         fitting = [one for one in decisions if iteration in (None, str(one.iteration))]
         return api_models.DecisionList(cycles=fitting[:limit])
@@ -334,24 +325,22 @@ class Endpoints(GoalTools):
     @endpoint("GET", "/memory")
     @answering
     def show_memory(self, request: EndpointRequest, ctx: Context) -> api_models.MemoryList:
-        """Working memory, the newest first."""
-        limit = number(request, "limit")
+        """List working memory, newest first."""
+        limit = _limit(request)
         return api_models.MemoryList(entries=memory.newest(self.sessions(ctx).read(), limit))
 
     @endpoint("GET", "/episodes")
     @answering
     def episodes(self, request: EndpointRequest, ctx: Context) -> api_models.EpisodeList:
-        """What was worth keeping, the newest first."""
-        limit = number(request, "limit")
+        """List the episodes, newest first."""
+        limit = _limit(request)
         return api_models.EpisodeList(episodes=self.sessions(ctx).read().episodes[::-1][:limit])
 
     @endpoint("GET", "/recall")
     @answering
     def recall(self, request: EndpointRequest, ctx: Context) -> api_models.EpisodeList:
-        """The episodes that a query brings back."""
-        query, most = request.query.get("query", "").strip(), number(request, "topK", RECALLED)
-        if not query:
-            raise Refused(422, "query: say what to recall")
+        """Recall the episodes that match a query."""
+        query, most = _query(request, "recall"), _limit(request, "topK", RECALLED)
         terms = [part.strip() for part in query.split(",") if part.strip()]
         session = self.sessions(ctx).read()
         return api_models.EpisodeList(episodes=memory.recall(session.episodes, terms, most))
@@ -360,32 +349,29 @@ class Endpoints(GoalTools):
     @answering
     def consolidate_now(self, ctx: Context) -> api_models.Consolidated:
         """Consolidate working memory."""
-        kept, gone = self.consolidated(ctx)
+        kept, gone = self.consolidate_memory(ctx)
         pressure = memory.pressure(self.sessions(ctx).read(), self.config)
         return api_models.Consolidated(consolidated=kept, forgotten=gone, pressure=pressure)
 
     @endpoint("GET", "/questions")
     @answering
     def questions(self, ctx: Context) -> api_models.QuestionList:
-        """What the agent has asked people, the last one last."""
+        """List the questions of the agent, newest last."""
         return api_models.QuestionList(questions=Questions(ctx.state).all())
 
     @endpoint("POST", "/questions/{id}/answer")
     @answering
     def answer_question(self, request: EndpointRequest, ctx: Context) -> Question:
-        """Answer a question; the goal that it is for goes on with the answer."""
-        text, questions, now = (
-            body(api_models.QuestionAnswer, request).text,
-            Questions(ctx.state),
-            ctx.now(),
-        )
-        id = unambiguous("question", request.path["id"], [one.id for one in questions.all()])
+        """Answer a question; its goal continues with the answer."""
+        text = _body(api_models.QuestionAnswer, request).text
+        questions, now = Questions(ctx.state), ctx.now()
+        id = resolve_id("question", request.path["id"], [one.id for one in questions.all()])
         question, counts = questions.answer(id, text, request.actor.principal, now)
         if question is None:
-            raise Refused(404, f"question {id!r} has been forgotten meanwhile")
+            raise Refused(404, f"question {id!r} was dropped in the meantime")
         if not counts:
-            raise Refused(409, f"{question.answered_by} has answered it: {question.answer}")
-        self.sessions(ctx).change(lambda session: taken_in(session, question, now, self.config))
+            raise Refused(409, f"{question.answered_by} has already answered it: {question.answer}")
+        self.sessions(ctx).change(lambda session: apply_answer(session, question, now, self.config))
         return question
 
     @endpoint("GET", "/graph")
@@ -393,75 +379,49 @@ class Endpoints(GoalTools):
     def facts(
         self, request: EndpointRequest, ctx: Context
     ) -> api_models.Surroundings | api_models.GraphState:
-        """What the graph knows about a symbol, or how much it knows."""
+        """Show the facts about a symbol or, without one, the size of the graph."""
         graph, name = self.graph(ctx), request.query.get("symbol")
         if name is None:
             return api_models.GraphState(facts=graph.size(), revision=graph.revision())
-        most = number(request, "limit", FACTS)
+        most = _limit(request, usual=FACTS)
         out, into = graph.out(name)[:most], graph.into(name)[:most]
-        alike = [] if out or into else mentioned(graph, name, ALIKE)
+        alike = [] if out or into else find_mentions(graph, name, ALIKE)
         return api_models.Surroundings(symbol=name, out=out, into=into, alike=alike)
 
     @endpoint("GET", "/graph/search")
     @answering
     def search_graph(self, request: EndpointRequest, ctx: Context) -> api_models.SymbolList:
-        """The symbols that a text speaks of, the nearest to its words first."""
-        query, most = request.query.get("query", "").strip(), number(request, "limit", FOUND)
-        if not query:
-            raise Refused(422, "query: say what to look for")
-        return api_models.SymbolList(symbols=mentioned(self.graph(ctx), query, most))
+        """Find the symbols that a text mentions, nearest first."""
+        query, most = _query(request, "look for"), _limit(request, usual=FOUND)
+        return api_models.SymbolList(symbols=find_mentions(self.graph(ctx), query, most))
 
     @endpoint("POST", "/graph/facts", timeout=120.0)
     @answering
     def add_facts(self, request: EndpointRequest, ctx: Context) -> api_models.Imported:
         """Add facts."""
-        return api_models.Imported(
-            added=_added(self.graph(ctx), body(api_models.Facts, request).facts)
-        )
+        facts = _body(api_models.Facts, request).facts
+        return api_models.Imported(added=_add_facts(self.graph(ctx), facts))
 
     @endpoint("POST", "/graph/import", timeout=120.0)
     @answering
     def import_facts(self, request: EndpointRequest, ctx: Context) -> api_models.Imported:
-        """Add facts in Turtle."""
-        wanted = body(api_models.Import, request)
+        """Import facts in Turtle."""
+        wanted = _body(api_models.Import, request)
         try:
             found = turtle.read_apart(wanted.turtle, source=wanted.source)
         except turtle.TurtleError as error:
             raise Refused(422, f"turtle: {error}") from None
-        added = _added(self.graph(ctx), found.triples)
+        added = _add_facts(self.graph(ctx), found.triples)
         return api_models.Imported(added=added, skipped=dict(found.skipped))
 
     @endpoint("GET", "/graph/export", timeout=120.0)
     @answering
     def export_facts(self, request: EndpointRequest, ctx: Context) -> api_models.Exported:
-        """The facts in Turtle, part by part, without what is about the agent."""
-        return exported(self.graph(ctx), request.query.get("after"))
+        """Export the facts in Turtle, part by part, without those about the agent."""
+        return _export_part(self.graph(ctx), request.query.get("after"))
 
     @endpoint("GET", "/tools")
     @answering
     def tools(self) -> ToolList:
-        """What scoring knows of each tool."""
+        """List the profiles of the tools."""
         return self.toolbox.listed
-
-
-def _goal(session: GoalSession, request: EndpointRequest) -> Goal:
-    """The goal that a request names.
-
-    Raises:
-        Refused: there is none, or several.
-    """
-    return session.goals[unambiguous("goal", request.path["id"], session.goals)]
-
-
-def _added(graph: Graph, facts: Sequence[Triple]) -> int:
-    """How many of those facts were new.
-
-    Raises:
-        Refused: the graph is full, or does not take one of them.
-    """
-    try:
-        return graph.add(facts)
-    except PayloadTooLarge as error:
-        raise Refused(413, str(error)) from None
-    except ValueError as error:
-        raise Refused(422, str(error)) from None

@@ -1,31 +1,24 @@
-"""What an agent file may say of the bundle."""
+"""The options of the plugin in an agent file."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from boyd.models import JsonObject
 from boyd.plugin import Plugin
-from boyd.plugins.goals.psyche import new_psyche
-from boyd.plugins.goals.scoring import HEAVIEST, LIGHTEST
+from boyd.plugins.goals.psyche import HEAVIEST, LIGHTEST, new_psyche
 from boyd.plugins.goals.state import Archetype, Config, Psyche, ShadowPattern
 from boyd.plugins.goals.tool_profiles import ToolProfile
 
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
-
 
 class ForeignTool(ToolProfile):
-    """What is to be known of an action of another plugin: a profile, and what the action is given.
+    """The profile of another plugin's action, and its fixed params.
 
-    Attributes:
-        name: the id of the action; it stands under that anyway.
-        params: the same each time, named as in the action's schema.
+    `name` is the id of the action, which is also its key.
     """
 
     name: str = ""
@@ -36,27 +29,27 @@ class GoalOptions(Plugin.Options):
     """The plugin's options.
 
     Attributes:
-        graph: the name of the graph of facts.
-        graph_of: the agent whose graph it is; absent: this one's own.
-        with_psyche: whether it has leanings and a shadow that forbids some things.
-        roots: the folders below which files may be read and written; none: no file may.
-        allow_private: whether addresses that are not public may be fetched.
-        tools: what scoring must know of actions of other plugins, by their ids.
-        working_memory_capacity: how many entries working memory holds.
-        auto_consolidate: whether memory consolidates by itself when it is nearly full.
-        consolidate_above: how full working memory is when it consolidates: more than this share.
-        consolidate_down_to: how full it is afterwards.
-        min_relevance: what an entry of working memory must be worth to become an episode.
-        low_relevance: of a full memory the oldest entry below this relevance goes first.
-        max_cycles: how many cycles a session may have.
-        max_backtrack_attempts: how many plans of a goal may fail.
-        stall_threshold: cycles without progress before a goal is split, unless it says.
-        completion_ratio: the share of its keywords that completes a goal.
-        reflect_every: cycles from one reflection to the next; 0: never.
-        min_tool_success_rate: a tool that succeeds less often is ineffective.
-        stagnation_threshold: cycles without progress after which a goal loses priority.
-        archetypes: how much the sides of the psyche weigh at first, as far as it is said.
-        shadow: what the shadow forbids, or would rather not do, besides what it always does.
+        graph: name of the graph of facts.
+        graph_of: the agent that owns the graph; this one if absent.
+        with_psyche: give the agent preferences and a shadow that forbids some actions.
+        roots: folders in which files may be read and written; without them, no file may.
+        allow_private: allow fetching addresses that are not public.
+        tools: profiles of other plugins' actions, by action id.
+        working_memory_capacity: number of entries working memory holds.
+        auto_consolidate: consolidate automatically when memory is nearly full.
+        consolidate_above: share of memory above which it consolidates.
+        consolidate_down_to: share of memory in use afterwards.
+        min_relevance: least value of an entry to become an episode.
+        low_relevance: a full memory first drops its oldest entry below this relevance.
+        max_cycles: number of cycles per session.
+        max_backtrack_attempts: number of plans that may fail before the goal does.
+        stall_threshold: cycles without progress before a goal is split.
+        completion_ratio: share of its keywords that completes a goal.
+        reflect_every: cycles between reflections; 0 turns them off.
+        min_tool_success_rate: a tool below this rate is ineffective.
+        stagnation_threshold: cycles without progress before a goal loses priority.
+        archetypes: initial weights of the psyche's archetypes.
+        shadow: patterns the shadow forbids or advises against, besides the default ones.
     """
 
     graph: str = Field(default="facts", pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
@@ -86,7 +79,7 @@ class GoalOptions(Plugin.Options):
     @field_validator("tools", mode="before")
     @classmethod
     def _named(cls, tools: Any) -> Any:
-        """A tool's name is the id that it stands under, whether it is written again or not."""
+        """Name each tool after its key."""
         if not isinstance(tools, Mapping):
             return tools
         return {
@@ -97,7 +90,7 @@ class GoalOptions(Plugin.Options):
     @field_validator("shadow", mode="before")
     @classmethod
     def _matching(cls, shadow: Any) -> Any:
-        """A pattern without triggers and danger matches nothing."""
+        """Reject patterns that could never match."""
         for pattern in shadow if isinstance(shadow, list) else []:
             if isinstance(pattern, Mapping) and not ({"danger", "triggers"} & pattern.keys()):
                 raise ValueError("a pattern needs triggers or a danger")
@@ -111,34 +104,11 @@ class GoalOptions(Plugin.Options):
 
     @property
     def psyche(self) -> Psyche | None:
-        """The psyche that the agent begins with; its shadow is the same ever after."""
+        """The initial psyche, whose shadow never changes."""
         return new_psyche(self.archetypes, self.shadow) if self.with_psyche else None
 
     @property
     def config(self) -> Config:
-        """How it works; what no option says is as in `Config`."""
+        """The limits and thresholds, with defaults for those that are not options."""
         names = set(Config.model_fields) & set(type(self).model_fields)
         return Config(**{name: getattr(self, name) for name in names})
-
-
-#: What jsonschema says of these names what is missing or too much, and no value.
-_NAMING = ("required", "additionalProperties")
-
-
-def misfit(params: JsonObject, schema: JsonObject) -> str | None:
-    """What is most wrong about *params*; None: they fit."""
-    # Agents without tools of other plugins start without it.
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
-    error = best_match(Draft202012Validator(schema).iter_errors(params))
-    return _told(error) if error else None
-
-
-def _told(error: ValidationError) -> str:
-    """Which name is wrong, and what is wanted of it: a value may be a secret that does not fit."""
-    place = ".".join(map(str, error.absolute_path))
-    before = f"{place}: " if place else ""
-    if error.validator in _NAMING:
-        return f"{before}{error.message}"
-    return f"{before}wanted is {error.validator} {json.dumps(error.validator_value)}"

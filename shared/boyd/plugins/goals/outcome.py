@@ -1,4 +1,4 @@
-"""What came of a decision, taken into the session once (M5, M6, M15)."""
+"""The outcome of a decision, applied to the session once."""
 
 from __future__ import annotations
 
@@ -11,50 +11,54 @@ from typing import Any, Literal
 from pydantic import Field
 
 from boyd.models import ActionResult, Model
-from boyd.plugins.goals.goal_tree import FREE, changed, set_status, with_goals
+from boyd.plugins.goals.goal_tree import FREE, set_status, update_goal, with_goals
 from boyd.plugins.goals.knowledge.vocabulary import GOAL
-from boyd.plugins.goals.plans import backtrack, exhausted, tick
-from boyd.plugins.goals.progress import Evaluation, clipped, evaluate
-from boyd.plugins.goals.psyche import encountered
-from boyd.plugins.goals.state import Config, Goal, GoalSession, Progress, ToolDecision
+from boyd.plugins.goals.progress import (
+    Evaluation,
+    backtrack,
+    clip,
+    evaluate,
+    is_exhausted,
+    tick,
+)
+from boyd.plugins.goals.psyche import count_encounter
+from boyd.plugins.goals.state import Config, Goal, GoalSession, Progress, Score, ToolDecision
 
-#: The most characters of what a tool has said that a decision keeps, and of its breakdown.
+#: The most characters of a tool's output that a decision keeps.
 DETAIL_CHARS = 200
-#: How many of the tools last used on a goal are remembered in their order (M2).
+#: The number of tools last used on a goal that are remembered in order.
 RECENT = 3
 
-Refusal = Literal["duplicate", "stale", "unknown-goal"]
-State = Literal["done", "failed", "vetoed", "pending", "refused", "undone"]
+Rejection = Literal["duplicate", "stale", "unknown-goal"]
+OutcomeState = Literal["done", "failed", "vetoed", "pending", "refused", "undone"]
 
 
 class DecisionOutcome(Model):
-    """What came of the decision of a cycle.
+    """The outcome of the decision of a cycle.
 
     Attributes:
-        cycle: the cycle; it has one outcome, except that one that waits for approval has another
-            when it was answered.
-        goal: the id of the goal it was for.
-        fence: that of the claim of the goal.
-        state: whether the tool has worked, has failed, was not allowed to, waits for approval, or
-            was not done after it had waited.
-        output: what it has told, or why it was not done.
-        known: words that the graph knows now, of the criteria of the goal and of those above it.
-        symbols: those that the tool has named or found.
-        iteration: the iteration of the loop in which it was decided.
-        approval: the id of the approval that it waits for, or has waited for.
-        duration: seconds it took.
+        cycle: has one outcome, or two if it waited for approval.
+        fence: of the claim of the goal.
+        state: `undone` was approved and not executed.
+        output: of the tool, or the reason it was not executed.
+        known: words of the criteria of the goal and the goals above it that the graph knows now.
+        symbols: named or found by the tool.
+        score: of the tool when it was chosen.
+        iteration: of the loop in which it was decided.
+        approval: the id of the approval it needs or needed.
+        duration: in seconds.
     """
 
     cycle: int = Field(gt=0)
     goal: str
     fence: int = 0
     tool: str
-    state: State
+    state: OutcomeState
     output: str = ""
     known: list[str] = Field(default_factory=list)
     symbols: list[str] = Field(default_factory=list)
     params_digest: str = ""
-    breakdown: str = ""
+    score: Score | None = None
     iteration: int | None = None
     approval: str | None = None
     duration: float | None = None
@@ -65,19 +69,24 @@ def begin_cycle(session: GoalSession, now: datetime) -> GoalSession:
     return session.model_copy(update={"cycle": session.cycle + 1, "updated_at": now})
 
 
-def refusal(session: GoalSession, outcome: DecisionOutcome, config: Config) -> Refusal | None:
-    """Why an outcome will not be taken in; None: it will.
+def check_outcome(
+    session: GoalSession, outcome: DecisionOutcome, config: Config
+) -> Rejection | None:
+    """The reason to reject an outcome; None: it may be applied.
 
-    Its cycle has had one (or is older than all decisions that are remembered), the goal has been
-    claimed again since, or the goal is not there. The answer to what waited for approval is taken
-    in whoever works on the goal meanwhile.
+    An outcome is rejected if its goal is gone, its cycle already has one (or is older than all
+    remembered decisions), or the goal was claimed again since. The answer to a pending approval is
+    applied whoever works on the goal by then.
     """
     goal = session.goals.get(outcome.goal)
     if goal is None:
         return "unknown-goal"
-    if _is_answer(session, outcome):
+    if _answers_approval(session, outcome):
         return None
-    if _is_repeated(session, outcome, config):
+    # Cycles may end in another order than they began, so `applied` does not tell.
+    cycles = [decision.cycle for decision in session.decisions]
+    is_full = len(cycles) >= config.max_decisions
+    if outcome.cycle in cycles or (is_full and outcome.cycle < min(cycles)):
         return "duplicate"
     return "stale" if outcome.fence < goal.fence else None
 
@@ -85,119 +94,105 @@ def refusal(session: GoalSession, outcome: DecisionOutcome, config: Config) -> R
 def apply_outcome(
     session: GoalSession, outcome: DecisionOutcome, now: datetime, config: Config
 ) -> GoalSession:
-    """Take in what came of a decision; the same session if it is refused (`refusal`).
+    """Apply an outcome; the same session if it is rejected (`check_outcome`).
 
-    The goal has been worked on for one more cycle, and may have got on or be completed. A tool
-    that has failed fails the plan, and after `max_backtrack_attempts` of them the goal. What was
-    vetoed, refused or waits for approval only counts as used: it is neither progress nor failure
-    (M6). The goal is free for the next cycle.
+    The goal has been worked on for one more cycle, and may have progressed or be completed. A
+    failed tool fails the plan, and after `max_backtrack_attempts` failed plans the goal. A vetoed,
+    refused or pending tool counts as used, and as neither progress nor failure. The goal is free
+    for the next cycle.
     """
-    if refusal(session, outcome, config):
+    if check_outcome(session, outcome, config):
         return session
-    goal = _used(session, session.goals[outcome.goal], outcome)
-    evaluation = _evaluation(goal, outcome, config)
-    session = _recorded(session, outcome, evaluation, now, config)
-    gains = _gains(goal, outcome, evaluation)
-    session = with_goals(session, [changed(goal, now, **gains, **_freed(goal, outcome))])
-    session = _planned(session, outcome)
-    return _concluded(session, outcome, evaluation, now, config)
+    goal = session.goals[outcome.goal]
+    if not _answers_approval(session, outcome):
+        recent = [*goal.recent, outcome.tool][-RECENT:]
+        used = {**goal.used, outcome.tool: goal.used.get(outcome.tool, 0) + 1}
+        goal = goal.model_copy(update={"recent": recent, "used": used})
+    evaluation = None
+    if outcome.state in ("done", "failed"):
+        is_done = outcome.state == "done"
+        evaluation = evaluate(goal, outcome.known, outcome.output, is_done, config)
+    session = _record(session, outcome, evaluation, now, config)
+    changes = FREE if goal.fence == outcome.fence else {}
+    changes = {**changes, **_gains(goal, evaluation)}
+    session = with_goals(session, [update_goal(goal, now, **changes)])
+    if evaluation is None:
+        return session
+    return _conclude(_advance_plan(session, outcome), outcome, evaluation, now, config)
 
 
-def _is_answer(session: GoalSession, outcome: DecisionOutcome) -> bool:
-    """Whether it is what came of a decision that waited for approval, and is the first to say."""
+def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
+    """Whether it is the first outcome of a decision that waited for approval."""
     wanted = (outcome.cycle, outcome.approval, "Pending")
     return outcome.state != "pending" and any(
         (one.cycle, one.approval, one.progress) == wanted for one in session.decisions
     )
 
 
-def _is_repeated(session: GoalSession, outcome: DecisionOutcome, config: Config) -> bool:
-    # Cycles may end in another order than they began in: the last one applied does not tell.
-    cycles = [decision.cycle for decision in session.decisions]
-    is_full = len(cycles) >= config.max_decisions
-    return outcome.cycle in cycles or (is_full and outcome.cycle < min(cycles))
-
-
-def _used(session: GoalSession, goal: Goal, outcome: DecisionOutcome) -> Goal:
-    if _is_answer(session, outcome):
-        return goal
-    recent = [*goal.recent, outcome.tool][-RECENT:]
-    used = {**goal.used, outcome.tool: goal.used.get(outcome.tool, 0) + 1}
-    return goal.model_copy(update={"recent": recent, "used": used})
-
-
-def _freed(goal: Goal, outcome: DecisionOutcome) -> dict[str, Any]:
-    return FREE if goal.fence == outcome.fence else {}
-
-
-def _evaluation(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation | None:
-    """What it has done for the goal; None: neither progress nor failure."""
-    if outcome.state not in ("done", "failed"):
-        return None
-    return evaluate(goal, outcome.known, outcome.output, outcome.state == "done", config)
-
-
-def _gains(goal: Goal, outcome: DecisionOutcome, evaluation: Evaluation | None) -> dict[str, Any]:
+def _gains(goal: Goal, evaluation: Evaluation | None) -> dict[str, Any]:
     if evaluation is None:
         return {}
     worked = goal.cycles_worked + 1
     gains: dict[str, Any] = {"cycles_worked": worked, "matched": evaluation.matched}
     if evaluation.progress in ("Completed", "Advanced"):
         gains |= {"last_progress_cycle": worked, "stalled": False}
-    if outcome.state == "failed":
+    if evaluation.progress == "Failed":
         gains["failed_plans"] = goal.failed_plans + 1
     return gains
 
 
-def _planned(session: GoalSession, outcome: DecisionOutcome) -> GoalSession:
+def _advance_plan(session: GoalSession, outcome: DecisionOutcome) -> GoalSession:
     plan = session.plans.get(outcome.goal)
-    if plan is None or outcome.state not in ("done", "failed"):
+    if plan is None:
         return session
     is_done = outcome.state == "done"
-    plan = tick(plan, outcome.tool) if is_done else backtrack(plan, outcome.tool, _why(outcome))
+    plan = tick(plan, outcome.tool) if is_done else backtrack(plan, outcome.tool, _reason(outcome))
     return session.model_copy(update={"plans": {**session.plans, outcome.goal: plan}})
 
 
-def _concluded(
+def _conclude(
     session: GoalSession,
     outcome: DecisionOutcome,
-    evaluation: Evaluation | None,
+    evaluation: Evaluation,
     now: datetime,
     config: Config,
 ) -> GoalSession:
+    """Complete the goal, or give it up after too many failed plans."""
     goal = session.goals[outcome.goal]
-    if evaluation is None or goal.status != "Active":
+    if goal.status != "Active":
         return session
     if evaluation.progress == "Completed":
         reason = f"the criteria are met: found {', '.join(evaluation.matched)}"
-        return set_status(
-            session, goal.id, "Completed", now, config, reason=reason, known=outcome.known
-        )
-    if evaluation.progress == "Failed" and exhausted(goal, config):
-        reason = f"backtracking exhausted: {_why(outcome)}"
-        return set_status(
-            session, goal.id, "Failed", now, config, reason=reason, known=outcome.known
-        )
-    return session
+    elif evaluation.progress == "Failed" and is_exhausted(goal, config):
+        reason = f"backtracking exhausted: {_reason(outcome)}"
+    else:
+        return session
+    return set_status(
+        session, goal.id, evaluation.progress, now, config, reason=reason, known=outcome.known
+    )
 
 
-def _recorded(
+def _record(
     session: GoalSession,
     outcome: DecisionOutcome,
     evaluation: Evaluation | None,
     now: datetime,
     config: Config,
 ) -> GoalSession:
+    before = session.goals[outcome.goal].matched
+    waiting: dict[str, Progress] = {"pending": "Pending", "refused": "Refused"}
+    has_output = outcome.state in ("done", "refused", "undone")
     decision = ToolDecision(
         cycle=outcome.cycle,
         iteration=outcome.iteration,
         goal=outcome.goal,
         tool=outcome.tool,
         params_digest=outcome.params_digest,
-        breakdown=clipped(outcome.breakdown, DETAIL_CHARS),
-        progress=_progress(outcome, evaluation),
-        found=_found(session.goals[outcome.goal], evaluation),
-        detail=_detail(outcome),
+        breakdown=outcome.score.breakdown if outcome.score else "",
+        score=outcome.score,
+        progress=evaluation.progress if evaluation else waiting.get(outcome.state),
+        found=[one for one in (evaluation.matched if evaluation else []) if one not in before],
+        detail=clip(outcome.output, DETAIL_CHARS) if has_output else _reason(outcome),
         approval=outcome.approval,
         at=now,
         duration=outcome.duration,
@@ -211,94 +206,73 @@ def _recorded(
         "updated_at": now,
     }
     if outcome.state == "vetoed" and session.psyche:
-        changes["psyche"] = encountered(session.psyche)
+        changes["psyche"] = count_encounter(session.psyche)
     return session.model_copy(update=changes)
 
 
-def _found(goal: Goal, evaluation: Evaluation | None) -> list[str]:
-    matched = evaluation.matched if evaluation else []
-    return [word for word in matched if word not in goal.matched]
+def _reason(outcome: DecisionOutcome) -> str:
+    state = {"vetoed": "vetoed", "pending": "waits for approval"}.get(outcome.state, "failed")
+    text = f"{outcome.tool} {state}"
+    return clip(f"{text}: {outcome.output}" if outcome.output else text, DETAIL_CHARS)
 
 
-def _progress(outcome: DecisionOutcome, evaluation: Evaluation | None) -> Progress | None:
-    if evaluation:
-        return evaluation.progress
-    waits: dict[State, Progress] = {"pending": "Pending", "refused": "Refused"}
-    return waits.get(outcome.state)
+# --- Results of actions --------------------------------------------------------------------------
 
-
-def _detail(outcome: DecisionOutcome) -> str:
-    if outcome.state in ("done", "refused", "undone"):
-        return clipped(outcome.output, DETAIL_CHARS)
-    return _why(outcome)
-
-
-def _why(outcome: DecisionOutcome) -> str:
-    what = {"vetoed": "vetoed", "pending": "waits for approval"}.get(outcome.state, "failed")
-    said = f"{outcome.tool} {what}"
-    return clipped(f"{said}: {outcome.output}" if outcome.output else said, DETAIL_CHARS)
-
-
-#: How results begin of what was not executed because acting is frozen (L34).
+#: The start of the error of an action that was not executed because acting is frozen.
 FROZEN = "Acting is frozen"
-#: How results begin of what was not executed: what a hook or a guard has stopped (L25, L30), and
-#: what was not to be done at all, or could not be (A12), which says nothing of the tool.
+#: Errors of actions that a hook or a guard stopped, and of actions that were not executed for a
+#: reason that has nothing to do with the tool.
 _STOPPED = re.compile(r"Vetoed by |guard \S+ failed: ")
-_NOT_DONE = (FROZEN, "Cancelled: ", "Refused: ", "Not executed: ")
-#: How remembered lines begin in which the agent tells of itself: they hold the words of the goal.
-_OF_ITSELF = re.compile(
+_NOT_EXECUTED = (FROZEN, "Cancelled: ", "Refused: ", "Not executed: ")
+#: Recalled lines in which the agent describes itself: they contain the words of the goal.
+_ABOUT_ITSELF = re.compile(
     r"\S+ \S+ (?:Decide: tool=|Cycle \d+: |Orient: |Reflection at cycle |Advice after cycle )"
 )
-#: What a remembered line has around what was found: when it was, and which tool has found it.
-_ENVELOPE = re.compile(
+#: The time and the tool in front of a recalled finding.
+_HEADING = re.compile(
     r"(?<!\S)\S+ \S+ "
     r"(?:(?:Tool result \([^)]{0,200}\)|Answer of [^:]{0,200}|came to mind|[\w:-]+(?: failed)?)"
     r": ?)?"
 )
-#: Where an action says which symbols it has named or found: metrics hold text and numbers only.
+#: The metric that lists the symbols an action has named or found; metrics hold text and numbers.
 _SYMBOLS = "symbols"
-#: How many of them count: of many conclusions the surest come first.
-_NAMED = 12
+#: The most symbols in it: of many conclusions, the surest come first.
+_MAX_SYMBOLS = 12
 
 
-def state_of(result: ActionResult) -> State | None:
-    """What became of the decision; None: nothing that says anything of the tool."""
+def state_of(result: ActionResult) -> OutcomeState | None:
+    """The state of a decision after its action; None: the result says nothing about the tool."""
     error = result.error or ""
     if result.success:
         return "done"
     if result.waits_for:
         return "pending"
-    if error.startswith(_NOT_DONE):
+    if error.startswith(_NOT_EXECUTED):
         return None
     return "vetoed" if _STOPPED.match(error) else "failed"
 
 
-def said_by(tool: str, result: ActionResult) -> str:
-    """What a tool has told, or why it has not worked."""
-    said = result.output if isinstance(result.output, str) else json.dumps(result.output)
+def output_of(tool: str, result: ActionResult) -> str:
+    """The output of a tool without the agent's own words, or the reason it failed."""
+    output = result.output if isinstance(result.output, str) else json.dumps(result.output)
     if not result.success:
-        return result.error or said
-    return _of_the_world(tool, said)
-
-
-def _of_the_world(tool: str, said: str) -> str:
-    """What a tool has told of the world, without what the agent has said itself."""
+        return result.error or output
     if tool == "user_interact":
         return ""
     if tool != "memory_recall":
-        return said
-    lines = (line for line in said.splitlines() if not _OF_ITSELF.match(line))
-    return "\n".join(_ENVELOPE.sub("", line, count=1) for line in lines)
+        return output
+    lines = (line for line in output.splitlines() if not _ABOUT_ITSELF.match(line))
+    return "\n".join(_HEADING.sub("", line, count=1) for line in lines)
 
 
-def naming(symbols: Iterable[str]) -> dict[str, float | str]:
+def symbol_metrics(symbols: Iterable[str]) -> dict[str, float | str]:
     """The metrics of an action that has named or found those symbols."""
-    known = list(dict.fromkeys(symbols))[:_NAMED]
+    known = list(dict.fromkeys(symbols))[:_MAX_SYMBOLS]
     return {_SYMBOLS: json.dumps(known, ensure_ascii=False)} if known else {}
 
 
-def named_by(result: ActionResult) -> list[str]:
-    """The symbols that an action says it has named or found."""
+def symbols_of(result: ActionResult) -> list[str]:
+    """The symbols, except goals, in the metrics of an action."""
     try:
         found = json.loads(str((result.metrics or {}).get(_SYMBOLS, "[]")))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Now and then the agent looks at how it does, and changes what matters to it (M13)."""
+"""The psyche: its shadow vetoes actions, and reflection adjusts preferences and priorities."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from boyd.models import Model
-from boyd.plugins.goals.goal_tree import active_goals, changed, symbol, with_goals
+from boyd.plugins.goals.goal_tree import active_goals, symbol, update_goal, with_goals
 from boyd.plugins.goals.memory import pressure, push
-from boyd.plugins.goals.progress import clipped
+from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import (
     Archetype,
     Config,
@@ -23,12 +23,12 @@ from boyd.plugins.goals.state import (
 )
 from boyd.plugins.goals.tool_profiles import PROFILES
 
-#: Which side of the psyche a tool's success strengthens.
+#: The archetype that a tool's success strengthens.
 ARCHETYPES: dict[str, Archetype] = {
     name: profile.archetype for name, profile in PROFILES.items() if profile.archetype
 }
 DANGERS: tuple[Danger, ...] = ("Safe", "Cautious", "Danger")
-#: What every agent with a psyche begins with.
+#: The shadow of every psyche.
 SHADOW = (
     ShadowPattern(
         name="destructive_action",
@@ -43,15 +43,23 @@ SHADOW = (
         veto=False,
     ),
 )
-_MIDDLE = 0.5
-_STEP = 0.02
-_LEAST, _MOST = 0.1, 0.95
-_EFFECTIVE, _USES = 0.7, 2
-_GROWTH, _COUNTED = 0.01, 5
+#: The range of an archetype's weight, and the share of its distance from 0.5 added to a score.
+LIGHTEST, HEAVIEST = 0.1, 0.95
+ARCHETYPE_FACTOR = 0.15
+_MIDDLE, _SHIFT = 0.5, 0.02
+_EFFECTIVE_RATE, _MIN_USES = 0.7, 2
+_GROWTH, _MAX_COUNTED = 0.01, 5
+_SUCCEEDED = ("Completed", "Advanced", "NoChange")
+_ABANDON_AFTER, _WORKED_ENOUGH = 2, 3
+_DECREASE, _LOW = 30, 20
+_INCREASE, _HIGH, _MAX_PRIORITY = 20, 230, 255
+_NEW_GOAL_BONUS = 10
+_RELEVANCE = 0.8
+_NAME_CHARS = 60
 
 
 class ToolInsight(Model):
-    """How well a tool has worked."""
+    """The success of a tool."""
 
     tool: str
     uses: int
@@ -65,23 +73,21 @@ class ToolInsight(Model):
 
 
 class PsycheVerdict(NamedTuple):
-    """What the shadow says of an action.
-
-    Attributes:
-        veto: the first pattern that forbids it.
-        bias: the severities of all patterns that would rather not, summed.
-        against: those patterns.
-    """
+    """The first pattern that vetoes an action, and all patterns that advise against it."""
 
     veto: ShadowPattern | None
-    bias: float
     against: list[ShadowPattern]
+
+    @property
+    def bias(self) -> float:
+        """The sum of the severities of the patterns that advise against the action."""
+        return sum(one.severity for one in self.against)
 
 
 def new_psyche(
     weights: Mapping[Archetype, float] | None = None, shadow: Iterable[ShadowPattern] = ()
 ) -> Psyche:
-    """How an agent begins: the default shadow and that *shadow*, the *weights* or the default."""
+    """A psyche with the default weights and shadow, overridden and extended by the given ones."""
     known = Psyche()
     return known.patched(
         {"weights": {**known.weights, **(weights or {})}, "shadow": [*SHADOW, *shadow]}
@@ -89,37 +95,46 @@ def new_psyche(
 
 
 def action_text(tool: str, params: Mapping[str, Any]) -> str:
-    """What triggers are looked for in: the tool and all that it is given."""
-    given = " ".join(f"{name}={_flat(value)}" for name, value in params.items())
-    return f"tool={tool} input={given}"
+    """The text of an action that triggers are searched in."""
+    return f"tool={tool} input={_flatten(params)}"
 
 
-def shadow(psyche: Psyche | None, tool: str, danger: Danger, text: str) -> PsycheVerdict:
-    """What the shadow says of using *tool*, which is that dangerous, for *text* (`action_text`)."""
+def check_shadow(psyche: Psyche | None, tool: str, danger: Danger, text: str) -> PsycheVerdict:
+    """Match the shadow against the use of *tool* with that danger and `action_text`."""
+    searched = _normalize(f"{tool} {text}")
     patterns = psyche.shadow if psyche else []
-    searched = _even(f"{tool} {text}")
     matching = [one for one in patterns if _matches(one, danger, searched)]
-    against = [one for one in matching if not one.veto]
     veto = next((one for one in matching if one.veto), None)
-    return PsycheVerdict(veto, sum(one.severity for one in against), against)
+    return PsycheVerdict(veto, [one for one in matching if not one.veto])
 
 
-def encountered(psyche: Psyche, times: int = 1) -> Psyche:
-    """The psyche after its shadow has stopped it so often."""
-    return psyche.model_copy(update={"shadow_encounters": psyche.shadow_encounters + times})
+def count_encounter(psyche: Psyche) -> Psyche:
+    """The psyche after a veto by its shadow."""
+    return psyche.model_copy(update={"shadow_encounters": psyche.shadow_encounters + 1})
+
+
+def archetype_bonus(weight: float) -> float:
+    """The amount an archetype of that weight adds to the score of its tools."""
+    return (min(max(weight, LIGHTEST), HEAVIEST) - _MIDDLE) * ARCHETYPE_FACTOR
 
 
 def evolve(psyche: Psyche, tools: Iterable[ToolInsight], abandoned: int, cycle: int) -> Psyche:
-    """The psyche after the reflection at *cycle*; the same, if it has evolved then already.
+    """The psyche after the reflection at *cycle*, once per cycle.
 
-    It is told how well each of the *tools* has worked, and for how many goals it was suggested that
-    they be *abandoned*.
+    *abandoned* is the number of goals that the reflection suggests to abandon.
     """
     if psyche.last_evolution_cycle >= cycle:
         return psyche
-    weights = _shifted(psyche.weights, tools)
+    shifts: dict[Archetype, float] = {}
+    for insight in tools:
+        if archetype := ARCHETYPES.get(insight.tool):
+            shifts[archetype] = shifts.get(archetype, 0.0) + _shift(insight)
+    moved = {
+        name: _clamp(psyche.weights.get(name, _MIDDLE) + by) for name, by in shifts.items() if by
+    }
+    weights = {**psyche.weights, **moved}
     encounters = psyche.shadow_encounters + abandoned
-    grown = psyche.individuation + _GROWTH * min(encounters, _COUNTED)
+    grown = psyche.individuation + _GROWTH * min(encounters, _MAX_COUNTED)
     changes = {
         "weights": weights,
         "rebalance_count": psyche.rebalance_count + (weights != psyche.weights),
@@ -130,64 +145,42 @@ def evolve(psyche: Psyche, tools: Iterable[ToolInsight], abandoned: int, cycle: 
     return psyche.model_copy(update=changes)
 
 
-def _shifted(
-    weights: Mapping[Archetype, float], tools: Iterable[ToolInsight]
-) -> dict[Archetype, float]:
-    shifts: dict[Archetype, float] = {}
-    for insight in tools:
-        archetype = ARCHETYPES.get(insight.tool)
-        if archetype:
-            shifts[archetype] = shifts.get(archetype, 0.0) + _shift(insight)
-    moved = {name: _bounded(weights.get(name, _MIDDLE) + by) for name, by in shifts.items() if by}
-    return {**weights, **moved}
-
-
 def _shift(insight: ToolInsight) -> float:
     if insight.ineffective:
-        return -_STEP
-    return _STEP if insight.uses >= _USES and insight.rate > _EFFECTIVE else 0.0
+        return -_SHIFT
+    return _SHIFT if insight.uses >= _MIN_USES and insight.rate > _EFFECTIVE_RATE else 0.0
 
 
-def _bounded(weight: float) -> float:
-    # Rounded, so that a step up and a step down are nothing.
-    return min(_MOST, max(_LEAST, round(weight, 6)))
+def _clamp(weight: float) -> float:
+    # Rounded, so that a step up and a step down cancel out.
+    return min(HEAVIEST, max(LIGHTEST, round(weight, 6)))
 
 
 def _matches(pattern: ShadowPattern, danger: Danger, searched: str) -> bool:
     if pattern.danger and DANGERS.index(danger) >= DANGERS.index(pattern.danger):
         return True
-    triggers = (_even(trigger) for trigger in pattern.triggers)
+    triggers = (_normalize(trigger) for trigger in pattern.triggers)
     return any(trigger in searched for trigger in triggers if trigger)
 
 
-def _even(text: str) -> str:
-    # More spaces between two words must not hide them.
+def _normalize(text: str) -> str:
+    # Extra spaces must not hide a trigger.
     return " ".join(text.lower().split())
 
 
-def _flat(value: Any) -> str:
+def _flatten(value: Any) -> str:
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={_flat(one)}" for name, one in value.items())
+        return " ".join(f"{name}={_flatten(one)}" for name, one in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(map(_flat, value))
+        return " ".join(map(_flatten, value))
     return str(value)
 
 
-_SUCCEEDED = ("Completed", "Advanced", "NoChange")
-_REFLECTION_USES = 2
-_ABANDON = 2
-_WORKED = 3
-_DECREASE, _LOW = 30, 20
-_INCREASE, _HIGH = 20, 230
-_NEW_GOAL = 10
-_REFLECTION_MOST = 255
-_RELEVANCE = 0.8
-#: The most characters of a goal's description in an advice.
-_NAME_CHARS = 60
+# --- Reflection ----------------------------------------------------------------------------------
 
 
 class GoalInsight(Model):
-    """How an Active goal gets on; it is stagnant if too many of its cycles brought nothing."""
+    """The progress of an Active goal."""
 
     goal: str
     cycles_worked: int
@@ -196,14 +189,9 @@ class GoalInsight(Model):
 
 
 class Adjustment(Model):
-    """What follows: a priority that is changed, or a suggestion to a person.
+    """A change of priority, which is applied, or a suggestion to a person.
 
-    Attributes:
-        kind: the two of priority are applied; that a goal be abandoned or another one be made is
-            only suggested.
-        goal: the id of the goal it is about.
-        priority: the goal's new one, or that of the goal to be made.
-        description: of the goal to be made.
+    `priority` and `description` are those of the goal, or of the new goal that is suggested.
     """
 
     kind: Literal["SuggestAbandon", "DecreasePriority", "SuggestNewGoal", "IncreasePriority"]
@@ -213,7 +201,7 @@ class Adjustment(Model):
 
 
 class ReflectionReport(Model):
-    """What a reflection has found."""
+    """The findings of a reflection."""
 
     cycle: int
     tools: list[ToolInsight]
@@ -224,15 +212,12 @@ class ReflectionReport(Model):
 
 
 def is_due(cycle: int, config: Config) -> bool:
-    """Whether there is a reflection at the end of *cycle*: every `reflect_every`, 0 is never."""
+    """Whether *cycle* ends with a reflection; `reflect_every` 0 turns them off."""
     return config.reflect_every > 0 and cycle > 0 and cycle % config.reflect_every == 0
 
 
 def reflect(session: GoalSession, cycle: int, now: datetime, config: Config) -> GoalSession:
-    """Look back at the end of *cycle*: change priorities, evolve the psyche, remember the summary.
-
-    Once for a cycle: later the session is the same.
-    """
+    """Adjust priorities, evolve the psyche and remember the summary, once per cycle."""
     if session.reflected >= cycle:
         return session
     report = look_back(session, cycle, config)
@@ -240,7 +225,12 @@ def reflect(session: GoalSession, cycle: int, now: datetime, config: Config) -> 
     if session.psyche:
         abandoned = sum(one.kind == "SuggestAbandon" for one in report.adjustments)
         changes["psyche"] = evolve(session.psyche, report.tools, abandoned, cycle)
-    session = _adjusted(session, report.adjustments, now).model_copy(update=changes)
+    adjusted = [
+        update_goal(session.goals[one.goal], now, priority=one.priority)
+        for one in report.adjustments
+        if one.kind in ("DecreasePriority", "IncreasePriority")
+    ]
+    session = with_goals(session, adjusted).model_copy(update=changes)
     note = partial(
         push, kind="Reflection", relevance=_RELEVANCE, source_cycle=cycle, now=now, config=config
     )
@@ -251,10 +241,10 @@ def reflect(session: GoalSession, cycle: int, now: datetime, config: Config) -> 
 
 
 def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionReport:
-    """What a reflection at the end of *cycle* would find; nothing is changed."""
-    tools = _tools(session.decisions, config)
+    """The report of a reflection at the end of *cycle*; changes nothing."""
+    tools = _tool_insights(session.decisions, config)
     goals = active_goals(session)
-    insights = [_insight(goal, config) for goal in goals]
+    insights = [_goal_insight(goal, config) for goal in goals]
     adjustments = [
         adjustment
         for goal, insight in zip(goals, insights, strict=True)
@@ -278,46 +268,49 @@ def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionRep
 
 
 def _advice(session: GoalSession, report: ReflectionReport) -> str:
-    """What was changed for which goal, and what is suggested to a person."""
-    without = {one.goal: one.without_progress for one in report.goals}
+    """The changes and suggestions as text."""
+    idle = {one.goal: one.without_progress for one in report.goals}
     lines = (
-        _advised(one, session.goals[one.goal], without[one.goal]) for one in report.adjustments
+        _advice_for(one, session.goals[one.goal], idle[one.goal]) for one in report.adjustments
     )
     return f"Advice after cycle {report.cycle}: {'; '.join(lines)}"
 
 
-def _advised(adjustment: Adjustment, goal: Goal, without: int) -> str:
-    name = f'"{clipped(goal.description, _NAME_CHARS)}" ({goal.id})'
-    stuck = f"no progress in {without} cycles"
+def _advice_for(adjustment: Adjustment, goal: Goal, idle: int) -> str:
+    name = f'"{clip(goal.description, _NAME_CHARS)}" ({goal.id})'
+    stuck = f"no progress in {idle} cycles"
     return {
         "SuggestAbandon": f"give up {name}: {stuck}",
-        "SuggestNewGoal": f"split {name} by hand, into goals of their own",
-        "DecreasePriority": f"{name} has priority {adjustment.priority} now: {stuck}",
-        "IncreasePriority": f"{name} has priority {adjustment.priority} now: it gets on",
+        "SuggestNewGoal": f"split {name} by hand into separate goals",
+        "DecreasePriority": f"{name} now has priority {adjustment.priority}: {stuck}",
+        "IncreasePriority": f"{name} now has priority {adjustment.priority}: it makes progress",
     }[adjustment.kind]
 
 
-def _tools(decisions: Iterable[ToolDecision], config: Config) -> list[ToolInsight]:
+def _tool_insights(decisions: Iterable[ToolDecision], config: Config) -> list[ToolInsight]:
     uses: dict[str, list[bool]] = {}
     for decision in decisions:
         if decision.progress in (*_SUCCEEDED, "Failed"):
             uses.setdefault(decision.tool, []).append(decision.progress in _SUCCEEDED)
-    return [_tool(name, worked, config) for name, worked in sorted(uses.items())]
+    return [
+        ToolInsight(
+            tool=name,
+            uses=len(worked),
+            successes=sum(worked),
+            ineffective=len(worked) >= _MIN_USES
+            and sum(worked) / len(worked) < config.min_tool_success_rate,
+        )
+        for name, worked in sorted(uses.items())
+    ]
 
 
-def _tool(name: str, worked: list[bool], config: Config) -> ToolInsight:
-    count, successes = len(worked), sum(worked)
-    ineffective = count >= _REFLECTION_USES and successes / count < config.min_tool_success_rate
-    return ToolInsight(tool=name, uses=count, successes=successes, ineffective=ineffective)
-
-
-def _insight(goal: Goal, config: Config) -> GoalInsight:
-    without = goal.cycles_worked - goal.last_progress_cycle
+def _goal_insight(goal: Goal, config: Config) -> GoalInsight:
+    idle = goal.cycles_worked - goal.last_progress_cycle
     return GoalInsight(
         goal=goal.id,
         cycles_worked=goal.cycles_worked,
-        without_progress=without,
-        stagnant=without >= config.stagnation_threshold,
+        without_progress=idle,
+        stagnant=idle >= config.stagnation_threshold,
     )
 
 
@@ -327,7 +320,7 @@ def _adjustments(
     if not insight.stagnant:
         return _boost(session, goal)
     found = []
-    if goal.cycles_worked >= _ABANDON * config.stagnation_threshold:
+    if goal.cycles_worked >= _ABANDON_AFTER * config.stagnation_threshold:
         found.append(Adjustment(kind="SuggestAbandon", goal=goal.id))
     elif goal.priority > _LOW:
         lower = max(0, goal.priority - _DECREASE)
@@ -337,7 +330,7 @@ def _adjustments(
             Adjustment(
                 kind="SuggestNewGoal",
                 goal=goal.id,
-                priority=min(_REFLECTION_MOST, goal.priority + _NEW_GOAL),
+                priority=min(_MAX_PRIORITY, goal.priority + _NEW_GOAL_BONUS),
                 description=f"Decompose: {goal.description}",
             )
         )
@@ -345,28 +338,14 @@ def _adjustments(
 
 
 def _boost(session: GoalSession, goal: Goal) -> list[Adjustment]:
-    if goal.cycles_worked < _WORKED or goal.priority >= _HIGH or not _got_on(session, goal):
-        return []
-    higher = min(_REFLECTION_MOST, goal.priority + _INCREASE)
-    return [Adjustment(kind="IncreasePriority", goal=goal.id, priority=higher)]
-
-
-def _got_on(session: GoalSession, goal: Goal) -> bool:
-    """Whether it has got on since the last reflection."""
-    return any(
-        decision.goal == goal.id
-        and decision.cycle > session.reflected
-        and decision.progress in ("Advanced", "Completed")
-        for decision in session.decisions
+    """Raise the priority of a goal that has progressed since the last reflection."""
+    progressed = any(
+        one.goal == goal.id
+        and one.cycle > session.reflected
+        and one.progress in ("Advanced", "Completed")
+        for one in session.decisions
     )
-
-
-def _adjusted(
-    session: GoalSession, adjustments: Iterable[Adjustment], now: datetime
-) -> GoalSession:
-    goals = [
-        changed(session.goals[one.goal], now, priority=one.priority)
-        for one in adjustments
-        if one.kind in ("DecreasePriority", "IncreasePriority")
-    ]
-    return with_goals(session, goals)
+    if goal.cycles_worked < _WORKED_ENOUGH or goal.priority >= _HIGH or not progressed:
+        return []
+    higher = min(_MAX_PRIORITY, goal.priority + _INCREASE)
+    return [Adjustment(kind="IncreasePriority", goal=goal.id, priority=higher)]

@@ -1,15 +1,30 @@
-"""Which tool is worth most for a goal now, and why (M2, M3, M4)."""
+"""The choice of a tool: score the tools for a goal, decide on the best, and remember the reason."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 
-from boyd.models import JsonObject, Triple
+from boyd.models import Catalog, Decision, JsonObject, Level, Triple
+from boyd.plugins.goals import memory
+from boyd.plugins.goals.goal_tree import above, active_goals, symbol
 from boyd.plugins.goals.knowledge.rewrite import show
 from boyd.plugins.goals.knowledge.vocabulary import GOAL, RELATED_TO
-from boyd.plugins.goals.state import Episode, Goal, Psyche
+from boyd.plugins.goals.progress import Need, ensure_plan
+from boyd.plugins.goals.psyche import archetype_bonus
+from boyd.plugins.goals.state import (
+    Config,
+    Danger,
+    Episode,
+    Goal,
+    GoalSession,
+    Psyche,
+    Score,
+    ToolChoice,
+)
 from boyd.plugins.goals.tool_profiles import (
     NOISE,
     PROFILES,
@@ -19,36 +34,38 @@ from boyd.plugins.goals.tool_profiles import (
     similarity,
     vector,
 )
+from boyd.plugins.goals.toolbox import GoalToolbox, digest
 
-#: By how many of the goal's cycles ago a tool was used: one, two, three.
+#: The penalty of a tool used one, two or three cycles of the goal ago.
 RECENCY = (0.4, 0.2, 0.1)
 NOVELTY = 0.15
 EPISODIC = 0.2
 PRESSURE = 0.2
-#: Memory is nearly full above this.
+#: Memory is nearly full above this pressure.
 PRESSED = 0.7
-LEANING = 0.15
-#: The weights of archetypes stay within.
-LIGHTEST, HEAVIEST = 0.1, 0.95
-#: Nothing counts as similar that could be chance.
+#: Similarity up to this may be chance.
 CHANCE = UNRELATED + 3 * NOISE
 
 FALLBACK = "kg_query"
 _FEW_FACTS = 3
+_MAX_ALTERNATIVES = 8
+_RISKS: dict[Danger, Level] = {"Safe": "low", "Cautious": "medium", "Danger": "high"}
+#: The affinity above which a goal needs conclusions, and the tools that look outside the graph.
+_REASONING = 0.55
+_OUTSIDE = ("file_io", "http_fetch", "shell_exec")
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a choice of tool depends on.
+    """Everything the choice of a tool depends on.
 
     Attributes:
-        goal: what is worked on.
-        knowledge: relevant facts, the most relevant first; those about the agent do not count.
-        inferred: symbols that activation has reached, the most active first.
-        episodes: recalled ones, the best first.
-        pressure: how full working memory is, 0 to 1.
+        knowledge: relevant facts, most relevant first.
+        inferred: symbols reached by activation, most active first.
+        episodes: recalled ones, best first.
+        pressure: share of working memory in use.
         psyche: None leaves the archetypes out.
-        outgoing: how many facts there are about an inferred symbol; 0 unless given.
+        outgoing: number of facts about each inferred symbol.
     """
 
     goal: Goal
@@ -61,12 +78,12 @@ class Outlook:
 
     @property
     def symbol(self) -> str:
-        """The goal, in the graph."""
+        """The symbol of the goal."""
         return GOAL + self.goal.id
 
     @property
     def facts(self) -> list[Triple]:
-        """The knowledge without what is about the agent: also what it has noted of its goals."""
+        """The knowledge without facts about the agent and its goals."""
         return [
             triple
             for triple in self.knowledge
@@ -75,45 +92,8 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """What a tool is worth, term by term."""
-
-    base: float
-    recency: float = 0.0
-    novelty: float = 0.0
-    episodic: float = 0.0
-    pressure: float = 0.0
-    archetype: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """The sum, never below 0; to nine digits, so that equal scores are equal."""
-        sum_of_terms = (
-            self.base - self.recency + self.novelty + self.episodic + self.pressure + self.archetype
-        )
-        return max(0.0, round(sum_of_terms, 9))
-
-    @property
-    def breakdown(self) -> str:
-        """The terms as text, exactly as M3 wants them."""
-        leaning = round(self.archetype, 3) + 0.0
-        return (
-            f"[score={self.total:.2f}: base={self.base:.2f} recency=-{self.recency:.2f} "
-            f"novelty=+{self.novelty:.2f} episodic=+{self.episodic:.2f} "
-            f"pressure=+{self.pressure:.2f} archetype={leaning:+.3f}]"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tool that could be used now.
-
-    Attributes:
-        tool: its name.
-        score: what it is worth.
-        why: in words, what speaks for it.
-        params: for the tool, as far as they follow from the outlook.
-    """
+    """A tool, its score, the reason in words, and its params as far as the outlook gives them."""
 
     tool: str
     score: Score
@@ -122,7 +102,7 @@ class Candidate:
 
     @property
     def rationale(self) -> str:
-        """The reason and the breakdown."""
+        """The reason and the breakdown of the score."""
         return f"{self.why} {self.score.breakdown}"
 
 
@@ -134,20 +114,25 @@ class _Base:
 
 
 def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
-    """All tools that could be used, the best first; never empty.
+    """All candidates, best first; ties in the order of `PROFILES`, then by name.
 
-    Of those with the same score the one comes first that stands first in `PROFILES`, then by name.
-    When nothing fits, the graph is asked about the goal, whether that is among the tools or not.
+    When nothing fits, the graph is queried about the goal.
     """
-    known = sorted(tools, key=_place)
-    found = [candidate for tool in known if (candidate := _candidate(outlook, tool))]
+    order = {name: place for place, name in enumerate(PROFILES)}
+    known = sorted(tools, key=lambda tool: (order.get(tool.name, len(order)), tool.name))
+    found = [
+        Candidate(tool.name, weigh(outlook, tool, base.score), base.why, base.params)
+        for tool in known
+        if (base := _RULES.get(tool.name, _by_affinity)(outlook, tool))
+    ]
     if not found:
-        return [Candidate(FALLBACK, Score(0.0), "nothing else fits", _query(outlook.symbol))]
+        params = _query(outlook.symbol)
+        return [Candidate(FALLBACK, Score(base=0.0), "nothing else fits", params)]
     return sorted(found, key=lambda candidate: -candidate.score.total)
 
 
 def weigh(outlook: Outlook, tool: ToolProfile, base: float) -> Score:
-    """The score of a tool with that base: what speaks for it and against it now (M2)."""
+    """The score of a tool with that base."""
     goal = outlook.goal
     return Score(
         base=base,
@@ -155,26 +140,13 @@ def weigh(outlook: Outlook, tool: ToolProfile, base: float) -> Score:
         novelty=0.0 if _was_used(goal, tool.name) else NOVELTY,
         episodic=EPISODIC if _is_mentioned(tool.name, outlook.episodes) else 0.0,
         pressure=PRESSURE if tool.consolidation and outlook.pressure > PRESSED else 0.0,
-        archetype=_leaning(tool, outlook.psyche),
+        archetype=_archetype(tool, outlook.psyche),
     )
 
 
 def affinity(goal: Goal, tool: ToolProfile) -> float:
-    """How near the goal's description is to what the tool is for; 0.5 is nothing in common."""
+    """The similarity of the goal's description to the tool's purpose; 0.5 is unrelated."""
     return similarity(encode(goal.description), vector(tool.keywords))
-
-
-def _place(tool: ToolProfile) -> tuple[int, str]:
-    order = list(PROFILES)
-    return (order.index(tool.name) if tool.name in PROFILES else len(order), tool.name)
-
-
-def _candidate(outlook: Outlook, tool: ToolProfile) -> Candidate | None:
-    rule = _RULES.get(tool.name, _by_affinity)
-    base = rule(outlook, tool)
-    if base is None:
-        return None
-    return Candidate(tool.name, weigh(outlook, tool, base.score), base.why, base.params)
 
 
 def _recency(recent: Sequence[str], tool: str) -> float:
@@ -191,15 +163,10 @@ def _is_mentioned(tool: str, episodes: Collection[Episode]) -> bool:
     return any(tool in episode.tools or word.search(episode.summary) for episode in episodes)
 
 
-def _leaning(tool: ToolProfile, psyche: Psyche | None) -> float:
+def _archetype(tool: ToolProfile, psyche: Psyche | None) -> float:
     if psyche is None or tool.archetype is None:
         return 0.0
-    return leaning(psyche.weights.get(tool.archetype, 0.5))
-
-
-def leaning(weight: float) -> float:
-    """What an archetype of that weight adds to the score of a tool that it likes (M2)."""
-    return (min(max(weight, LIGHTEST), HEAVIEST) - 0.5) * LEANING
+    return archetype_bonus(psyche.weights.get(tool.archetype, 0.5))
 
 
 def _query(symbol: str) -> JsonObject:
@@ -219,12 +186,11 @@ def _kg_query(outlook: Outlook, tool: ToolProfile) -> _Base:
 
 
 def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
-    """That something comes to mind with the goal is all that is known of the two."""
-    facts = outlook.facts
+    """Relate the goal to an activated symbol that no fact connects with it."""
     known = (fact for fact in outlook.knowledge if not fact.is_metadata)
     ends = {end for fact in known for end in (fact.subject, fact.object)} | {outlook.symbol}
     unconnected = next((symbol for symbol in outlook.inferred if symbol not in ends), None)
-    if not facts or unconnected is None:
+    if not outlook.facts or unconnected is None:
         return None
     params: JsonObject = {
         "subject": outlook.symbol,
@@ -244,10 +210,9 @@ def _memory_recall(outlook: Outlook, tool: ToolProfile) -> _Base | None:
 
 
 def _reason(outlook: Outlook, tool: ToolProfile) -> _Base | None:
-    facts = outlook.facts
-    if not facts:
+    if not (facts := outlook.facts):
         return None
-    # One after the other: the same fact again would lead to the same.
+    # In turn: the same fact again would give the same conclusions.
     fact = facts[outlook.goal.used.get(tool.name, 0) % len(facts)]
     params: JsonObject = {"expression": show(("triple", *fact.place))}
     return _Base(0.50, "what is known can be reasoned about", params)
@@ -291,3 +256,135 @@ _RULES: dict[str, Callable[[Outlook, ToolProfile], _Base | None]] = {
     "infer_rules": _infer_rules,
     "gap_analysis": _gap_analysis,
 }
+
+
+# --- Deciding ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOption:
+    """A candidate with complete params."""
+
+    candidate: Candidate
+    params: JsonObject
+
+
+def list_options(
+    session: GoalSession, outlook: Outlook, toolbox: GoalToolbox, catalog: Catalog
+) -> list[ToolOption]:
+    """The tools that can be used for the goal, best first.
+
+    A call that a person has refused or not answered yet is not an option. A call that was made
+    twice in a row is the last one.
+    """
+    goal, actions = outlook.goal, {one.id for one in catalog.actions}
+    asked, repeated = _unapproved_calls(session, goal), _repeated_call(session, goal)
+    found, last = list[ToolOption](), list[ToolOption]()
+    for one in rank(outlook, toolbox.profiles.values()):
+        params = toolbox.params_of(one.tool, goal, one.params)
+        if params is None or toolbox.action_of(one.tool) not in actions:
+            continue
+        if one.tool == "user_interact" and _has_asked_above(session, goal):
+            continue
+        call = (one.tool, digest(params))
+        if call not in asked:
+            (last if call == repeated else found).append(ToolOption(one, params))
+    return found + last
+
+
+def decide(
+    options: Collection[ToolOption], goal: Goal, toolbox: GoalToolbox, catalog: Catalog
+) -> Decision:
+    """The decision for the first option, with the next ones as alternatives."""
+    risks = {one.id: one.risk for one in catalog.actions}
+    best, *others = [_decision(one, goal, toolbox, risks) for one in options]
+    return best.patched({"alternatives": others[:_MAX_ALTERNATIVES] or None})
+
+
+def remember_choice(
+    session: GoalSession,
+    outlook: Outlook,
+    option: ToolOption,
+    profiles: Mapping[str, ToolProfile],
+    now: datetime,
+    config: Config,
+) -> GoalSession:
+    """Note the choice, once per cycle what was observed, inferred and decided, and make a plan."""
+    goal, cycle, chosen = outlook.goal, session.cycle, option.candidate
+    choice = ToolChoice(tool=chosen.tool, params_digest=digest(option.params), score=chosen.score)
+    session = session.model_copy(update={"choice": choice})
+    if any(one.source_cycle == cycle and one.kind == "Decision" for one in session.memory):
+        return session
+    observed = (
+        f"Cycle {cycle}: {len(active_goals(session))} active goals, "
+        f"{len(session.memory)} WM entries, {len(outlook.episodes)} recalled episodes"
+    )
+    inferred = (
+        f"Orient: {len(outlook.facts)} relevant triples, {len(outlook.inferred)} "
+        f"inferences, {len(outlook.episodes)} episodes, pressure {outlook.pressure:.2f}"
+    )
+    decided = f'Decide: tool={chosen.tool}, goal="{goal.description}", reason={chosen.rationale}'
+    own = [symbol(goal.id)]
+    push = partial(memory.push, source_cycle=cycle, now=now, config=config)
+    session = memory.consult(session, [one.id for one in memory.newest(session)])
+    session = push(session, content=observed, kind="Observation", relevance=0.6, symbols=own)
+    if outlook.facts or outlook.inferred:
+        symbols = [*own, *outlook.inferred]
+        session = push(session, content=inferred, kind="Inference", relevance=0.5, symbols=symbols)
+    session = push(
+        session, content=decided, kind="Decision", relevance=0.7, symbols=own, tool=chosen.tool
+    )
+    needs, external = _needs(goal, profiles)
+    return ensure_plan(
+        session, goal.id, needs, has_knowledge=bool(outlook.facts), external=external
+    )
+
+
+def _unapproved_calls(session: GoalSession, goal: Goal) -> set[tuple[str, str]]:
+    """Calls that a person was asked to approve, for the goal or one above it, and has not."""
+    line = {goal.id, *(one.id for one in above(session, goal))}
+    return {
+        (one.tool, one.params_digest)
+        for one in session.decisions
+        if one.goal in line and one.progress in ("Pending", "Refused")
+    }
+
+
+def _repeated_call(session: GoalSession, goal: Goal) -> tuple[str, str] | None:
+    """The call of the goal's last two cycles, if it was the same."""
+    calls = [(one.tool, one.params_digest) for one in session.decisions if one.goal == goal.id]
+    return calls[-1] if len(calls) > 1 and calls[-1] == calls[-2] else None
+
+
+def _has_asked_above(session: GoalSession, goal: Goal) -> bool:
+    """Whether a goal above has asked a person; the sub-goal would ask the same."""
+    return any(
+        one.question is not None or one.used.get("user_interact", 0) > 0
+        for one in above(session, goal)
+    )
+
+
+def _decision(
+    option: ToolOption, goal: Goal, toolbox: GoalToolbox, risks: Mapping[str, Level]
+) -> Decision:
+    candidate, action = option.candidate, toolbox.action_of(option.candidate.tool)
+    danger = toolbox.danger_of(action, risks.get(action, "medium"), option.params)
+    return Decision(
+        action=action,
+        params=option.params,
+        rationale=f"{goal.description}: {candidate.rationale}",
+        confidence=min(1.0, candidate.score.total),
+        risk=_RISKS[danger],
+    )
+
+
+def _needs(goal: Goal, profiles: Mapping[str, ToolProfile]) -> tuple[list[Need], list[str]]:
+    """The needs of a goal, and the tools outside the graph that serve it, nearest first."""
+    near = {tool: affinity(goal, profiles[tool]) for tool in _OUTSIDE}
+    external = [tool for tool in _OUTSIDE if near[tool] > profiles[tool].threshold]
+    needs: list[Need] = ["knowledge"]
+    if external:
+        needs.append("external")
+    if affinity(goal, profiles["infer_rules"]) > _REASONING:
+        needs.append("reasoning")
+    return needs, sorted(external, key=lambda tool: -near[tool])

@@ -1,4 +1,4 @@
-"""The session that is worked in: read from a plugin's state, and changed in one step (M14)."""
+"""The sessions of an agent: read from the plugin's state, changed in one step, goals claimed."""
 
 from __future__ import annotations
 
@@ -6,80 +6,73 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from boyd.errors import BoydError, PayloadTooLarge
 from boyd.models import Triple
+from boyd.models.triple import Place
 from boyd.plugin import Context, Graph
 from boyd.plugins.goals.goal_tree import (
     FREE,
     active_goals,
-    changed,
     metadata,
     new_session,
     symbol,
+    update_goal,
     with_goals,
 )
-from boyd.plugins.goals.memory import inheriting
-from boyd.plugins.goals.state import Config, Goal, GoalSession, Roll, SessionSummary
+from boyd.plugins.goals.memory import inherit_episodes
+from boyd.plugins.goals.state import Config, Goal, GoalSession, SessionRegister, SessionSummary
 
-#: Seconds that a session is kept after its last change.
+#: Seconds that a session is kept after its last change, and that the current one is known.
 KEEP = 365 * 86400.0
-#: Seconds that it is known which session is worked in: that is written once, and read ever after.
 KEEP_CURRENT = 100 * KEEP
-#: How often a session that is too large for one value is made smaller before it is given up.
-_SMALLER = 4
-_CURRENT = "current"
-_FIRST = "1"
-_ROLL = "sessions"
-#: How many sessions are listed, the last ones that were left.
+#: Attempts to shrink a session that is too large for one value.
+_SHRINK_ATTEMPTS = 4
+_CURRENT, _FIRST, _REGISTER = "current", "1", "sessions"
 _LISTED = 200
+
+Change: TypeAlias = Callable[[GoalSession], GoalSession]
 
 
 class SessionError(BoydError):
-    """There is no such session."""
+    """No such session."""
 
 
 @dataclass
-class Memo:
-    """What a worker remembers of what it has read, to read it less often.
-
-    Attributes:
-        current: the session that was worked in when it last looked.
-        seen: an iteration and the session read in it; phases of it need not read it again.
-    """
+class SessionCache:
+    """The current session as last seen by a worker, and the session read in an iteration."""
 
     current: str = _FIRST
     seen: tuple[int, GoalSession] | None = None
 
 
 class Sessions:
-    """The sessions of one agent; one of them is worked in."""
+    """The sessions of one agent; one of them is current."""
 
-    def __init__(self, ctx: Context, graph: Graph, memo: Memo) -> None:
-        """In the state of *ctx*; what goals are about is noted in *graph*."""
+    def __init__(self, ctx: Context, graph: Graph, cache: SessionCache) -> None:
         self._ctx = ctx
         self._state = ctx.state
         self._graph = graph
-        self._memo = memo
+        self._cache = cache
 
     @property
     def current(self) -> str:
-        """The id of the session that is worked in."""
-        self._memo.current = str(self._state.get(_CURRENT, _FIRST))
-        return self._memo.current
+        """The id of the current session."""
+        self._cache.current = str(self._state.get(_CURRENT, _FIRST))
+        return self._cache.current
 
     def read(self) -> GoalSession:
-        """The session that is worked in; a new one if there is none."""
-        guess = self._memo.current
+        """The current session; a new one if there is none."""
+        guess = self._cache.current
         found = self._state.get_many([_CURRENT, _key(guess)])
-        current = self._memo.current = str(found.get(_CURRENT, _FIRST))
+        current = self._cache.current = str(found.get(_CURRENT, _FIRST))
         value = found.get(_key(guess)) if current == guess else self._state.get(_key(current))
-        return self._read(current, value)
+        return self._parse(current, value)
 
     def seen(self) -> GoalSession:
-        """The session as this worker has seen it in this iteration; outside of one, as it is."""
-        seen = self._memo.seen
+        """The session as read earlier in this iteration, otherwise as it is."""
+        seen = self._cache.seen
         if seen is not None and seen[0] == self._ctx.iteration:
             return seen[1]
         return self.see(self.read())
@@ -87,155 +80,139 @@ class Sessions:
     def see(self, session: GoalSession) -> GoalSession:
         """Remember a session for the rest of the iteration."""
         if self._ctx.iteration is not None:
-            self._memo.seen = (self._ctx.iteration, session)
+            self._cache.seen = (self._ctx.iteration, session)
         return session
 
     def at_work(self) -> GoalSession | None:
-        """The session, if a goal is worked on in this iteration."""
+        """The session, if this iteration works on one of its goals."""
         if self._ctx.iteration is None:
             return None
         session = self.seen()
         mine = session.iteration == self._ctx.iteration and session.at_work in session.goals
         return session if mine else None
 
-    def change(
-        self, change: Callable[[GoalSession], GoalSession], session_id: str | None = None
-    ) -> GoalSession:
-        """Change the session in one step, which may be tried again; what it is then.
+    def change(self, change: Change, session_id: str | None = None) -> GoalSession:
+        """Apply *change*, which may be retried, in one step to a session, by default the current.
 
-        What does not fit into one value is made smaller: the oldest episodes and decisions, and
-        then the oldest memories, are forgotten.
-
-        Args:
-            change: makes the new session from the old one.
-            session_id: of which session; absent: the one that is worked in.
+        A session too large for one value loses its oldest episodes and decisions, and then its
+        oldest memories.
         """
         current = session_id or self.current
-        for times in range(_SMALLER):
+        for times in range(_SHRINK_ATTEMPTS):
             try:
-                return self._change(current, _then_smaller(change, times))
+                return self._change(current, change, times)
             except PayloadTooLarge as error:
-                self._ctx.logger.warning("session %s is made smaller: %s", current, error)
-        return self._change(current, _then_smaller(change, _SMALLER))
+                self._ctx.logger.warning("session %s is too large and shrinks: %s", current, error)
+        return self._change(current, change, _SHRINK_ATTEMPTS)
 
-    def fresh(self, config: Config) -> str:
-        """Begin a new session with the episodes of this one, which is kept; its id."""
-        return self._turn_to(None, config)
+    def start(self, config: Config) -> str:
+        """Start a new session with the episodes of the current one, which is kept; its id."""
+        return self._switch(None, config)
 
     def reopen(self, session_id: str, config: Config) -> str:
-        """Go on with an older session; it gets the episodes of this one too.
+        """Make an older session current again; it inherits the episodes of the current one.
 
         Raises:
-            SessionError: there is no such session, or none any more.
+            SessionError: it does not exist or has expired.
         """
         if session_id == self.current:
             return session_id
         if self._state.get(_key(session_id)) is None:
-            raise SessionError(f"there is no session {session_id!r}")
-        return self._turn_to(session_id, config)
+            raise SessionError(f"no session {session_id!r}")
+        return self._switch(session_id, config)
 
     def known(self) -> list[SessionSummary]:
-        """The sessions that are kept, the one that is worked in first, then the last one left."""
+        """All kept sessions: the current one, then those left last."""
         current = self.read()
         oldest = self._ctx.now() - timedelta(seconds=KEEP)
         left = [
             one
-            for one in reversed(self._roll(self._state.get(_ROLL)).left)
+            for one in reversed(_parse_register(self._state.get(_REGISTER)).left)
             if one.id != current.id and one.updated_at > oldest
         ]
         return [_summary(current).patched({"current": True}), *left]
 
-    def _turn_to(self, wanted: str | None, config: Config) -> str:
-        """Leave this session for that one; None: for a new one."""
-        leaving, chosen = self.read(), list[str]()
-
-        def noted(found: Any) -> Any:
-            roll = self._roll(found)
-            last = max(roll.last, int(leaving.id))
-            chosen[:] = [wanted or str(last + 1)]
-            left = [one for one in roll.left if one.id not in (leaving.id, chosen[0])]
-            left.append(_summary(leaving))
-            changes = {"last": max(last, int(chosen[0])), "left": left[-_LISTED:]}
-            return roll.patched(changes).to_wire()
-
-        self._state.update(_ROLL, noted, KEEP_CURRENT)
-        self.change(lambda session: inheriting(session, leaving, config), chosen[0])
-        self._state.update(_CURRENT, lambda _: chosen[0], KEEP_CURRENT)
-        self._memo.current = chosen[0]
-        return chosen[0]
-
-    @staticmethod
-    def _roll(found: Any) -> Roll:
-        return Roll.model_validate(found or {}, strict=False, extra="ignore")
-
     def repair(self, session: GoalSession) -> None:
-        """Let the graph say of goals what it should: a worker may have died before it did."""
+        """Bring the facts about goals in the graph up to date, as a worker may have died."""
         symbols = [symbol(id) for id in session.goals]
         noted = {
-            (one.subject, one.predicate, one.object)
+            one.place
             for facts in (self._graph.out_many(symbols) if symbols else {}).values()
             for one in facts
             if one.is_metadata
         }
-        self._note(noted, _said(session, session.goals))
+        self._note(noted, _metadata(session, session.goals))
 
-    def _change(self, current: str, change: Callable[[GoalSession], GoalSession]) -> GoalSession:
+    def _switch(self, wanted: str | None, config: Config) -> str:
+        """Make another session current; None: a new one."""
+        leaving, chosen = self.read(), list[str]()
+
+        def register_left(found: Any) -> Any:
+            register = _parse_register(found)
+            last = max(register.last, int(leaving.id))
+            chosen[:] = [wanted or str(last + 1)]
+            left = [one for one in register.left if one.id not in (leaving.id, chosen[0])]
+            left.append(_summary(leaving))
+            changes = {"last": max(last, int(chosen[0])), "left": left[-_LISTED:]}
+            return register.patched(changes).to_wire()
+
+        self._state.update(_REGISTER, register_left, KEEP_CURRENT)
+        self.change(lambda session: inherit_episodes(session, leaving, config), chosen[0])
+        self._state.update(_CURRENT, lambda _: chosen[0], KEEP_CURRENT)
+        self._cache.current = chosen[0]
+        return chosen[0]
+
+    def _change(self, current: str, change: Change, halvings: int) -> GoalSession:
         pair: list[GoalSession] = []
 
-        def changed(found: Any) -> Any:
-            session = self._read(current, found)
-            pair[:] = [session, change(session)]
+        def apply(found: Any) -> Any:
+            session = self._parse(current, found)
+            pair[:] = [session, _shrink(change(session), halvings)]
             return pair[1].to_wire()
 
-        self._state.update(_key(current), changed, KEEP)
+        self._state.update(_key(current), apply, KEEP)
         before, after = pair
         ids = {*before.goals, *after.goals}
         new = {id for id in ids if before.goals.get(id) is not after.goals.get(id)}
-        self._note(_said(before, new), _said(after, new))
+        self._note(_metadata(before, new), _metadata(after, new))
         return self.see(after)
 
-    def _note(self, old: set[tuple[str, str, str]], new: set[tuple[str, str, str]]) -> None:
-        """Note in the graph what has changed about goals; noting it twice changes nothing."""
-        for triple in sorted(old - new):
-            self._graph.remove(*triple)
+    def _note(self, old: set[Place], new: set[Place]) -> None:
+        """Replace facts about goals in the graph; repeating it changes nothing."""
+        for place in sorted(old - new):
+            self._graph.remove(*place)
         added = [
             Triple(subject=subject, predicate=predicate, object=object, source="agent")
             for subject, predicate, object in sorted(new - old)
         ]
-        if not added:
-            return
         try:
-            self._graph.add(added)
+            if added:
+                self._graph.add(added)
         except PayloadTooLarge as error:
-            # The session is what counts; work goes on in a graph that is full.
-            self._ctx.logger.warning("what goals are about is not in the graph: %s", error)
+            # Work goes on with a full graph: the session is the source of truth.
+            self._ctx.logger.warning("goals are missing from the graph: %s", error)
 
-    def _read(self, current: str, found: Any) -> GoalSession:
+    def _parse(self, current: str, found: Any) -> GoalSession:
         if found:
             return GoalSession.model_validate(found, strict=False, extra="ignore")
         return new_session(current, self._ctx.now())
 
 
-def _then_smaller(
-    change: Callable[[GoalSession], GoalSession], times: int
-) -> Callable[[GoalSession], GoalSession]:
-    """The change, and after it that many times of forgetting half of the oldest."""
-    if not times:
-        return change
+def _parse_register(found: Any) -> SessionRegister:
+    return SessionRegister.model_validate(found or {}, strict=False, extra="ignore")
 
-    def changed(session: GoalSession) -> GoalSession:
-        after = change(session)
-        for _ in range(times):
-            after = after.model_copy(
-                update={
-                    "episodes": after.episodes[(len(after.episodes) + 1) // 2 :],
-                    "decisions": after.decisions[len(after.decisions) // 2 :],
-                    "memory": after.memory[len(after.memory) // 2 if times > 1 else 0 :],
-                }
-            )
-        return after
 
-    return changed
+def _shrink(session: GoalSession, halvings: int) -> GoalSession:
+    """Drop the older half of what a session remembers, that many times."""
+    for _ in range(halvings):
+        session = session.model_copy(
+            update={
+                "episodes": session.episodes[(len(session.episodes) + 1) // 2 :],
+                "decisions": session.decisions[len(session.decisions) // 2 :],
+                "memory": session.memory[len(session.memory) // 2 if halvings > 1 else 0 :],
+            }
+        )
+    return session
 
 
 def _summary(session: GoalSession) -> SessionSummary:
@@ -249,12 +226,9 @@ def _summary(session: GoalSession) -> SessionSummary:
     )
 
 
-def _said(session: GoalSession, goal_ids: Collection[str]) -> set[tuple[str, str, str]]:
+def _metadata(session: GoalSession, goal_ids: Collection[str]) -> set[Place]:
     return {
-        (one.subject, one.predicate, one.object)
-        for id in goal_ids
-        if id in session.goals
-        for one in metadata(session.goals[id])
+        one.place for id in goal_ids if id in session.goals for one in metadata(session.goals[id])
     }
 
 
@@ -265,15 +239,13 @@ def _key(session_id: str) -> str:
 def claim(
     session: GoalSession, owner: str, now: datetime, config: Config
 ) -> tuple[GoalSession, Goal | None]:
-    """Take the first Active goal that nobody works on, for `lease` seconds; None: there is none.
+    """Claim the first free Active goal for `lease` seconds; None: there is none.
 
-    An owner that has one already gets that again, under the same fence and for another lease: so a
-    claim may be repeated, and repeating it keeps it. Anybody else gets a goal whose lease is over
-    under a higher fence, and what comes under the lower one is refused.
+    An owner that holds a goal gets it again with the same fence and a renewed lease. A goal with an
+    expired lease is claimed with a higher fence, and outcomes with the lower fence are rejected.
     """
     active = active_goals(session)
-    held = (goal for goal in active if goal.owner == owner and is_held(goal, now))
-    goal = next(held, None)
+    goal = next((one for one in active if one.owner == owner and is_held(one, now)), None)
     fence = goal.fence if goal else 0
     if goal is None:
         goal = next((one for one in active if not is_held(one, now)), None)
@@ -281,18 +253,18 @@ def claim(
             return session, None
         fence = goal.fence + 1
     until = now.timestamp() + config.lease
-    mine = changed(goal, now, owner=owner, leased_until=until, fence=fence)
+    mine = update_goal(goal, now, owner=owner, leased_until=until, fence=fence)
     return with_goals(session, [mine]), mine
 
 
 def release(session: GoalSession, goal_id: str, fence: int, now: datetime) -> GoalSession:
-    """Give a goal back; the same session if it is another's meanwhile, or nobody's."""
+    """Release a claimed goal; the same session if it is free or has another owner by now."""
     goal = session.goals.get(goal_id)
     if goal is None or goal.owner is None or goal.fence != fence:
         return session
-    return with_goals(session, [changed(goal, now, **FREE)])
+    return with_goals(session, [update_goal(goal, now, **FREE)])
 
 
 def is_held(goal: Goal, now: datetime) -> bool:
-    """Whether somebody works on it now."""
+    """Whether the goal has an owner whose lease has not expired."""
     return goal.owner is not None and goal.leased_until > now.timestamp()

@@ -1,7 +1,7 @@
-"""What an agent with goals remembers: goals, working memory, episodes, plans, psyche (M1 to M14).
+"""The state of an agent with goals: goals, working memory, episodes, plans and psyche.
 
-All of a session is one document, `Session`, changed by plain functions and stored in one atomic
-step; the graph of facts and the questions to people are stored apart.
+A session is one document, `GoalSession`. Plain functions derive the next version of it, which is
+stored in one atomic step. The graph of facts and the questions to people are stored separately.
 """
 
 from __future__ import annotations
@@ -15,38 +15,28 @@ from boyd.models import Confidence, Model, Timestamp
 GoalStatus = Literal["Active", "Suspended", "Completed", "Failed"]
 MemoryKind = Literal["Observation", "Inference", "Decision", "Action", "Reflection"]
 Progress = Literal["Completed", "Failed", "Advanced", "NoChange", "Pending", "Refused"]
+StepStatus = Literal["Pending", "Completed", "Failed", "Skipped"]
 Danger = Literal["Safe", "Cautious", "Danger"]
 Archetype = Literal["sage", "healer", "explorer", "guardian"]
 
 
-_WEIGHTS: dict[Archetype, float] = {
-    "sage": 0.7,
-    "healer": 0.5,
-    "explorer": 0.5,
-    "guardian": 0.4,
-}
-
-
 class Goal(Model):
-    """What the agent works towards (M1).
+    """A goal the agent works towards.
 
     Attributes:
-        id: unique in its session; a symbol of the graph is `goal:<id>`.
-        description: what to achieve.
-        criteria: what must be known for it to be achieved; the description unless given.
-        priority: 0 to 255, more is more important.
-        order: in which it was made: ties go to the older one.
-        stall_threshold: cycles without progress before it is decomposed.
-        cycles_worked: how many cycles were spent on it.
-        last_progress_cycle: the value of `cycles_worked` when it last got on.
-        matched: the keywords of the criteria that were ever found (progress is when they grow).
-        recent: the tools used on it, the last one last, at most three.
-        used: how often each tool was used on it.
-        failed_plans: how many plans have failed (M6).
-        depth: how often it was split off.
-        stalled: it has stalled and cannot be split.
-        question: a question to a person that is not answered yet.
-        owner: who works on it now, until `leased_until`, under `fence`.
+        id: unique in its session; its symbol in the graph is `goal:<id>`.
+        criteria: keywords that must be found to complete it; the description unless given.
+        priority: 0 to 255, higher is more important.
+        order: number in order of creation; breaks ties in favour of the older goal.
+        stall_threshold: cycles without progress before it is split.
+        last_progress_cycle: the value of `cycles_worked` at its last progress.
+        matched: the keywords of the criteria found so far.
+        recent: the last three tools used on it, newest last.
+        used: number of uses by tool.
+        depth: distance from the root of its goal tree.
+        stalled: it stalled and cannot be split.
+        question: the id of its open question to a person.
+        owner: the current worker, until `leased_until`, fenced by `fence`.
     """
 
     id: str
@@ -76,7 +66,7 @@ class Goal(Model):
 
 
 class MemoryEntry(Model):
-    """One thing on the agent's mind (M8)."""
+    """One entry of working memory."""
 
     id: int
     content: str
@@ -91,7 +81,7 @@ class MemoryEntry(Model):
 
 
 class Episode(Model):
-    """What was worth keeping of working memory (M9)."""
+    """A memory kept when working memory was consolidated."""
 
     id: str
     timestamp: Timestamp
@@ -104,15 +94,15 @@ class Episode(Model):
 
 
 class PlanStep(Model):
-    """One tool that a plan foresees."""
+    """One tool of a plan."""
 
     tool: str
     rationale: str
-    status: Literal["Pending", "Completed", "Failed", "Skipped"] = "Pending"
+    status: StepStatus = "Pending"
 
 
 class ToolPlan(Model):
-    """The steps towards a goal; `attempt` counts from 0 (M6)."""
+    """The steps towards a goal; `attempt` counts from 0."""
 
     goal: str
     steps: list[PlanStep]
@@ -123,7 +113,7 @@ class ToolPlan(Model):
 
 
 class ShadowPattern(Model):
-    """What the psyche will not do, or would rather not (M5)."""
+    """Actions that the psyche vetoes or, without `veto`, advises against."""
 
     name: str
     danger: Danger | None = None
@@ -133,10 +123,14 @@ class ShadowPattern(Model):
     veto: bool = True
 
 
-class Psyche(Model):
-    """Leanings of the agent; they shift with what works (M13)."""
+def _default_weights() -> dict[Archetype, float]:
+    return {"sage": 0.7, "healer": 0.5, "explorer": 0.5, "guardian": 0.4}
 
-    weights: dict[Archetype, float] = Field(default_factory=lambda: dict(_WEIGHTS))
+
+class Psyche(Model):
+    """Preferences of the agent, which shift with what works."""
+
+    weights: dict[Archetype, float] = Field(default_factory=_default_weights)
     shadow: list[ShadowPattern] = Field(default_factory=list)
     shadow_encounters: int = 0
     individuation: Confidence = 0.1
@@ -144,11 +138,46 @@ class Psyche(Model):
     last_evolution_cycle: int = 0
 
 
-class ToolDecision(Model):
-    """What was decided in a cycle and what came of it: the provenance of the session (M5).
+class Score(Model):
+    """The utility of a tool, term by term."""
 
-    `approval` is the id of what a person was asked for, if one was; `found` are the keywords of the
-    goal's criteria that were found in this cycle for the first time.
+    base: float
+    recency: float = 0.0
+    novelty: float = 0.0
+    episodic: float = 0.0
+    pressure: float = 0.0
+    archetype: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum, at least 0, rounded to nine digits so that equal scores compare equal."""
+        bonuses = self.novelty + self.episodic + self.pressure + self.archetype
+        return max(0.0, round(self.base - self.recency + bonuses, 9))
+
+    @property
+    def breakdown(self) -> str:
+        """The terms in one line."""
+        archetype = round(self.archetype, 3) + 0.0  # turns -0.0 into 0.0
+        return (
+            f"[score={self.total:.2f}: base={self.base:.2f} recency=-{self.recency:.2f} "
+            f"novelty=+{self.novelty:.2f} episodic=+{self.episodic:.2f} "
+            f"pressure=+{self.pressure:.2f} archetype={archetype:+.3f}]"
+        )
+
+
+class ToolChoice(Model):
+    """The tool a cycle chose, before hooks could change it."""
+
+    tool: str
+    params_digest: str
+    score: Score
+
+
+class ToolDecision(Model):
+    """The decision of a cycle and its outcome.
+
+    `found` lists the keywords of the goal's criteria first found in this cycle; `approval` is the
+    id of the approval it needed.
     """
 
     cycle: int
@@ -157,6 +186,7 @@ class ToolDecision(Model):
     tool: str
     params_digest: str
     breakdown: str
+    score: Score | None = None
     progress: Progress | None = None
     found: list[str] = Field(default_factory=list)
     detail: str = ""
@@ -166,7 +196,7 @@ class ToolDecision(Model):
 
 
 class Question(Model):
-    """A question to a person, and the answer if there is one."""
+    """A question to a person, and its answer."""
 
     id: str
     goal: str | None = None
@@ -178,24 +208,22 @@ class Question(Model):
 
 
 class GoalSession(Model):
-    """Everything that one session of an agent remembers, but the graph.
+    """Everything a session of the agent remembers, except the graph.
 
     Attributes:
-        id: names it.
-        version: of this shape.
+        version: of this format.
         cycle: the last cycle that began.
-        focus: the goals that come first whatever their priority, with all that they are split into.
-        iteration: the iteration of the loop that it belongs to.
-        at_work: the goal that it is for.
-        applied: the last cycle whose outcome was taken in.
-        made: how many goals were ever made; numbers them.
-        memories: how many entries working memory ever had; numbers them.
-        memory: working memory, the oldest first.
-        episodes: the oldest first, at most as many as are kept.
-        decisions: the last ones, the oldest first.
-        proposed: the tool last chosen and the digest of its params, whatever hooks make of them.
+        focus: goals that come first regardless of priority, with their sub-goals.
+        iteration: the iteration of the loop the cycle belongs to.
+        at_work: the goal of the current cycle.
+        applied: the last cycle whose outcome was applied.
+        made: number of goals ever created; numbers them.
+        memories: number of memory entries ever created; numbers them.
+        memory: working memory, oldest first.
+        episodes: oldest first.
+        decisions: the last ones, oldest first.
         reflected: the cycle of the last reflection.
-        consolidated: how many entries have become episodes.
+        consolidated: number of entries that became episodes.
     """
 
     id: str
@@ -213,7 +241,7 @@ class GoalSession(Model):
     plans: dict[str, ToolPlan] = Field(default_factory=dict)
     psyche: Psyche | None = None
     decisions: list[ToolDecision] = Field(default_factory=list)
-    proposed: str = ""
+    choice: ToolChoice | None = None
     reflected: int = 0
     consolidated: int = 0
     created_at: Timestamp
@@ -221,7 +249,7 @@ class GoalSession(Model):
 
 
 class SessionSummary(Model):
-    """A session in a list; `current` is the one that is worked in."""
+    """A session in a list."""
 
     id: str
     current: bool = False
@@ -232,15 +260,15 @@ class SessionSummary(Model):
     updated_at: Timestamp
 
 
-class Roll(Model):
-    """The sessions of an agent: the greatest number of one, and those that were left."""
+class SessionRegister(Model):
+    """The highest session number of an agent, and the sessions that are not current."""
 
     last: int = 1
     left: list[SessionSummary] = Field(default_factory=list)
 
 
 class Config(Model):
-    """How an agent with goals works; the seed's defaults (reference 1.13)."""
+    """Limits and thresholds of an agent with goals."""
 
     working_memory_capacity: int = Field(default=100, gt=0)
     low_relevance: Confidence = 0.5

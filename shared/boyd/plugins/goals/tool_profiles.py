@@ -1,4 +1,4 @@
-"""What each tool is for, in words, and how those words widen to others (M4)."""
+"""Profiles of the tools: their purpose as keywords, expanded by synonyms, as hypervectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import Field
 
 from boyd.models import Confidence, Model
-from boyd.plugins.goals.optional_libraries import extra
+from boyd.plugins.goals import require_extra
 from boyd.plugins.goals.state import Archetype, Danger
 from boyd.tokenizer import stem, tokens
 
@@ -23,34 +23,33 @@ if TYPE_CHECKING:
     Vector: TypeAlias = npt.NDArray[np.int64]
 
 DIMENSIONS = 10_000
-#: The standard deviation of the similarity of texts that have nothing in common.
+#: Standard deviation of the similarity of unrelated texts.
 NOISE = 0.5 / math.sqrt(DIMENSIONS)
-#: The similarity of texts that have nothing in common, and of an empty text with any.
+#: Similarity of unrelated texts, and of an empty text to any.
 UNRELATED = 0.5
 
-#: The only stop words that do not count here (M4): a tool may be for what the others ask, such as
-#: `what` and `about`.
+#: The only stop words here: others, such as `what` and `about`, may name a tool's purpose.
 FUNCTION_WORDS = frozenset({"the", "and", "for", "that", "this", "from", "with"})
 _SHORTEST = 3
 
 
-def heard(text: str) -> list[str]:
-    """The words of *text* that count: lower case, singular, of three characters at least."""
+def content_words(text: str) -> list[str]:
+    """The words of *text* that count: lower case, singular, at least three characters."""
     found = (word.lower() for word in tokens(text))
     return [stem(word) for word in found if len(word) >= _SHORTEST and word not in FUNCTION_WORDS]
 
 
 @lru_cache(maxsize=64)
 def encode(text: str) -> Vector:
-    """A text as the sum of its words, zero without any; do not write to it."""
-    vector = bundle(Counter(heard(text)))
+    """A text as the read-only sum of its words."""
+    vector = bundle(Counter(content_words(text)))
     vector.setflags(write=False)
     return vector
 
 
 def bundle(weights: Mapping[str, int]) -> Vector:
     """The weighted sum of tokens."""
-    with extra():
+    with require_extra():
         import numpy as np
     total = np.zeros(DIMENSIONS, dtype=np.int64)
     for token, weight in weights.items():
@@ -60,8 +59,8 @@ def bundle(weights: Mapping[str, int]) -> Vector:
 
 @lru_cache(maxsize=1024)
 def token_vector(token: str) -> npt.NDArray[np.int8]:
-    """A token as 1 and -1 in each dimension; do not write to it."""
-    with extra():
+    """A token as a read-only vector of 1 and -1."""
+    with require_extra():
         import numpy as np
     digest = hashlib.shake_256(token.encode("utf-8", "surrogatepass")).digest(DIMENSIONS // 8)
     bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))
@@ -78,7 +77,7 @@ def similarity(one: Vector, other: Vector) -> float:
     return UNRELATED + 0.5 * (int(one @ other) / math.sqrt(lengths))
 
 
-#: A word of the profile counts twice as much as one that only stands for the same.
+#: Weights of a profile's words and of their synonyms.
 WORD, SYNONYM = 2, 1
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -106,16 +105,15 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 class ToolProfile(Model):
-    """What utility scoring must know of a tool; other plugins' actions may have one too.
+    """The properties of a tool that scoring needs; other plugins' actions may have one too.
 
     Attributes:
-        name: of the tool, as the goal's history and episodes name it.
-        keywords: what it is for; 17 to 25 words are a good number.
-        threshold: the similarity of goal and tool must be greater than this.
-        multiplier: of the similarity, which gives the base score.
-        danger: the worst it may do; a tool may know better once it has its parameters.
-        consolidation: it tidies memory, so it is preferred while that is nearly full.
-        archetype: the side of the psyche that likes it.
+        keywords: its purpose; 17 to 25 words work well.
+        threshold: the similarity to the goal must exceed it.
+        multiplier: turns similarity into the base score.
+        danger: the worst it may do, unless its params tell more.
+        consolidation: it tidies memory, and is preferred while memory is nearly full.
+        archetype: the archetype that prefers it.
     """
 
     name: str = Field(min_length=1)
@@ -128,10 +126,9 @@ class ToolProfile(Model):
 
 
 def expand(keywords: tuple[str, ...]) -> dict[str, int]:
-    """The weights of a profile's words and of their synonyms, in one pass.
+    """The weights of a profile's words and of their direct synonyms.
 
-    A word that is a root or stands under one brings the root and all its words; what it brings
-    does not bring others in turn.
+    A word that is a root or a synonym of it brings the root and all its synonyms.
     """
     own = {stem(word) for word in keywords}
     brought = {
@@ -145,7 +142,7 @@ def expand(keywords: tuple[str, ...]) -> dict[str, int]:
 
 @lru_cache(maxsize=128)
 def vector(keywords: tuple[str, ...]) -> Vector:
-    """A profile's words, expanded, as a hypervector; do not write to it."""
+    """A profile's expanded words as a read-only hypervector."""
     made = bundle(expand(keywords))
     made.setflags(write=False)
     return made
@@ -246,5 +243,5 @@ _PROFILES = (
     ),
 )
 
-#: The tools of `boyd.plugins.goals`; of those with the same score the first here is chosen.
+#: The own tools; of equal scores, the first one here wins.
 PROFILES: dict[str, ToolProfile] = {profile.name: profile for profile in _PROFILES}

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from boyd.plugin.context import Graph
-from boyd.plugins.goals.knowledge.activation import Neighbours
-from boyd.plugins.goals.knowledge.similarity import similar_many
+from boyd.plugins.goals.knowledge.association import Neighbours, similar_many
 from boyd.plugins.goals.knowledge.vocabulary import GOAL, IS_A
 
 GapKind: TypeAlias = Literal["dead-end", "missing-predicate", "incomplete-type"]

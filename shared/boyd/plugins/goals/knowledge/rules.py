@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from boyd.models import Triple
 from boyd.plugin.context import Graph
-from boyd.plugins.goals.knowledge.activation import Neighbours
+from boyd.plugins.goals.knowledge.association import Neighbours
 from boyd.plugins.goals.knowledge.vocabulary import (
     CHILD_OF,
     CONTAINS,

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from boyd import subprocess_call
 from boyd.errors import Overrun
 from boyd.models import Triple
-from boyd.models.situation import Place
+from boyd.models.triple import Place
+from boyd.plugins.goals import require_extra
 from boyd.plugins.goals.knowledge.vocabulary import (
     IS_A,
     SUBCLASS_OF,
@@ -33,7 +34,6 @@ from boyd.plugins.goals.knowledge.vocabulary import (
     speaks,
     symbol_iri,
 )
-from boyd.plugins.goals.optional_libraries import extra
 
 if TYPE_CHECKING:
     import rdflib
@@ -232,7 +232,7 @@ class _Notes:
     """
 
     def __init__(self, file: rdflib.Graph) -> None:
-        with extra():
+        with require_extra():
             import rdflib
         confidences = dict(file.subject_objects(rdflib.URIRef(_CONFIDENCE)))
         sources = dict(file.subject_objects(rdflib.URIRef(_SOURCE)))
@@ -268,7 +268,7 @@ def _bounded(text: str | bytes, max_bytes: int) -> str:
 
 
 def _parsed(text: str, max_triples: int) -> rdflib.Graph:
-    with extra():
+    with require_extra():
         import rdflib
 
     class Bounded(rdflib.Graph):

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from boyd.plugins.goals.optional_libraries import extra
+from boyd.plugins.goals import require_extra
 
 if TYPE_CHECKING:
     import rdflib
@@ -151,7 +151,7 @@ class Names:
         return f"{self._plain(iri)} ({prefix})" if prefix else self._plain(iri)
 
     def _read_labels(self, file: rdflib.Graph) -> dict[str, str]:
-        with extra():
+        with require_extra():
             import rdflib
         best: dict[str, tuple[int, int, str]] = {}
         for rank, predicate in enumerate(_LABELS):
@@ -169,7 +169,7 @@ class Names:
 
 
 def _iris(file: rdflib.Graph) -> set[Node]:
-    with extra():
+    with require_extra():
         import rdflib
     ends = {end for subject, _, object_ in file for end in (subject, object_)}
     return {end for end in ends if isinstance(end, rdflib.URIRef)}

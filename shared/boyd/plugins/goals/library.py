@@ -1,4 +1,4 @@
-"""Texts that the agent has taken in, cut into passages and found by their words."""
+"""Documents the agent has ingested, cut into passages and searched by words."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from typing import Any
 from boyd.plugin import State
 from boyd.tokenizer import words
 
-#: How many documents are kept, how many passages of one, and about how long those are.
-DOCUMENTS = 300
-PASSAGES = 200
-CHARS = 800
-#: How many words of a document tell what it is about.
-ABOUT = 60
-#: The most characters of such a word: what is longer is none.
-WORD = 40
-#: The most bytes that all passages of a document take, and the list of all documents.
+#: The number of documents kept, of passages per document, and the usual length of a passage.
+DOCUMENTS, PASSAGES, CHARS = 300, 200, 800
+#: The number of a document's most frequent words that are indexed, and their greatest length.
+ABOUT, WORD = 60, 40
+#: The most bytes of all passages of a document, and of the index.
 BYTES = 900_000
-#: How many documents a search looks into.
-LOOKED_INTO = 8
+#: The number of documents a search reads.
+SEARCHED = 8
 #: Seconds that a document is kept.
 KEEP = 365 * 86400.0
 
@@ -33,7 +29,7 @@ _BREAK = re.compile(r"\n\s*\n")
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a document, and how many of the words that were looked for are in it."""
+    """A piece of a document, and the number of searched words in it."""
 
     title: str
     number: int
@@ -48,7 +44,7 @@ class Library:
         self._state = state
 
     def add(self, title: str, text: str, source: str) -> tuple[int, list[str]]:
-        """Take a document in, in place of one of the same title; passages, and what it is about."""
+        """Add or replace a document; returns its number of passages and its frequent words."""
         passages = _passages(text)
         found = (word for passage in passages for word in words(passage))
         counted = Counter(word for word in found if len(word) <= WORD)
@@ -59,7 +55,7 @@ class Library:
         entry = {"key": key, "title": title, "about": [*named, *about]}
         gone: list[str] = []
 
-        def listed(found: Any) -> list[Any]:
+        def add_entry(found: Any) -> list[Any]:
             rest = [one for one in found or [] if one["key"] != key]
             kept = [*rest, entry][-DOCUMENTS:]
             while len(kept) > 1 and _bytes(kept) > BYTES:
@@ -68,17 +64,17 @@ class Library:
             gone[:] = [one["key"] for one in rest if one["key"] not in left]
             return kept
 
-        self._state.update(_INDEX, listed, KEEP)
+        self._state.update(_INDEX, add_entry, KEEP)
         for forgotten in gone:
             self._state.delete(forgotten)
         return len(passages), about
 
     def search(self, query: str, top_k: int) -> list[Passage]:
-        """The passages that have most of the query's words, of documents that are about them."""
+        """The passages with most words of the query, from the documents that match best."""
         wanted = words(query)
         index = self._state.get(_INDEX) or []
         scored = [(len(wanted & set(one["about"])), one["key"]) for one in index]
-        best = sorted((pair for pair in scored if pair[0]), reverse=True)[:LOOKED_INTO]
+        best = sorted((pair for pair in scored if pair[0]), reverse=True)[:SEARCHED]
         documents = self._state.get_many([key for _, key in best])
         found = [
             Passage(document["title"], number, text, len(wanted & words(text)))
@@ -90,7 +86,7 @@ class Library:
 
 
 def _passages(text: str) -> list[str]:
-    """Paragraphs, short ones put together and long ones cut."""
+    """Paragraphs, with short ones joined and long ones cut."""
     found: list[str] = []
     for paragraph in filter(None, (part.strip() for part in _BREAK.split(text))):
         if found and len(found[-1]) + len(paragraph) < CHARS:
@@ -107,7 +103,7 @@ def _passages(text: str) -> list[str]:
 
 
 def _bytes(value: Any) -> int:
-    """How long it is as it is stored: what is no ASCII takes six characters."""
+    """The stored size, in which a character outside ASCII takes six."""
     return len(json.dumps(value))
 
 

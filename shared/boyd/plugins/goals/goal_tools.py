@@ -1,4 +1,4 @@
-"""The fourteen tools, as actions (spec goals)."""
+"""The fourteen tools of an agent with goals, as actions."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.goal_options import GoalOptions
 from boyd.plugins.goals.goal_tree import symbol
+from boyd.plugins.goals.knowledge.association import find_mentions, similar
 from boyd.plugins.goals.knowledge.gaps import find_gaps
 from boyd.plugins.goals.knowledge.rewrite import parse, reason, triples
 from boyd.plugins.goals.knowledge.rules import consequences, infer
-from boyd.plugins.goals.knowledge.similarity import mentioned, similar
 from boyd.plugins.goals.knowledge.vocabulary import canonical
-from boyd.plugins.goals.outcome import naming
-from boyd.plugins.goals.sessions import Memo, Sessions
+from boyd.plugins.goals.library import Library
+from boyd.plugins.goals.outcome import symbol_metrics
+from boyd.plugins.goals.questions import Questions, note_question
+from boyd.plugins.goals.sessions import SessionCache, Sessions
+from boyd.plugins.goals.sources import fetch
 from boyd.plugins.goals.state import GoalSession
-from boyd.plugins.goals.tools.library import Library
-from boyd.plugins.goals.tools.params import (
+from boyd.plugins.goals.toolbox import (
     AskParams,
     FetchParams,
     FileParams,
     GapParams,
+    GoalToolbox,
     InferParams,
     IngestParams,
     MutateParams,
@@ -35,18 +38,15 @@ from boyd.plugins.goals.tools.params import (
     ShellParams,
     SimilarParams,
 )
-from boyd.plugins.goals.tools.questions import Questions, asked
-from boyd.plugins.goals.tools.registry import GoalToolbox
-from boyd.plugins.goals.tools.web import fetch
 from boyd.plugins.shell import runner
 
-#: Lines that a tool tells at most.
+#: The most lines of a tool's output.
 LINES = 50
-#: From how many facts of an expression conclusions are drawn.
+#: The most facts of an expression to draw conclusions from.
 _REASONED = 5
-#: How many symbols of a goal gaps are looked for around.
+#: The most symbols of a goal to search for gaps around.
 STARTS = 50
-#: Bytes of a command's output that are kept.
+#: Bytes kept of a command's output.
 OUTPUT = 65_536
 
 
@@ -60,11 +60,11 @@ class GoalTools(Plugin):
         """Check the options."""
         super().__init__(**options)
         self.config = self.options.config
-        self.memo = Memo()
+        self.cache = SessionCache()
 
     def sessions(self, ctx: Context) -> Sessions:
         """The sessions of the agent."""
-        return Sessions(ctx, self.graph(ctx), self.memo)
+        return Sessions(ctx, self.graph(ctx), self.cache)
 
     def graph(self, ctx: Context) -> Graph:
         """The graph of facts."""
@@ -72,20 +72,20 @@ class GoalTools(Plugin):
 
     @property
     def toolbox(self) -> GoalToolbox:
-        """The tools; made anew, as a plugin gets its id after its options."""
+        """The tools; created on each access, as a plugin gets its id after its options."""
         return GoalToolbox(self.id, self.options)
 
     @action(idempotent=True)
     def kg_query(self, params: QueryParams, ctx: Context) -> ActionResult:
-        """Tell what the graph knows about a symbol."""
+        """List what the graph knows about a symbol."""
         graph, found = self.graph(ctx), list[Triple]()
         if params.direction in ("both", "out"):
             found += graph.out(params.symbol)
         if params.direction in ("both", "into"):
             found += graph.into(params.symbol)
         known = [one for one in found if not one.is_metadata]
-        told = [_line(one) for one in known]
-        return self._told("kg_query", told, "No triples found", _ends(known))
+        lines = [_line(one) for one in known]
+        return self._result("kg_query", lines, "No triples found", _ends(known))
 
     @action(risk="medium", idempotent=True)
     def kg_mutate(self, params: MutateParams, ctx: Context) -> ActionResult:
@@ -101,21 +101,21 @@ class GoalTools(Plugin):
             source=f"agent:{ctx.agent.id}",
         )
         added = self.graph(ctx).add([triple])
-        told = f"{_line(triple)}{'' if added else ' was known already'}"
-        return self._told("kg_mutate", [told], "", _ends([triple]))
+        line = f"{_line(triple)}{'' if added else ' was known already'}"
+        return self._result("kg_mutate", [line], "", _ends([triple]))
 
     @action(idempotent=True)
     def memory_recall(self, params: RecallParams, ctx: Context) -> str:
         """Recall episodes about some symbols."""
         session = self.sessions(ctx).read()
         found = memory.recall(session.episodes, params.query_symbols, params.top_k)
-        # A line each: so it can be told which of them speak of what was decided.
+        # One line each, so that lines about decisions can be left out.
         lines = [f"{one.timestamp:%Y-%m-%d %H:%M} {' '.join(one.summary.split())}" for one in found]
-        return _told(lines, "Nothing like it is remembered")
+        return _join(lines, "Nothing like it is remembered")
 
     @action(idempotent=True)
     def reason(self, params: ReasonParams, ctx: Context) -> ActionResult:
-        """Simplify an expression by rules of logic, and tell what follows from facts in it."""
+        """Simplify an expression by rules of logic, and list what follows from the facts in it."""
         found, graph = reason(params.expression), self.graph(ctx)
         steps = [f"{one.rule}: {one.before} becomes {one.after}" for one in found.steps]
         symbols, lines = list[str](), list[str]()
@@ -128,19 +128,19 @@ class GoalTools(Plugin):
             symbols += _ends([fact, *(one.triple for one in following)])
             lines += [f"{_line(one.triple)}  follows by {one.rule}" for one in following]
             lines += [] if following else [f"{_arrow(place)} is known, and nothing new follows"]
-        return self._told("reason", [found.expression, *steps, *lines], "", symbols)
+        return self._result("reason", [found.expression, *steps, *lines], "", symbols)
 
     @action(idempotent=True)
     def similarity_search(self, params: SimilarParams, ctx: Context) -> ActionResult:
-        """Find what is like a symbol."""
+        """Find symbols that are like another one."""
         found = similar(self.graph(ctx), params.symbol, params.top_k)
         symbols = [params.symbol, *(one.symbol for one in found)] if found else []
-        told = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
-        return self._told("similarity_search", told, "Nothing is like it", symbols)
+        lines = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
+        return self._result("similarity_search", lines, "Nothing is like it", symbols)
 
     @action(risk="medium", idempotent=True, timeout=120.0)
     def infer_rules(self, params: InferParams, ctx: Context) -> ActionResult:
-        """Add what follows from the facts by general rules."""
+        """Add the facts that follow from known ones by general rules."""
         graph = self.graph(ctx)
         found = infer(
             graph, max_iterations=params.max_iterations, min_confidence=params.min_confidence
@@ -148,30 +148,33 @@ class GoalTools(Plugin):
         graph.add([one.triple for one in found])
         lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
         symbols = _ends(one.triple for one in found)
-        return self._told("infer_rules", lines, "Nothing new follows", symbols)
+        return self._result("infer_rules", lines, "Nothing new follows", symbols)
 
     @action(idempotent=True, timeout=120.0)
     def gap_analysis(self, params: GapParams, ctx: Context) -> ActionResult:
-        """Tell what is missing around a symbol."""
+        """Find out what is missing around a symbol."""
         sessions, graph = self.sessions(ctx), self.graph(ctx)
         goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
-        starts = mentioned(graph, goal.description, STARTS) if goal else [params.goal]
+        starts = find_mentions(graph, goal.description, STARTS) if goal else [params.goal]
         report = find_gaps(graph, starts, params.max_gaps)
         if not report.examined:
-            return self._told("gap_analysis", [], "Nothing is known to look around", ())
-        head = f"{counted(report.examined, 'symbol')}, {report.coverage:.0%} of them well connected"
+            return self._result("gap_analysis", [], "Nothing is known to look around", ())
+        head = (
+            f"{count_of(report.examined, 'symbol')}, {report.coverage:.0%} of them well connected"
+        )
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
         symbols = [one.symbol for one in report.gaps]
-        return self._told("gap_analysis", [head, *lines], "", symbols)
+        return self._result("gap_analysis", [head, *lines], "", symbols)
 
     @action(idempotent=True)
     def consolidate(self, ctx: Context) -> str:
-        """Keep what is worth it of working memory as episodes, and free the rest."""
-        kept, gone = self.consolidated(ctx)
-        return f"{_entries(kept)} became episodes, {gone} were forgotten"
+        """Free working memory, and keep its valuable entries as episodes."""
+        kept, gone = self.consolidate_memory(ctx)
+        entries = count_of(kept, "entry", "entries")
+        return f"{entries} became episodes, {gone} were forgotten"
 
-    def consolidated(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
-        """Consolidate; how many entries became episodes, and how many were forgotten."""
+    def consolidate_memory(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
+        """Consolidate; returns the numbers of new episodes and of forgotten entries."""
         sessions, graph = self.sessions(ctx), self.graph(ctx)
         seen = sessions.read()
         symbols = sorted({one for entry in seen.memory for one in entry.symbols})
@@ -201,17 +204,17 @@ class GoalTools(Plugin):
         """Read, write or list files below the allowed folders."""
         files = self.toolbox.files
         if params.action == "list":
-            return _told(files.names(params.path), "It is empty")
+            return _join(files.names(params.path), "It is empty")
         if params.action == "read":
             return files.read(params.path)
         if params.content is None:
-            raise ValueError("there is no content to write")
+            raise ValueError("content is missing")
         return f"{files.write(params.path, params.content)} bytes written to {params.path}"
 
     @action(risk="medium", idempotent=True, timeout=70.0)
     def http_fetch(self, params: FetchParams) -> str:
         """Fetch a page of a public address."""
-        return fetch(params.url, params.timeout, self.options.allow_private).told
+        return fetch(params.url, params.timeout, self.options.allow_private).full_text
 
     @action(risk="high", autonomy="approval-required", timeout=610.0)
     def shell_exec(self, params: ShellParams) -> ActionResult:
@@ -236,71 +239,66 @@ class GoalTools(Plugin):
 
     @action(idempotent=True)
     def user_interact(self, params: AskParams, ctx: Context) -> str:
-        """Ask a person; the answer comes when it comes."""
+        """Ask a person; the answer arrives later."""
         sessions, now = self.sessions(ctx), ctx.now()
         session = sessions.at_work()
         goal = session.at_work if session else None
         question = Questions(ctx.state).ask(goal, params.question, now)
         if session is not None:
-            sessions.change(lambda current: asked(current, question, now), session.id)
+            sessions.change(lambda current: note_question(current, question, now), session.id)
         return f"Asked as question {question.id}: {question.text}"
 
     @action(risk="medium", idempotent=True, timeout=70.0)
     def content_ingest(self, params: IngestParams, ctx: Context) -> ActionResult:
-        """Take a text into the library, and what it is about into the graph."""
+        """Add a text to the library, and its subjects to the graph."""
         given = [one for one in (params.text, params.path, params.url) if one is not None]
         if len(given) != 1:
-            raise ValueError("give one of text, path and url")
+            raise ValueError("give exactly one of text, path and url")
         text, source = given[0], "text"
         if params.path is not None:
             text, source = self.toolbox.files.read(params.path), params.path
         elif params.url is not None:
             page = fetch(params.url, 30.0, self.options.allow_private)
             if page.status != 200:
-                raise ValueError(f"{params.url} answered {page.told.splitlines()[0]}")
+                raise ValueError(f"{params.url} answered {page.full_text.splitlines()[0]}")
             text, source = page.text, params.url
         passages, about = Library(ctx.state).add(params.title, text, source)
         origin = source[:500]
-        facts = [
-            Triple(subject=params.title, predicate="is-a", object="document", source=origin),
-            *(
-                Triple(
-                    subject=params.title,
-                    predicate="mentions",
-                    object=word,
-                    confidence=0.6,
-                    source=origin,
-                )
-                for word in about[:20]
-            ),
-        ]
-        self.graph(ctx).add(facts)
-        # Not the title: it was given, and is nothing that was found.
-        told = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"
-        return self._told("content_ingest", [told], "", [params.title, *about[:20]])
+        facts = [("is-a", "document", 1.0), *(("mentions", word, 0.6) for word in about[:20])]
+        self.graph(ctx).add(
+            [
+                Triple(subject=params.title, predicate=p, object=o, confidence=c, source=origin)
+                for p, o, c in facts
+            ]
+        )
+        # Without the title, which was given and not found.
+        line = f"{count_of(passages, 'passage')}, about {', '.join(about[:10])}"
+        return self._result("content_ingest", [line], "", [params.title, *about[:20]])
 
     @action(idempotent=True)
     def library_search(self, params: SearchParams, ctx: Context) -> ActionResult:
         """Find passages of the library."""
         found = Library(ctx.state).search(params.query, params.top_k)
         lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
-        return self._told("library_search", lines, "No passage fits", [one.title for one in found])
+        return self._result(
+            "library_search", lines, "No passage fits", [one.title for one in found]
+        )
 
-    def _told(
+    def _result(
         self, tool: str, lines: list[str], nothing: str, symbols: Iterable[str]
     ) -> ActionResult:
-        """What a tool has told, and the symbols that it has named or found."""
+        """The lines of a tool, and the symbols it has named or found."""
         return ActionResult(
             action=self.toolbox.action_of(tool),
             success=True,
             duration=0.0,
-            output=_told(lines, nothing),
-            metrics=naming(symbols) or None,
+            output=_join(lines, nothing),
+            metrics=symbol_metrics(symbols) or None,
         )
 
 
 def _near_goals(graph: Graph, session: GoalSession) -> set[str]:
-    """What facts that lead away from the goals of what is remembered name (M9)."""
+    """The objects of facts about the goals in memory."""
     named = {one for entry in session.memory for one in entry.symbols}
     goals = sorted(named & {symbol(id) for id in session.goals})
     facts = graph.out_many(goals) if goals else {}
@@ -317,20 +315,16 @@ def _arrow(place: Place) -> str:
 
 
 def _ends(facts: Iterable[Triple]) -> list[str]:
-    """What facts are about."""
+    """The subjects and objects of facts."""
     return [end for one in facts for end in (one.subject, one.object)]
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun, as in `1 passage` and `2 passages`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def _entries(number: int) -> str:
-    return "1 entry" if number == 1 else f"{number} entries"
-
-
-def _told(lines: list[str], nothing: str) -> str:
+def _join(lines: list[str], nothing: str) -> str:
     if len(lines) > LINES:
         return "\n".join([*lines[:LINES], f"and {len(lines) - LINES} more"])
     return "\n".join(lines) or nothing

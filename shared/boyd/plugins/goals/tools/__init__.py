@@ -1,1 +1,0 @@
-"""The tools of an agent with goals: actions, each with what scoring must know of it."""
