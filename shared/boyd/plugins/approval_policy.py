@@ -1,4 +1,4 @@
-"""Says which decisions need a person, by risk, time, action and target."""
+"""The plugin `approval-policy`: it requires approvals by risk, time, action and target."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _timezone(name: str) -> str:
 
 
 class Hours(BaseModel):
-    """The hours in which actions may go on without a person: from `start` until before `end`.
+    """The hours in which actions need no approval: from `start` until before `end`.
 
-    With `end` before `start` they go over midnight, and what is after it belongs to the weekday on
+    If `end` is before `start` they cross midnight, and the time after it belongs to the weekday on
     which they began.
     """
 
@@ -61,8 +61,8 @@ class Hours(BaseModel):
 class ApprovalRules(Plugin):
     """Requires approval for decisions that are risky, out of hours, or listed; never lifts it.
 
-    It is a guard: when it cannot tell, the action is not executed (L25). Hooks run in plugin
-    order and may change a decision again, so put this plugin last.
+    It is a guard: if it fails, the action is not executed. Hooks run in plugin order and may change
+    a decision again, so place this plugin last.
     """
 
     id = "approval-policy"
@@ -71,11 +71,11 @@ class ApprovalRules(Plugin):
         """The plugin's options; any one that applies requires approval.
 
         Attributes:
-            risks: risks of the decision or of its action.
-            hours: when actions may go on without a person; None: always.
+            risks: risks of the decision or its action.
+            hours: hours in which actions need no approval; always if absent.
             actions: patterns of action ids, such as `process:*`.
-            targets: by name of a parameter, patterns of its values, such as `{name: [db-*]}`; of a
-                list, each item counts. The name is the one that the decision uses.
+            targets: patterns of values by parameter, such as `{name: [db-*]}`; each item of a list
+                counts.
         """
 
         risks: list[Level] = Field(default=["high", "critical"])
@@ -89,7 +89,7 @@ class ApprovalRules(Plugin):
     def on_decide(
         self, decision: Decision, action: Action | None, ctx: Context
     ) -> dict[str, bool] | None:
-        """Require approval if the policy says so; `no-op` is left alone."""
+        """Require approval if a rule applies; `no-op` never needs one."""
         if decision.is_no_op or decision.requires_approval:
             return None
         risks = {decision.risk, action.risk} if action else {decision.risk}
@@ -104,7 +104,7 @@ class ApprovalRules(Plugin):
         for risk in sorted(risks & set(options.risks)):
             yield f"risk {risk}"
         if options.hours and not options.hours.include(now):
-            yield "outside of the hours"
+            yield "outside the configured hours"
         if _matches(decision.action, options.actions):
             yield "the action is listed"
         for name, patterns in options.targets.items():

@@ -1,4 +1,4 @@
-"""Runs a command: no shell, a time limit, and only the end of what it printed."""
+"""Runs a command without a shell, with a time limit, and keeps the end of its output."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-#: How much of a command's output is kept, in bytes: the end says why it failed.
+#: Bytes kept of the end of a command's output, which usually explains a failure.
 OUTPUT_LIMIT = 4096
 
 
 @dataclass(frozen=True)
 class CompletedCommand:
-    """A command that ended; *output* is the end of what it wrote to stdout and stderr."""
+    """A finished command; *output* is the end of its stdout and stderr."""
 
     code: int
     output: str
 
 
 class CommandFailed(Exception):
-    """A command could not be started, took too long or ended with a code other than 0."""
+    """A command could not be started, took too long or failed."""
 
 
 def run(
@@ -34,22 +34,15 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> CompletedCommand:
-    """Run *argv* in a process group of its own and wait for it.
+    """Run *argv* in its own process group and wait for it, at most *timeout* seconds.
 
-    Only the command itself is waited for: a service that it leaves running is left alone. When it
-    takes too long, or we are interrupted, the whole group is killed.
-
-    Args:
-        argv: the program and its arguments.
-        timeout: seconds it may take.
-        cwd: the folder to run it in.
-        env: its environment; None: ours.
+    Services it leaves running are left alone. After a timeout or an interruption, the group is
+    killed.
 
     Raises:
         CommandFailed: it cannot be started or took too long.
     """
-    # A file and not a pipe: a pipe would make us wait for services that inherited it, and kill
-    # them with SIGPIPE afterwards.
+    # A pipe would make us wait for services that inherited it, and kill them with SIGPIPE later.
     with tempfile.TemporaryFile() as output:
         process = _start(argv, cwd, env, output)
         try:
@@ -57,26 +50,26 @@ def run(
         except BaseException as error:
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
-                said = _said(_tail(output))
-                raise CommandFailed(f"{argv[0]} took longer than {timeout:g} s{said}") from None
+                suffix = _suffix(_tail(output))
+                raise CommandFailed(f"{argv[0]} took longer than {timeout:g} s{suffix}") from None
             raise
         return CompletedCommand(process.returncode, _tail(output))
 
 
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:
-    """Run a command that must end with 0; what it printed.
+    """Run a command that must succeed; returns its output.
 
     Raises:
-        CommandFailed: it did not; the message holds the end of its output.
+        CommandFailed: it failed; the message contains the end of its output.
     """
     finished = run(argv, timeout, cwd)
     if finished.code:
-        raise CommandFailed(f"{argv[0]} {_ended(finished.code)}{_said(finished.output)}")
+        raise CommandFailed(f"{argv[0]} {_outcome(finished.code)}{_suffix(finished.output)}")
     return finished.output
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and all that it started, and reap it."""
+    """Kill the process group and reap the process."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -105,9 +98,9 @@ def _tail(output: IO[bytes]) -> str:
     return output.read(OUTPUT_LIMIT).decode("utf-8", "replace").strip()
 
 
-def _ended(code: int) -> str:
+def _outcome(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
-def _said(output: str) -> str:
+def _suffix(output: str) -> str:
     return f": {output}" if output else ""

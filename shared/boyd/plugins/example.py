@@ -1,13 +1,14 @@
-"""The pattern for plugin authors: one of everything. Copy it and replace the temperature.
+"""The template for plugin authors: one component of each kind. Copy it and replace the temperature.
 
-It watches a temperature that somebody else writes into the plugin's state, finds out whether it
-is too hot, and turns on a fan. Four things to take from it:
+It watches a temperature that something else writes into the plugin's state, finds out whether it is
+too hot, and turns on a fan. Note four things:
 
-* Nothing is kept in the object: the plugin lives on every worker, so what must be remembered goes
-  to `ctx.state`, which all workers share.
-* The orienter hands the strategy typed evidence in `data`; nobody decides on the words of a text.
-* A method takes what it needs of what is offered: `cool` needs nothing.
-* Options and params are models: what does not fit is refused before any of your code runs.
+* The object keeps no state, as the plugin lives on every worker: use `ctx.state`, which all workers
+  share.
+* The orienter gives the strategy typed evidence in `data`; no decision depends on the words of a
+  text.
+* A method takes only the arguments it needs: `cool` needs none.
+* Options and params are models: invalid ones are rejected before your code runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from boyd.plugin import Context, Plugin, action, observer, orienter, strategy
 
 
 class FanParams(Model):
-    """The action's parameters: how fast, in percent."""
+    """The speed of the fan in percent."""
 
     speed: int = Field(ge=0, le=100)
 

@@ -1,4 +1,4 @@
-"""Measures the hosts that workers run on: processor, memory, disks and load."""
+"""The plugin `host-metrics`: CPU, memory, disks and load of the hosts of workers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from boyd.formatting import counted
 from boyd.models import Anomaly, Correlation, Model, Observation, Severity, SituationAssessment
 from boyd.plugin import Context, Observer, Plugin, orienter
 
-What = Literal["cpu", "memory", "disk", "load"]
+Measure = Literal["cpu", "memory", "disk", "load"]
 
 
 class Thresholds(BaseModel):
-    """From which value on a measure is worth a warning, and from which it is an error."""
+    """The values from which a measure is a warning, and an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,17 +31,17 @@ class Thresholds(BaseModel):
         return self
 
     def severity(self, value: float) -> Severity:
-        """How bad *value* is."""
+        """The severity of a value."""
         if value >= self.error:
             return "error"
         return "warning" if value >= self.warning else "info"
 
 
 class Exceeded(Model):
-    """A measure of a host that is over a threshold; `threshold` is the one it is over."""
+    """A measure of a host above a threshold, which `threshold` names."""
 
     host: str
-    what: What
+    what: Measure
     value: float
     threshold: float
     severity: Severity
@@ -49,7 +49,7 @@ class Exceeded(Model):
 
     @property
     def text(self) -> str:
-        """The measure as people read it."""
+        """The measure for people."""
         where = f" {self.mount}" if self.mount else ""
         unit = " per core" if self.what == "load" else " %"
         return (
@@ -59,14 +59,14 @@ class Exceeded(Model):
 
 
 class LoadEvidence(Model):
-    """What strategies can decide on."""
+    """The evidence for strategies."""
 
     hosts: list[str]
     over: list[Exceeded]
 
 
 class HostMetrics(Plugin):
-    """Measures every live host and tells which are over which threshold; decides nothing."""
+    """Measures every live host and reports exceeded thresholds; decides nothing."""
 
     id = "host-metrics"
 
@@ -74,13 +74,13 @@ class HostMetrics(Plugin):
         """The plugin's options.
 
         Attributes:
-            interval: seconds between two measurements in continuous mode (L10).
-            cpu_sample: seconds over which processor use is measured.
-            mounts: the mount points whose file systems are measured.
-            cpu: limits of processor use, in percent.
-            memory: limits of memory use, in percent.
-            disk: limits of disk use, in percent.
-            load: limits of the one-minute load average per core.
+            interval: seconds between measurements in continuous mode.
+            cpu_sample: seconds over which CPU use is measured.
+            mounts: mount points of the file systems to measure.
+            cpu: thresholds of CPU use, in percent.
+            memory: thresholds of memory use, in percent.
+            disk: thresholds of disk use, in percent.
+            load: thresholds of the one-minute load average per core.
         """
 
         interval: float = Field(default=30.0, gt=0)
@@ -106,7 +106,7 @@ class HostMetrics(Plugin):
         )
 
     def measure(self, ctx: Context) -> list[Observation]:
-        """One observation for each measure of the host this runs on."""
+        """Measure the host this runs on."""
         options = self.options
         cores = os.cpu_count() or 1
         return [
@@ -120,12 +120,12 @@ class HostMetrics(Plugin):
         try:
             percent = psutil.disk_usage(mount).percent
         except OSError as error:
-            # One mount that is gone must not hide the other measures.
+            # A missing mount must not hide the other measures.
             data = {"mount": mount, "error": error.strerror or str(error)}
             return self._observation(ctx, "disk", "error", **data)
         return self._metric(ctx, "disk", percent, mount=mount)
 
-    def _metric(self, ctx: Context, what: What, value: float, **more: Any) -> Observation:
+    def _metric(self, ctx: Context, what: Measure, value: float, **more: Any) -> Observation:
         limits = self._limits(what)
         value = round(value, 2)
         severity = limits.severity(value)
@@ -134,7 +134,7 @@ class HostMetrics(Plugin):
         )
 
     def _observation(
-        self, ctx: Context, what: What, severity: Severity, **data: Any
+        self, ctx: Context, what: Measure, severity: Severity, **data: Any
     ) -> Observation:
         return Observation(
             source=f"{self.id}/{ctx.host}/{what}",
@@ -144,13 +144,13 @@ class HostMetrics(Plugin):
             data={"host": ctx.host, "what": what, **data},
         )
 
-    def _limits(self, what: What) -> Thresholds:
+    def _limits(self, what: Measure) -> Thresholds:
         found: Thresholds = getattr(self.options, what)
         return found
 
     @orienter()
     def analyze_hosts(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
-        """Tell which hosts are over which threshold."""
+        """Find the exceeded thresholds."""
         own = [o for o in observations if o.source.startswith(f"{self.id}/")]
         known = [o for o in own if not _lost(o)]
         hosts = sorted({str(o.data["host"]) for o in own})
@@ -191,7 +191,7 @@ class HostMetrics(Plugin):
         for host in sorted({one.host for one in over}):
             sources = sorted({f"{self.id}/{host}/{one.what}" for one in over if one.host == host})
             if len(sources) > 1:
-                description = f"{host} is over several thresholds at once"
+                description = f"{host} exceeds several thresholds at once"
                 yield Correlation(observations=sources, description=description, confidence=0.7)
 
 

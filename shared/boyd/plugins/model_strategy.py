@@ -1,4 +1,4 @@
-"""The plugin: a strategy, and a hook that keeps for it what it would not see."""
+"""The plugin `model-strategy`: the model chooses among the actions of the agent."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ from boyd.models import (
 from boyd.plugin import Context, Plugin, Strategy
 from boyd.plugins import playbooks
 from boyd.plugins.investigator import question
-from boyd.plugins.investigator.question import normal
+from boyd.plugins.investigator.question import normalize
 
-#: How many alternatives are kept, and characters of each text.
-MOST = 5
-LONGEST = 2000
+#: The most alternatives kept, and characters of a text.
+MOST, LONGEST = 5, 2000
 
 
 class Alternative(BaseModel):
-    """What could be done instead."""
+    """Another possible action."""
 
     action: str = Field(description="the id of an action, or no-op")
     params: dict[str, Any] = Field(default={}, description="its parameters")
-    rationale: str = Field(default="", description="what speaks for it and against it")
+    rationale: str = Field(default="", description="arguments for and against it")
     confidence: float = Field(default=0.0, ge=0, le=1)
 
 
@@ -48,30 +47,32 @@ class Choice(BaseModel):
     """Your decision."""
 
     action: str
-    params: dict[str, Any] = Field(default={}, description="as the action's schema says")
-    rationale: str = Field(min_length=1, description="why, from what you have been shown")
+    params: dict[str, Any] = Field(
+        default={}, description="its parameters, as its schema defines them"
+    )
+    rationale: str = Field(min_length=1, description="the reason, based on the data below")
     confidence: float = Field(
         ge=0, le=1, description="how sure you are that this is right: 0 is a guess, 1 is certain"
     )
     alternatives: list[Alternative] = Field(
-        default=[], description="what else you have considered, best first"
+        default=[], description="other options you have considered, best first"
     )
 
 
-def among(actions: Sequence[ActionInfo]) -> type[Choice]:
-    """The shape of a choice among *actions*, with params that fit."""
+def choice_model(actions: Sequence[ActionInfo]) -> type[Choice]:
+    """The model of a choice among *actions*, with valid params."""
     offered = {one.id: one for one in actions}
     ids = [*offered, NO_OP]
 
     def known(action: str) -> str:
         if action not in ids:
-            raise ValueError(f"there is no action {action!r}; choose one of {', '.join(ids)}")
+            raise ValueError(f"no action {action!r}; choose one of {', '.join(ids)}")
         return action
 
     def fits(made: Choice) -> Choice:
-        wrong = misfit(offered.get(made.action), made.params)
+        wrong = params_error(offered.get(made.action), made.params)
         if wrong:
-            raise ValueError(f"the params of {made.action} do not fit: {wrong}")
+            raise ValueError(f"the params of {made.action} are not valid: {wrong}")
         return made
 
     field = Field(
@@ -86,25 +87,25 @@ def among(actions: Sequence[ActionInfo]) -> type[Choice]:
     )
 
 
-def misfit(action: ActionInfo | None, params: dict[str, Any]) -> str | None:
-    """What is wrong with the *params* of an action, as far as its schema tells; None: nothing."""
+def params_error(action: ActionInfo | None, params: dict[str, Any]) -> str | None:
+    """The validation error of the *params* of an action, if any."""
     if action is None or action.params is None:
         return None
-    # A model has been asked already: the model loop is there.
+    # Imported late: only agents with a model need it.
     from boyd.llm import replies
 
     return replies.misfit(params, action.params)
 
 
-def described(actions: Sequence[ActionInfo]) -> str:
-    """What a model is told of the actions."""
-    return json.dumps([_told(one) for one in actions], ensure_ascii=False, indent=1)
+def describe_actions(actions: Sequence[ActionInfo]) -> str:
+    """The actions for a prompt."""
+    return json.dumps([_describe(one) for one in actions], ensure_ascii=False, indent=1)
 
 
-def decided(
+def to_decision(
     choice: Choice, actions: Sequence[ActionInfo], min_confidence: float, requires_approval: bool
 ) -> Decision:
-    """The decision that a choice is."""
+    """The decision for a choice."""
     offered = {one.id: one for one in actions}
     others = [_decision(one, offered, requires_approval) for one in choice.alternatives]
     kept = [one for one in others if one is not None][:MOST]
@@ -112,8 +113,8 @@ def decided(
     if choice.action == NO_OP or chosen is None:
         return no_op(choice.rationale[:LONGEST]).patched({"alternatives": kept or None})
     if choice.confidence < min_confidence:
-        sure = f"{choice.confidence:g}, and {min_confidence:g} is needed"
-        why = f"The model is not sure enough of {choice.action} ({sure}): {choice.rationale}"
+        low = f"{choice.confidence:g}, and {min_confidence:g} is required"
+        why = f"The model is not sure enough of {choice.action} ({low}): {choice.rationale}"
         return no_op(why[:LONGEST]).patched({"alternatives": [chosen, *kept]})
     return chosen.patched({"alternatives": kept or None})
 
@@ -121,9 +122,9 @@ def decided(
 def _decision(
     one: Choice | Alternative, offered: Mapping[str, ActionInfo], requires_approval: bool
 ) -> Decision | None:
-    """What it would be to do this; None when it cannot be done."""
+    """The decision for a choice or alternative; None if the action is not possible."""
     action = offered.get(one.action)
-    if action is None or misfit(action, one.params):
+    if action is None or params_error(action, one.params):
         return None
     return Decision(
         action=action.id,
@@ -135,7 +136,7 @@ def _decision(
     )
 
 
-def _told(action: ActionInfo) -> dict[str, Any]:
+def _describe(action: ActionInfo) -> dict[str, Any]:
     about: dict[str, Any] = {
         "id": action.id,
         "name": action.name,
@@ -144,46 +145,45 @@ def _told(action: ActionInfo) -> dict[str, Any]:
         "params": action.params or {"type": "object"},
     }
     if action.autonomy.mode != "auto":
-        about["approval"] = "a person is asked first"
+        about["approval"] = "a person must approve it first"
     return about
 
 
-#: Characters that the situation may have, and the observations.
-SITUATION = 20_000
-OBSERVATIONS = 8_000
-#: Seconds that what was seen is kept for the strategy.
+#: The most characters of the situation and of the observations in a prompt.
+SITUATION, OBSERVATIONS = 20_000, 8_000
+#: Seconds the observations are kept for the strategy.
 _KEEP = 3600.0
 _LAST = "last"
 
 _INSTRUCTIONS = """\
-You decide what an agent that looks after systems does next, if anything. Choose one of the actions
-below, or no-op when none of them helps, when it is not clear what is wrong, or when what was done
-should first be given time. Prefer what is least risky.
+You decide the next action of an agent that operates systems. Choose one of the actions below, or
+no-op if none of them helps, if the problem is unclear, or if an earlier action needs time to take
+effect. Prefer the action with the least risk.
 """
 
 
 class ModelStrategy(Plugin):
-    """Lets the model choose among the agent's actions; what is not sound becomes a no-op.
+    """Lets the model choose among the agent's actions; an invalid choice becomes a no-op.
 
-    The actions it chooses go the way of all others: their autonomy, guards and budgets hold.
+    Autonomy, guards and budgets apply to its choices as to any other decision.
     """
 
     id = "model-strategy"
     needs_llm = True
 
     class Options(Plugin.Options):
-        """What it may choose, and when it is asked; times in seconds.
+        """The plugin's options; times in seconds.
 
         Attributes:
             actions: patterns of action ids.
-            min_priority: of the situation, from which on it has a say.
-            min_confidence: below it nothing is done.
-            requires_approval: ask a person before anything that it has chosen.
-            pause: for how long it is not asked again about a situation that stays the same.
-            timeout: for one decision.
-            instructions: what the model is told besides.
-            enable_playbooks: whether it is told the playbooks that fit.
-            playbooks: the folder they are in.
+            min_priority: least priority of a situation to ask the model about.
+            min_confidence: least confidence to act on.
+            requires_approval: require approval for every choice.
+            pause: time before the model is asked again about an unchanged situation.
+            timeout: of one decision.
+            instructions: additional instructions for the model.
+            enable_playbooks: include matching playbooks in the instructions.
+            playbooks: the folder of the playbooks.
         """
 
         actions: list[str] = Field(default=["*"], min_length=1)
@@ -191,7 +191,7 @@ class ModelStrategy(Plugin):
         min_confidence: Confidence = 0.7
         requires_approval: bool = False
         pause: float = Field(default=300.0, ge=0)
-        # A phase that takes two minutes is given to another worker.
+        # A phase that takes two minutes is handed to another worker.
         timeout: float = Field(default=60.0, gt=0, le=90)
         instructions: str = Field(default="", max_length=20_000)
         enable_playbooks: bool = True
@@ -203,28 +203,28 @@ class ModelStrategy(Plugin):
         super().__init__(**options)
         strategy = Strategy(
             name="choose",
-            description="Let the model choose what to do.",
+            description="Let the model choose an action.",
             timeout=self.options.timeout,
             decide=self.choose,
-            applicable_when=self.has_a_say,
+            applicable_when=self.is_applicable,
         )
         self.components = (strategy,)
 
     def init(self, ctx: Context) -> None:
-        """Tell of playbooks that cannot be read."""
+        """Log playbooks that cannot be read."""
         if self.options.enable_playbooks:
             playbooks.load(self.options.playbooks, ctx)
 
     def on_orient(
         self, situation: Situation, observations: list[Observation], ctx: Context
     ) -> None:
-        """Keep for the strategy what only orienters see."""
+        """Store the observations for the strategy, which does not receive them."""
         severities = [SEVERITIES.index(one.severity) for one in observations if one.severity]
         worst = max([LEVELS.index(situation.priority), *severities])
         if worst >= LEVELS.index(self.options.min_priority):
             seen = {
-                "observations": question.listed(observations, OBSERVATIONS),
-                "playbooks": playbooks.told(
+                "observations": question.list_observations(observations, OBSERVATIONS),
+                "playbooks": playbooks.prompt_section(
                     self.options.enable_playbooks,
                     self.options.playbooks,
                     observations,
@@ -234,15 +234,15 @@ class ModelStrategy(Plugin):
             }
             ctx.state.set(f"seen:{ctx.iteration}", seen, _KEEP)
 
-    def has_a_say(self, situation: Situation, ctx: Context) -> bool:
-        """Whether the situation is grave enough, and there is anything to choose."""
+    def is_applicable(self, situation: Situation, ctx: Context) -> bool:
+        """Whether the situation has enough priority, and there are actions to choose from."""
         grave = LEVELS.index(situation.priority) >= LEVELS.index(self.options.min_priority)
         return grave and bool(self._actions(ctx))
 
     def choose(self, situation: Situation, ctx: Context) -> Decision:
-        """Ask the model, unless it has just been asked the same."""
+        """Ask the model, unless it was just asked about the same situation."""
         digest = _digest(situation)
-        waits = self._waits(digest, ctx)
+        waits = self._reason_to_wait(digest, ctx)
         if waits:
             return no_op(waits)
         actions = self._actions(ctx)
@@ -251,8 +251,8 @@ class ModelStrategy(Plugin):
         except StoreError:
             raise
         except BoydError as error:
-            return no_op(f"The model has not decided: {error}"[:LONGEST])
-        decision = decided(
+            return no_op(f"The model failed to decide: {error}"[:LONGEST])
+        decision = to_decision(
             made, actions, self.options.min_confidence, self.options.requires_approval
         )
         last = {"digest": digest, "action": decision.action, "at": ctx.now().isoformat()}
@@ -267,8 +267,8 @@ class ModelStrategy(Plugin):
             if any(fnmatchcase(one.id, pattern) for pattern in patterns)
         ]
 
-    def _waits(self, digest: str, ctx: Context) -> str | None:
-        """Why the model is not asked, if it is not."""
+    def _reason_to_wait(self, digest: str, ctx: Context) -> str | None:
+        """The reason not to ask the model now, if any."""
         last = ctx.state.get(_LAST)
         if not last or last["digest"] != digest:
             return None
@@ -277,7 +277,7 @@ class ModelStrategy(Plugin):
             return None
         did = "to do nothing" if last["action"] == NO_OP else f"for {last['action']}"
         return (
-            f"The model has decided {did} {ago:.0f} s ago, and the situation is still the same; "
+            f"The model decided {did} {ago:.0f} s ago, and the situation has not changed; "
             f"it is asked again after {self.options.pause:g} s"
         )
 
@@ -286,24 +286,26 @@ class ModelStrategy(Plugin):
         parts = [
             _INSTRUCTIONS,
             question.DATA,
-            f"The actions:\n{described(actions)}",
+            f"The actions:\n{describe_actions(actions)}",
             self.options.instructions,
             seen.get("playbooks", ""),
         ]
-        told = question.tagged("situation", situation.to_wire(), SITUATION)
-        asked = ["What is to be done in this situation?", told, seen.get("observations", "")]
+        text = question.tag_json("situation", situation.to_wire(), SITUATION)
+        asked = ["What should be done in this situation?", text, seen.get("observations", "")]
         return ctx.llm.answer(
             "\n\n".join(part for part in asked if part),
-            among(actions),
+            choice_model(actions),
             instructions="\n\n".join(part for part in parts if part),
         )
 
 
 def _digest(situation: Situation) -> str:
-    """Tells situations apart, whatever their numbers and times are."""
+    """A hash of a situation without numbers and times."""
     parts: list[str] = [situation.priority]
     for one in situation.assessments:
         texts = [*one.findings, one.contributing_factor or "", one.impact_assessment or ""]
-        parts += [one.source, *map(normal, texts)]
-    parts += [f"{one.type} {one.severity} {normal(one.description)}" for one in situation.anomalies]
+        parts += [one.source, *map(normalize, texts)]
+    parts += [
+        f"{one.type} {one.severity} {normalize(one.description)}" for one in situation.anomalies
+    ]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Tells a chat or another system by webhook of approvals that wait, remind or have expired."""
+"""The plugin `notifier`: it posts approvals to a webhook when they are created, wait or expire."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from boyd.plugin import Context, Plugin
 
 Stage = Literal["created", "half-time", "expired"]
 
-_SAID = {
+_HEADLINES = {
     "created": "Approval needed",
     "half-time": "Still waiting for approval",
     "expired": "Expired without an answer",
 }
-#: Seconds to wait before each further attempt; a hook has half a minute.
+#: Seconds before each retry; a hook has half a minute.
 _PAUSES = (1.0, 3.0)
-#: What a link has places for: the agent and the id of the approval.
+#: The placeholders of a link.
 _PLACES = ("{agent}", "{id}")
 #: The most characters of a preview in a message.
 _MOST = 300
 
 
 class Notifier(Plugin):
-    """Posts a JSON message for each approval, at the stages it is told (A13)."""
+    """Posts a JSON message for each approval at the configured stages."""
 
     id = "notifier"
 
     class Options(Plugin.Options):
-        """Where to and what.
+        """The plugin's options.
 
         Attributes:
-            url: the webhook; whoever knows it can post there, so it is shown to nobody.
-            style: `text` for chats that take `{"text": …}`, `json` for the whole approval.
-            stages: what is told.
-            link: the address of an approval for people, with `{agent}` and `{id}` in their places.
-            headers: sent along, such as a token.
-            timeout: seconds for one attempt; there are three.
+            url: the webhook, a secret, as whoever knows it can post there.
+            style: `text` for chats that accept `{"text": …}`, `json` for the whole approval.
+            stages: the stages to report.
+            link: the URL of an approval for people, with the placeholders `{agent}` and `{id}`.
+            headers: additional headers, such as a token.
+            timeout: seconds for each of three attempts.
         """
 
         url: SecretStr
@@ -58,20 +58,20 @@ class Notifier(Plugin):
         @classmethod
         def _leads_somewhere(cls, value: str) -> str:
             if value and not value.startswith(("http://", "https://")):
-                raise ValueError("it has to begin with http:// or https://")
+                raise ValueError("must start with http:// or https://")
             strange = set(re.findall(r"\{[^{}]*\}", value)) - set(_PLACES)
             if strange:
-                raise ValueError(f"it has only places for {' and '.join(_PLACES)}")
+                raise ValueError(f"the only placeholders are {' and '.join(_PLACES)}")
             return value
 
     options: Options
 
     def on_approval(self, approval: ApprovalItem, stage: str, ctx: Context) -> None:
-        """Post the message, and again if nobody takes it."""
+        """Post the message, with retries."""
         if stage not in self.options.stages:
             return
         link = _link(self.options.link, approval)
-        body: dict[str, Any] = {"text": told(approval, stage, link)}
+        body: dict[str, Any] = {"text": chat_message(approval, stage, link)}
         if self.options.style == "json":
             body = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
             body |= {"link": link} if link else {}
@@ -82,13 +82,13 @@ class Notifier(Plugin):
             try:
                 return self._attempt(body, ctx)
             except requests.RequestException as error:
-                ctx.logger.info("the webhook did not take it, once more: %s", _kind(error))
+                ctx.logger.info("the webhook failed, retrying: %s", _kind(error))
                 time.sleep(pause)
         try:
             return self._attempt(body, ctx)
         except requests.RequestException as error:
-            # Its text would hold the URL.
-            raise RuntimeError(f"the webhook did not take it: {_kind(error)}") from None
+            # The error itself would show the URL.
+            raise RuntimeError(f"the webhook failed: {_kind(error)}") from None
 
     def _attempt(self, body: dict[str, Any], ctx: Context) -> None:
         options = self.options
@@ -99,21 +99,21 @@ class Notifier(Plugin):
         answer.raise_for_status()
 
 
-def told(approval: ApprovalItem, stage: str, link: str = "") -> str:
+def chat_message(approval: ApprovalItem, stage: str, link: str = "") -> str:
     """The message for a chat."""
     askers = " and ".join(approval.askers)
-    seen = counted(approval.seen, "time")
+    seen, title = counted(approval.seen, "time"), approval.title or approval.action_id
     lines = [
-        f"{_SAID[stage]}: {approval.title or approval.action_id} {json.dumps(approval.params)}",
+        f"{_HEADLINES[stage]}: {title} {json.dumps(approval.params)}",
         f"why: {approval.decision.rationale}",
-        f"risk {approval.risk or 'unknown'}, asked for by {askers}, seen {seen}",
+        f"risk {approval.risk or 'unknown'}, requested by {askers}, seen {seen}",
     ]
     if approval.situation_summary:
         lines.append(f"situation: {approval.situation_summary}")
     if approval.undone is not None:
-        lines.append(f"undoes: {_said(approval.undone)}")
+        lines.append(f"undoes: {_one_line(approval.undone)}")
     if approval.preview is not None:
-        lines.append(f"preview: {_said(approval.preview)}")
+        lines.append(f"preview: {_one_line(approval.preview)}")
     if stage != "expired":
         until = approval.expires_at
         lines.append(f"takes: {approval.required.words}")
@@ -122,8 +122,8 @@ def told(approval: ApprovalItem, stage: str, link: str = "") -> str:
     return "\n".join(lines)
 
 
-def _said(result: ActionResult) -> str:
-    """The output of a result, or why there is none, on a line that a phone can show."""
+def _one_line(result: ActionResult) -> str:
+    """The output or error of a result in one short line."""
     output = result.output if result.success else result.error
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     line = " ".join(text.split())
@@ -131,7 +131,7 @@ def _said(result: ActionResult) -> str:
 
 
 def _link(template: str, approval: ApprovalItem) -> str:
-    """The address of the approval; empty when none is configured."""
+    """The URL of the approval; empty if none is configured."""
     for place, value in zip(_PLACES, (approval.agent_id, approval.id), strict=True):
         template = template.replace(place, quote(value, safe=""))
     return template

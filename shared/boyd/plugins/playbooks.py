@@ -1,4 +1,4 @@
-"""Playbooks for plugins that ask a model: of a folder and of plugins, read when needed."""
+"""Playbooks for plugins that ask a model: from a folder and from other plugins."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from boyd.plugin import Context
 if TYPE_CHECKING:
     from boyd.llm.playbooks import Playbook
 
-#: Characters that all playbooks together may have in a prompt.
+#: The most characters of all playbooks in a prompt.
 LIMIT = 12_000
 
 _INTRO = """\
-Playbooks of the people who look after these systems, for situations like this one. They may not
-fit: check what they say before you rely on it."""
+Playbooks written by the operators of these systems for similar situations. They may not apply:
+verify their statements before you rely on them."""
 
 
 def load(folder: Path | None, ctx: Context) -> list[Playbook]:
-    """The playbooks of *folder* and of plugins; what cannot be read is logged and left out."""
-    # Where no playbooks are used, nothing of the model loop is imported.
+    """The playbooks of *folder* and of plugins; unreadable ones are logged and skipped."""
+    # Imported late: agents without playbooks do not need the model loop.
     from boyd.llm import playbooks
 
     found, warnings = playbooks.load_folder(folder) if folder else ([], [])
@@ -39,18 +39,18 @@ def load(folder: Path | None, ctx: Context) -> list[Playbook]:
                 known.add(one.id)
                 found.append(one)
     for warning in warnings:
-        ctx.logger.warning("playbook left out: %s", warning)
+        ctx.logger.warning("playbook skipped: %s", warning)
     return found
 
 
-def told(
+def prompt_section(
     enabled: bool,
     folder: Path | None,
     observations: Sequence[Observation],
     phase: Literal["orient", "decide"],
     ctx: Context,
 ) -> str:
-    """What a model is told of the playbooks that fit; empty when none does."""
+    """The prompt section with the matching playbooks; empty without any."""
     known = load(folder, ctx) if enabled else []
     if not known:
         return ""

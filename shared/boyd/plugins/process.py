@@ -1,4 +1,4 @@
-"""Starts, restarts and signals processes on the host of the worker; see `ProcessControl`."""
+"""The plugin `process`: it starts, restarts and signals processes on the host of the worker."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
 from boyd.plugins.command import CommandFailed, run, run_checked
 
-#: Seconds by which a creation time may differ: psutil reckons it from a boot time that moves
-#: when the clock is set.
+#: Tolerance in seconds for creation times: psutil derives them from a boot time that moves when the
+#: clock is set.
 SAME_TIME = 2.0
 SYSTEMCTL_TIMEOUT = 45.0
 
@@ -32,15 +32,15 @@ UnitName = Annotated[str, Field(pattern=r"^[A-Za-z0-9@_.:\\][A-Za-z0-9@_.:\\-]{0
 
 
 class Program(BaseModel):
-    """A process to keep; times in seconds, relative paths from where the worker was started.
+    """A process to manage; times in seconds, relative paths from the folder of the worker.
 
     Attributes:
-        argv: the program and its arguments, never a line for a shell.
-        pidfile: first line the process id, second line when that process was created.
-        env: variables to add to those of the worker.
-        log: the file its output is appended to; None: nowhere.
-        settle: how long it must have run to count as started.
-        stop_timeout: how long it may take to end after TERM, before it is killed.
+        argv: the program and its arguments, without a shell.
+        pidfile: contains the process id and, in the second line, its creation time.
+        env: additional environment variables.
+        log: a file to append the output to.
+        settle: time it must run to count as started.
+        stop_timeout: time between TERM and KILL.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,17 +55,17 @@ class Program(BaseModel):
 
 
 class StartFailed(Exception):
-    """The process could not be started, or ended at once."""
+    """The process could not be started, or ended immediately."""
 
 
 class Supervised:
-    """A process that outlives the worker that started it, found again through its pidfile."""
+    """A process that outlives its worker and is found through its pidfile."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
 
     def find(self) -> psutil.Process | None:
-        """The process, if it is alive; never another one that was given the same id."""
+        """The process, if it is alive; never another one that reuses its id."""
         try:
             pid, created = self.program.pidfile.read_text().split()
             process = psutil.Process(int(pid))
@@ -75,40 +75,40 @@ class Supervised:
             return None
 
     def start(self) -> tuple[int, bool]:
-        """Start it unless it runs; its process id, and whether this call started it.
+        """Start it unless it runs; returns its process id, and whether this call started it.
 
         Raises:
-            StartFailed: it cannot be started or ends at once.
+            StartFailed: it cannot be started or ends immediately.
         """
         with self._alone():
             running = self.find()
             return (running.pid, False) if running else (self._spawn(), True)
 
     def restart(self) -> int:
-        """Stop it if it runs and start it; its new process id.
+        """Stop it if it runs and start it; returns its new process id.
 
         Raises:
-            StartFailed: it cannot be stopped or started, or ends at once.
+            StartFailed: it cannot be stopped or started, or ends immediately.
         """
         with self._alone():
             self._stop()
             return self._spawn()
 
     def send(self, name: SignalName) -> int:
-        """Send it a signal; its process id.
+        """Send a signal; returns the process id.
 
         Raises:
             ProcessLookupError: it is not running.
         """
         process = self.find()
         if process is None:
-            raise ProcessLookupError("it is not running")
+            raise ProcessLookupError("the process is not running")
         process.send_signal(getattr(signal, f"SIG{name}"))
         return process.pid
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let no other worker on this host start or stop it at the same time."""
+        """Keep other workers on this host from starting or stopping it concurrently."""
         pidfile = self.program.pidfile
         pidfile.parent.mkdir(parents=True, exist_ok=True)
         with pidfile.with_name(f"{pidfile.name}.lock").open("w") as lock:
@@ -121,8 +121,8 @@ class Supervised:
         _write(self.program.pidfile, f"{child.pid}\n{created!r}\n")
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = child.wait(self.program.settle)
-            raise StartFailed(f"{self.program.argv[0]} ended at once with code {code}")
-        # Somebody has to wait for the child while we live, or it stays a zombie when it ends.
+            raise StartFailed(f"{self.program.argv[0]} ended immediately with code {code}")
+        # While we live, someone must wait for the child, or it becomes a zombie when it ends.
         threading.Thread(target=child.wait, name=f"reap-{child.pid}", daemon=True).start()
         return child.pid
 
@@ -148,20 +148,20 @@ class Supervised:
             return
         _signal_group(process, signal.SIGTERM)
         _wait(process, self.program.stop_timeout)
-        # Also when the leader ended in time: a member of its group may have stayed behind.
+        # Even if the leader ended in time, another member of its group may still run.
         _signal_group(process, signal.SIGKILL)
         if not _wait(process, self.program.stop_timeout):
-            raise StartFailed(f"process {process.pid} does not end, not even when killed")
+            raise StartFailed(f"process {process.pid} does not end, even when killed")
 
 
 class NameParams(Model):
-    """Which process or unit."""
+    """The name of a process or unit."""
 
     name: str = Field(min_length=1, description="a process or unit named in the options")
 
 
 class SignalParams(NameParams):
-    """Which signal to send to which process or unit."""
+    """A signal, and the process or unit to send it to."""
 
     signal: SignalName
 
@@ -169,9 +169,8 @@ class SignalParams(NameParams):
 class ProcessControl(Plugin):
     """Starts, restarts and signals the processes and systemd units named in its options.
 
-    A process is started in a session of its own and outlives the worker. Everything happens on the
-    host of the worker that does it: where there are several hosts, set `queue` to one that only
-    the workers on the right host consume.
+    A process runs in its own session and outlives the worker. Everything happens on the host of the
+    worker: with several hosts, set `queue` to one that only workers on the right host consume.
     """
 
     id = "process"
@@ -181,10 +180,10 @@ class ProcessControl(Plugin):
 
         Attributes:
             processes: the processes by name.
-            units: the systemd units that may be touched.
-            user: whether they are units of the user's systemd and not of the system's.
-            queue: the queue of the workers on the right host; None: any worker.
-            interval: seconds between two looks in continuous mode (L10).
+            units: the systemd units to manage.
+            user: use the systemd of the user instead of the system's.
+            queue: the queue of the workers on the right host; any worker if absent.
+            interval: seconds between checks in continuous mode.
         """
 
         processes: dict[ProcessName, Program] = Field(default_factory=dict)
@@ -212,7 +211,7 @@ class ProcessControl(Plugin):
         self.components = (
             Observer(
                 name="alive",
-                description="Tell which processes and units are alive.",
+                description="Check which processes and units are alive.",
                 interval=self.options.interval,
                 queue=self.options.queue,
                 observe=self.alive,
@@ -245,8 +244,8 @@ class ProcessControl(Plugin):
         )
 
     def alive(self, ctx: Context) -> list[Observation]:
-        """One state observation for each process and unit."""
-        seen = [(name, "process", *_seen(process)) for name, process in self._processes.items()]
+        """Observe the state of each process and unit."""
+        seen = [(name, "process", *_state_of(process)) for name, process in self._processes.items()]
         seen += [(name, "unit", *self._unit_state(name)) for name in self.options.units]
         return [
             Observation(
@@ -260,7 +259,7 @@ class ProcessControl(Plugin):
         ]
 
     def start(self, params: NameParams) -> JsonObject:
-        """Start a process or unit; one that runs is left alone."""
+        """Start a process or unit unless it runs."""
         process = self._find(params.name)
         if process is None:
             return {"output": self._systemctl("start", "--", params.name)}
@@ -304,18 +303,18 @@ class ProcessControl(Plugin):
         return f"Would send {params.signal} to {params.name}"
 
     def _find(self, name: str) -> Supervised | None:
-        """The process called *name*, or None if that is a unit.
+        """The process with that name; None if it is a unit.
 
         Raises:
-            LookupError: the options name no such thing.
+            LookupError: the options name neither.
         """
         if name in self._processes or name in self.options.units:
             return self._processes.get(name)
         known = ", ".join([*self._processes, *self.options.units]) or "none"
-        raise LookupError(f"no process or unit {name!r} in the options; known are: {known}")
+        raise LookupError(f"no process or unit {name!r} in the options, which name: {known}")
 
     def _unit_state(self, unit: str) -> tuple[bool, JsonObject]:
-        # Ends with a code other than 0 for a unit that is not active, so it is not checked.
+        # Not checked: the exit code is not 0 for an inactive unit.
         try:
             finished = run([*self._systemctl_argv(), "is-active", "--", unit], timeout=5.0)
         except CommandFailed as error:
@@ -329,13 +328,13 @@ class ProcessControl(Plugin):
         return ["systemctl", "--user"] if self.options.user else ["systemctl"]
 
 
-def _seen(process: Supervised) -> tuple[bool, JsonObject]:
+def _state_of(process: Supervised) -> tuple[bool, JsonObject]:
     found = process.find()
     return found is not None, {"pid": found.pid} if found else {}
 
 
 def _write(path: Path, text: str) -> None:
-    """Write *path* so that a reader sees all of it or what was there before."""
+    """Write a file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text)
     temporary.replace(path)
@@ -348,12 +347,12 @@ def _output(log: Path | None) -> IO[bytes]:
 
 
 def _alive(process: psutil.Process) -> bool:
-    """Whether it runs; one that ended and that nobody waited for does not."""
+    """Whether it runs and is not a zombie."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _wait(process: psutil.Process, seconds: float) -> bool:
-    """Wait for a process that need not be our child; whether it ended in time."""
+    """Wait for a process, not necessarily our child; returns whether it ended in time."""
     deadline = time.monotonic() + seconds
     with contextlib.suppress(psutil.NoSuchProcess):
         while _alive(process):

@@ -1,4 +1,4 @@
-"""Raises the situation's priority to what its observations say (L21)."""
+"""The plugin `situation-priority`: observations raise the priority of the situation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SituationPriority(Plugin):
     def on_orient(
         self, situation: Situation, observations: list[Observation]
     ) -> dict[str, str] | None:
-        """Raise the priority; never lower what an orienter's hook has set."""
+        """Raise the priority; never lower the one an orienter's hook has set."""
         seen = [SEVERITIES.index(o.severity) for o in observations if o.severity]
         worst = max(seen, default=0)
         if worst > LEVELS.index(situation.priority):

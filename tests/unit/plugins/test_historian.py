@@ -457,7 +457,7 @@ def test_what_is_not_like_anything_is_03() -> None:
     rig.run(full())
     rig.run(fine())
     said = rig.says(seen("router", severity="error", data={"said": "link lost"}))
-    assert (said.findings, said.confidence) == (["No incident on record is like this"], 0.3)
+    assert (said.findings, said.confidence) == (["No recorded incident is similar"], 0.3)
     assert rig.says(fine()).confidence == 0.3
 
 
@@ -469,8 +469,8 @@ def test_what_is_like_it_is_07_with_description_and_lesson() -> None:
     assert said.confidence == 0.7
     expected = (
         f"Seen before (once, last on {at:%Y-%m-%d}): One observation of severity warning from "
-        'disk/usage; gone after world:clean. Lesson: world:clean {"host": "web-1"} has helped. '
-        "Check that the cause is the same before doing it again."
+        'disk/usage; gone after world:clean. Lesson: world:clean {"host": "web-1"} helped. '
+        "Check that the cause is the same before repeating it."
     )
     assert said.findings == [expected]
     assert said.data is not None

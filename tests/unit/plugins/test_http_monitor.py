@@ -161,7 +161,7 @@ def test_a_server_that_drips_its_headers_costs_one_thread_and_no_more_than_the_t
         second = monitor.observe()[0].data["error"]
         assert (first, second) == (
             "no answer within 0.2 s",
-            "the check before this one still hangs",
+            "the previous check still hangs",
         )
         assert threading.active_count() == threads
 

@@ -38,7 +38,7 @@ def tell(where: Site, stage: str = "created", **options: Any) -> None:
 
 def text_of(**values: Any) -> list[str]:
     """The lines of the message of an approval."""
-    return notifier.told(item(**values), "created").splitlines()
+    return notifier.chat_message(item(**values), "created").splitlines()
 
 
 def test_a_chat_is_told_what_why_and_how_to_answer() -> None:
@@ -51,7 +51,7 @@ def test_a_chat_is_told_what_why_and_how_to_answer() -> None:
     assert text.splitlines() == [
         'Approval needed: disk:clean {"path": "/"}',
         "why: / is 97 % full",
-        "risk medium, asked for by the agent, seen 1 time",
+        "risk medium, requested by the agent, seen 1 time",
         "takes: one approval, by anybody, not by who asked for it",
         "without a deadline",
         "boyd approvals show 4711 --agent test",
@@ -64,7 +64,7 @@ def test_a_message_has_the_preview_the_policy_in_words_and_who_asked() -> None:
     lines = text_of(preview=preview, required=policy, requested_by=["agent:test", "ann"])
 
     assert "preview: 9 files 4 MB" in lines
-    assert "risk medium, asked for by the agent and ann, seen 1 time" in lines
+    assert "risk medium, requested by the agent and ann, seen 1 time" in lines
     assert (
         "takes: 2 approvals, by a person (of group ops), not by who asked for it, with a note"
         in lines

@@ -148,7 +148,7 @@ def test_what_a_process_has_started_ends_with_it(rig: Callable[..., Rig], tmp_pa
 
 
 def test_a_process_that_ends_at_once_is_a_failed_start(rig: Callable[..., Rig]) -> None:
-    with pytest.raises(Exception, match="ended at once with code 7"):
+    with pytest.raises(Exception, match="ended immediately with code 7"):
         rig([sys.executable, "-c", "raise SystemExit(7)"], settle=5).act("start", {"name": "web"})
 
 

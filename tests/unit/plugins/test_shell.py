@@ -12,7 +12,7 @@ from boyd.errors import PluginError, Veto
 from boyd.models import ActionResult, CallRequest, Situation
 from boyd.plugin import Action
 from boyd.plugins.shell import Shell, runner
-from boyd.plugins.shell.runner import Captured
+from boyd.plugins.shell.runner import CapturedOutput
 from boyd.testing import Lab
 from kit import person
 from plugin_kit import Rig
@@ -33,7 +33,7 @@ class Stub:
         self.calls.append({"command": command, **how})
         if self.error:
             raise self.error
-        output = Captured(how["limit"])
+        output = CapturedOutput(how["limit"])
         output.add(b"said\n")
         return runner.CommandResult(self.code, self.timed_out, output, 0.5)
 
@@ -171,7 +171,7 @@ def test_what_is_refused_does_not_run_and_says_why(
 
 def test_a_folder_that_does_not_exist_is_refused(ran: Stub) -> None:
     result = Rig(Shell()).result("bash", {"command": "ls", "workdir": "/no/such"})
-    assert result.error == "There is no folder '/no/such'"
+    assert result.error == "Folder not found: '/no/such'"
     assert ran.calls == []
 
 
@@ -304,7 +304,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
 
 def test_a_user_that_does_not_exist_keeps_the_agent_from_starting() -> None:
     rig = Rig(Shell(user="no-such-user"))
-    with pytest.raises(PluginError, match="there is no user 'no-such-user'"):
+    with pytest.raises(PluginError, match="no such user: 'no-such-user'"):
         rig.plugin.init(rig.ctx)
 
 

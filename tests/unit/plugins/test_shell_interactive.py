@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from boyd.plugins.shell.command_line import read
-from boyd.plugins.shell.interactive import interactive
+from boyd.plugins.shell.interactive import find_interactive
 
 WAITS = [
     "vim notes.txt",
@@ -204,9 +204,9 @@ RUNS = [
 
 @pytest.mark.parametrize("text", WAITS)
 def test_a_command_that_would_wait_for_a_person_is_told_with_a_reason(text: str) -> None:
-    assert interactive(read(text))
+    assert find_interactive(read(text))
 
 
 @pytest.mark.parametrize("text", RUNS)
 def test_a_command_that_ends_by_itself_is_not_taken_for_an_interactive_one(text: str) -> None:
-    assert interactive(read(text)) is None
+    assert find_interactive(read(text)) is None

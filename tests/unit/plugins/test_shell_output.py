@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boyd.plugins.shell.runner import Captured
+from boyd.plugins.shell.runner import CapturedOutput
 
 MARK = re.compile(r"\n\[(\d+) bytes omitted\]\n")
 
 
-def captured(data: bytes, limit: int = 1024, size: int = 100) -> Captured:
-    output = Captured(limit)
+def captured(data: bytes, limit: int = 1024, size: int = 100) -> CapturedOutput:
+    output = CapturedOutput(limit)
     for at in range(0, len(data), size):
         output.add(data[at : at + size])
     return output

@@ -1,4 +1,4 @@
-"""Remembers what helped, and says so when the like is seen again."""
+"""Records actions that helped, and recalls them in similar situations."""
 
 from boyd.plugins.historian.plugin import Historian
 

@@ -1,4 +1,4 @@
-"""The plugin: a hook that learns, an orienter that recalls, and endpoints that show."""
+"""The plugin `historian`: it records actions that helped and recalls them in similar situations."""
 
 from __future__ import annotations
 
@@ -27,40 +27,38 @@ from boyd.models import (
 from boyd.plugin import Context, Plugin, endpoint, orienter
 from boyd.plugins.historian import incidents
 from boyd.plugins.historian.incidents import IncidentRecord, Story, Trial, keywords, similarity
-from boyd.plugins.investigator.question import reaching
+from boyd.plugins.investigator.question import at_least
 
-_TRIALS = "trials"
-_INDEX = "index"
-#: How many trials wait at the same time.
+_TRIALS, _INDEX = "trials", "index"
+#: The most open trials.
 _MOST_TRIALS = 20
-#: Seconds for which an incident is remembered that is not seen again.
+#: Seconds an incident is kept after its last occurrence.
 _KEEP = 400 * 86400.0
-#: How sure the orienter is that there was nothing like it, or something.
-UNLIKE = 0.3
-LIKE = 0.7
+#: The confidence of an assessment without and with a similar incident.
+UNLIKE, LIKE = 0.3, 0.7
 
 
 class Historian(Plugin):
-    """Records what helped, and recalls it when the like is seen again.
+    """Records actions that helped, and recalls them in similar situations.
 
-    An action that succeeds is not enough: it is recorded when what it was for is gone.
+    Success of an action is not enough: its subject must be gone afterwards.
     """
 
     id = "historian"
 
     class Options(Plugin.Options):
-        """What is recorded and recalled; times in seconds.
+        """The plugin's options; times in seconds.
 
         Attributes:
-            min_confidence: of a decision that is recorded.
+            min_confidence: least confidence of a decision to record.
             include_high_risk: also record actions of risk high and critical.
-            use_llm: have the model tell the story, if the agent has one.
-            max_incidents: that are remembered; the oldest are forgotten.
-            max_similar: incidents that are recalled at once.
-            min_similarity: of an incident that is recalled.
-            trigger_severity: of the observations that actions may be for.
-            max_wait: for the situation to be gone, after which the action did not help.
-            folder: where incidents are also written as playbooks.
+            use_llm: let the model write the summary, if the agent has one.
+            max_incidents: number of incidents to keep.
+            max_similar: number of incidents to recall at once.
+            min_similarity: least similarity of an incident to recall.
+            trigger_severity: least severity of the observations that an action may respond to.
+            max_wait: time after which an action with no visible effect did not help.
+            folder: a folder to also write incidents to, as playbooks.
         """
 
         min_confidence: Confidence = 0.7
@@ -77,11 +75,11 @@ class Historian(Plugin):
 
     @property
     def source(self) -> str:
-        """Of the assessments."""
+        """The source of the assessments."""
         return f"{self.id}:historical_context"
 
     def playbooks(self, ctx: Context) -> list[str]:
-        """The incidents on record, for whoever tells a model playbooks."""
+        """The recorded incidents as playbooks for models."""
         index = _read(ctx.state.get(_INDEX))
         return list(_texts(ctx, index).values()) if index else []
 
@@ -89,42 +87,42 @@ class Historian(Plugin):
     def historical_context(
         self, observations: list[Observation], ctx: Context
     ) -> SituationAssessment:
-        """Recall incidents that are like what is seen."""
+        """Recall incidents similar to the current observations."""
         index = _read(ctx.state.get(_INDEX))
         if not index:
-            return self._says("No incident is on record", None)
-        words = keywords(reaching(observations, self.options.trigger_severity))
+            return self._assess("No incident is on record", None)
+        words = keywords(at_least(observations, self.options.trigger_severity))
         scored = [(similarity(words, one.keywords), one) for one in index]
         like = [pair for pair in scored if words and pair[0] >= self.options.min_similarity]
         like = sorted(like, key=lambda pair: (-pair[0], pair[1].id))[: self.options.max_similar]
         texts = _texts(ctx, [one for _, one in like])
         found = [(score, one) for score, one in like if one.id in texts]
         if not found:
-            return self._says("No incident on record is like this", UNLIKE)
-        similar = [{**_about(one), "similarity": round(score, 3)} for score, one in found]
+            return self._assess("No recorded incident is similar", UNLIKE)
+        similar = [{**_describe(one), "similarity": round(score, 3)} for score, one in found]
         return SituationAssessment(
             source=self.source,
-            findings=[_recalled(one, texts[one.id]) for _, one in found],
+            findings=[_finding(one, texts[one.id]) for _, one in found],
             confidence=LIKE,
             data={"incidents": list(similar)},
         )
 
     def on_loop_complete(self, result: LoopResult, ctx: Context) -> None:
-        """Record the trials that have helped, and remember what was tried now."""
+        """Record the trials that have helped, and start a trial for this iteration."""
         trials = [Trial.model_validate(one, extra="ignore") for one in _stored(ctx, _TRIALS)]
-        # Only in continuous mode observers have intervals, and may not have looked (L10).
+        # In continuous mode observers have intervals, so some may not have run.
         looked = ctx.agent.mode != "continuous"
         now = incidents.sighting(result, self.options.trigger_severity) if trials else None
         gone = [one for one in trials if now and incidents.is_gone(one, now, looked)]
-        # What has gone while an action waited for a person has gone without it.
-        new = [one for one in gone if not one.waits and self._count(one, ctx)]
+        # A situation that ended while its action waited for approval ended without it.
+        new = [one for one in gone if not one.waits and self._record(one, ctx)]
         self._remember(trials, gone, self._trial(result, ctx), ctx)
-        # Last, for it takes time: what is not told by the model is recorded nevertheless.
+        # Last, as it takes time; the incident is recorded even if the model fails.
         for one in new:
             self._narrate(one, ctx)
 
     def on_after_act(self, result: ActionResult, ctx: Context) -> None:
-        """Learn that an action was done that had waited for a person."""
+        """Note that an action ran after its approval."""
         if ctx.iteration is not None or not result.success:
             return
 
@@ -134,7 +132,7 @@ class Historian(Plugin):
             if len(waiting) == 1:
                 done = waiting[0].patched({"waits": False, "at": ctx.now()})
                 trials = [done if one is waiting[0] else one for one in trials]
-            # Of several nobody knows which one it was.
+            # Of several waiting trials, it is unknown which one ran.
             return [one.to_wire() for one in trials]
 
         if _stored(ctx, _TRIALS):
@@ -142,17 +140,17 @@ class Historian(Plugin):
 
     @endpoint("GET", "/incidents")
     def recorded(self, request: EndpointRequest, ctx: Context) -> Any:
-        """The incidents on record, the last one first."""
+        """List the recorded incidents, newest first."""
         limit = request.query.get("limit", "50")
         if not limit.isascii() or not limit.isdigit() or not 0 < int(limit) <= 500:
-            return EndpointReply(status=400, body={"error": "limit is 1 to 500"})
+            return EndpointReply(status=400, body={"error": "limit must be a number from 1 to 500"})
         index = _read(ctx.state.get(_INDEX))
         shown = index[::-1][: int(limit)]
         texts = _texts(ctx, shown)
-        found = [{**_about(one), "markdown": texts[one.id]} for one in shown if one.id in texts]
+        found = [{**_describe(one), "markdown": texts[one.id]} for one in shown if one.id in texts]
         return {"incidents": found, "total": len(index)}
 
-    def _says(self, finding: str, confidence: float | None) -> SituationAssessment:
+    def _assess(self, finding: str, confidence: float | None) -> SituationAssessment:
         return SituationAssessment(
             source=self.source, findings=[finding], confidence=confidence, data={"incidents": []}
         )
@@ -161,13 +159,13 @@ class Historian(Plugin):
         options, decision = self.options, result.decision
         if decision is None or decision.confidence < options.min_confidence:
             return None
-        risks = incidents.allowed(options.include_high_risk)
+        risks = incidents.recorded_risks(options.include_high_risk)
         return incidents.trial_of(result, options.trigger_severity, risks, ctx.catalog)
 
     def _remember(
         self, known: list[Trial], gone: list[Trial], new: Trial | None, ctx: Context
     ) -> None:
-        """Keep what is still open; of two actions for the same thing, the later one."""
+        """Keep open trials; a later action for the same subjects replaces an earlier one."""
         oldest = ctx.now() - timedelta(seconds=self.options.max_wait)
         done = {(one.fingerprint, one.iteration) for one in gone}
 
@@ -186,17 +184,17 @@ class Historian(Plugin):
         if new or gone or any(one.at <= oldest for one in known):
             ctx.state.update(_TRIALS, change, self.options.max_wait)
 
-    def _count(self, trial: Trial, ctx: Context) -> bool:
-        """Put a trial that has helped on record; whether it is new there."""
+    def _record(self, trial: Trial, ctx: Context) -> bool:
+        """Record a trial that has helped; returns whether its incident is new."""
         id = incidents.incident_id(ctx.agent.id, self.id, trial)
         key, before = f"incident:{id}", _read(ctx.state.get(_INDEX))
         known = ctx.state.get(key)
         text = known or self._markdown(trial, id, incidents.plain_story(trial))
-        # First the incident, then the index: what is found there can be read.
+        # The incident before the index, so that every entry there can be read.
         ctx.state.set(key, text, _KEEP)
 
         def change(stored: Any) -> list[Any]:
-            index = incidents.counted(_read(stored), trial, id, self.options.max_incidents)
+            index = incidents.add_incident(_read(stored), trial, id, self.options.max_incidents)
             return [one.to_wire() for one in index]
 
         after = _read(ctx.state.update(_INDEX, change, _KEEP))
@@ -205,25 +203,25 @@ class Historian(Plugin):
         return known is None
 
     def _narrate(self, trial: Trial, ctx: Context) -> None:
-        """Let the model tell the story of a new incident."""
+        """Let the model summarize a new incident."""
         if not (self.options.use_llm and ctx.has_llm):
             return
         try:
-            story = ctx.llm.answer(incidents.question(trial), Story)
+            story = ctx.llm.answer(incidents.summary_prompt(trial), Story)
         except StoreError:
             raise
         except BoydError as error:
-            ctx.logger.warning("the model has not told the story of an incident: %s", error)
+            ctx.logger.warning("the model failed to summarize an incident: %s", error)
             return
         id = incidents.incident_id(ctx.agent.id, self.id, trial)
         plain = ctx.state.get(f"incident:{id}")
         text = self._markdown(trial, id, story)
-        # It may have been forgotten meanwhile.
+        # It may have been dropped in the meantime.
         if plain and ctx.state.compare_and_set(f"incident:{id}", plain, text, _KEEP):
             self._write(id, text)
 
     def _markdown(self, trial: Trial, id: str, story: Story) -> str:
-        from boyd.llm.playbooks import to_markdown  # only where incidents are recorded
+        from boyd.llm.playbooks import to_markdown  # only needed to record incidents
 
         return to_markdown(incidents.playbook(trial, id, story))
 
@@ -234,7 +232,7 @@ class Historian(Plugin):
                 (self.options.folder / f"{id}.md").unlink(missing_ok=True)
 
     def _write(self, id: str, text: str) -> None:
-        """Write the playbook, whole or not at all."""
+        """Write the playbook atomically."""
         folder = self.options.folder
         if folder is None:
             return
@@ -252,7 +250,7 @@ class Historian(Plugin):
 
 
 def _same(one: Trial, other: Trial) -> bool:
-    """Whether *other* takes the place of *one*: it came later, for some of the same things."""
+    """Whether *other* replaces *one*: it is later and shares a subject."""
     asked_again = other.waits and not one.waits
     later = one.iteration <= other.iteration and not asked_again
     return later and bool(set(one.subjects) & set(other.subjects))
@@ -272,7 +270,7 @@ def _texts(ctx: Context, entries: Iterable[IncidentRecord]) -> dict[str, str]:
     return {key.partition(":")[2]: text for key, text in ctx.state.get_many(keys).items()}
 
 
-def _about(entry: IncidentRecord) -> JsonObject:
+def _describe(entry: IncidentRecord) -> JsonObject:
     return {
         "id": entry.id,
         "action": entry.action,
@@ -282,8 +280,7 @@ def _about(entry: IncidentRecord) -> JsonObject:
     }
 
 
-def _recalled(entry: IncidentRecord, text: str) -> str:
-    description, lesson = incidents.told(text, entry.id)
+def _finding(entry: IncidentRecord, text: str) -> str:
+    description, lesson = incidents.read_summary(text, entry.id)
     times = "once" if entry.count == 1 else f"{entry.count} times"
-    when = f"Seen before ({times}, last on {incidents.day(entry.at)})"
-    return f"{when}: {description} Lesson: {lesson}"
+    return f"Seen before ({times}, last on {entry.at:%Y-%m-%d}): {description} Lesson: {lesson}"

@@ -1,4 +1,4 @@
-"""The monitor's options. All times are in seconds."""
+"""The options of `http-monitor`; all times are in seconds."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class _Settings(BaseModel):
 
 
 class CommandRestart(_Settings):
-    """Restart by a command: a list of arguments, never a line for a shell.
+    """Restart with a command, given as a list of arguments and run without a shell.
 
-    A process that the command leaves behind should redirect its own output: what it inherits is a
-    temporary file. To keep a process running yourself, use the plugin `process`.
+    A process left behind by the command should redirect its output, as it inherits a temporary
+    file. To keep a process running yourself, use the plugin `process`.
     """
 
     type: Literal["command"]
@@ -52,7 +52,7 @@ class CommandRestart(_Settings):
 
 
 class HttpRestart(_Settings):
-    """Restart by a request, which must be answered with 2xx; a table as body is sent as JSON."""
+    """Restart with a request, which must be answered with 2xx; a table as body is sent as JSON."""
 
     type: Literal["http"]
     url: HttpUrl
@@ -63,9 +63,9 @@ class HttpRestart(_Settings):
 
 
 class FunctionRestart(_Settings):
-    """Restart by a Python function, called with the endpoint's id.
+    """Restart with a Python function, called with the id of the endpoint.
 
-    It fails by raising or by returning False. *timeout* only widens the action's own time limit.
+    It fails by raising or by returning False. *timeout* only extends the action's own time limit.
     """
 
     type: Literal["function"]
@@ -77,14 +77,13 @@ Restart = Annotated[CommandRestart | HttpRestart | FunctionRestart, Field(discri
 
 
 class MonitoredEndpoint(_Settings):
-    """An endpoint to watch.
+    """An endpoint to monitor.
 
     Attributes:
-        timeout: seconds the whole check may take, name resolution included.
-        failure_threshold: failures in a row from which the endpoint counts as down.
-        cooldown: seconds after an attempt to restart in which no other one is made, whether the
-            attempt succeeded or not.
-        critical: whether being down is critical; its restart then needs a person's approval.
+        timeout: seconds for the whole check, including name resolution.
+        failure_threshold: consecutive failures after which the endpoint is down.
+        cooldown: seconds between two attempts to restart, successful or not.
+        critical: an outage is critical, and a restart needs approval.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
@@ -101,7 +100,7 @@ class MonitoredEndpoint(_Settings):
 
     @property
     def title(self) -> str:
-        """The name to show."""
+        """The display name."""
         return self.name or self.id
 
 
@@ -109,11 +108,11 @@ class Options(Plugin.Options):
     """The monitor's options.
 
     Attributes:
-        check_interval: seconds between two checks of an endpoint in continuous mode (L10).
-        max_history: how many checks are remembered per endpoint.
-        shard_size: how many endpoints one member of the fan-out checks, all at the same time.
-        queue: the queue of workers that can reach the endpoints; None: any worker.
-        restart_queue: the queue of workers that may restart them; None: `boyd.act`.
+        check_interval: seconds between checks of an endpoint in continuous mode.
+        max_history: number of checks kept per endpoint.
+        shard_size: number of endpoints checked concurrently by one member of the fan-out.
+        queue: the queue of workers that can reach the endpoints; any worker if absent.
+        restart_queue: the queue of workers that may restart them; `boyd.act` if absent.
     """
 
     endpoints: list[MonitoredEndpoint] = Field(min_length=1)

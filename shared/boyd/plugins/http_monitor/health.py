@@ -1,4 +1,4 @@
-"""What a round of checks means: typed evidence, and the assessment that people read."""
+"""The health of endpoints: their history, the evidence for strategies, and the assessment."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from boyd.plugin import Context
 from boyd.plugins.http_monitor.endpoints import MonitoredEndpoint
 from boyd.plugins.http_monitor.probe import Check
 
-#: Seconds that the memory of an endpoint outlives its last check.
+#: Seconds the history of an endpoint is kept after its last check.
 KEEP = 7 * 86400.0
 
 
-class Past(Model):
-    """A check that was made; `ms` is the time it took."""
+class PastCheck(Model):
+    """A past check; `ms` is the time it took."""
 
     at: Timestamp
     ok: bool
@@ -36,30 +36,30 @@ class Past(Model):
     error: str | None = None
 
 
-class EndpointMemory(Model):
-    """What is known of one endpoint.
+class EndpointHistory(Model):
+    """The history of an endpoint.
 
     Attributes:
-        failures: failed checks in a row.
+        failures: consecutive failures.
         checks: the last checks, oldest first.
-        restarted_at: when a restart was last attempted, whatever came of it.
-        iteration: the iteration that was counted last, so that none is counted twice.
+        restarted_at: the last attempt to restart it, successful or not.
+        iteration: the last one counted, so that none is counted twice.
     """
 
     failures: int = 0
-    checks: list[Past] = Field(default_factory=list)
+    checks: list[PastCheck] = Field(default_factory=list)
     restarted_at: Timestamp | None = None
     iteration: int | None = None
 
     def in_cooldown(self, endpoint: MonitoredEndpoint, now: datetime) -> bool:
-        """Whether the last attempt to restart *endpoint* is too recent for another one."""
+        """Whether the last attempt to restart it is too recent for another one."""
         if self.restarted_at is None:
             return False
         return now < self.restarted_at + timedelta(seconds=endpoint.cooldown)
 
 
-def recall(ctx: Context, endpoints: list[MonitoredEndpoint]) -> dict[str, EndpointMemory]:
-    """The memory of each of *endpoints* by id, in one round trip."""
+def recall(ctx: Context, endpoints: list[MonitoredEndpoint]) -> dict[str, EndpointHistory]:
+    """The history of each endpoint by id, in one round trip."""
     keys = {_key(endpoint): endpoint.id for endpoint in endpoints}
     found = ctx.state.get_many(list(keys))
     return {id: _read(found.get(key)) for key, id in keys.items()}
@@ -67,11 +67,11 @@ def recall(ctx: Context, endpoints: list[MonitoredEndpoint]) -> dict[str, Endpoi
 
 def count(
     ctx: Context, endpoint: MonitoredEndpoint, check: Check, max_history: int
-) -> EndpointMemory:
-    """Count a check, once per iteration; outside of an iteration it leaves no trace."""
+) -> EndpointHistory:
+    """Record a check once per iteration; outside of iterations nothing is recorded."""
     if ctx.iteration is None:
         return recall(ctx, [endpoint])[endpoint.id]
-    past = Past(
+    past = PastCheck(
         at=ctx.now(),
         ok=check.healthy,
         ms=round(check.ms, 1),
@@ -79,7 +79,7 @@ def count(
         error=check.error,
     )
 
-    def change(memory: EndpointMemory) -> EndpointMemory:
+    def change(memory: EndpointHistory) -> EndpointHistory:
         if memory.iteration == ctx.iteration:
             return memory
         return memory.patched(
@@ -94,17 +94,17 @@ def count(
 
 
 def stamp_restart(ctx: Context, endpoint: MonitoredEndpoint) -> None:
-    """Begin the cooldown: before the attempt, so that it holds when the attempt fails or dies."""
+    """Start the cooldown before the attempt, so that it also holds if the attempt fails."""
     now = ctx.now()
     _update(ctx, endpoint, lambda memory: memory.patched({"restarted_at": now}))
 
 
 def forgive(ctx: Context, endpoint: MonitoredEndpoint) -> None:
-    """Start counting from zero after a restart that succeeded."""
+    """Reset the failures after a successful restart."""
     _update(ctx, endpoint, lambda memory: memory.patched({"failures": 0}))
 
 
-def _update(ctx: Context, endpoint: MonitoredEndpoint, change: Any) -> EndpointMemory:
+def _update(ctx: Context, endpoint: MonitoredEndpoint, change: Any) -> EndpointHistory:
     stored = ctx.state.update(
         _key(endpoint),
         lambda value: change(_read(value)).to_wire(),
@@ -117,17 +117,14 @@ def _key(endpoint: MonitoredEndpoint) -> str:
     return f"endpoint:{endpoint.id}"
 
 
-def _read(value: Any) -> EndpointMemory:
-    return EndpointMemory() if value is None else EndpointMemory.model_validate(value)
+def _read(value: Any) -> EndpointHistory:
+    return EndpointHistory() if value is None else EndpointHistory.model_validate(value)
 
 
 Pattern = Literal["none", "isolated", "cascading"]
 
-#: How many unhealthy endpoints are named one by one: a situation is kept in Redis and read by
-#: people, and 10 000 endpoints may fail at once.
-NAMED = 20
-#: How many of them strategies can see.
-EVIDENCE = 200
+#: The most unhealthy endpoints listed for people and for strategies: 10 000 may fail at once.
+NAMED, EVIDENCE = 20, 200
 
 
 class Unhealthy(Model):
@@ -145,12 +142,12 @@ class Unhealthy(Model):
 
     @property
     def may_restart(self) -> bool:
-        """Whether a restart is due."""
+        """Whether it should be restarted now."""
         return self.over_threshold and self.restartable and not self.in_cooldown
 
 
 class CheckEvidence(Model):
-    """What strategies decide on; `unhealthy` is in the order of configuration."""
+    """The evidence for strategies; `unhealthy` is in the order of configuration."""
 
     checked: int = 0
     unhealthy_count: int = 0
@@ -158,7 +155,7 @@ class CheckEvidence(Model):
     unhealthy: list[Unhealthy] = Field(default_factory=list)
 
     def to_restart(self) -> Unhealthy | None:
-        """The endpoint to restart; none in a cascading failure, whose cause lies elsewhere."""
+        """The endpoint to restart; none in a cascading failure, which has another cause."""
         if self.pattern == "cascading":
             return None
         return next((one for one in self.unhealthy if one.may_restart), None)
@@ -167,16 +164,16 @@ class CheckEvidence(Model):
 def gather(
     observations: Sequence[Observation],
     endpoints: Mapping[str, MonitoredEndpoint],
-    memories: Mapping[str, EndpointMemory],
+    memories: Mapping[str, EndpointHistory],
     now: datetime,
 ) -> CheckEvidence:
-    """The evidence in the monitor's own *observations* of this iteration."""
+    """The evidence in the monitor's observations of this iteration."""
     failing = [
         _unhealthy(endpoints[id], memories[id], observation, now)
         for id, observation in by_endpoint(observations, endpoints).items()
         if not observation.data["healthy"]
     ]
-    # Sorting is stable: only where there are too many do those over the threshold go first.
+    # The sort is stable: endpoints to restart come first, but only if there are too many.
     kept = failing if len(failing) <= EVIDENCE else sorted(failing, key=lambda u: not u.may_restart)
     return CheckEvidence(
         checked=len(observations),
@@ -197,13 +194,9 @@ def by_endpoint(
 def assess(
     source: str, observed: str, evidence: CheckEvidence, due: bool = True
 ) -> SituationAssessment:
-    """The evidence as an assessment.
+    """The evidence as an assessment; *observed* is the source of the observations.
 
-    Args:
-        source: the orienter's id.
-        observed: the source of the observations.
-        evidence: what was found.
-        due: whether the endpoints were to be checked in this iteration.
+    *due* tells whether checks were due in this iteration.
     """
     if not evidence.unhealthy:
         one = evidence.checked == 1
@@ -228,7 +221,7 @@ def assess(
 
 
 def _unhealthy(
-    endpoint: MonitoredEndpoint, memory: EndpointMemory, observation: Observation, now: datetime
+    endpoint: MonitoredEndpoint, memory: EndpointHistory, observation: Observation, now: datetime
 ) -> Unhealthy:
     failures, error = observation.data["consecutiveFailures"], observation.data.get("error")
     assert isinstance(failures, int)
@@ -248,7 +241,7 @@ def _unhealthy(
 def _pattern(unhealthy: int, checked: int) -> Pattern:
     if not unhealthy:
         return "none"
-    # One endpoint out of one is no cascade: two must fail before one cause for both is likely.
+    # A common cause is likely only if at least two endpoints fail.
     return "cascading" if unhealthy >= 2 and unhealthy * 2 >= checked else "isolated"
 
 
@@ -291,7 +284,7 @@ def _level(one: Unhealthy) -> Level:
 def _correlations(observed: str, evidence: CheckEvidence) -> list[Correlation] | None:
     if evidence.pattern != "cascading":
         return None
-    # All checks have one source; the endpoint's id tells them apart.
+    # All checks have the same source, so the endpoint's id is added.
     return [
         Correlation(
             observations=[f"{observed}#{one.endpoint_id}" for one in evidence.unhealthy[:NAMED]],

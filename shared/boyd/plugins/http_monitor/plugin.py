@@ -1,4 +1,4 @@
-"""The plugin: its observer, orienter, strategy and action."""
+"""The plugin `http-monitor`: it checks HTTP endpoints and restarts those that are down."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from boyd.plugin import Action, Context, Observer, Plugin, endpoint, orienter, s
 from boyd.plugins.http_monitor import endpoints as settings
 from boyd.plugins.http_monitor import health
 from boyd.plugins.http_monitor.endpoints import MonitoredEndpoint
-from boyd.plugins.http_monitor.probe import Check, Prober, shown
-from boyd.plugins.http_monitor.restart import described, restart
+from boyd.plugins.http_monitor.probe import Check, Prober, public_url
+from boyd.plugins.http_monitor.restart import describe_restart, restart
 
-#: Seconds that observer and action get on top of what endpoints and restarts may take.
+#: Seconds added to the time limits of endpoints and restarts.
 MARGIN = 5.0
 
 
 class RestartParams(Model):
-    """What to restart."""
+    """The endpoint to restart."""
 
     endpoint_id: str = Field(min_length=1, description="the id of an endpoint in the options")
 
 
 class HttpMonitor(Plugin):
-    """Watches HTTP endpoints and restarts those that are down.
+    """Checks HTTP endpoints and restarts those that are down.
 
-    Every `check_interval` seconds each endpoint is asked once, `shard_size` of them in one place.
-    An endpoint with `failure_threshold` failures in a row is down; what is behind it is restarted,
-    at most once per `cooldown`, unless half of the endpoints (and at least two) fail: then the
-    cause is likely to be a shared one, and a round of restarts would only do harm.
+    Every `check_interval` seconds each endpoint is checked once, `shard_size` of them in one place.
+    An endpoint with `failure_threshold` consecutive failures is down and is restarted, at most once
+    per `cooldown`. If at least half of the endpoints (and two) fail, a common cause is likely and
+    none is restarted.
     """
 
     id = "http-monitor"
@@ -72,7 +72,7 @@ class HttpMonitor(Plugin):
         limits = [e.restart.timeout for e in self._endpoints.values() if e.restart]
         return Action(
             name="restartService",
-            description="Restart what is behind an endpoint.",
+            description="Restart an endpoint.",
             risk="medium",
             autonomy=Autonomy(mode="auto", min_confidence=0.7),
             timeout=max(limits, default=60.0) + MARGIN,
@@ -91,9 +91,9 @@ class HttpMonitor(Plugin):
         return [ids[start : start + size] for start in range(0, len(ids), size)]
 
     def health_check(self, ctx: Context, shard: list[str] | None) -> list[Observation]:
-        """Ask the endpoints of *shard* (all of them without one) at the same time."""
+        """Check the endpoints of *shard*, by default all of them, concurrently."""
         wanted = self._endpoints if shard is None else shard
-        # A worker that already has a newer agent file may not know an id any more.
+        # A worker with a newer agent file may no longer know an id.
         endpoints = [self._endpoints[id] for id in wanted if id in self._endpoints]
         checks = self._prober.check_all(endpoints)
         return [
@@ -111,7 +111,7 @@ class HttpMonitor(Plugin):
             data={
                 "endpointId": endpoint.id,
                 "name": endpoint.title,
-                "url": shown(endpoint.url),
+                "url": public_url(endpoint.url),
                 "healthy": check.healthy,
                 "statusCode": check.status,
                 "expectedStatus": endpoint.expected_status,
@@ -127,7 +127,7 @@ class HttpMonitor(Plugin):
     def analyze_failures(
         self, observations: list[Observation], ctx: Context
     ) -> SituationAssessment:
-        """Tell which endpoints are unhealthy, and whether one failure explains the others."""
+        """Find the unhealthy endpoints, and whether their failures have a common cause."""
         own = [o for o in observations if o.source == self._source]
         failing = [self._endpoints[id] for id in health.by_endpoint(own, self._endpoints)]
         evidence = health.gather(own, self._endpoints, health.recall(ctx, failing), ctx.now())
@@ -139,7 +139,7 @@ class HttpMonitor(Plugin):
         """Restart the first endpoint that is down, out of cooldown and can be restarted."""
         one = self._evidence(situation).to_restart()
         if one is None:
-            return no_op("No endpoint is to be restarted")
+            return no_op("No endpoint needs a restart")
         return Decision(
             action=f"{self.id}:restartService",
             params={"endpointId": one.endpoint_id},
@@ -152,8 +152,8 @@ class HttpMonitor(Plugin):
 
     @restart_unhealthy_endpoint.applicable_when
     def _something_to_restart(self, situation: Situation) -> bool:
-        # Not applicable instead of a no-op: a strategy that answers keeps all later ones from
-        # having a say, and in a cascading failure one of them may know what to do.
+        # Not applicable instead of a no-op, which would prevent later strategies from running: in a
+        # cascading failure, one of them may know what to do.
         return self._evidence(situation).to_restart() is not None
 
     def _evidence(self, situation: Situation) -> health.CheckEvidence:
@@ -161,12 +161,12 @@ class HttpMonitor(Plugin):
         return health.CheckEvidence.model_validate(found)
 
     def restart_service(self, params: RestartParams, ctx: Context) -> ActionResult:
-        """Restart what is behind an endpoint; the cooldown begins before the attempt."""
+        """Restart an endpoint; the cooldown begins before the attempt."""
         endpoint = self._known(params)
         health.stamp_restart(ctx, endpoint)
         try:
             said = restart(endpoint)
-        except Exception as error:  # noqa: BLE001 - however it fails, it is a failed restart
+        except Exception as error:  # noqa: BLE001 - any error is a failed restart
             ctx.logger.warning("restart of %s failed: %s", endpoint.id, error)
             return self._result(endpoint, success=False, error=f"Restart failed: {error}")
         health.forgive(ctx, endpoint)
@@ -175,10 +175,10 @@ class HttpMonitor(Plugin):
 
     @endpoint("GET", "/endpoints")
     def list_endpoints(self, ctx: Context) -> JsonObject:
-        """Show every endpoint with its last checks, newest first."""
+        """List the endpoints with their last checks, newest first."""
         known = list(self._endpoints.values())
         memories = health.recall(ctx, known)
-        return {"endpoints": [_told(one, memories[one.id]) for one in known]}
+        return {"endpoints": [_describe(one, memories[one.id]) for one in known]}
 
     def _result(
         self, endpoint: MonitoredEndpoint, *, output: str = "", **values: Any
@@ -192,11 +192,11 @@ class HttpMonitor(Plugin):
         )
 
     def _would_restart(self, params: RestartParams) -> str:
-        return described(self._known(params))
+        return describe_restart(self._known(params))
 
     def _known(self, params: RestartParams) -> MonitoredEndpoint:
         if params.endpoint_id not in self._endpoints:
-            raise LookupError(f"there is no endpoint {params.endpoint_id!r}")
+            raise LookupError(f"no endpoint {params.endpoint_id!r}")
         return self._endpoints[params.endpoint_id]
 
 
@@ -208,13 +208,13 @@ def _severity(endpoint: MonitoredEndpoint, check: Check, failures: int) -> Sever
     return "critical" if endpoint.critical else "error"
 
 
-def _told(endpoint: MonitoredEndpoint, known: health.EndpointMemory) -> JsonObject:
-    """An endpoint as it is shown, without headers and how it is restarted."""
+def _describe(endpoint: MonitoredEndpoint, known: health.EndpointHistory) -> JsonObject:
+    """An endpoint for display, without headers and restart settings."""
     checks: list[JsonValue] = [past.to_wire() for past in reversed(known.checks)]
     return {
         "id": endpoint.id,
         "name": endpoint.title,
-        "url": shown(endpoint.url),
+        "url": public_url(endpoint.url),
         "critical": endpoint.critical,
         "healthy": known.checks[-1].ok if known.checks else None,
         "consecutiveFailures": known.failures,

@@ -1,4 +1,4 @@
-"""One check of an endpoint, and many of them side by side."""
+"""Checks of endpoints, one by one and concurrently."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import requests
 from boyd.plugin.http_session import Session
 from boyd.plugins.http_monitor.endpoints import Headers, MonitoredEndpoint
 
-#: Seconds that a check gets on top of its time limit before it is given up.
+#: Seconds added to the time limit of a check before it is abandoned.
 GRACE = 0.25
 
 
 @dataclass(frozen=True)
 class Check:
-    """How a check went; *error* never holds a header, a credential or a query; *ms* is its time."""
+    """The result of a check; `error` contains no header, credential or query; `ms` is the time."""
 
     status: int | None
     error: str | None
@@ -32,18 +32,17 @@ class Check:
 
 
 class Prober:
-    """Checks endpoints at the same time, each for no longer than its own time limit.
+    """Checks endpoints concurrently, each within its own time limit.
 
-    Python cannot stop a thread. A server that sends its headers byte by byte keeps one busy after
-    the check was given up; the endpoint then fails its checks without another thread until that
-    one has ended, so that it never costs more than one.
+    Python cannot stop a thread, and a server that sends its headers byte by byte keeps one busy.
+    The endpoint then fails its checks without another thread until that one has ended.
     """
 
     def __init__(self) -> None:
         self._hanging: dict[str, threading.Thread] = {}
 
     def check_all(self, endpoints: Sequence[MonitoredEndpoint]) -> list[Check]:
-        """Check *endpoints*, one thread each; the checks in their order."""
+        """Check *endpoints*, one thread each; the results are in the same order."""
         began = time.monotonic()
         running = [self._start(endpoint) for endpoint in endpoints]
         return [
@@ -55,7 +54,7 @@ class Prober:
         found: list[Check] = []
         hanging = self._hanging.get(endpoint.id)
         if hanging and hanging.is_alive():
-            return hanging, [Check(None, "the check before this one still hangs", 0.0)]
+            return hanging, [Check(None, "the previous check still hangs", 0.0)]
         thread = threading.Thread(
             target=lambda: found.append(check(endpoint)), name=f"check-{endpoint.id}", daemon=True
         )
@@ -78,11 +77,11 @@ class Prober:
 
 
 def check(endpoint: MonitoredEndpoint) -> Check:
-    """Ask *endpoint* once; never raises, and never reads the body of the answer."""
+    """Check an endpoint once; never raises, and never reads the response body."""
     began = time.perf_counter()
     try:
         status = _ask(endpoint)
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from answering is a failed check
+    except Exception as error:  # noqa: BLE001 - any error is a failed check
         return Check(None, _reason(endpoint, error), (time.perf_counter() - began) * 1000)
     took = (time.perf_counter() - began) * 1000
     if status == endpoint.expected_status:
@@ -98,7 +97,7 @@ def _ask(endpoint: MonitoredEndpoint) -> int:
             endpoint.url,
             headers=plain(endpoint.headers),
             timeout=endpoint.timeout,
-            # A redirect could carry our headers to a host they are not meant for.
+            # A redirect could send our headers to another host.
             allow_redirects=not endpoint.headers and endpoint.expected_status // 100 != 3,
             stream=True,
         ) as response,
@@ -107,19 +106,19 @@ def _ask(endpoint: MonitoredEndpoint) -> int:
 
 
 def plain(headers: Headers) -> dict[str, str]:
-    """The headers as they are sent."""
+    """The headers with their secret values."""
     return {name: value.get_secret_value() for name, value in headers.items()}
 
 
-def shown(url: str) -> str:
-    """*url* without credentials and query, either of which may be a secret."""
+def public_url(url: str) -> str:
+    """The URL without credentials and query, which may be secret."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
 
 
 def _reason(endpoint: MonitoredEndpoint, error: Exception) -> str:
-    """Why the check failed, in our own words: those of requests quote the URL and the headers."""
+    """The reason of a failure in our own words: those of requests quote the URL and the headers."""
     if isinstance(error, requests.Timeout):
         return _too_slow(endpoint)
     if isinstance(error, requests.TooManyRedirects):
@@ -139,7 +138,7 @@ def _kind(error: Exception) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What lies behind *error*: requests and urllib3 wrap the system's error several times."""
+    """The errors behind *error*: requests and urllib3 wrap the system's error several times."""
     waiting, seen = [error], set[int]()
     while waiting:
         one = waiting.pop()

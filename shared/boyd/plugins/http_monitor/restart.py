@@ -1,4 +1,4 @@
-"""The three ways to restart what is behind an endpoint."""
+"""Restarts of endpoints: by command, request or function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boyd.plugins.http_monitor.endpoints import (
     HttpRestart,
     MonitoredEndpoint,
 )
-from boyd.plugins.http_monitor.probe import plain, shown
+from boyd.plugins.http_monitor.probe import plain, public_url
 
 
 class RestartFailed(Exception):
@@ -23,10 +23,10 @@ class RestartFailed(Exception):
 
 
 def restart(endpoint: MonitoredEndpoint) -> str:
-    """Restart what is behind *endpoint*; what it said.
+    """Restart an endpoint; returns the output.
 
     Raises:
-        Exception: it failed, or cannot be restarted; the message says why.
+        Exception: it failed, or cannot be restarted.
     """
     how = endpoint.restart
     if isinstance(how, CommandRestart):
@@ -38,14 +38,14 @@ def restart(endpoint: MonitoredEndpoint) -> str:
     raise RestartFailed(f"{endpoint.title} has no restart configured")
 
 
-def described(endpoint: MonitoredEndpoint) -> str:
-    """What `restart` would do."""
+def describe_restart(endpoint: MonitoredEndpoint) -> str:
+    """A description of the restart."""
     how = endpoint.restart
     if isinstance(how, CommandRestart):
         where = f" in {how.cwd}" if how.cwd else ""
         return f"Would run {how.argv}{where}, for at most {how.timeout:g} s"
     if isinstance(how, HttpRestart):
-        return f"Would send {how.method} {shown(how.url)} and expect 2xx"
+        return f"Would send {how.method} {public_url(how.url)} and expect 2xx"
     if isinstance(how, FunctionRestart):
         return f"Would call {how.function}({endpoint.id!r})"
     return f"Would do nothing: {endpoint.title} has no restart configured"
@@ -65,11 +65,11 @@ def _request(how: HttpRestart) -> str:
                 **body,
             )
         except requests.RequestException as error:
-            # Its own words quote the URL, which may hold a secret.
-            reason = f"{how.method} {shown(how.url)} failed: {type(error).__name__}"
+            # The message of the error quotes the URL, which may contain a secret.
+            reason = f"{how.method} {public_url(how.url)} failed: {type(error).__name__}"
             raise RestartFailed(reason) from None
         with response:
-            answer = f"{how.method} {shown(how.url)} answered {response.status_code}"
+            answer = f"{how.method} {public_url(how.url)} answered {response.status_code}"
             if response.status_code // 100 != 2:
                 raise RestartFailed(answer)
             return answer

@@ -1,4 +1,4 @@
-"""Has a model investigate what is grave, and tells what it has found out."""
+"""Lets a model investigate severe situations and reports its findings."""
 
 from boyd.plugins.investigator.findings import (
     AnswerEvidence,

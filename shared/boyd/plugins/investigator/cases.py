@@ -1,13 +1,13 @@
-"""What is under investigation, what came of it, and what is to be told; no worker knows more.
+"""The cases of an agent: investigations under way, their outcomes, and the assessment of both.
 
-It changes by plain functions, so that workers can come in each other's way: whoever was slower
-looks again. A change by an iteration that is over, or one that was made already, changes nothing.
+Cases change by plain functions, so that concurrent workers can retry. A change by an iteration that
+is over, or one made already, has no effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pydantic import Field
@@ -26,11 +26,11 @@ from boyd.models import (
 from boyd.models.investigation import Investigation
 from boyd.plugins.investigator.findings import NONE, AnswerEvidence, InvestigationOutcome
 
-#: Seconds that a pause between two attempts has at most.
+#: The longest pause between two attempts, in seconds.
 LONGEST_PAUSE = 3600.0
-#: Attempts for what is not seen any more.
+#: Attempts for a situation that is over.
 ATTEMPTS = 6
-#: Sources that are waited for.
+#: The most sources to wait for.
 SOURCES = 200
 
 
@@ -38,18 +38,15 @@ class Case(Model):
     """One situation in one episode.
 
     Attributes:
-        fingerprint: of the situation.
-        episode: the last one it was seen in.
+        episode: the last one it was observed in.
         began: the iteration in which it was first investigated.
         attempt: counts from 1.
         severity: the worst of its observations.
-        lasting: whether its observations are metrics or states: then it is over when they are.
-        retry_at: when a failed attempt is made again; None: this one is under way, or over.
-        why: what went wrong with the last attempt.
+        lasting: all its observations are metrics or states, so it ends when they do.
+        retry_at: when a failed attempt is retried.
+        why: the reason of the last failure.
         failed: the investigation that failed.
-        outcome: what came of it.
-        ended_at: when that was seen.
-        told: the iteration whose assessment told the outcome first.
+        told: the iteration whose assessment first reported the outcome.
     """
 
     fingerprint: str
@@ -67,30 +64,30 @@ class Case(Model):
 
     @property
     def name(self) -> str:
-        """Tells it from the same situation in another episode."""
+        """An id that differs between episodes."""
         return f"{self.fingerprint}@{self.began}"
 
     @property
     def key(self) -> str:
-        """Names the investigation of this attempt."""
+        """The id of the investigation of this attempt."""
         return self.name if self.attempt == 1 else f"{self.name}#{self.attempt}"
 
     @property
     def under_way(self) -> bool:
-        """Whether its investigation was begun and has not been seen to end."""
+        """Whether its investigation has started and is not known to have ended."""
         return self.outcome is None and self.retry_at is None
 
 
 class CaseMemory(Model):
-    """All cases, and the episode that goes on or was the last.
+    """All cases, and the current or last episode.
 
     Attributes:
-        iteration: that changed it last.
-        episode: the iteration that the episode began in.
-        open: whether it goes on.
-        seen_at: when something was last seen that had to be investigated.
-        sources: of what was seen then.
-        begun: how many investigations it has had.
+        iteration: the last one that changed it.
+        episode: the iteration in which the episode began.
+        open: the episode goes on.
+        seen_at: time of the last observation to investigate.
+        sources: of the observations at that time.
+        begun: number of investigations in the episode.
     """
 
     iteration: int = 0
@@ -102,25 +99,23 @@ class CaseMemory(Model):
     cases: list[Case] = Field(default_factory=list)
 
     def case(self, fingerprint: str | None) -> Case | None:
-        """The case of that situation."""
+        """The case with that fingerprint."""
         return next((one for one in self.cases if one.fingerprint == fingerprint), None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to follow."""
+        """Whether there is nothing to do."""
         return not self.open and not self.cases
 
 
 @dataclass(frozen=True)
-class Rules:
-    """How eager the plugin is; times in seconds.
+class CaseRules:
+    """The limits of the plugin; times in seconds.
 
     Attributes:
-        pause: before the second attempt; doubled before each further one.
-        cooldown: how long an outcome holds when its situation comes back.
-        max_running: investigations at the same time.
-        max_per_episode: investigations in one episode.
-        absence: after which a situation is over that is not seen; None: at once.
+        pause: before the second attempt, doubled before each further one.
+        cooldown: time an outcome is reused when its situation returns.
+        absence: time without observations after which a situation is over; None: at once.
     """
 
     pause: float
@@ -132,16 +127,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class Sight:
-    """What an iteration sees.
+    """The observations of an iteration.
 
     Attributes:
-        iteration: its number.
-        now: when it looks.
         sources: of all observations.
-        fingerprint: of what must be investigated; None: there is nothing.
-        severity: the worst of it.
-        lasting: whether all of it are metrics and states.
-        grave: the sources of it.
+        fingerprint: of the severe ones, if any.
+        severity: the worst one.
+        lasting: all severe ones are metrics or states.
+        grave: the sources of the severe ones.
     """
 
     iteration: int
@@ -155,61 +148,60 @@ class Sight:
 
 @dataclass(frozen=True)
 class Failure:
-    """An attempt that came to nothing, and may come to something later."""
+    """A failed attempt, which may be retried."""
 
     why: str
     investigation: str | None = None
 
 
-#: What the investigations of attempts came to, by the keys of these.
+#: Outcomes of attempts by their keys.
 News = Mapping[str, InvestigationOutcome | Failure]
 
 
-@dataclass
-class _Draft:
-    """A memory while it is changed."""
-
-    memory: CaseMemory
-    cases: dict[str, Case] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.cases = {one.fingerprint: one for one in self.memory.cases}
-
-
-def look(memory: CaseMemory, sight: Sight, rules: Rules) -> CaseMemory:
-    """What *memory* is after an iteration has seen *sight*: what must be under way by then is."""
+def observe(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
+    """The memory after an iteration: it holds every case that must be under way by then."""
     if memory.iteration > sight.iteration:
         return memory
     memory = _episode(memory, sight, rules)
-    draft = _Draft(memory)
-    draft.cases = {one.fingerprint: one for one in memory.cases if _kept(one, memory, sight, rules)}
+    cases = {
+        one.fingerprint: one.patched({"attempt": one.attempt + 1, "retry_at": None})
+        if _due(one, sight)
+        else one
+        for one in memory.cases
+        if _is_kept(one, memory, sight, rules)
+    }
     begun = memory.begun
-    for one in list(draft.cases.values()):
-        if _due(one, sight):
-            again = {"attempt": one.attempt + 1, "retry_at": None}
-            draft.cases[one.fingerprint] = one.patched(again)
-    if sight.fingerprint is not None:
-        begun += _see(draft, sight, rules)
-    cases = list(draft.cases.values())
-    return memory.patched({"iteration": sight.iteration, "begun": begun, "cases": cases})
+    if known := cases.get(sight.fingerprint or ""):
+        cases[known.fingerprint] = known.patched({"episode": memory.episode})
+    elif sight.fingerprint is not None and _has_room(memory, cases, rules):
+        begun += 1
+        cases[sight.fingerprint] = Case(
+            fingerprint=sight.fingerprint,
+            episode=memory.episode,
+            began=sight.iteration,
+            severity=sight.severity,
+            lasting=sight.lasting,
+        )
+    changes = {"iteration": sight.iteration, "begun": begun, "cases": list(cases.values())}
+    return memory.patched(changes)
 
 
-def settle(memory: CaseMemory, sight: Sight, news: News, rules: Rules) -> CaseMemory:
-    """What *memory* is once the *news* are known, and what is known by now was told."""
+def settle(memory: CaseMemory, sight: Sight, news: News, rules: CaseRules) -> CaseMemory:
+    """The memory after the *news*; every known outcome counts as reported."""
     if memory.iteration != sight.iteration:
         return memory
     cases = [_settled(one, sight, news.get(one.key), rules) for one in memory.cases]
     return memory.patched({"cases": cases})
 
 
-def to_tell(memory: CaseMemory, sight: Sight) -> list[Case]:
-    """The cases whose outcome this iteration tells: of what it sees first, then what is new."""
+def cases_to_report(memory: CaseMemory, sight: Sight) -> list[Case]:
+    """The cases to report: the current situation first, then new outcomes."""
     known = [one for one in memory.cases if one.outcome is not None]
     seen = [one for one in known if one.fingerprint == sight.fingerprint]
     return seen + [one for one in known if one not in seen and one.told == sight.iteration]
 
 
-def _episode(memory: CaseMemory, sight: Sight, rules: Rules) -> CaseMemory:
+def _episode(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
     if sight.fingerprint is not None:
         seen = {"seen_at": sight.now, "sources": sorted(sight.grave)[:SOURCES]}
         if memory.open:
@@ -221,27 +213,27 @@ def _episode(memory: CaseMemory, sight: Sight, rules: Rules) -> CaseMemory:
     return memory
 
 
-def _has_gone(memory: CaseMemory, sight: Sight, rules: Rules) -> bool:
-    """Whether the episode is over, or its sources just were not looked at this time."""
+def _has_gone(memory: CaseMemory, sight: Sight, rules: CaseRules) -> bool:
+    """Whether the episode is over, or its sources were merely not checked this time."""
     if rules.absence is None or memory.seen_at is None or sight.sources >= set(memory.sources):
         return True
     return sight.now - memory.seen_at >= timedelta(seconds=rules.absence)
 
 
-def _kept(case: Case, memory: CaseMemory, sight: Sight, rules: Rules) -> bool:
-    """Whether a case can still matter."""
+def _is_kept(case: Case, memory: CaseMemory, sight: Sight, rules: CaseRules) -> bool:
+    """Whether a case is still needed."""
     if memory.open and case.episode == memory.episode:
         return True
     if case.outcome is not None:
         told = case.told is not None and case.told < sight.iteration
         return not told or _holds(case, sight, rules)
-    # What failed and is over by itself is not worth another attempt.
+    # A failed attempt for a situation that is over needs no retry.
     gone = case.lasting or case.attempt >= ATTEMPTS
     return case.under_way or not gone or case.fingerprint == sight.fingerprint
 
 
-def _holds(case: Case, sight: Sight, rules: Rules) -> bool:
-    """Whether an outcome of an earlier episode is recent enough to stand for a new one."""
+def _holds(case: Case, sight: Sight, rules: CaseRules) -> bool:
+    """Whether an outcome of an earlier episode is recent enough to be reused."""
     if case.ended_at is None:
         return False
     return sight.now - case.ended_at < timedelta(seconds=rules.cooldown)
@@ -253,29 +245,13 @@ def _due(case: Case, sight: Sight) -> bool:
     return case.fingerprint == sight.fingerprint or not case.lasting
 
 
-def _see(draft: _Draft, sight: Sight, rules: Rules) -> int:
-    """Take up what is seen; how many investigations that begins."""
-    assert sight.fingerprint is not None
-    episode = draft.memory.episode
-    known = draft.cases.get(sight.fingerprint)
-    if known is not None:
-        draft.cases[sight.fingerprint] = known.patched({"episode": episode})
-        return 0
-    running = sum(one.under_way for one in draft.cases.values())
-    if running >= rules.max_running or draft.memory.begun >= rules.max_per_episode:
-        return 0
-    draft.cases[sight.fingerprint] = Case(
-        fingerprint=sight.fingerprint,
-        episode=episode,
-        began=sight.iteration,
-        severity=sight.severity,
-        lasting=sight.lasting,
-    )
-    return 1
+def _has_room(memory: CaseMemory, cases: Mapping[str, Case], rules: CaseRules) -> bool:
+    running = sum(one.under_way for one in cases.values())
+    return running < rules.max_running and memory.begun < rules.max_per_episode
 
 
 def _settled(
-    case: Case, sight: Sight, came: InvestigationOutcome | Failure | None, rules: Rules
+    case: Case, sight: Sight, came: InvestigationOutcome | Failure | None, rules: CaseRules
 ) -> Case:
     if isinstance(came, Failure):
         pause = min(rules.pause * 2.0 ** min(case.attempt - 1, 30), LONGEST_PAUSE)
@@ -289,32 +265,32 @@ def _settled(
     return case
 
 
-#: How sure the assessment is that nothing is to be investigated, and while it is being found out.
+#: The confidence of a quiet assessment, and of one while an investigation runs.
 QUIET = 0.9
 UNDER_WAY = 0.3
 
 
-def quiet(source: str, severity: str, memory: CaseMemory) -> SituationAssessment:
-    """That nothing is grave enough."""
+def assess_quiet(source: str, severity: str, memory: CaseMemory) -> SituationAssessment:
+    """The assessment without severe observations."""
     running = [one.key for one in memory.cases if one.outcome is None]
     data: JsonObject = {"status": "quiet"}
     return SituationAssessment(
         source=source,
-        findings=[f"Nothing was seen that is of severity {severity} or worse"],
+        findings=[f"No observation of severity {severity} or worse"],
         confidence=QUIET,
         data={**data, "open": list(running)} if running else data,
     )
 
 
-def reading(
+def assess_cases(
     source: str,
     sight: Sight,
     memory: CaseMemory,
     running: Mapping[str, Investigation],
     min_confidence: float,
 ) -> SituationAssessment:
-    """What is known of what is seen, and what has become known of what was seen before."""
-    told = to_tell(memory, sight)
+    """The assessment of the current situation, and of earlier ones with new outcomes."""
+    told = cases_to_report(memory, sight)
     parts = [_found(source, one, sight, min_confidence) for one in told]
     current = memory.case(sight.fingerprint)
     if sight.fingerprint is not None and (current is None or current.outcome is None):
@@ -325,7 +301,7 @@ def reading(
 
 def _found(source: str, case: Case, sight: Sight, min_confidence: float) -> SituationAssessment:
     outcome = case.outcome
-    assert outcome is not None, "only what has an outcome is told"
+    assert outcome is not None, "only cases with an outcome are reported"
     late = case.fingerprint != sight.fingerprint
     level = _level(case)
     evidence = AnswerEvidence(
@@ -361,7 +337,7 @@ def _pending(
 ) -> SituationAssessment:
     data: JsonObject = {"status": "not-begun", "fingerprint": sight.fingerprint}
     if case is None:
-        why = "Not investigated yet: there are too many investigations already"
+        why = "Not investigated yet: too many investigations are running"
         return SituationAssessment(source=source, findings=[why], confidence=NONE, data=data)
     data = {**data, "episode": case.episode, "attempt": case.attempt}
     if case.retry_at is not None:
@@ -369,16 +345,16 @@ def _pending(
         if case.failed:
             failed["investigation"] = case.failed
         which = f"The investigation {case.failed}" if case.failed else "The investigation"
-        when = f"it is tried again after {case.retry_at:%Y-%m-%d %H:%M:%S} UTC"
-        said = f"{which} has failed: {case.why}; {when}"
+        when = f"it is retried after {case.retry_at:%Y-%m-%d %H:%M:%S} UTC"
+        text = f"{which} has failed: {case.why}; {when}"
         return SituationAssessment(
-            source=source, findings=[said], confidence=NONE, data={**data, **failed}
+            source=source, findings=[text], confidence=NONE, data={**data, **failed}
         )
     if found is None:
         return SituationAssessment(
             source=source, findings=["Under investigation"], confidence=UNDER_WAY, data=data
         )
-    waits = f", which waits for the approval {found.approval_id}" if found.approval_id else ""
+    waits = f", which waits for approval {found.approval_id}" if found.approval_id else ""
     more: JsonObject = {
         "status": found.status,
         "investigation": found.id,
@@ -395,7 +371,7 @@ def _pending(
 
 
 def _merged(parts: Sequence[SituationAssessment]) -> SituationAssessment:
-    """All in one, as sure as the least sure; the data of the first, with the others in it."""
+    """One assessment of all parts with the lowest confidence; the first holds the other data."""
     first, *others = parts
     if not others:
         return first

@@ -1,4 +1,4 @@
-"""What an investigation is to answer, and what of it is kept."""
+"""The answer format of an investigation, and the outcome kept from it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,22 @@ from pydantic import BaseModel, Field, ValidationError
 from boyd.models import Confidence, JsonObject, Level, Model
 from boyd.models.investigation import Ending, Investigation
 
-#: How sure an answer is that does not say (the first), one without the form that was asked for, as
-#: at a limit, and one that is none.
-UNSAID = 0.85
-INCOMPLETE = 0.6
-NONE = 0.2
-#: How many findings and affected things are kept, and characters of each text.
-MOST = 20
-LONGEST = 2000
+#: The confidence of an answer that states none, of an incomplete answer, and without an answer.
+UNSTATED, INCOMPLETE, NONE = 0.85, 0.6, 0.2
+#: The most findings and affected resources kept, and characters of a text.
+MOST, LONGEST = 20, 2000
 
 _ANSWERS = ("final_answer", "final_synthesis")
 
 
 class InvestigationAnswer(BaseModel):
-    """What you have found out."""
+    """Your findings."""
 
     findings: list[str] = Field(
         min_length=1, description="what you found, one fact each, with where you saw it"
     )
     root_cause: str | None = Field(default=None, description="why it happens, if you know")
-    impact: str | None = Field(default=None, description="what it means for whom, and how badly")
+    impact: str | None = Field(default=None, description="who is affected, and how badly")
     affected: list[str] = Field(
         default=[], description="hosts, services and the like that are affected, by their names"
     )
@@ -39,7 +35,7 @@ class InvestigationAnswer(BaseModel):
 
 
 class InvestigationOutcome(Model):
-    """What an investigation came to, as it is remembered and given to strategies."""
+    """The outcome of an investigation, as stored and given to strategies."""
 
     investigation: str
     ending: Ending
@@ -59,14 +55,12 @@ class InvestigationOutcome(Model):
 
 
 class AnswerEvidence(InvestigationOutcome):
-    """An outcome with what strategies need besides.
+    """An outcome with further evidence for strategies.
 
     Attributes:
-        status: of the investigation.
-        fingerprint: of the situation.
         episode: the iteration in which it began.
-        late: whether the situation is not seen any more.
-        priority: what it makes the priority of the situation at least, if it is late.
+        late: the situation is over.
+        priority: the least priority of the situation, if it is late.
     """
 
     status: Literal["ended"] = "ended"
@@ -77,7 +71,7 @@ class AnswerEvidence(InvestigationOutcome):
 
 
 def outcome_of(found: Investigation) -> InvestigationOutcome:
-    """What an investigation that has *ended* came to."""
+    """The outcome of an ended investigation."""
     ending = found.ending or "error"
     answer = _answer(found.findings)
     counters = found.counters
@@ -97,10 +91,10 @@ def outcome_of(found: Investigation) -> InvestigationOutcome:
         confidence = NONE if ending in ("cancelled", "error") else INCOMPLETE
         text = _short(found.text) or f"The investigation ended: {ending}"
         return InvestigationOutcome(**known, confidence=confidence, findings=[text])
-    sure = UNSAID if answer.confidence is None else answer.confidence
+    sure = UNSTATED if answer.confidence is None else answer.confidence
     return InvestigationOutcome(
         **known,
-        # What was concluded because of a limit may lack something.
+        # A conclusion forced by a limit may be incomplete.
         confidence=sure if ending in _ANSWERS else min(sure, INCOMPLETE),
         findings=_texts(answer.findings),
         root_cause=_short(answer.root_cause),
@@ -120,7 +114,7 @@ def _answer(findings: JsonObject | None) -> InvestigationAnswer | None:
 
 
 def _texts(texts: list[str]) -> list[str]:
-    return [said for text in texts[:MOST] if (said := _short(text))]
+    return [short for text in texts[:MOST] if (short := _short(text))]
 
 
 def _short(text: str | None) -> str | None:

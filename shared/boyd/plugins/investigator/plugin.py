@@ -1,4 +1,4 @@
-"""The plugin: an orienter that asks, and a hook that keeps a situation grave until it was told."""
+"""The plugin `investigation`: an orienter that lets the model investigate severe situations."""
 
 from __future__ import annotations
 
@@ -19,60 +19,59 @@ from boyd.models import (
     Situation,
     SituationAssessment,
 )
-from boyd.models.investigation import Investigation as Asked
-from boyd.models.investigation import Profile, Wanted
+from boyd.models.investigation import Investigation, Profile, Wanted
 from boyd.plugin import Context, Plugin, orienter
 from boyd.plugins import playbooks
 from boyd.plugins.investigator import question
 from boyd.plugins.investigator.cases import (
     Case,
     CaseMemory,
+    CaseRules,
     Failure,
     News,
-    Rules,
     Sight,
-    look,
-    quiet,
-    reading,
+    assess_cases,
+    assess_quiet,
+    cases_to_report,
+    observe,
     settle,
-    to_tell,
 )
 from boyd.plugins.investigator.findings import InvestigationAnswer, outcome_of
-from boyd.plugins.investigator.question import fingerprint, reaching
+from boyd.plugins.investigator.question import at_least, fingerprint
 
 _MEMORY = "memory"
-#: Seconds that a question is kept, for another attempt when nothing of it is seen any more.
+#: Seconds a question is kept for further attempts after its observations are gone.
 _KEEP_QUESTION = 2 * 86400.0
 
 
 class Investigator(Plugin):
-    """Has the model investigate what is grave, once for each episode of a situation.
+    """Lets the model investigate severe situations, once per episode.
 
-    A situation is known by its fingerprint (`boyd.plugins.investigator.question`). An episode
-    begins when something reaches `trigger_severity`, and ends when nothing does any more.
+    A situation is identified by its fingerprint. An episode begins when an observation reaches
+    `trigger_severity`, and ends when none does.
     """
 
     id = "investigation"
     needs_llm = True
 
     class Options(Plugin.Options):
-        """What is investigated, and how; times in seconds.
+        """The plugin's options; times in seconds.
 
         Attributes:
-            trigger_severity: of the observations that are.
-            tools: patterns of ids, names or plugins of what the model may use.
-            max_turns: of one investigation; never more than the agent's `llm.limits.max_steps`.
-            profile: how eager it is to come to an end.
-            instructions: what the model is told besides.
-            enable_playbooks: whether it is told the playbooks that fit.
-            playbooks: the folder they are in.
-            min_confidence: below it a root cause is told to nobody as the contributing factor.
-            max_chars: that all observations together may have in the question.
-            retry_pause: after an investigation that failed; doubled after each further failure.
-            cooldown: how long an answer holds for the same situation when it has come back.
-            absence: in continuous mode, after which a situation is over that nothing is seen of.
-            max_running: investigations at the same time.
-            max_per_episode: investigations of one episode, as its situation changes.
+            trigger_severity: least severity of an observation to investigate.
+            tools: patterns of ids, names or plugins of tools the model may use.
+            max_turns: per investigation; at most the agent's `llm.limits.max_steps`.
+            profile: the limits profile of an investigation.
+            instructions: additional instructions for the model.
+            enable_playbooks: include matching playbooks in the instructions.
+            playbooks: the folder of the playbooks.
+            min_confidence: least confidence of a root cause to report it as contributing factor.
+            max_chars: of all observations together in the question.
+            retry_pause: before a failed investigation is retried; doubled after each failure.
+            cooldown: how long an answer is reused when the same situation returns.
+            absence: in continuous mode, time without observations after which a situation is over.
+            max_running: number of concurrent investigations.
+            max_per_episode: number of investigations per episode, as its situation changes.
         """
 
         trigger_severity: Severity = "warning"
@@ -93,32 +92,32 @@ class Investigator(Plugin):
     options: Options
 
     def init(self, ctx: Context) -> None:
-        """Tell of playbooks that cannot be read."""
+        """Log playbooks that cannot be read."""
         if self.options.enable_playbooks:
             playbooks.load(self.options.playbooks, ctx)
 
     @orienter()
     def investigate(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
-        """Have what is grave investigated, and tell what is known of it."""
+        """Investigate severe observations, and report what is known about them."""
         source = f"{self.id}:investigate"
-        grave = reaching(observations, self.options.trigger_severity)
+        grave = at_least(observations, self.options.trigger_severity)
         sight = self._sight(observations, grave, ctx)
         rules = self._rules(ctx)
         memory = _read(ctx.state.get(_MEMORY))
         if not grave and memory.is_empty:
-            return quiet(source, self.options.trigger_severity, memory)
-        memory = self._look(memory, sight, grave, rules, ctx)
+            return assess_quiet(source, self.options.trigger_severity, memory)
+        memory = self._observe(memory, sight, grave, rules, ctx)
         running, news = self._follow(memory, ctx)
         memory = _change(ctx, lambda before: settle(before, sight, news, rules))
-        if not grave and not to_tell(memory, sight):
-            return quiet(source, self.options.trigger_severity, memory)
-        return reading(source, sight, memory, running, self.options.min_confidence)
+        if not grave and not cases_to_report(memory, sight):
+            return assess_quiet(source, self.options.trigger_severity, memory)
+        return assess_cases(source, sight, memory, running, self.options.min_confidence)
 
     def on_orient(self, situation: Situation) -> dict[str, Level] | None:
-        """Keep up the priority of what was seen once, and is found out only now."""
-        told = situation.evidence(f"{self.id}:investigate").get("priority")
+        """Keep the priority of a situation that ended before its outcome was known."""
+        level = situation.evidence(f"{self.id}:investigate").get("priority")
         higher = LEVELS[LEVELS.index(situation.priority) + 1 :]
-        return next(({"priority": level} for level in higher if level == told), None)
+        return next(({"priority": one} for one in higher if one == level), None)
 
     def _sight(
         self, observations: list[Observation], grave: list[Observation], ctx: Context
@@ -134,41 +133,46 @@ class Investigator(Plugin):
             grave=frozenset(one.source for one in grave),
         )
 
-    def _rules(self, ctx: Context) -> Rules:
+    def _rules(self, ctx: Context) -> CaseRules:
         options = self.options
-        return Rules(
+        return CaseRules(
             pause=options.retry_pause,
             cooldown=options.cooldown,
             max_running=options.max_running,
             max_per_episode=options.max_per_episode,
-            # Only then observers have intervals, and may not have looked this time (L10).
+            # In continuous mode observers have intervals, so some may not have run.
             absence=options.absence if ctx.agent.mode == "continuous" else None,
         )
 
-    def _look(
-        self, memory: CaseMemory, sight: Sight, grave: list[Observation], rules: Rules, ctx: Context
+    def _observe(
+        self,
+        memory: CaseMemory,
+        sight: Sight,
+        grave: list[Observation],
+        rules: CaseRules,
+        ctx: Context,
     ) -> CaseMemory:
-        """Remember what is seen; a question is kept before anybody counts on it."""
-        wanted = look(memory, sight, rules).case(sight.fingerprint)
+        """Update the cases; a question is stored before any worker relies on it."""
+        wanted = observe(memory, sight, rules).case(sight.fingerprint)
         if wanted is not None and wanted.began == sight.iteration:
             ctx.state.set(f"question:{wanted.name}", self._question(grave, ctx), _KEEP_QUESTION)
-        return _change(ctx, lambda before: look(before, sight, rules))
+        return _change(ctx, lambda before: observe(before, sight, rules))
 
     def _question(self, grave: list[Observation], ctx: Context) -> dict[str, str]:
         options = self.options
-        told = playbooks.told(
+        section = playbooks.prompt_section(
             self.options.enable_playbooks, self.options.playbooks, grave, "orient", ctx
         )
-        parts = [question.INSTRUCTIONS, options.instructions, told]
+        parts = [question.INSTRUCTIONS, options.instructions, section]
         return {
             "question": question.question(grave, options.max_chars),
-            "title": question.title(grave),
+            "title": question.make_title(grave),
             "instructions": "\n\n".join(part for part in parts if part),
         }
 
-    def _follow(self, memory: CaseMemory, ctx: Context) -> tuple[dict[str, Asked], News]:
-        """Begin what must be under way, and see what came of what was."""
-        running: dict[str, Asked] = {}
+    def _follow(self, memory: CaseMemory, ctx: Context) -> tuple[dict[str, Investigation], News]:
+        """Start or poll the investigations under way, and collect their outcomes."""
+        running: dict[str, Investigation] = {}
         news: dict[str, Any] = {}
         for case in memory.cases:
             if not case.under_way:
@@ -181,12 +185,12 @@ class Investigator(Plugin):
             if found.status != "ended":
                 running[case.key] = found
             elif found.ending == "error":
-                news[case.key] = Failure(found.detail or "no reason is known", found.id)
+                news[case.key] = Failure(found.detail or "unknown reason", found.id)
             else:
                 news[case.key] = outcome_of(found)
         return running, news
 
-    def _ask(self, case: Case, ctx: Context) -> Asked:
+    def _ask(self, case: Case, ctx: Context) -> Investigation:
         asked = ctx.state.get(f"question:{case.name}") or {"question": question.QUESTION}
         return ctx.llm.investigate(
             case.key,
@@ -199,11 +203,11 @@ class Investigator(Plugin):
 
 
 def _read(stored: Any) -> CaseMemory:
-    # Perhaps another release has written it.
+    # Another release may have written it.
     return CaseMemory.model_validate(stored, extra="ignore") if stored else CaseMemory()
 
 
 def _change(ctx: Context, change: Callable[[CaseMemory], CaseMemory]) -> CaseMemory:
-    """Change the memory, with any number of workers."""
+    """Change the cases atomically."""
     changed = ctx.state.update(_MEMORY, lambda stored: change(_read(stored)).to_wire())
     return _read(changed)

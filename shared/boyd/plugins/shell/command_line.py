@@ -1,8 +1,7 @@
 """Reads a command line as bash would, as far as that is safe to tell without running it.
 
-No parser of bash under a licence that Boyd could use refuses what it does not understand, so this
-one does: it knows words, quotes, lists and pipelines. Everything else it reads generously, so that
-commands are found wherever they hide, and says in `Line.strange` that there was something.
+It knows words, quotes, lists and pipelines. Anything else is read generously, so that commands are
+found wherever they hide, and reported in `CommandLine.strange`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-#: How deep substitutions are followed.
+#: The greatest depth of nested substitutions.
 MAX_DEPTH = 8
 
 _BLANKS = " \t"
@@ -29,7 +28,7 @@ _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
 
 @dataclass(frozen=True)
 class ShellWord:
-    """A word without its quotes; *literal* if bash passes it on just like that."""
+    """A word without its quotes; *literal* if bash would not change it."""
 
     text: str
     literal: bool = True
@@ -50,11 +49,11 @@ class Command:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What a command line consists of.
+    """A parsed command line.
 
     Attributes:
-        commands: the simple commands, also those inside of substitutions.
-        strange: the first thing that is more than words, lists and pipelines; None: nothing.
+        commands: all simple commands, including those in substitutions.
+        strange: the first construct other than words, lists and pipelines.
         bodies: the texts of here-documents.
     """
 
@@ -70,7 +69,7 @@ def read(text: str, depth: int = 0) -> CommandLine:
 
 @dataclass
 class _Open:
-    """A command that is being read."""
+    """The command being read."""
 
     words: list[ShellWord] = field(default_factory=list)
     fed: bool = False
@@ -90,12 +89,12 @@ class _Reader:
         self.literal = True
         self.quoted = False
         self.awaited: list[tuple[str, bool]] = []
-        # The beginning counts as a separator that may be followed by newlines.
+        # The beginning acts like a newline.
         self.separator = "\n"
 
     def read(self) -> CommandLine:
         if self.depth > MAX_DEPTH:
-            return CommandLine((), "it nests too deep")
+            return CommandLine((), "it nests too deeply")
         while self.at < len(self.text):
             self._step(self.text[self.at])
         self._end_line()
@@ -170,7 +169,7 @@ class _Reader:
         self._unbalanced()
 
     def _escaped(self) -> None:
-        """A backslash between double quotes; it stays unless it has something to escape."""
+        """A backslash in double quotes, which stays unless it escapes something."""
         following = self.text[self.at + 1 : self.at + 2]
         if following != "\n":
             self._add(following if following in '$`"\\' else f"\\{following}")
@@ -193,7 +192,7 @@ class _Reader:
     # Expansions
 
     def _expansion(self, char: str, within: bool = False) -> None:
-        """Whatever begins with a dollar or a backtick, *within* double quotes or not."""
+        """An expansion that begins with a dollar or a backtick, *within* double quotes or not."""
         simple = _SAFE_VARIABLE.match(self.text, self.at)
         if simple:
             self._add(simple[0], literal=False)
@@ -202,7 +201,7 @@ class _Reader:
             self._substitution(self.at + 1, self._closing_backtick())
         elif not within and (quoted := _ANSI_C.match(self.text, self.at)):
             self._note("an expansion that is more than a variable")
-            self._add(_decoded(quoted[1]), literal=False)
+            self._add(_decode(quoted[1]), literal=False)
             self.at = quoted.end()
         elif self.text.startswith("$(", self.at):
             self._substitution(self.at + 2, self._closing_parenthesis(self.at + 2))
@@ -222,7 +221,7 @@ class _Reader:
         return found.end() if found else len(self.text)
 
     def _closing_parenthesis(self, start: int) -> int:
-        """Where the parenthesis closes that opened before *start*, quotes left aside."""
+        """The end of the parenthesis that opened before *start*, ignoring quoted ones."""
         depth, at = 1, start
         while at < len(self.text):
             char = self.text[at]
@@ -299,7 +298,7 @@ class _Reader:
     # Redirections
 
     def _redirection(self) -> bool:
-        """Read a redirection; False if the character begins none."""
+        """Read a redirection; False if there is none."""
         harmless = _HARMLESS.match(self.text, self.at)
         if harmless:
             self._redirected(harmless[0][0])
@@ -324,16 +323,16 @@ class _Reader:
         return True
 
     def _redirected(self, first: str) -> None:
-        """End the word in front; it is none if it is the number of the descriptor."""
+        """End the word before a redirection, unless it is the number of a descriptor."""
         word = "".join(self.parts or [])
-        # In front of &> it is a word.
+        # Before &> a number is a word.
         if word in _DESCRIPTORS and not self.quoted and first != "&":
             self.parts = None
         self._end_word()
         self.open.fed = self.open.fed or first == "<"
 
     def _skip_target(self) -> None:
-        """Leave out the word that names the file."""
+        """Skip the word that names the file."""
         kept = len(self.open.words)
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;|&<>()":
             self._step(self.text[self.at])
@@ -356,19 +355,19 @@ class _Reader:
         self.strange = self.strange or what
 
 
-def nothing(text: str) -> bool:
-    """Whether there is nothing to run: blanks and comments only."""
+def is_empty(text: str) -> bool:
+    """Whether the text has only blanks and comments."""
     line = read(text)
     return not line.commands and line.strange is None
 
 
-def everything(text: str) -> Iterator[str]:
-    """All words anywhere in *text*, whatever they are part of."""
+def all_words(text: str) -> Iterator[str]:
+    """All words in *text*, in any context."""
     yield from re.findall(r"[^\s'\"`$(){};|&<>\\]+", text)
 
 
-def _decoded(text: str) -> str:
-    """What the shell makes of the codes in `$'…'`; the text itself where they are malformed."""
+def _decode(text: str) -> str:
+    """The value of a text in `$'…'`; the text itself if its codes are malformed."""
     try:
         return text.encode("ascii", "backslashreplace").decode("unicode_escape")
     except UnicodeDecodeError:

@@ -1,12 +1,12 @@
-"""Runs one command and sees to its end: a program of its own, started by path by `runner`.
+"""Runs one command and cleans up after it: a standalone program, started by path by `runner`.
 
-It adopts what the command leaves behind in other sessions, so that all of it can be found. When
-its standard input ends - the worker closed it, or died - everything is told to terminate and after
-a grace period killed. Its exit code is that of the command. It imports nothing of Boyd, so that it
-is there in milliseconds.
+It adopts processes that the command leaves in other sessions, so that all of them can be found.
+When its standard input ends - the worker closed it, or died - everything is terminated and, after a
+grace period, killed. Its exit code is that of the command. It imports nothing of Boyd, so that it
+starts within milliseconds.
 
-Arguments: seconds of grace, `uid:gid:group,group` or `-`, the folder, and the command,
-its program by its path.
+Arguments: the grace period in seconds, `uid:gid:group,group` or `-`, the folder, and the command,
+whose program is given by its path.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: Seconds between two looks for what is left.
+#: Seconds between checks for remaining processes.
 _TICK = 0.02
-#: Seconds within which what was killed has to be gone.
+#: Seconds that killed processes may take to end.
 _KILLING = 1.0
 CANNOT_RUN = 126
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; its exit code, 128 and the signal's number if one killed it."""
+    """Run the command; returns its exit code, 128 plus the signal if one killed it."""
     grace, account, folder, *command = arguments
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_up()
@@ -38,17 +38,17 @@ def main(arguments: list[str]) -> int:
     child = os.fork()
     if child == 0:
         _become(command, account, folder, ours)
-    # Only the command is to hold the pipe for its output.
+    # Only the command may hold the pipe for its output.
     os.close(1)
     os.close(2)
     while (code := _reap(child)) is None:
-        if _told(wake):
+        if _should_end(wake):
             return _end(float(grace))
     return code
 
 
 def _wake_up() -> int:
-    """A descriptor that can be read when a signal has come; the byte is its number."""
+    """A descriptor that delivers the numbers of signals received."""
     reading, writing = os.pipe()
     for end in (reading, writing):
         os.set_blocking(end, False)
@@ -58,8 +58,8 @@ def _wake_up() -> int:
     return reading
 
 
-def _told(wake: int) -> bool:
-    """Wait for something to happen; whether it is time to end."""
+def _should_end(wake: int) -> bool:
+    """Wait for the next event; returns whether it asks us to end."""
     ready, _, _ = select.select([0, wake], [], [])
     signals = os.read(wake, 4096) if wake in ready else b""
     return 0 in ready or any(number in signals for number in _ENDINGS)
@@ -74,19 +74,19 @@ def _become(command: list[str], account: str, folder: str, parent: int) -> None:
         if account != "-":
             _change_user(account)
         os.chdir(folder)
-        # After the change of the user, which would take it back.
+        # After the change of user, which would reset it.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
-            # No search for the program: what that imports the new user may not be able to read.
+            # No search on the PATH: the new user may not be able to read the modules it imports.
             os.execv(command[0], command)  # noqa: S606 - that is what it is for
-    except Exception as error:  # noqa: BLE001 - nobody else is left to tell it
+    except Exception as error:  # noqa: BLE001 - nobody else can report it
         os.write(2, f"{command[0]} cannot be started: {error}\n".encode())
     finally:
         os._exit(CANNOT_RUN)
 
 
 def _forget_signals() -> None:
-    """What a worker ignores or blocks, a command need not."""
+    """Undo the signal handling inherited from the worker."""
     signal.set_wakeup_fd(-1)
     for number in (*_ENDINGS, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -101,7 +101,7 @@ def _change_user(account: str) -> None:
 
 
 def _reap(child: int = 0) -> int | None:
-    """Take leave of all that has ended; the exit code of *child* if it is among it."""
+    """Reap all processes that have ended; returns the exit code of *child* if it is one of them."""
     code = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -114,20 +114,20 @@ def _reap(child: int = 0) -> int | None:
 
 
 def _end(grace: float) -> int:
-    """Terminate everything, and kill what is left after the grace period."""
+    """Terminate all processes, and kill those left after the grace period."""
     _signal(signal.SIGTERM)
-    if not _gone(grace):
+    if not _wait_for_end(grace):
         until = time.monotonic() + _KILLING
         while time.monotonic() < until:
-            # Again and again: what is killed may have started something meanwhile.
+            # Repeatedly: a process may start another one before it dies.
             _signal(signal.SIGKILL)
-            if _gone(_TICK):
+            if _wait_for_end(_TICK):
                 break
     return 128 + signal.SIGKILL
 
 
-def _gone(seconds: float) -> bool:
-    """Wait until nothing is left, for that long at most; whether nothing is."""
+def _wait_for_end(seconds: float) -> bool:
+    """Wait for all processes to end; returns whether they did."""
     until = time.monotonic() + seconds
     while True:
         _reap()
@@ -145,7 +145,7 @@ def _signal(number: signal.Signals) -> None:
 
 
 def _descendants() -> list[int]:
-    """All that the command has started and that still runs, whatever session it is in."""
+    """All live processes started by the command, in any session."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib costs milliseconds
         if name.isdigit() and (parent := _parent(name)) is not None:

@@ -1,4 +1,4 @@
-"""Tells which commands would wait for a person at a terminal; a miss fails or times out."""
+"""Finds commands that would wait for a person at a terminal; a missed one fails or times out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from boyd.plugins.shell.command_line import MAX_DEPTH, Command, CommandLine, rea
 from boyd.plugins.shell.programs import SHELLS, name, named, script, stages
 
 Words = Sequence[str]
+#: Checks a program with its arguments, given whether it has input; returns the reason to refuse it.
+Check = Callable[[str, Words, bool], str | None]
 
 EDITORS = named(
     "vi vim nvim view vimdiff gvim emacs emacsclient nano pico joe jed micro mcedit ne kak hx"
     " visudo vipw vigr sudoedit"
 )
-PAGERS = frozenset({"less", "more", "most", "pg"})
+PAGERS = named("less more most pg")
 SCREENS = named(
     "htop btop atop glances nmon iftop nethogs watch dialog whiptail mc ranger nnn ncdu tig lazygit"
     " k9s cmatrix tmux screen byobu minicom picocom"
@@ -26,7 +28,7 @@ REPLS = SHELLS | named(
 _STILL_BARE = re.compile(
     r"-(?:[iqusBIlx]+|-interactive|-login|-norc|-noprofile|-quiet|-silent|-posix|-no-save|-vanilla)"
 )
-#: With one of these, or a second operand, a database's client does its work and ends.
+#: Database clients, each with the options that make it do its work and end.
 DATABASES = {
     "mysql": "-e --execute",
     "mariadb": "-e --execute",
@@ -41,19 +43,37 @@ DATABASES = {
     "influx": "-execute",
     "sqlcmd": "-Q -i",
 }
-#: Options of ssh with a value in the next word.
+#: Letters and words that make subcommands of git interactive.
+_GIT = {
+    "rebase": ("i", "--interactive --edit-todo"),
+    "add": ("pie", "--patch --interactive --edit"),
+    "stage": ("pie", "--patch --interactive --edit"),
+    "commit": ("pe", "--patch --interactive --edit"),
+    "checkout": ("p", "--patch"),
+    "restore": ("p", "--patch"),
+    "reset": ("p", "--patch"),
+    "stash": ("p", "--patch"),
+    "clean": ("i", "--interactive"),
+    "config": ("e", "--edit"),
+    "branch": ("", "--edit-description"),
+}
+#: Options that take the next word as their value.
 _SSH_VALUED = named("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w")
-_TELLS = frozenset({"--version", "--help", "-V", "-h", "-?"})
+_SUDO_VALUED = named("-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D -R")
+_REDIS_VALUED = named("-h -p -s -a -u -r -i -n -d -D -t --user --pass")
+#: Options that print something and end.
+_PRINTS = named("--version --help -V -h -?")
+_EDITOR_BATCH = named("--batch -batch --eval -e -es -Es -c --check") | _PRINTS
+_REDIS_BATCH = named("--scan --stat --latency --bigkeys --pipe --rdb --eval --version --help -V -?")
+_PASSWD_BATCH = named("-S --status -l --lock -u --unlock -d --delete -e --expire") | _PRINTS
+_GIT_MESSAGE = named("--message --file --reuse-message --no-edit --fixup --dry-run")
 
 
-def interactive(line: CommandLine, depth: int = 0) -> str | None:
-    """Why *line* would wait for a person; None if nothing says that it would."""
+def find_interactive(line: CommandLine, depth: int = 0) -> str | None:
+    """The reason *line* would wait for a person, if there is one."""
     fed = any(command.fed for command in line.commands)
-    for command in line.commands:
-        reason = _command(command, fed, depth)
-        if reason:
-            return reason
-    return None
+    reasons = (_command(command, fed, depth) for command in line.commands)
+    return next(filter(None, reasons), None)
 
 
 def _command(command: Command, line_fed: bool, depth: int) -> str | None:
@@ -62,50 +82,50 @@ def _command(command: Command, line_fed: bool, depth: int) -> str | None:
         program, arguments = name(words[0]), words[1:]
         if "--askpass" in arguments:
             return f"{program} --askpass asks for a password"
-        # A loop or a group is fed behind its end, which is another command.
+        # The input of a loop or a group is redirected at its end, which is another command.
         fed = command.fed or (line_fed and program == "read")
-        reason = None if bounded and _follows(program, arguments) else _why(program, arguments, fed)
+        reason = None
+        if not (bounded and _follows(program, arguments)):
+            reason = _check_of(program)(program, arguments, fed) or _following(program, arguments)
         if reason:
             return reason
         inner = script(words)
         if inner and depth < MAX_DEPTH:
-            return interactive(read(inner), depth + 1)
+            return find_interactive(read(inner), depth + 1)
         bounded = bounded or program == "timeout"
     return None
 
 
-def _why(program: str, arguments: Words, fed: bool) -> str | None:
-    check = _CHECKS.get(program)
-    if check:
-        return check(program, arguments, fed)
+def _check_of(program: str) -> Check:
+    if program in _CHECKS:
+        return _CHECKS[program]
     if program in EDITORS:
-        return _editor(program, arguments)
+        return _editor
     if program in PAGERS:
-        return None if _TELLS & set(arguments) else f"{program} is a pager"
+        return _pager
     if program in SCREENS:
-        return _screen(program, arguments)
+        return _screen
     if program in REPLS or re.fullmatch(r"python[23]\.\d+", program):
-        return _repl(program, arguments, fed)
-    if program in DATABASES:
-        return _database(program, arguments, fed)
-    if _follows(program, arguments):
-        return f"{program} follows its input and does not end; put `timeout N` in front of it"
-    return None
+        return _repl
+    return _database if program in DATABASES else lambda *_: None
 
 
-def _editor(program: str, arguments: Words) -> str | None:
-    batch = {"--batch", "-batch", "--eval", "-e", "-es", "-Es", "-c", "--check", *_TELLS}
-    if program in {"vi", "vim", "nvim", "view", "vimdiff", "gvim"}:
-        batch -= {"-e", "--eval", "-c"}
+def _editor(program: str, arguments: Words, fed: bool) -> str | None:
+    is_vi = program in {"vi", "vim", "nvim", "view", "vimdiff", "gvim"}
+    batch = _EDITOR_BATCH - {"-e", "--eval", "-c"} if is_vi else _EDITOR_BATCH
     return None if batch & set(arguments) else f"{program} is an editor"
 
 
-def _screen(program: str, arguments: Words) -> str | None:
-    if _TELLS & set(arguments) or _letters(arguments) & set("V"):
+def _pager(program: str, arguments: Words, fed: bool) -> str | None:
+    return None if _PRINTS & set(arguments) else f"{program} is a pager"
+
+
+def _screen(program: str, arguments: Words, fed: bool) -> str | None:
+    if _PRINTS & set(arguments) or "V" in _letters(arguments):
         return None
     if program == "tmux":
         attached = not arguments or arguments[0] in {"attach", "attach-session", "a", "at"}
-        new = bool(arguments) and arguments[0] in {"new", "new-session"}
+        new = arguments[:1] and arguments[0] in {"new", "new-session"}
         detached = "d" in _letters(arguments[1:])
         return "tmux needs a terminal" if attached or (new and not detached) else None
     if program == "screen" and re.search(r"(?:^| )-(?:d?m|X|ls|list|wipe)", " ".join(arguments)):
@@ -116,18 +136,16 @@ def _screen(program: str, arguments: Words) -> str | None:
 def _top(program: str, arguments: Words, fed: bool) -> str | None:
     plain = arguments[:1] and not arguments[0].startswith("-") and "b" in arguments[0]
     batch = "b" in _letters(arguments) or bool(plain) or "--batch" in arguments
-    if batch or _TELLS & set(arguments):
-        return None
-    return f"{program} without -b needs a terminal"
+    return None if batch or _PRINTS & set(arguments) else f"{program} without -b needs a terminal"
 
 
 def _repl(program: str, arguments: Words, fed: bool) -> str | None:
-    forced = bool(arguments) and re.fullmatch(r"-(?=[^i]*i)[ilqsuB]+|--interactive", arguments[0])
+    forced = arguments[:1] and re.fullmatch(r"-(?=[^i]*i)[ilqsuB]+|--interactive", arguments[0])
     if forced and program in {*SHELLS, "python", "python3", "node"}:
         return f"{program} {arguments[0]} is interactive"
     if program in {"gdb", "lldb"}:
-        batch = {"-batch", "--batch", "-b"} | _TELLS
-        return None if batch & set(arguments) or fed else f"{program} without --batch waits"
+        batch = {"-batch", "--batch", "-b", *_PRINTS} & set(arguments)
+        return None if batch or fed else f"{program} without --batch waits"
     if fed or not all(_STILL_BARE.fullmatch(argument) for argument in arguments):
         return None
     return f"{program} without a script waits for input"
@@ -136,35 +154,29 @@ def _repl(program: str, arguments: Words, fed: bool) -> str | None:
 def _database(program: str, arguments: Words, fed: bool) -> str | None:
     batch = DATABASES[program].split()
     given = any(_is_option(argument, option) for argument in arguments for option in batch)
-    tells = bool(_TELLS & set(arguments) - ({"-h"} if program != "sqlplus" else set()))
+    prints = bool(_PRINTS & set(arguments) - ({"-h"} if program != "sqlplus" else set()))
     file = any(argument.endswith((".js", ".sql")) or argument[:1] == "@" for argument in arguments)
-    if fed or given or tells or file:
+    if fed or given or prints or file:
         return None
     return f"{program} without a statement waits for input"
 
 
 def _is_option(argument: str, option: str) -> bool:
-    """Whether *argument* is *option*, perhaps with its value or behind other letters."""
+    """Whether *argument* is *option*, perhaps with its value or after other letters."""
     if option.startswith("--"):
         return argument == option or argument.startswith(f"{option}=")
     short = argument.startswith("-") and not argument.startswith("--")
     return argument.startswith(option) or (short and option[1:] in argument[1:4])
 
 
-def _with_operands(needed: int) -> Callable[[str, Words, bool], str | None]:
-    def check(program: str, arguments: Words, fed: bool) -> str | None:
-        if fed or _TELLS & set(arguments) or len(_operands(arguments)) >= needed:
-            return None
-        return f"{program} without a statement waits for input"
-
-    return check
+def _sqlite(program: str, arguments: Words, fed: bool) -> str | None:
+    if fed or _PRINTS & set(arguments) or len(_operands(arguments)) >= 2:
+        return None
+    return f"{program} without a statement waits for input"
 
 
 def _redis(program: str, arguments: Words, fed: bool) -> str | None:
-    valued = named("-h -p -s -a -u -r -i -n -d -D -t --user --pass")
-    modes = {"--scan", "--stat", "--latency", "--bigkeys", "--pipe", "--rdb", "--eval", *_TELLS}
-    modes.discard("-h")
-    if fed or modes & set(arguments) or _operands(arguments, valued):
+    if fed or _REDIS_BATCH & set(arguments) or _operands(arguments, _REDIS_VALUED):
         return None
     return f"{program} without a command waits for input"
 
@@ -177,9 +189,8 @@ def _ssh(program: str, arguments: Words, fed: bool) -> str | None:
 
 
 def _sftp(program: str, arguments: Words, fed: bool) -> str | None:
-    if fed or "b" in _letters(arguments):
-        return None
-    return f"{program} without a batch file opens a session"
+    batch = fed or "b" in _letters(arguments)
+    return None if batch else f"{program} without a batch file opens a session"
 
 
 def _session(program: str, arguments: Words, fed: bool) -> str | None:
@@ -187,24 +198,17 @@ def _session(program: str, arguments: Words, fed: bool) -> str | None:
 
 
 def _sudo(program: str, arguments: Words, fed: bool) -> str | None:
-    own = _own_options(arguments)
-    letters = _letters(own)
+    end = 0
+    while end < len(arguments) and arguments[end].startswith("-"):
+        end += 2 if arguments[end] in _SUDO_VALUED else 1
+    own, letters = arguments[:end], _letters(arguments[:end])
     if "e" in letters or "--edit" in own:
         return f"{program} -e opens an editor"
-    asks_not = "n" in letters or {"--non-interactive", *_TELLS} & set(own)
+    asks_not = "n" in letters or {"--non-interactive", *_PRINTS} & set(own)
     if asks_not or (fed and "S" in letters):
-        shell = not arguments[len(own) :] and letters & set("is")
+        shell = not arguments[end:] and letters & set("is")
         return f"{program} opens a shell" if shell else None
     return f"{program} without -n may ask for a password"
-
-
-def _own_options(arguments: Words) -> Words:
-    """The options in front of the command that is run."""
-    valued = named("-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D -R")
-    at = 0
-    while at < len(arguments) and arguments[at].startswith("-"):
-        at += 2 if arguments[at] in valued else 1
-    return arguments[:at]
 
 
 def _su(program: str, arguments: Words, fed: bool) -> str | None:
@@ -212,11 +216,13 @@ def _su(program: str, arguments: Words, fed: bool) -> str | None:
 
 
 def _passwd(program: str, arguments: Words, fed: bool) -> str | None:
-    silent = {"-S", "--status", "-l", "--lock", "-u", "--unlock", "-d", "--delete", "-e"}
-    stdin = fed and "--stdin" in arguments
-    if stdin or (silent | {"--expire"}) & set(arguments) or _TELLS & set(arguments):
+    if (fed and "--stdin" in arguments) or _PASSWD_BATCH & set(arguments):
         return None
     return f"{program} asks for a password"
+
+
+def _chpasswd(program: str, arguments: Words, fed: bool) -> str | None:
+    return None if fed else f"{program} waits for input"
 
 
 def _read(program: str, arguments: Words, fed: bool) -> str | None:
@@ -230,19 +236,17 @@ def _crontab(program: str, arguments: Words, fed: bool) -> str | None:
 
 
 def _edit(program: str, arguments: Words, fed: bool) -> str | None:
-    editing = bool(_operands(arguments)) and _operands(arguments)[0] == "edit"
-    if editing and not (fed and "--stdin" in arguments):
+    if _operands(arguments)[:1] == ["edit"] and not (fed and "--stdin" in arguments):
         return f"{program} edit opens an editor"
-    return _following(program, arguments)
+    return None
 
 
 def _npm(program: str, arguments: Words, fed: bool) -> str | None:
     operands = _operands(arguments)
     if operands[:1] in (["login"], ["adduser"]):
         return f"{program} {operands[0]} asks for a password"
-    quiet = "y" in _letters(arguments) or "--yes" in arguments
-    # With an initializer it is that which decides whether to ask.
-    if operands == ["init"] and not quiet:
+    # With an initializer, it depends on that one whether questions are asked.
+    if operands == ["init"] and not ("y" in _letters(arguments) or "--yes" in arguments):
         return f"{program} init without -y asks questions"
     return None
 
@@ -260,36 +264,18 @@ def _git(program: str, arguments: Words, fed: bool) -> str | None:
         return None
     subcommand, *rest = operands
     letters, options = _letters(rest), {option.partition("=")[0] for option in rest}
-    chosen = _GIT.get(subcommand)
-    if chosen and (letters & set(chosen[0]) or options & set(chosen[1].split())):
+    chosen, words = _GIT.get(subcommand, ("", ""))
+    if letters & set(chosen) or options & set(words.split()):
         return f"git {subcommand} is asked to be interactive"
-    if subcommand == "commit":
-        message = {"--message", "--file", "--reuse-message", "--no-edit", "--fixup", "--dry-run"}
-        if letters & set("mFC") or options & message:
-            return None
+    if subcommand == "commit" and not (letters & set("mFC") or options & _GIT_MESSAGE):
         return "git commit without -m opens an editor"
     annotated = letters & set("as") or "--annotate" in options
-    if subcommand == "tag" and annotated and not (letters & set("mFdlv")):
-        return None if options & {"--message", "--file"} else "git tag without -m opens an editor"
+    given = letters & set("mFdlv") or options & {"--message", "--file"}
+    if subcommand == "tag" and annotated and not given:
+        return "git tag without -m opens an editor"
     if subcommand in {"mergetool", "citool", "gui"}:
         return f"git {subcommand} is interactive"
     return None
-
-
-#: Of git's subcommands, letters and words that make them interactive.
-_GIT = {
-    "rebase": ("i", "--interactive --edit-todo"),
-    "add": ("pie", "--patch --interactive --edit"),
-    "stage": ("pie", "--patch --interactive --edit"),
-    "commit": ("pe", "--patch --interactive --edit"),
-    "checkout": ("p", "--patch"),
-    "restore": ("p", "--patch"),
-    "reset": ("p", "--patch"),
-    "stash": ("p", "--patch"),
-    "clean": ("i", "--interactive"),
-    "config": ("e", "--edit"),
-    "branch": ("", "--edit-description"),
-}
 
 
 def _following(program: str, arguments: Words) -> str | None:
@@ -317,50 +303,38 @@ def _has(arguments: Words, letters: str, *options: str) -> bool:
 
 
 def _letters(arguments: Words) -> set[str]:
-    """The letters of all short options, those in a cluster too."""
+    """The letters of all short options, also of clusters."""
     clusters = [re.match(r"-\d*([A-Za-z]+)", argument) for argument in arguments]
     return {letter for cluster in clusters if cluster for letter in cluster[1]}
 
 
 def _operands(arguments: Words, valued: frozenset[str] = frozenset()) -> list[str]:
     """The arguments that are neither options nor their values."""
-    found, skip = [], False
-    for argument in arguments:
-        if skip:
-            skip = False
-        elif argument in valued:
-            skip = True
+    rest = iter(arguments)
+    found = []
+    for argument in rest:
+        if argument in valued:
+            next(rest, None)
         elif not argument.startswith("-"):
             found.append(argument)
     return found
 
 
-_CHECKS: dict[str, Callable[[str, Words, bool], str | None]] = {
-    "chfn": _session,
-    "chpasswd": lambda program, _, fed: None if fed else f"{program} waits for input",
+_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("ed", "ex", "ftp", "chfn", "telnet"), _session),
+    **dict.fromkeys(("docker", "kubectl", "systemctl"), _edit),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), _npm),
+    **dict.fromkeys(("redis-cli", "valkey-cli"), _redis),
+    **dict.fromkeys(("sudo", "doas"), _sudo),
+    **dict.fromkeys(("top", "iotop"), _top),
+    "chpasswd": _chpasswd,
     "crontab": _crontab,
-    "doas": _sudo,
-    "docker": _edit,
-    "ed": _session,
-    "ex": _session,
-    "ftp": _session,
     "git": _git,
-    "iotop": _top,
-    "kubectl": _edit,
-    "npm": _npm,
     "passwd": _passwd,
-    "pnpm": _npm,
     "read": _read,
-    "redis-cli": _redis,
     "sftp": _sftp,
-    "sqlite3": _with_operands(2),
+    "sqlite3": _sqlite,
     "ssh": _ssh,
     "ssh-keygen": _keygen,
     "su": _su,
-    "sudo": _sudo,
-    "systemctl": _edit,
-    "telnet": _session,
-    "top": _top,
-    "valkey-cli": _redis,
-    "yarn": _npm,
 }

@@ -1,4 +1,4 @@
-"""The plugin: two names of one action, the policy as its guard, and what a run came to."""
+"""The plugin `shell`: one action under two names, and the policy as its guard."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class CommandParams(Model):
 
 @dataclass(frozen=True)
 class _Limit:
-    """A time limit in seconds, and what is to be said of it."""
+    """A time limit in seconds, and a note about it for the output."""
 
     seconds: float
     note: str = ""
 
 
 class Shell(Plugin):
-    """Runs command lines, each with the approval of a person unless the policy covers it.
+    """Runs command lines, with an approval unless the policy covers them.
 
-    As a guard it vetoes what the policy denies, whoever asks for it. Hooks run in plugin order and
-    may change a decision, so put this plugin behind those that do.
+    As a guard it vetoes commands that the policy denies, whoever asks for them. Hooks run in plugin
+    order and may change a decision, so place this plugin after those that do.
     """
 
     id = "shell"
@@ -62,14 +62,14 @@ class Shell(Plugin):
         """The plugin's options.
 
         Attributes:
-            allow: commands that need no approval, by their first words.
-            deny: commands that are never run, by their program and words that follow.
-            user: whom commands run as; None: whom the worker runs as.
-            workdir: the folder they run in; None: the home of `user`, or that of the worker.
-            timeout: seconds a command may take if it does not say.
-            max_output: bytes of output that are kept.
-            environment: names of the worker's variables that commands get, too.
-            queue: the queue of the workers on the right host; None: any worker.
+            allow: first words of commands that need no approval.
+            deny: program and following words of commands that never run.
+            user: the user commands run as; the worker's user if absent.
+            workdir: the folder they run in; the home of `user` or the folder of the worker.
+            timeout: default time limit in seconds.
+            max_output: bytes of output to keep.
+            environment: names of further variables to pass on from the worker.
+            queue: the queue of the workers on the right host; any worker if absent.
         """
 
         allow: list[str] = Field(default_factory=list)
@@ -118,28 +118,28 @@ class Shell(Plugin):
         )
 
     def init(self, ctx: Context) -> None:
-        """Make sure that commands can be run as the user of the options."""
+        """Check that commands can run as the configured user."""
         self._account()
 
     @hook(fail_closed=True)
     def on_decide(
         self, decision: Decision, action: Action | None, ctx: Context
     ) -> dict[str, Any] | None:
-        """Require approval for what the policy does not cover; veto what it denies."""
+        """Require approval for commands the policy does not cover; veto those it denies."""
         if action is None or not self._is_ours(action):
             return None
         verdict = self._judge(decision.params)
         if verdict.denied:
             raise Veto(verdict.refused)
-        # What is refused anyway is not worth asking for: it says so without running anything.
+        # A refused command needs no approval: it reports the reason without running anything.
         if decision.requires_approval or verdict.refused or not verdict.uncovered:
             return None
-        rationale = f"{decision.rationale}; not allowed without a person: {verdict.uncovered}"
+        rationale = f"{decision.rationale}; not allowed without approval: {verdict.uncovered}"
         return {"requires_approval": True, "rationale": rationale}
 
     @hook(fail_closed=True)
     def on_before_act(self, action: Action, params: Mapping[str, Any]) -> None:
-        """Veto what the policy denies, whichever way it was asked for."""
+        """Veto commands that the policy denies, whoever asks for them."""
         if self._is_ours(action):
             verdict = self._judge(params)
             if verdict.denied:
@@ -152,17 +152,17 @@ class Shell(Plugin):
             time=ctx.now(), tool=tool, command=params.command, workdir=workdir, status="refused"
         )
         verdict = self._policy.judge(params.command)
-        refused = verdict.refused or self._no_folder(workdir)
+        refused = verdict.refused or self._check_folder(workdir)
         if refused:
             changes = {"output": refused, "interactive": verdict.interactive}
             return self._result(seen.patched(changes), refused)
         try:
-            return self._ran(seen, params)
+            return self._execute(seen, params)
         except (OSError, ValueError) as error:
             reason = f"The command cannot be started: {error}"
             return self._result(seen.patched({"status": "failed", "output": reason}), reason)
 
-    def _ran(self, seen: ToolObservation, params: CommandParams) -> ActionResult:
+    def _execute(self, seen: ToolObservation, params: CommandParams) -> ActionResult:
         user = self._account()
         limit = self._limit(params.timeout)
         ended = runner.run(
@@ -188,7 +188,7 @@ class Shell(Plugin):
         return self._result(seen.patched(changes), error)
 
     def would_run(self, params: CommandParams) -> JsonObject:
-        """What would be run, and what the policy says of it."""
+        """The command as it would run, and the verdict of the policy."""
         verdict = self._judge(params.to_wire())
         workdir = self._workdir(params.workdir)
         return {
@@ -199,10 +199,10 @@ class Shell(Plugin):
             "allowed": not (verdict.refused or verdict.uncovered),
             "denied": verdict.denied,
             "interactive": verdict.interactive,
-            "says": self._says(verdict),
+            "says": self._describe(verdict),
         }
 
-    def _says(self, verdict: PolicyVerdict) -> str:
+    def _describe(self, verdict: PolicyVerdict) -> str:
         if verdict.refused:
             return f"Would refuse it: {verdict.refused}"
         if verdict.uncovered:
@@ -213,7 +213,7 @@ class Shell(Plugin):
         return action.plugin_id == self.id
 
     def _judge(self, params: Mapping[str, Any]) -> PolicyVerdict:
-        """What the policy says of params that nobody has validated yet."""
+        """The verdict on params that have not been validated yet."""
         command, workdir = params.get("command"), params.get("workdir")
         if not isinstance(command, str) or not isinstance(workdir, str | None):
             return PolicyVerdict(uncovered="its parameters are not valid")
@@ -221,9 +221,9 @@ class Shell(Plugin):
         if verdict.refused or verdict.uncovered or workdir is None:
             return verdict
         ours, asked = Path(self._workdir(None)), Path(self._workdir(workdir))
-        # A program may do what a file in the folder says.
+        # Files in the folder may control what a program does.
         outside = self.options.workdir is None or not asked.is_relative_to(ours)
-        reason = f"the folder {asked} is not within the `workdir` of the options"
+        reason = f"the folder {asked} is not inside the configured `workdir`"
         return PolicyVerdict(uncovered=reason) if outside else verdict
 
     def _workdir(self, asked: str | None) -> str:
@@ -231,9 +231,9 @@ class Shell(Plugin):
         ours = self.options.workdir or (user.home if user else str(Path.cwd()))
         return os.path.normpath(os.path.join(ours, asked)) if asked else ours  # noqa: PTH118
 
-    def _no_folder(self, workdir: str) -> str | None:
+    def _check_folder(self, workdir: str) -> str | None:
         if "\0" in workdir or not Path(workdir).is_dir():
-            return f"There is no folder {workdir!r}"
+            return f"Folder not found: {workdir!r}"
         return None
 
     def _limit(self, asked: float | None) -> _Limit:
@@ -253,7 +253,7 @@ class Shell(Plugin):
             raise PluginError(self.id, str(error)) from None
 
     def _result(self, seen: ToolObservation, error: str | None) -> ActionResult:
-        # The loop measures the duration and fills in the id.
+        # The loop measures the duration and sets the id.
         return ActionResult(
             action=seen.tool,
             success=error is None,

@@ -1,4 +1,4 @@
-"""Which command lines may run without a person, and which may not run at all."""
+"""The policy for command lines: allowed, denied, or subject to approval."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from boyd.plugins.shell.command_line import (
     MAX_DEPTH,
     Command,
     CommandLine,
-    everything,
-    nothing,
+    all_words,
+    is_empty,
     read,
 )
-from boyd.plugins.shell.interactive import interactive
+from boyd.plugins.shell.interactive import find_interactive
 from boyd.plugins.shell.programs import (
     ASSIGNMENT,
     KEYWORDS,
@@ -26,10 +26,10 @@ from boyd.plugins.shell.programs import (
 
 Prefix = tuple[str, ...]
 
-#: The most bytes of a command line: Linux passes no longer argument on.
+#: The longest argument Linux passes on, in bytes.
 MAX_COMMAND = 128 * 1024 - 1
 
-#: Of bash, what may run code that stands in its arguments, or changes what later words mean.
+#: Builtins of bash that may run code in their arguments, or change the meaning of later words.
 EVALUATORS = named(
     ". [ [[ alias bind builtin case command compgen complete compopt coproc declare enable eval"
     " exec export fc for function getopts hash history in jobs let local mapfile printf read"
@@ -39,13 +39,13 @@ EVALUATORS = named(
 
 @dataclass(frozen=True)
 class PolicyVerdict:
-    """What is to become of a command line.
+    """The verdict on a command line.
 
     Attributes:
-        refused: why it never runs: empty, too long, denied or interactive.
-        denied: whether that is because the policy denies it.
-        interactive: whether that is because it would wait for a person at a terminal.
-        uncovered: why it takes an approval; None if it does not.
+        refused: the reason it never runs: empty, too long, denied or interactive.
+        denied: it is refused because the policy denies it.
+        interactive: it is refused because it would wait for a person at a terminal.
+        uncovered: the reason it needs an approval, if it does.
     """
 
     refused: str | None = None
@@ -55,19 +55,19 @@ class PolicyVerdict:
 
 
 class Policy:
-    """Prefixes of commands, by words: `git status` is one of `git status --short`."""
+    """Allowed and denied prefixes, by words: `git status` covers `git status --short`."""
 
     def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
-        """Read the prefixes.
+        """Parse the prefixes.
 
         Raises:
-            ValueError: one is not a plain command, or would allow anything.
+            ValueError: a prefix is not a plain command, or would allow anything.
         """
         self._allow = [_allowable(text) for text in allow]
         self._deny = [prefix(text) for text in deny]
 
     def judge(self, command: str) -> PolicyVerdict:
-        """What is to become of *command*; the same for the same text, wherever it is asked."""
+        """Judge a command; the verdict depends on its text only."""
         refused = _unrunnable(command)
         if refused:
             return PolicyVerdict(refused=refused)
@@ -75,7 +75,7 @@ class Policy:
         denied = self._denied(line, command)
         if denied:
             return PolicyVerdict(refused=f"`{denied}` is denied by the policy", denied=True)
-        waits = interactive(line)
+        waits = find_interactive(line)
         if waits:
             return PolicyVerdict(refused=f"Interactive: {waits}", interactive=True)
         return PolicyVerdict(uncovered=self._uncovered(line))
@@ -85,20 +85,20 @@ class Policy:
             return f"it has {line.strange}"
         for command in line.commands:
             if not any(_covers(allowed, command) for allowed in self._allow):
-                return f"`{_shown(command)}` is not allowed"
+                return f"`{_shorten(command)}` is not allowed"
         return None
 
     def _denied(self, line: CommandLine, text: str) -> str | None:
-        """The prefix that denies *line*, if one does; the deeper it hides the coarser the look."""
+        """The prefix that denies *line*, if any; the less clear the line, the coarser the check."""
         if not self._deny:
             return None
         for words in _runs(line):
             for denied in self._deny:
                 if _denies(denied, words):
                     return " ".join(denied)
-        hidden = list(everything(text)) if line.strange else []
+        hidden = list(all_words(text)) if line.strange else []
         for denied in self._deny:
-            # If it matches anywhere, it does from where the program is named first.
+            # A match anywhere is also a match from the first mention of the program.
             at = next((at for at, word in enumerate(hidden) if name(word) == name(denied[0])), None)
             if at is not None and _denies(denied, hidden[at:]):
                 return " ".join(denied)
@@ -109,12 +109,12 @@ def prefix(text: str) -> Prefix:
     """The words of a prefix.
 
     Raises:
-        ValueError: it is more than words.
+        ValueError: it is not a plain command.
     """
     line = read(text)
     plain = len(line.commands) == 1 and not line.strange and not line.commands[0].fed
     if not plain or not all(word.literal for word in line.commands[0].words):
-        raise ValueError(f"{text!r} is not the beginning of a plain command")
+        raise ValueError(f"{text!r} is not the start of a plain command")
     return line.commands[0].texts
 
 
@@ -131,10 +131,10 @@ def _allowable(text: str) -> Prefix:
 
 
 def _unrunnable(command: str) -> str | None:
-    if nothing(command):
+    if is_empty(command):
         return "The command is empty"
     if "\0" in command:
-        return "The command has a NUL character"
+        return "The command contains a NUL character"
     size = len(command.encode("utf-8", "surrogatepass"))
     return f"The command is longer than {MAX_COMMAND} bytes" if size > MAX_COMMAND else None
 
@@ -146,7 +146,7 @@ def _covers(allowed: Prefix, command: Command) -> bool:
 
 
 def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
-    """Every command that *line* runs as far as can be told, in here-documents and scripts too."""
+    """All commands that *line* visibly runs, also in here-documents and scripts."""
     if depth > MAX_DEPTH:
         return
     for command in line.commands:
@@ -160,13 +160,13 @@ def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
 
 
 def _denies(denied: Prefix, words: Sequence[str]) -> bool:
-    """Whether the program is the same and the other words follow, others between them or not."""
+    """Whether the program matches and the other words follow in order."""
     if not words or name(words[0]) != name(denied[0]):
         return False
     rest = iter(words[1:])
     return all(word in rest for word in denied[1:])
 
 
-def _shown(command: Command) -> str:
+def _shorten(command: Command) -> str:
     text = " ".join(command.texts)
     return text if len(text) <= 100 else f"{text[:100]}…"

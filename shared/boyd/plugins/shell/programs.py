@@ -1,4 +1,4 @@
-"""Which program a command really runs: behind assignments, `env`, `sudo`, `timeout 5` and so on."""
+"""The programs that a command really runs, behind assignments, `env`, `sudo`, `timeout 5` etc."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "coproc"})
 
 
-#: Options with which a shell runs nothing.
+#: Options that make a shell print something and end.
 _TELLS = frozenset({"--version", "--help"})
-#: Options of shells with a value in the next word.
+#: Options of shells that take the next word as their value.
 _VALUED = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 
-#: How many programs that run another one are looked behind.
+#: The most nested wrappers that are followed.
 MAX_STAGES = 32
 
 
@@ -28,9 +28,9 @@ class Wrapper:
     """A program that runs its arguments.
 
     Attributes:
-        valued: its options that take a value in a word of its own.
-        leading: how many words come before the command.
-        settles: options with which it runs no command at all.
+        valued: options that take the next word as their value.
+        leading: number of words before the command.
+        settles: options with which it runs no command.
     """
 
     valued: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Wrapper:
 
 
 def named(names: str) -> frozenset[str]:
-    """A set of names that are written with blanks between them."""
+    """A set of names from a list separated by blanks."""
     return frozenset(names.split())
 
 
@@ -75,7 +75,7 @@ WRAPPERS = {
 
 
 def name(word: str) -> str:
-    """The name of the program that *word* calls, without its folder."""
+    """The name of a program without its folder."""
     return PurePosixPath(word).name if "/" in word else word
 
 
@@ -94,12 +94,12 @@ def stages(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _precedes(word: str) -> bool:
-    """Whether the program is still to come."""
+    """Whether the program comes after this word."""
     return word in KEYWORDS or ASSIGNMENT.match(word) is not None
 
 
 def _inside(wrapper: Wrapper, words: tuple[str, ...]) -> tuple[str, ...]:
-    """What a wrapper with those arguments runs."""
+    """The command that a wrapper with those arguments runs."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         option = words[at]
@@ -114,7 +114,7 @@ def _inside(wrapper: Wrapper, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def script(words: Sequence[str]) -> str | None:
-    """The command line that a shell, `eval` or `trap` is given as an argument, if it is."""
+    """The command line given to a shell, `eval` or `trap` as an argument."""
     program = name(words[0])
     if program == "trap":
         return next((line for line in words[1:] if not line.startswith("-")), None)
@@ -125,13 +125,13 @@ def script(words: Sequence[str]) -> str | None:
     for at, word in enumerate(words[1:], 1):
         given = word == "--command" or re.fullmatch(r"-[a-z]*c[a-z]*", word)
         if given and at + 1 < len(words):
-            # Options may stand between -c and the line.
+            # Options may come between -c and the line.
             return next((line for line in words[at + 1 :] if not line.startswith("-")), None)
     return None
 
 
 def reads_input(words: Sequence[str]) -> bool:
-    """Whether a shell with those words reads the commands that it runs from its input."""
+    """Whether a shell with those arguments reads commands from its input."""
     program = name(words[0])
     if script(words) is not None or program not in {*SHELLS, "su"}:
         return False

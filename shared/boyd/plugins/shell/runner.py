@@ -1,4 +1,4 @@
-"""Runs a command line in bash: a time limit, an end for all it started, and bounded output."""
+"""Runs a command line in bash, with a time limit, full cleanup and bounded output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from boyd.plugins.shell import guardian
 
-#: Room for the line that tells how much is missing.
+#: Room for the line that counts the omitted bytes.
 _MARK_ROOM = 64
 
 
-class Captured:
-    """Keeps at most *limit* bytes, so reading gigabytes takes no memory."""
+class CapturedOutput:
+    """The first and last bytes of an output, at most *limit*, however long it is."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -30,7 +30,7 @@ class Captured:
         self.total = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take what was read."""
+        """Add a chunk."""
         self.total += len(chunk)
         room = self._limit - len(self._head)
         self._head += chunk[:room]
@@ -40,28 +40,28 @@ class Captured:
 
     @property
     def truncated(self) -> bool:
-        """Whether something is missing."""
+        """Whether bytes were omitted."""
         return self.total > self._limit
 
     def text(self) -> str:
-        """At most *limit* bytes of UTF-8; each byte that is not UTF-8 is a question mark."""
+        """The output as UTF-8, with question marks for invalid bytes."""
         if not self.truncated:
-            return _decoded(self._head)
+            return _decode(self._head)
         room = self._limit - _MARK_ROOM
         head = _whole_end(bytes(self._head[: room // 2]))
         last = bytes((self._head + self._tail)[-(room - room // 2) :])
         tail = _whole_begin(last)
         omitted = self.total - len(head) - len(tail)
-        return f"{_decoded(head)}\n[{omitted} bytes omitted]\n{_decoded(tail)}"
+        return f"{_decode(head)}\n[{omitted} bytes omitted]\n{_decode(tail)}"
 
 
-def _decoded(data: bytes | bytearray) -> str:
-    # One byte for one byte: what was kept stays as long as it is.
+def _decode(data: bytes | bytearray) -> str:
+    # One byte for one byte, which keeps the length.
     return data.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode("utf-8")
 
 
 def _whole_end(data: bytes) -> bytes:
-    """Without a character at the end of which only a part is there."""
+    """The data without an incomplete character at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:
@@ -70,7 +70,7 @@ def _whole_end(data: bytes) -> bytes:
 
 
 def _whole_begin(data: bytes) -> bytes:
-    """Without the rest of a character at the beginning."""
+    """The data without an incomplete character at its start."""
     for skipped in range(min(4, len(data))):
         if data[skipped] & 0xC0 != 0x80:
             return data[skipped:]
@@ -78,27 +78,27 @@ def _whole_begin(data: bytes) -> bytes:
 
 
 def _length(lead: int) -> int:
-    """How many bytes the character has that begins with this one."""
+    """The length in bytes of a character with that first byte."""
     if lead >= 0xF0:
         return 4
     return 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
 
 
-#: Seconds between telling a command to terminate and killing it.
+#: Seconds between terminating and killing a command.
 GRACE = 2.0
-#: Seconds that output is waited for after the command has ended.
+#: Seconds to wait for output after the command has ended.
 DRAIN = 2.0
-#: Seconds that all this may take on top of the time limit.
+#: Seconds that cleanup may take beyond the time limit.
 MARGIN = 10.0
-#: The exit code of what took too long, as `timeout` has it.
+#: The exit code after a timeout, as in `timeout`.
 TIMED_OUT = 124
-#: Seconds between two looks whether a command has ended that left its output open.
+#: Seconds between checks whether a command has ended that left its output open.
 _TICK = 0.05
 _CHUNK = 65536
 
-#: Variables that a command gets from the worker; others may hold secrets.
+#: Variables passed on from the worker; others may hold secrets.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
-#: What keeps programs from waiting for a person at a terminal.
+#: Variables that keep programs from waiting for a person at a terminal.
 NEUTRAL = {
     "TERM": "dumb",
     "PAGER": "cat",
@@ -113,7 +113,7 @@ NEUTRAL = {
 
 @dataclass(frozen=True)
 class Account:
-    """The user whom a command runs as."""
+    """The user a command runs as."""
 
     name: str
     uid: int
@@ -126,15 +126,15 @@ class Account:
 
 
 def account(name: str) -> Account | None:
-    """The user called *name*; None if that is who we are.
+    """The account of a user; None if we run as that user already.
 
     Raises:
-        ValueError: there is none, or we may not become it.
+        ValueError: the user does not exist, or we must not become it.
     """
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
-        raise ValueError(f"there is no user {name!r}") from None
+        raise ValueError(f"no such user: {name!r}") from None
     if entry.pw_uid == os.geteuid():
         return None
     if os.geteuid() != 0:
@@ -144,7 +144,7 @@ def account(name: str) -> Account | None:
 
 
 def environment(names: Sequence[str], user: Account | None) -> dict[str, str]:
-    """What a command gets of our environment: what is harmless, and *names*."""
+    """The environment of a command: harmless variables of ours, and *names*."""
     ours = os.environ
     kept = {name: value for name, value in ours.items() if name in INHERITED or name[:3] == "LC_"}
     if user:
@@ -154,11 +154,11 @@ def environment(names: Sequence[str], user: Account | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended; `seconds` is how long it took."""
+    """The end of a command; `seconds` is the time it took."""
 
     code: int
     timed_out: bool
-    output: Captured
+    output: CapturedOutput
     seconds: float
 
 
@@ -171,26 +171,26 @@ def run(
     env: Mapping[str, str],
     user: Account | None = None,
 ) -> CommandResult:
-    """Run *command* and wait for it, for *timeout* seconds at most.
+    """Run *command* in bash and wait for it, at most *timeout* seconds.
 
-    Then, and when we are interrupted or killed, everything that it has started is told to
-    terminate, and killed after `GRACE`. What a command leaves running that ends by itself is left
-    alone, but its output is read no longer than `DRAIN`.
+    After a timeout, or when we are interrupted or killed, everything it has started is terminated,
+    and killed after `GRACE`. Processes left behind by a command that ends by itself keep running,
+    but their output is read for at most `DRAIN`.
 
     Args:
-        command: a line for bash.
-        timeout: seconds.
+        command: a command line.
+        timeout: in seconds.
         workdir: an absolute folder.
         limit: bytes of output to keep.
         env: the whole environment.
-        user: whom to run it as; None: us.
+        user: the account to run as; None: ours.
 
     Raises:
-        OSError: there is no bash, or the system is out of processes or memory.
+        OSError: bash is missing, or the system is out of processes or memory.
         ValueError: the command cannot be passed on.
     """
     began = time.monotonic()
-    output = Captured(limit)
+    output = CapturedOutput(limit)
     process = _start(command, workdir, env, user)
     try:
         timed_out = not _follow(process, output, timeout)
@@ -207,11 +207,11 @@ def _start(
     command: str, workdir: str, env: Mapping[str, str], user: Account | None
 ) -> subprocess.Popen[bytes]:
     arguments = [str(GRACE), str(user or "-"), workdir]
-    # Without `--` a line that begins with a dash would be read as options.
+    # Without `--`, a line that starts with a dash would be taken for options.
     line = [_bash(env), "-lc", "--", command]
-    return subprocess.Popen(  # noqa: S603 - our own program; what it runs was judged by the policy
+    return subprocess.Popen(  # noqa: S603 - our own program; the policy has judged the command
         [sys.executable, "-I", "-S", str(Path(guardian.__file__)), *arguments, *line],
-        # It watches its standard input: when we die, that ends.
+        # The guardian watches its standard input, which ends when we die.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -225,12 +225,12 @@ def _start(
 def _bash(env: Mapping[str, str]) -> str:
     found = shutil.which("bash", path=env.get("PATH"))
     if found is None:
-        raise FileNotFoundError("there is no bash on the PATH")
+        raise FileNotFoundError("bash is not on the PATH")
     return found
 
 
-def _follow(process: subprocess.Popen[bytes], output: Captured, seconds: float) -> bool:
-    """Read until the process ends, for *seconds* at most; whether it ended."""
+def _follow(process: subprocess.Popen[bytes], output: CapturedOutput, seconds: float) -> bool:
+    """Read until the process ends, at most *seconds*; returns whether it ended."""
     until = time.monotonic() + seconds
     reading = True
     while (left := until - time.monotonic()) > 0:
@@ -244,23 +244,23 @@ def _follow(process: subprocess.Popen[bytes], output: Captured, seconds: float) 
     return process.poll() is not None
 
 
-def _end(process: subprocess.Popen[bytes], output: Captured) -> None:
-    """Have the guardian end everything; what is written meanwhile is kept."""
+def _end(process: subprocess.Popen[bytes], output: CapturedOutput) -> None:
+    """Let the guardian end everything, and keep the output written until then."""
     _release(process)
     if not _follow(process, output, 2 * GRACE):
         process.kill()
 
 
-def _drain(process: subprocess.Popen[bytes], output: Captured) -> None:
-    """Read what is still to come, unless somebody holds the pipe open for too long."""
+def _drain(process: subprocess.Popen[bytes], output: CapturedOutput) -> None:
+    """Read the remaining output, unless a process holds the pipe open for too long."""
     until = time.monotonic() + DRAIN
     while (left := until - time.monotonic()) > 0:
         if not _read(process, output, left):
             return
 
 
-def _read(process: subprocess.Popen[bytes], output: Captured, seconds: float) -> bool:
-    """Read what comes within *seconds*; False if there will be nothing more."""
+def _read(process: subprocess.Popen[bytes], output: CapturedOutput, seconds: float) -> bool:
+    """Read output that arrives within *seconds*; False at its end."""
     assert process.stdout is not None, "it was started with a pipe"
     poller = select.poll()
     poller.register(process.stdout, select.POLLIN)
@@ -274,7 +274,7 @@ def _read(process: subprocess.Popen[bytes], output: Captured, seconds: float) ->
 def _close(process: subprocess.Popen[bytes]) -> None:
     _release(process)
     if process.poll() is None:
-        # We were interrupted; the guardian needs no longer than this.
+        # We were interrupted; the guardian ends within this time.
         try:
             process.wait(2 * GRACE)
         except subprocess.TimeoutExpired:
@@ -291,6 +291,6 @@ def _release(process: subprocess.Popen[bytes]) -> None:
 
 
 def _code(status: int | None) -> int:
-    """The exit code as a shell would tell it."""
+    """The exit code as a shell reports it."""
     assert status is not None, "it was waited for"
     return 128 - status if status < 0 else status

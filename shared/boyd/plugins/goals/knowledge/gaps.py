@@ -1,4 +1,4 @@
-"""What is not known around a goal (`gap_analysis`)."""
+"""Gaps in the knowledge around a goal (`gap_analysis`)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from boyd.plugins.goals.knowledge.vocabulary import GOAL, IS_A
 
 GapKind: TypeAlias = Literal["dead-end", "missing-predicate", "incomplete-type"]
 
-#: How far from the goal is looked.
-DEPTH = 2
-#: How many symbols are looked at.
-MOST = 200
-#: A symbol with so many facts is well connected.
+#: The distance and the number of symbols to examine.
+DEPTH, MOST = 2, 200
+#: The number of facts that make a symbol well connected.
 CONNECTED = 2
-#: With how many similar symbols one is compared, and with how many of its type at most.
+#: The most similar symbols, and members of its type, to compare a symbol with.
 PEERS, MEMBERS = 5, 100
-#: Less similar symbols are no peers.
+#: The least similarity of peers.
 ALIKE = 0.6
-#: A predicate is usual when a greater share of peers, or of the members of a type, has it.
+#: A predicate is usual if a greater share of peers, or of members of a type, has it.
 MOST_PEERS, MOST_MEMBERS = 0.5, 0.6
 _ENOUGH = 2
 _DIGITS = 9
@@ -31,15 +29,7 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that is not known of a symbol.
-
-    Attributes:
-        kind: what kind of gap.
-        symbol: of what.
-        severity: 0 to 1.
-        detail: in words.
-        predicates: those that are missing.
-    """
+    """A gap in the knowledge about a symbol, with its severity from 0 to 1."""
 
     kind: GapKind
     symbol: str
@@ -50,13 +40,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapReport:
-    """The gaps around a goal.
-
-    Attributes:
-        gaps: the most severe first.
-        coverage: the share of symbols that are well connected, 0 when there are none.
-        examined: how many symbols that are.
-    """
+    """The gaps, most severe first, the share of well-connected symbols, and their number."""
 
     gaps: tuple[Gap, ...]
     coverage: float
@@ -64,11 +48,11 @@ class GapReport:
 
 
 def find_gaps(graph: Graph, starts: Collection[str], max_gaps: int = 10) -> GapReport:
-    """The gaps of the symbols within two hops of *starts*, the starts among them.
+    """The gaps of symbols within two hops of *starts*.
 
-    A dead end has fewer than two facts. A predicate is missing when more than half of the five most
-    similar symbols have it. A type is incomplete in a member that lacks what more than 60 % of its
-    members have. All of it takes two dozen calls to the graph, however many symbols there are.
+    A dead end has fewer than two facts. A predicate is missing if more than half of the five most
+    similar symbols have it. A type is incomplete in a member without the predicates of more than
+    60 % of its members. It takes two dozen calls to the graph, however many symbols there are.
     """
     neighbours = Neighbours(graph)
     depths = _depths(neighbours, starts)
@@ -84,7 +68,7 @@ def find_gaps(graph: Graph, starts: Collection[str], max_gaps: int = 10) -> GapR
 
 
 def _depths(neighbours: Neighbours, starts: Collection[str]) -> dict[str, int]:
-    """How far the symbols around are, of the nearest `MOST`, without goals; they are fetched."""
+    """Fetch the nearest `MOST` symbols, and return their distances, without goals."""
     depths = dict.fromkeys(sorted(set(starts))[:MOST], 0)
     frontier = list(depths)
     neighbours.fetch(frontier)
@@ -118,7 +102,7 @@ def _missing_predicates(
         own = _predicates(neighbours, symbol)
         for predicate, share in _shares(neighbours, found).items():
             if share > MOST_PEERS and predicate not in own:
-                detail = f"{share:.0%} of what is like {symbol!r} has {predicate!r}"
+                detail = f"{share:.0%} of the symbols like {symbol!r} have {predicate!r}"
                 severity = round(0.8 * share, _DIGITS)
                 yield Gap("missing-predicate", symbol, severity, detail, (predicate,))
 
@@ -156,7 +140,7 @@ def _members(neighbours: Neighbours, kind: str) -> list[str]:
 
 
 def _shares(neighbours: Neighbours, symbols: Collection[str]) -> dict[str, float]:
-    """Which share of those symbols has each predicate; nothing when there are not two."""
+    """The share of those symbols with each predicate; empty for fewer than two."""
     if len(symbols) < _ENOUGH:
         return {}
     counts = Counter(name for symbol in symbols for name in _predicates(neighbours, symbol))

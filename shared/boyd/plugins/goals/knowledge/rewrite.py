@@ -1,4 +1,4 @@
-"""Symbolic reasoning: expressions brought into their simplest form (`reason`)."""
+"""Symbolic reasoning: reduces expressions to their simplest form (`reason`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from boyd.models.situation import Place
 
-#: An expression: an atom, or an operator and what it is applied to.
+#: An atom, or an operator with its operands.
 Expression: TypeAlias = "str | tuple[Expression, ...]"
 
-#: The most characters of an expression, and how deep it may nest.
+#: The most characters and the greatest depth of an expression.
 LONGEST, DEEPEST = 10_000, 100
-#: Operators whose operands may change places.
+#: Commutative operators.
 COMMUTATIVE = frozenset({"bind", "bundle", "similar", "and", "or"})
 
 _TOKEN = re.compile(
@@ -25,11 +25,7 @@ _PLAIN = re.compile(r'[^\s()"]+')
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be read.
-
-    Attributes:
-        position: of the character where it goes wrong, the first is 1.
-    """
+    """A syntax error; *position* counts characters from 1."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(f"{message}, at character {position}")
@@ -38,7 +34,7 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rewrite: the name of its rule, and the part of the expression before and after."""
+    """One rewrite: its rule, and the part of the expression before and after."""
 
     rule: str
     before: str
@@ -47,26 +43,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """An expression in its simplest form.
-
-    Attributes:
-        expression: as text; expressions that mean the same by the rules have the same one.
-        steps: what was rewritten, in order.
-    """
+    """The simplest form of an expression, which equivalent ones share, and the steps to it."""
 
     expression: str
     steps: tuple[Step, ...]
 
 
 def reason(text: str) -> Rewritten:
-    """Rewrite an expression such as `(not (not (bind a (bind a b))))` until no rule fits.
+    """Rewrite an expression such as `(not (not (bind a (bind a b))))` until no rule applies.
 
-    There are seven rules: the two operands of bind, bundle, similar, and, or may change places,
-    here atoms first, then by their texts; (bind a (bind a b)) is b, in any order of operands; and
-    (not (not a)) is a. Anything else is left as it is.
+    Operands of bind, bundle, similar, and, or are put in order, atoms first; (bind a (bind a b)) is
+    b in any order of operands; (not (not a)) is a.
 
     Raises:
-        ExpressionError: the text is no expression.
+        ExpressionError: the text is not an expression.
     """
     steps: list[Step] = []
     simplest = _simplify(parse(text), steps)
@@ -74,10 +64,10 @@ def reason(text: str) -> Rewritten:
 
 
 def parse(text: str) -> Expression:
-    """Read an s-expression; an atom with blanks or parentheses stands in double quotes.
+    """Parse an s-expression; atoms with blanks or parentheses stand in double quotes.
 
     Raises:
-        ExpressionError: the text is none.
+        ExpressionError: the text is not an expression.
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"it is longer than {LONGEST} characters", LONGEST + 1)
@@ -101,7 +91,7 @@ def parse(text: str) -> Expression:
 
 
 def triples(expression: Expression) -> list[Place]:
-    """The facts that an expression speaks of, as `(triple whale is-a mammal)` does."""
+    """The facts in an expression, such as `(triple whale is-a mammal)`."""
     match expression:
         case ("triple", str(subject), str(predicate), str(object_)):
             return [(subject, predicate, object_)]
@@ -111,7 +101,7 @@ def triples(expression: Expression) -> list[Place]:
 
 
 def show(expression: Expression) -> str:
-    """An expression as `parse` reads it."""
+    """An expression as text."""
     if isinstance(expression, tuple):
         return f"({' '.join(show(part) for part in expression)})"
     if _PLAIN.fullmatch(expression):
@@ -123,7 +113,7 @@ def show(expression: Expression) -> str:
 def _take(
     stack: list[tuple[int, list[Expression]]], kind: str, written: str, position: int
 ) -> None:
-    """Put a token into the innermost open list."""
+    """Add a token to the innermost open list."""
     if len(stack) == 1 and stack[0][1]:
         raise ExpressionError("more after the end of the expression", position)
     if kind == "quoted":
@@ -148,7 +138,7 @@ def _close(stack: list[tuple[int, list[Expression]]], position: int) -> None:
 
 
 def _simplify(expression: Expression, steps: list[Step]) -> Expression:
-    """The simplest form, from the inside out: the rules lead to the same one in any order."""
+    """The simplest form, rewritten from the inside out."""
     if isinstance(expression, str):
         return expression
     now: Expression = tuple(_simplify(part, steps) for part in expression)
@@ -177,7 +167,7 @@ def _cancel_bind(expression: Expression) -> Expression:
 
 
 def _rank(expression: Expression) -> tuple[bool, str]:
-    """By which operands are ordered: atoms first, then by their text."""
+    """The order of operands: atoms first, then by text."""
     return (isinstance(expression, tuple), show(expression))
 
 

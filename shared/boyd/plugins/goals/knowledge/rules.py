@@ -1,4 +1,4 @@
-"""What follows from what is known, by six rules (`infer_rules`)."""
+"""Inference by six rules (`infer_rules`)."""
 
 from __future__ import annotations
 
@@ -22,26 +22,18 @@ from boyd.plugins.goals.knowledge.vocabulary import (
     SUBCLASS_OF,
 )
 
-#: The most facts that are inferred at once.
-MOST_NEW = 1000
-#: The most facts with one predicate that are looked at.
-MOST_READ = 10_000
+#: The most facts inferred at once, and read per predicate.
+MOST_NEW, MOST_READ = 1000, 10_000
 _DIGITS = 9
 
 _Key: TypeAlias = tuple[str, str, str]
-#: A predicate, and the one of a second fact about the first one's object.
+#: Two predicates, or a symbol and a predicate.
 _Pair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A fact that follows from others.
-
-    Attributes:
-        triple: the fact; its source is `rule:<name>`.
-        rule: the name of the rule.
-        antecedents: what it follows from.
-    """
+    """A fact that follows from others by a rule, which its source `rule:<name>` names."""
 
     triple: Triple
     rule: str
@@ -50,13 +42,12 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What may be inferred, and how sure it is.
+    """A rule of inference.
 
     Attributes:
-        name: of the rule.
-        factor: by which the mean confidence of the antecedents is multiplied.
-        chains: pairs of predicates: x P y and y Q z give x P z.
-        turns: predicates: x P y gives y Q x.
+        factor: multiplies the mean confidence of the antecedents.
+        chains: pairs of predicates: x P y and y Q z imply x P z.
+        turns: pairs of predicates: x P y implies y Q x.
     """
 
     name: str
@@ -65,7 +56,7 @@ class Rule:
     turns: tuple[_Pair, ...] = ()
 
 
-#: `subclass-of` is what a vocabulary calls `is-a` between kinds.
+#: `subclass-of` is `is-a` between classes.
 RULES = (
     Rule(
         "is-a-transitive",
@@ -81,11 +72,11 @@ RULES = (
 
 
 def infer(graph: Graph, *, max_iterations: int = 5, min_confidence: float = 0.1) -> list[Derived]:
-    """What follows and is not known yet, in the order it was found; the graph stays as it is.
+    """The new facts that follow from the graph, in order of discovery.
 
-    It ends when nothing new follows, after *max_iterations*, or with `MOST_NEW` facts. What several
-    ways lead to in the same iteration is inferred by the surest; a fact that is known already is
-    left alone, however unsure it is. Nothing is inferred of a symbol and itself.
+    It ends without new facts, after *max_iterations*, or with `MOST_NEW` facts. Of several ways to
+    a fact in the same iteration the surest counts; known facts are left alone. No fact relates a
+    symbol to itself.
     """
     known = _Known()
     fresh = known.add(_read(graph))
@@ -101,10 +92,7 @@ def infer(graph: Graph, *, max_iterations: int = 5, min_confidence: float = 0.1)
 
 
 def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> list[Derived]:
-    """What follows from that fact, alone or with one about its ends, and is not known yet.
-
-    In two calls to the graph; what is inferred of these conclusions in turn is left to `infer`.
-    """
+    """The new facts that follow from one fact, alone or with facts about its ends, in two calls."""
     neighbours = Neighbours(graph)
     neighbours.fetch((fact.subject, fact.object))
     known = _Known()
@@ -117,7 +105,7 @@ def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> lis
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a fact follows; much cheaper than the fact."""
+    """A derivation; much cheaper than the fact itself."""
 
     key: _Key
     rule: Rule
@@ -141,7 +129,7 @@ class _Way:
 
 
 class _Known:
-    """Facts, and where rules find them: by subject and predicate, by object and predicate."""
+    """Facts, indexed by subject and predicate, and by object and predicate."""
 
     def __init__(self) -> None:
         self.keys: set[_Key] = set()
@@ -149,7 +137,7 @@ class _Known:
         self._into: defaultdict[_Pair, list[Triple]] = defaultdict(list)
 
     def add(self, triples: Iterable[Triple]) -> list[Triple]:
-        """Take in facts; the same facts."""
+        """Add facts; returns them as a list."""
         added = list(triples)
         for triple in added:
             self.keys.add((triple.subject, triple.predicate, triple.object))
@@ -171,7 +159,7 @@ def _read(graph: Graph) -> Iterator[Triple]:
 
 
 def _follow(known: _Known, fresh: Iterable[Triple]) -> Iterator[_Way]:
-    """What follows with at least one fresh fact among the antecedents."""
+    """All derivations with at least one fresh antecedent."""
     for fact in fresh:
         for rule in RULES:
             for first, second in _joined(known, rule, fact):
@@ -182,7 +170,7 @@ def _follow(known: _Known, fresh: Iterable[Triple]) -> Iterator[_Way]:
 
 
 def _joined(known: _Known, rule: Rule, fact: Triple) -> Iterator[tuple[Triple, Triple]]:
-    """The pairs of facts that a rule chains, with that fact as the first or the second."""
+    """The pairs of facts that a rule chains, with that fact as first or second."""
     for first, second in rule.chains:
         if fact.predicate == first:
             yield from ((fact, other) for other in known.about(fact.object, second))
@@ -191,7 +179,7 @@ def _joined(known: _Known, rule: Rule, fact: Triple) -> Iterator[tuple[Triple, T
 
 
 def _surest(ways: Iterable[_Way], known: _Known, min_confidence: float) -> list[_Way]:
-    """The best way to each new fact, the surest first; ties by label."""
+    """The surest derivation of each new fact, surest first; ties by label."""
     best: dict[_Key, tuple[float, _Way]] = {}
     for way in ways:
         subject, _, object_ = way.key

@@ -1,8 +1,7 @@
-"""Graphs of facts from and to Turtle, read by rdflib; nothing is ever fetched (M11).
+"""Reads and writes graphs of facts as Turtle, using rdflib; nothing is ever fetched.
 
-A fact is a triple of RDF. What is less than certain, or has a source, is said once more as an
-`rdf:Statement` with `urn:boyd:confidence` and `urn:boyd:source`: other programs read the fact, and
-Boyd reads it back as it was.
+A fact is an RDF triple. Confidence below 1 and the source of a fact are added as an `rdf:Statement`
+with `urn:boyd:confidence` and `urn:boyd:source`, so that a graph survives a round trip.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from boyd.plugins.goals.knowledge.vocabulary import (
     SYMBOLS,
     VOCABULARY,
     Names,
+    is_in_language,
     is_label,
     is_of_language,
     is_prose,
-    speaks,
     symbol_iri,
 )
 
@@ -39,11 +38,10 @@ if TYPE_CHECKING:
     import rdflib
     from rdflib.term import Node
 
-#: The most bytes that are read, and the most triples.
+#: The most bytes and triples to read.
 MAX_BYTES, MAX_TRIPLES = 10_000_000, 100_000
 
-#: What every text that is written begins with, and what stands between its parts: each of them can
-#: be read without the others.
+#: The start of every text, and the separator of its parts, each of which can be read on its own.
 HEADER = f"""\
 # Facts of a graph of Boyd.
 @prefix : <{SYMBOLS}> .
@@ -54,39 +52,38 @@ HEADER = f"""\
 """
 PART = "# Another part.\n"
 
-#: The most seconds and bytes that reading a file of others may take.
+#: Limits of time and memory for reading a foreign file.
 MAX_SECONDS, MAX_MEMORY = 60.0, 2_000_000_000
-#: Facts that come back from that process in one piece.
+#: Facts per line of that process's output.
 _PART = 500
 
 _CONFIDENCE, _SOURCE = VOCABULARY + "confidence", VOCABULARY + "source"
-#: What relative IRIs are relative to; it is never opened.
+#: The base of relative IRIs; it is never opened.
 _BASE = "file:///"
-#: Symbols that may stand behind a prefix as they are.
+#: Symbols that need no escaping after a prefix.
 _LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
-#: Predicates that have a name in RDF.
+#: Predicates with an RDF name.
 _SHORT = {IS_A: "a", SUBCLASS_OF: "rdfs:subClassOf"}
 _UNSTORABLE = "\x1f"
-#: What rdflib's parser raises when a text is not Turtle: its own, and whatever it runs into.
+#: Errors of rdflib's parser on invalid Turtle: its own, and accidental ones.
 _PARSER_ERRORS = (SyntaxError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
 _Parts: TypeAlias = "tuple[Node, Node, Node]"
 
 
 class TurtleError(ValueError):
-    """A text that is no Turtle, or too much of it."""
+    """The text is not Turtle, or too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedGraph:
-    """What a file of Turtle says.
+    """The facts of a Turtle file.
 
     Attributes:
-        triples: its facts, in the order of their labels.
-        skipped: how many triples were left out for which reason: `blank-node`, `label` (they name
-            what they are about), `prose` (they explain it in sentences), `language` (of another
-            one), `schema` (is a class, a property), `metadata` (`agent:…`), `unfit` (an empty
-            label, or a text that is too long for one).
+        triples: the facts, ordered by their labels.
+        skipped: numbers of skipped triples by reason: `blank-node`, `label`, `prose` (descriptions
+            in sentences), `language` (of another one), `schema` (classes and properties),
+            `metadata` (`agent:…`), `unfit` (empty or too long).
     """
 
     triples: tuple[Triple, ...]
@@ -102,25 +99,24 @@ def read(
     max_bytes: int = MAX_BYTES,
     max_triples: int = MAX_TRIPLES,
 ) -> ParsedGraph:
-    """Read the facts in a text of Turtle.
+    """Read the facts in a Turtle text.
 
-    Things are called by their `rdfs:label` or `skos:prefLabel`, in *language* if there is one, else
-    by the last part of their IRI; `a` is `is-a` and `rdfs:subClassOf` is `subclass-of`. Literals
-    become symbols of their text. Of blank nodes nothing is taken.
+    Terms are named by their `rdfs:label` or `skos:prefLabel`, preferably in *language*, otherwise
+    by the last part of their IRI; `a` becomes `is-a`, `rdfs:subClassOf` becomes `subclass-of`.
+    Literals become symbols; blank nodes are skipped.
 
     Args:
-        text: what to read; bytes are UTF-8.
-        source: of the facts that name none.
-        language: of literals with a language, those in this one are taken.
-        prose: take the texts of `rdfs:comment`, `skos:definition` and their like too: words in them
-            can be found then, but each is a symbol that leads nowhere.
-        max_bytes: the most that is read.
-        max_triples: the most that the file may have.
+        text: Turtle; bytes are UTF-8.
+        source: the source of facts that name none.
+        language: literals in other languages are skipped.
+        prose: also read descriptions (`rdfs:comment`, `skos:definition` etc.).
+        max_bytes: limit of the text.
+        max_triples: limit of its triples.
 
     Raises:
-        TurtleError: it is not Turtle, or too large.
+        TurtleError: the text is not Turtle, or too large.
     """
-    file = _parsed(_bounded(text, max_bytes), max_triples)
+    file = _parse(_bounded(text, max_bytes), max_triples)
     names, notes = Names(file, language), _Notes(file)
     skipped: Counter[str] = Counter()
     found: dict[Place, Triple] = {}
@@ -131,18 +127,18 @@ def read(
         if isinstance(fact, str):
             skipped[fact] += 1
         else:
-            known = found.setdefault(_key(fact), fact)
-            found[_key(fact)] = max(known, fact, key=_sureness)
+            known = found.setdefault(fact.place, fact)
+            found[fact.place] = max(known, fact, key=_sureness)
     return ParsedGraph(tuple(found[key] for key in sorted(found)), dict(sorted(skipped.items())))
 
 
 def read_apart(text: str, *, source: str | None = None) -> ParsedGraph:
-    """What `read` finds, in a process of its own that has limits of time and memory.
+    """Run `read` in another process with limits of time and memory.
 
-    A text of a few bytes may ask rdflib for a number of a billion digits.
+    A text of a few bytes may make rdflib compute a number of a billion digits.
 
     Raises:
-        TurtleError: it is not Turtle, too large, or takes too long or too much memory to read.
+        TurtleError: the text is not Turtle, too large, or takes too long or too much memory.
     """
     request = json.dumps({"text": text, "source": source})
     try:
@@ -155,13 +151,13 @@ def read_apart(text: str, *, source: str | None = None) -> ParsedGraph:
     told = json.loads(head)
     if "refused" in told:
         raise TurtleError(told["refused"])
-    # One part at a time: all at once would hold the interpreter too long.
+    # Part by part: parsing all at once would block the interpreter for too long.
     facts = [Triple.model_validate(fact) for part in parts for fact in json.loads(part)]
     return ParsedGraph(tuple(facts), told["skipped"])
 
 
 def _answer(request: str) -> str:
-    """What `read` makes of a request, in the process that is for it: one JSON document a line."""
+    """Answer a request of `read_apart`, as one JSON document per line."""
     asked = json.loads(request)
     try:
         found = read(asked["text"], source=asked["source"])
@@ -175,38 +171,38 @@ def _answer(request: str) -> str:
 
 
 def write(triples: Iterable[Triple]) -> str:
-    """The facts as Turtle, without those about the agent; `read` gives the same ones."""
-    return HEADER + statements(sorted(triples, key=_key))
+    """The facts as Turtle, without those about the agent."""
+    return HEADER + statements(sorted(triples, key=lambda fact: fact.place))
 
 
 def statements(triples: Iterable[Triple]) -> str:
-    """The facts as Turtle that is to stand below `HEADER`, in their order."""
+    """The facts in their order, as Turtle without the header."""
     named: set[str] = set()
     lines = (line for one in triples if not one.is_metadata for line in _lines(one, named))
     return "".join(f"{line}\n" for line in lines)
 
 
 def parts(text: str) -> list[str]:
-    """What was written in parts as one text for each; any other text is one part."""
+    """The parts of a text, each readable on its own."""
     if not text.startswith(HEADER):
         return [text]
     return [HEADER + part for part in text.removeprefix(HEADER).split(PART)]
 
 
 def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
-    """What says a fact; what its terms are called, unless that is in *named* by now."""
+    """The statements for a fact, and labels of terms that are not in *named* yet."""
     predicate = _SHORT.get(fact.predicate) or _term(fact.predicate)
     ends = (_term(fact.subject), predicate, _term(fact.object))
     yield f"{' '.join(ends)} ."
     for term, label in zip(ends, fact.place, strict=True):
         if term.startswith("<") and term not in named:
             named.add(term)
-            yield f"{term} rdfs:label {_quoted(label)} ."
+            yield f"{term} rdfs:label {_quote(label)} ."
     if fact.confidence < 1 or fact.source is not None:
         subject, _, object_ = ends
         of = _term_of_predicate(predicate)
         note = f"rdf:subject {subject} ; rdf:predicate {of} ; rdf:object {object_}"
-        source = "" if fact.source is None else f" ; boyd:source {_quoted(fact.source)}"
+        source = "" if fact.source is None else f" ; boyd:source {_quote(fact.source)}"
         sure = format(Decimal(repr(fact.confidence)), "f")
         yield f"[] a rdf:Statement ; {note} ; boyd:confidence {sure}{source} ."
 
@@ -219,17 +215,13 @@ def _term_of_predicate(predicate: str) -> str:
     return "rdf:type" if predicate == "a" else predicate
 
 
-def _quoted(text: str) -> str:
-    """A literal: what JSON escapes Turtle escapes in the same way."""
+def _quote(text: str) -> str:
+    """A literal; JSON and Turtle use the same escapes."""
     return json.dumps(text, ensure_ascii=False)
 
 
 class _Notes:
-    """What the statements of `write` say of facts.
-
-    Attributes:
-        nodes: the statements themselves.
-    """
+    """Confidence and source of facts in a file, and the nodes of those statements."""
 
     def __init__(self, file: rdflib.Graph) -> None:
         with require_extra():
@@ -246,10 +238,7 @@ class _Notes:
                 self._notes[subject, predicate, object_] = note
 
     def of(self, parts: _Parts, source: str | None) -> tuple[float, str | None]:
-        """How sure a fact is, and where it comes from: *source* unless it is noted.
-
-        What is noted as its confidence and is none is nothing to rely on: 0.
-        """
+        """The confidence of a fact, 0 if it is invalid, and its source, by default *source*."""
         if parts not in self._notes:
             return 1.0, source
         confidence, named = self._notes[parts]
@@ -267,7 +256,7 @@ def _bounded(text: str | bytes, max_bytes: int) -> str:
         raise TurtleError(f"it is not UTF-8: {error}") from error
 
 
-def _parsed(text: str, max_triples: int) -> rdflib.Graph:
+def _parse(text: str, max_triples: int) -> rdflib.Graph:
     with require_extra():
         import rdflib
 
@@ -283,7 +272,7 @@ def _parsed(text: str, max_triples: int) -> rdflib.Graph:
             return self
 
         def bind(self, prefix: str | None, namespace: object, *_: object, **__: object) -> None:
-            # rdflib compares each prefix with all the others.
+            # rdflib would compare each prefix with all others.
             self._prefixes[str(namespace)] = prefix or ""
 
         def namespaces(self) -> Generator[tuple[str, rdflib.URIRef], None, None]:
@@ -296,11 +285,11 @@ def _parsed(text: str, max_triples: int) -> rdflib.Graph:
     except RecursionError as error:
         raise TurtleError("it nests too deeply") from error
     except _PARSER_ERRORS as error:
-        raise TurtleError(_explained(text, error)) from error
+        raise TurtleError(_explain(text, error)) from error
 
 
-def _explained(text: str, error: Exception) -> str:
-    # What rdflib's message has as the line is often too much; where it stopped is right.
+def _explain(text: str, error: Exception) -> str:
+    # The line in rdflib's message is often too high; its position is right.
     state = vars(error)
     if not isinstance(error, SyntaxError) or "_i" not in state:
         return "it is not Turtle, or ends in the middle"
@@ -309,7 +298,7 @@ def _explained(text: str, error: Exception) -> str:
 
 
 def _unwanted(parts: _Parts, language: str, prose: bool) -> str | None:
-    """Why a triple of RDF is no fact, before anything is named."""
+    """The reason to skip a triple before anything is named."""
     from rdflib import RDF, BNode, Literal
 
     subject, predicate, object_ = parts
@@ -327,11 +316,11 @@ def _unwanted(parts: _Parts, language: str, prose: bool) -> str | None:
 def _unwanted_text(text: rdflib.Literal, predicate: str, language: str, prose: bool) -> str | None:
     if is_prose(predicate) and not prose:
         return "prose"
-    return None if speaks(text.language, language) else "language"
+    return None if is_in_language(text.language, language) else "language"
 
 
 def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple | str:
-    """The fact that a triple of RDF states, or why it is none."""
+    """The fact in a triple, or the reason to skip it."""
     from rdflib import URIRef
 
     subject, predicate, object_ = parts
@@ -347,13 +336,9 @@ def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple
         )
     except ValidationError:
         return "unfit"
-    if any(_UNSTORABLE in part for part in _key(fact)):
+    if any(_UNSTORABLE in part for part in fact.place):
         return "unfit"
     return "metadata" if fact.is_metadata else fact
-
-
-def _key(fact: Triple) -> Place:
-    return fact.place
 
 
 def _sureness(fact: Triple) -> tuple[float, str]:

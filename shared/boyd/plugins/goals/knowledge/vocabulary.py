@@ -1,4 +1,4 @@
-"""What the terms of RDF are called in a graph, and symbols of a graph in RDF."""
+"""The names of RDF terms in a graph, and the IRIs of symbols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import rdflib
     from rdflib.term import Node
 
-#: What the symbol of a goal begins with.
+#: The prefix of symbols of goals.
 GOAL = "goal:"
 
 IS_A = "is-a"
@@ -24,7 +24,7 @@ SIMILAR_TO = "similar-to"
 PARENT_OF = "parent-of"
 CHILD_OF = "child-of"
 CONTAINS = "contains"
-#: What comes to mind with something: no more than that, so that no rule knows it.
+#: A mere association, which no rule uses.
 RELATED_TO = "related-to"
 
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -32,10 +32,9 @@ _BETWEEN = re.compile(r"[\s_-]+")
 
 
 def canonical(predicate: str) -> str:
-    """`isPartOf`, `part of` and `part_of` as `part-of`: lower case, joined by hyphens.
+    """The spelling of a predicate that rules know: `isPartOf` and `part_of` become `part-of`.
 
-    Rules only know predicates in this form, so it is how new facts should be written. What begins
-    with `agent:` is left as it is.
+    Predicates that begin with `agent:` stay as they are.
     """
     if predicate.startswith("agent:"):
         return predicate
@@ -58,9 +57,8 @@ _SPELLED = {
 }
 
 
-#: What the IRIs of a graph's symbols begin with.
+#: The prefixes of IRIs of symbols, and of Boyd's own vocabulary.
 SYMBOLS = "urn:boyd:symbol:"
-#: What those of Boyd's own vocabulary begin with.
 VOCABULARY = "urn:boyd:"
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -77,42 +75,41 @@ _PROSE = frozenset(
         "http://purl.org/dc/terms/description",
     }
 )
-#: What predicates of RDF are called in a graph.
+#: Names of RDF predicates.
 _CALLED = {_RDF + "type": IS_A, _RDFS + "subClassOf": SUBCLASS_OF}
 _PARTS = re.compile(r"[#/:]")
 
 
 def symbol_iri(symbol: str) -> str:
-    """The IRI of a symbol, from which it can be read back."""
+    """The IRI of a symbol."""
     return SYMBOLS + quote(symbol, safe="", errors="surrogatepass")
 
 
 def is_label(predicate: str) -> bool:
-    """Whether a predicate only says what its subject is called."""
+    """Whether a predicate gives the label of its subject."""
     return predicate in _LABELS
 
 
 def is_prose(predicate: str) -> bool:
-    """Whether a predicate explains its subject to readers, in sentences."""
+    """Whether a predicate describes its subject in sentences."""
     return predicate in _PROSE
 
 
 def is_of_language(term: str) -> bool:
-    """Whether a term belongs to RDF, RDFS or OWL: what is of that type is no fact of the world."""
+    """Whether a term belongs to RDF, RDFS or OWL."""
     return term.startswith((_RDF, _RDFS, _OWL))
 
 
-def speaks(tag: str | None, language: str) -> bool:
-    """Whether a text with that language tag is one to take."""
+def is_in_language(tag: str | None, language: str) -> bool:
+    """Whether a text with that language tag is wanted."""
     return tag is None or tag.lower().split("-")[0] == language.lower()
 
 
 class Names:
-    """What the IRIs of a file are called.
+    """The names of the IRIs in a file.
 
-    By their label if they have one, otherwise by the last part of the IRI. Predicates are spelled
-    as rules know them. Where several terms would have the same name, the prefix of each is put
-    behind it, or the whole IRI; predicates of the same name are the same one.
+    A name is the label of the term, otherwise the last part of its IRI; predicates are spelled as
+    rules know them. Different terms with the same name get their prefix or their whole IRI added.
     """
 
     def __init__(self, file: rdflib.Graph, language: str) -> None:
@@ -165,7 +162,7 @@ class Names:
     def _strangeness(self, tag: str | None) -> int:
         if tag is None:
             return 1
-        return 0 if speaks(tag, self._language) else 2
+        return 0 if is_in_language(tag, self._language) else 2
 
 
 def _iris(file: rdflib.Graph) -> set[Node]:
@@ -176,7 +173,7 @@ def _iris(file: rdflib.Graph) -> set[Node]:
 
 
 def _space(iri: str) -> str:
-    """What comes before the last part, as prefixes stand for it."""
+    """The part of an IRI that a prefix stands for."""
     return iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
 
 
