@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from boyd.errors import BoydError, PayloadTooLarge
 from boyd.models import Triple
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 from boyd.plugin import Context, Graph
 from boyd.plugins.goals.goal_tree import (
     FREE,

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from boyd import subprocess_call
 from boyd.errors import Overrun
 from boyd.models import Triple
-from boyd.models.triple import Place
+from boyd.models.situation import Place
 from boyd.plugins.goals import require_extra
 from boyd.plugins.goals.knowledge.vocabulary import (
     IS_A,
