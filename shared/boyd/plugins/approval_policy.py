@@ -46,7 +46,7 @@ class Hours(BaseModel):
         return self
 
     def include(self, now: datetime) -> bool:
-        """Whether *now* is within the hours."""
+        """True if *now* is within the hours."""
         local = now.astimezone(ZoneInfo(self.timezone))
         if self.start < self.end:
             return self.start <= local.hour < self.end and self._on(local)

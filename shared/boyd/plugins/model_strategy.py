@@ -235,7 +235,7 @@ class ModelStrategy(Plugin):
             ctx.state.set(f"seen:{ctx.iteration}", seen, _KEEP)
 
     def is_applicable(self, situation: Situation, ctx: Context) -> bool:
-        """Whether the situation has enough priority, and there are actions to choose from."""
+        """True if the situation has enough priority, and there are actions to choose from."""
         grave = LEVELS.index(situation.priority) >= LEVELS.index(self.options.min_priority)
         return grave and bool(self._actions(ctx))
 

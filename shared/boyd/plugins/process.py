@@ -347,7 +347,7 @@ def _output(log: Path | None) -> IO[bytes]:
 
 
 def _alive(process: psutil.Process) -> bool:
-    """Whether it runs and is not a zombie."""
+    """True if it runs and is not a zombie."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 

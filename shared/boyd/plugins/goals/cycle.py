@@ -66,7 +66,7 @@ def begin(
 
 
 def is_open(session: GoalSession, iteration: int) -> bool:
-    """Whether the outcome of the iteration's cycle has not been applied yet."""
+    """True if the outcome of the iteration's cycle has not been applied yet."""
     return session.iteration == iteration and session.applied < session.cycle
 
 

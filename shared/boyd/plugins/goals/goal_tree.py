@@ -67,12 +67,12 @@ def in_order(session: GoalSession, goals: Iterable[Goal]) -> list[Goal]:
 
 
 def is_open(goal: Goal) -> bool:
-    """Whether the goal is neither completed nor failed."""
+    """True if the goal is neither completed nor failed."""
     return goal.status in ("Active", "Suspended")
 
 
 def is_stalled(goal: Goal) -> bool:
-    """Whether too many cycles in a row brought no progress."""
+    """True if too many cycles in a row brought no progress."""
     return goal.cycles_worked - goal.last_progress_cycle >= goal.stall_threshold
 
 

@@ -91,7 +91,7 @@ def pressure(session: GoalSession, config: Config) -> float:
 
 
 def is_consolidation_due(session: GoalSession, config: Config) -> bool:
-    """Whether memory is full enough to consolidate automatically."""
+    """True if memory is full enough to consolidate automatically."""
     return config.auto_consolidate and pressure(session, config) > config.consolidate_above
 
 

@@ -122,7 +122,7 @@ def apply_outcome(
 
 
 def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
-    """Whether it is the first outcome of a decision that waited for approval."""
+    """True if it is the first outcome of a decision that waited for approval."""
     wanted = (outcome.cycle, outcome.approval, "Pending")
     return outcome.state != "pending" and any(
         (one.cycle, one.approval, one.progress) == wanted for one in session.decisions

@@ -55,7 +55,7 @@ def merge_matches(goal: Goal, found: Collection[str]) -> list[str]:
 
 
 def is_met(goal: Goal, matched: Collection[str], config: Config) -> bool:
-    """Whether the criteria are met; criteria without keywords never are."""
+    """True if the criteria are met; criteria without keywords never are."""
     return bool(matched) and ratio(goal, matched) >= config.completion_ratio
 
 
@@ -72,7 +72,7 @@ def knowledge_words(output: str) -> set[str]:
 
 
 def is_metadata(label: str) -> bool:
-    """Whether *label* names something of the agent's own."""
+    """True if *label* names something of the agent's own."""
     return label.lower().startswith(METADATA)
 
 
@@ -187,7 +187,7 @@ def supersede(plan: ToolPlan, reason: str) -> ToolPlan:
 
 
 def is_exhausted(goal: Goal, config: Config) -> bool:
-    """Whether so many plans failed that the goal is given up."""
+    """True if so many plans failed that the goal is given up."""
     return goal.failed_plans >= config.max_backtrack_attempts
 
 

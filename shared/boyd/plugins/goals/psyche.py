@@ -212,7 +212,7 @@ class ReflectionReport(Model):
 
 
 def is_due(cycle: int, config: Config) -> bool:
-    """Whether *cycle* ends with a reflection; `reflect_every` 0 turns them off."""
+    """True if *cycle* ends with a reflection; `reflect_every` 0 turns them off."""
     return config.reflect_every > 0 and cycle > 0 and cycle % config.reflect_every == 0
 
 

@@ -357,7 +357,7 @@ def _repeated_call(session: GoalSession, goal: Goal) -> tuple[str, str] | None:
 
 
 def _has_asked_above(session: GoalSession, goal: Goal) -> bool:
-    """Whether a goal above has asked a person; the sub-goal would ask the same."""
+    """True if a goal above has asked a person; the sub-goal would ask the same."""
     return any(
         one.question is not None or one.used.get("user_interact", 0) > 0
         for one in above(session, goal)

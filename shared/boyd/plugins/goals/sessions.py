@@ -266,5 +266,5 @@ def release(session: GoalSession, goal_id: str, fence: int, now: datetime) -> Go
 
 
 def is_held(goal: Goal, now: datetime) -> bool:
-    """Whether the goal has an owner whose lease has not expired."""
+    """True if the goal has an owner whose lease has not expired."""
     return goal.owner is not None and goal.leased_until > now.timestamp()

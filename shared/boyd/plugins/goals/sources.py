@@ -98,7 +98,7 @@ class Files:
         return [os.fsencode(name).decode("utf-8", "replace") for name in found]
 
     def allows(self, path: str) -> bool:
-        """Whether a path is below one of the folders."""
+        """True if a path is below one of the folders."""
         try:
             self._parts(path)
         except ValueError:

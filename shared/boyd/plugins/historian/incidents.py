@@ -201,7 +201,7 @@ def sighting(result: LoopResult, severity: Severity) -> Sighting | None:
 
 
 def is_gone(trial: Trial, now: Sighting, all_looked: bool) -> bool:
-    """Whether a later iteration shows that the subjects of *trial* are gone.
+    """True if a later iteration shows that the subjects of *trial* are gone.
 
     Each source must have been observed again. A source of metrics or states, which is silent when
     all is well, only needs to have been checked, which *all_looked* guarantees.

@@ -250,7 +250,7 @@ class Historian(Plugin):
 
 
 def _same(one: Trial, other: Trial) -> bool:
-    """Whether *other* replaces *one*: it is later and shares a subject."""
+    """True if *other* replaces *one*: it is later and shares a subject."""
     asked_again = other.waits and not one.waits
     later = one.iteration <= other.iteration and not asked_again
     return later and bool(set(one.subjects) & set(other.subjects))

@@ -52,7 +52,7 @@ class EndpointHistory(Model):
     iteration: int | None = None
 
     def in_cooldown(self, endpoint: MonitoredEndpoint, now: datetime) -> bool:
-        """Whether the last attempt to restart it is too recent for another one."""
+        """True if the last attempt to restart it is too recent for another one."""
         if self.restarted_at is None:
             return False
         return now < self.restarted_at + timedelta(seconds=endpoint.cooldown)
@@ -142,7 +142,7 @@ class Unhealthy(Model):
 
     @property
     def may_restart(self) -> bool:
-        """Whether it should be restarted now."""
+        """True if it should be restarted now."""
         return self.over_threshold and self.restartable and not self.in_cooldown
 
 

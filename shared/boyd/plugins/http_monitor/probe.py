@@ -27,7 +27,7 @@ class Check:
 
     @property
     def healthy(self) -> bool:
-        """Whether the endpoint answered as expected."""
+        """True if the endpoint answered as expected."""
         return self.error is None
 
 

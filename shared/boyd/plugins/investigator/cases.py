@@ -74,7 +74,7 @@ class Case(Model):
 
     @property
     def under_way(self) -> bool:
-        """Whether its investigation has started and is not known to have ended."""
+        """True if its investigation has started and is not known to have ended."""
         return self.outcome is None and self.retry_at is None
 
 
@@ -104,7 +104,7 @@ class CaseMemory(Model):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.open and not self.cases
 
 
@@ -214,14 +214,14 @@ def _episode(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
 
 
 def _has_gone(memory: CaseMemory, sight: Sight, rules: CaseRules) -> bool:
-    """Whether the episode is over, or its sources were merely not checked this time."""
+    """True if the episode is over, or its sources were merely not checked this time."""
     if rules.absence is None or memory.seen_at is None or sight.sources >= set(memory.sources):
         return True
     return sight.now - memory.seen_at >= timedelta(seconds=rules.absence)
 
 
 def _is_kept(case: Case, memory: CaseMemory, sight: Sight, rules: CaseRules) -> bool:
-    """Whether a case is still needed."""
+    """True if a case is still needed."""
     if memory.open and case.episode == memory.episode:
         return True
     if case.outcome is not None:
@@ -233,7 +233,7 @@ def _is_kept(case: Case, memory: CaseMemory, sight: Sight, rules: CaseRules) -> 
 
 
 def _holds(case: Case, sight: Sight, rules: CaseRules) -> bool:
-    """Whether an outcome of an earlier episode is recent enough to be reused."""
+    """True if an outcome of an earlier episode is recent enough to be reused."""
     if case.ended_at is None:
         return False
     return sight.now - case.ended_at < timedelta(seconds=rules.cooldown)

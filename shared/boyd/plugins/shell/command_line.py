@@ -356,7 +356,7 @@ class _Reader:
 
 
 def is_empty(text: str) -> bool:
-    """Whether the text has only blanks and comments."""
+    """True if the text has only blanks and comments."""
     line = read(text)
     return not line.commands and line.strange is None
 

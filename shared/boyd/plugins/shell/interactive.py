@@ -162,7 +162,7 @@ def _database(program: str, arguments: Words, fed: bool) -> str | None:
 
 
 def _is_option(argument: str, option: str) -> bool:
-    """Whether *argument* is *option*, perhaps with its value or after other letters."""
+    """True if *argument* is *option*, perhaps with its value or after other letters."""
     if option.startswith("--"):
         return argument == option or argument.startswith(f"{option}=")
     short = argument.startswith("-") and not argument.startswith("--")

@@ -160,7 +160,7 @@ def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
 
 
 def _denies(denied: Prefix, words: Sequence[str]) -> bool:
-    """Whether the program matches and the other words follow in order."""
+    """True if the program matches and the other words follow in order."""
     if not words or name(words[0]) != name(denied[0]):
         return False
     rest = iter(words[1:])

@@ -94,7 +94,7 @@ def stages(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _precedes(word: str) -> bool:
-    """Whether the program comes after this word."""
+    """True if the program comes after this word."""
     return word in KEYWORDS or ASSIGNMENT.match(word) is not None
 
 
@@ -131,7 +131,7 @@ def script(words: Sequence[str]) -> str | None:
 
 
 def reads_input(words: Sequence[str]) -> bool:
-    """Whether a shell with those arguments reads commands from its input."""
+    """True if a shell with those arguments reads commands from its input."""
     program = name(words[0])
     if script(words) is not None or program not in {*SHELLS, "su"}:
         return False

@@ -40,7 +40,7 @@ class CapturedOutput:
 
     @property
     def truncated(self) -> bool:
-        """Whether bytes were omitted."""
+        """True if bytes were omitted."""
         return self.total > self._limit
 
     def text(self) -> str:

@@ -86,22 +86,22 @@ def symbol_iri(symbol: str) -> str:
 
 
 def is_label(predicate: str) -> bool:
-    """Whether a predicate gives the label of its subject."""
+    """True if a predicate gives the label of its subject."""
     return predicate in _LABELS
 
 
 def is_prose(predicate: str) -> bool:
-    """Whether a predicate describes its subject in sentences."""
+    """True if a predicate describes its subject in sentences."""
     return predicate in _PROSE
 
 
 def is_of_language(term: str) -> bool:
-    """Whether a term belongs to RDF, RDFS or OWL."""
+    """True if a term belongs to RDF, RDFS or OWL."""
     return term.startswith((_RDF, _RDFS, _OWL))
 
 
 def is_in_language(tag: str | None, language: str) -> bool:
-    """Whether a text with that language tag is wanted."""
+    """True if a text with that language tag is wanted."""
     return tag is None or tag.lower().split("-")[0] == language.lower()
 
 
