@@ -23,23 +23,23 @@ Level = Literal["ok", "warning", "error"]
 #: The components that need each queue, by agent and the queue's short name.
 Needs = Mapping[str, Mapping[str, list[str]]]
 
-#: Seconds by which clocks may differ before it is worth a word.
+#: The largest accepted difference of clocks, in seconds.
 SKEW = 1.0
 #: Slots without a tick after which a beat has stalled, and the least seconds of them.
 STILL, STILL_AT_LEAST = 2.5, 5.0
-#: Seconds that a step may wait for a worker, or a deadline may be over, before it is worth a word.
-TARDY = 10.0
-#: Seconds that a phase may last before it is worth a word.
+#: Seconds that a step may wait for a worker, or be past its deadline.
+LATE = 10.0
+#: The longest usual phase, in seconds.
 LONG = 600.0
-#: Seconds that an approval may be past its deadline before somebody should have purged it.
-UNPURGED = 60.0
-#: Intervals without an iteration that begins after which an agent is blind, and the least seconds.
+#: Seconds after its deadline within which an approval should expire.
+OVERDUE = 60.0
+#: Intervals without a new iteration after which an agent is blind, and the least seconds.
 BLIND, BLIND_AT_LEAST = 5.0, 60.0
-#: Seconds for which it is told that events could not be written.
+#: Seconds for which lost events are reported.
 LOST_EVENTS = 3600.0
-#: The same for tool calls that came as text.
-SPOKEN_CALLS = 86400.0
-#: From which part of Redis' memory on it is worth a word, and from which it is urgent.
+#: Seconds for which tool calls in plain text are reported.
+TEXT_CALLS = 86400.0
+#: Used fractions of Redis' memory for a warning and for an error.
 _FULL, _ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "permission denied"
 
@@ -89,7 +89,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
         *_processes(health.roster),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
         *_unknown(health.roster, needs),
-        *_held(health),
+        *_paused_or_frozen(health),
     ]
 
 
@@ -215,10 +215,10 @@ def _processes(roster: Roster) -> Iterator[Finding]:
     yield from _versions(roster.live())
     for process in roster.live():
         if process.problem:
-            yield warning(_named(process), process.problem, "check its log")
+            yield warning(_label(process), process.problem, "check its log")
     for process in roster.silent():
         advice = "it was killed, hangs, or cannot reach Redis: check its log and restart it"
-        yield warning(_named(process), f"no heartbeat for {span(roster.age(process))}", advice)
+        yield warning(_label(process), f"no heartbeat for {span(roster.age(process))}", advice)
     for name in roster.unreadable:
         advice = "it may run a newer version: use the same one everywhere"
         yield warning(name, "its record cannot be read", advice)
@@ -227,7 +227,7 @@ def _processes(roster: Roster) -> Iterator[Finding]:
         yield warning("agents", "none has been started yet", advice)
 
 
-def _named(process: WorkerInfo) -> str:
+def _label(process: WorkerInfo) -> str:
     return f"{process.role} {process.name}"
 
 
@@ -275,7 +275,7 @@ def _agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator
         *_flight(roster, agent, bool(live)),
         *_blind(roster, agent),
         *_events(roster, agent),
-        *_spoken(roster, agent),
+        *_text_calls(roster, agent),
         *_approvals(roster, agent),
     ]
     yield from found
@@ -292,7 +292,7 @@ def _nobody(roster: Roster, agent: AgentHealth) -> Finding:
     advice = f"start one with `boyd worker --agent FILE`, or `boyd retire --agent {name}`"
     found = "no live worker runs it"
     swept = roster.swept.get(agent.entry.id)
-    if swept is not None and roster.now - swept > TARDY and not roster.live(None, agent.entry.id):
+    if swept is not None and roster.now - swept > LATE and not roster.live(None, agent.entry.id):
         found += f", none has for {_unused(roster, agent)}"
     return warning(_subject(agent), found, advice)
 
@@ -310,9 +310,9 @@ def _fingerprints(
         if name in process.fingerprints:
             running.setdefault(process.fingerprints[name], []).append(process)
     if len(running) > 1:
-        # The group that was started last comes last: in a rolling restart that is the new file.
+        # The last group has the youngest process: in a rolling restart that is the new file.
         groups = sorted(running.values(), key=lambda group: group[-1].started_at)
-        told = "; ".join(_sharing(roster, n, group) for n, group in enumerate(groups, 1))
+        told = "; ".join(_group_text(roster, n, group) for n, group in enumerate(groups, 1))
         what = f"its processes run {len(groups)} different agent files: {told}"
         advice = (
             "restart the processes with the old file; if none is old, give all the same file,"
@@ -321,7 +321,7 @@ def _fingerprints(
         yield warning(_subject(agent), what, advice)
 
 
-def _sharing(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
+def _group_text(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str:
     """The processes with the same file: the last one started, and the number of others."""
     last, others = group[-1], len(group) - 1
     more = f" and {counted(others, 'other')}" if others else ""
@@ -345,12 +345,12 @@ def _unserved(
     wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
     if agent.entry.model:
         wanted[queues.THINK] = ", which sends its model requests"
-    wanted |= {queue: _needed(parts) for queue, parts in needed.items()}
+    wanted |= {queue: _need_text(parts) for queue, parts in needed.items()}
     for queue, since in agent.oldest.items():
         waited = span(health.roster.now - since)
         wanted[queue] = f"{wanted.get(queue, '')}; work has been waiting for {waited}"
     for (name, queue), number in (health.messages or {}).items():
-        # A host's own queue is left behind with the host; what it was to see is given up in time.
+        # A lost host leaves its queue behind; its observations time out.
         if name == agent.entry.id and number and not queue.startswith(f"{queues.HOST}."):
             wanted.setdefault(queue, f", which holds {counted(number, 'message')}")
     for queue, why in wanted.items():
@@ -368,10 +368,10 @@ def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
         served = roster.served(name)
         for queue, parts in needs[name].items():
             if queue not in served:
-                yield _no_worker(name, queue, _needed(parts))
+                yield _no_worker(name, queue, _need_text(parts))
 
 
-def _needed(parts: Iterable[str]) -> str:
+def _need_text(parts: Iterable[str]) -> str:
     return f", needed by {', '.join(parts)}"
 
 
@@ -403,7 +403,7 @@ def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding]:
     """Check that running work makes progress."""
     subject, now = _subject(agent), roster.now
-    if agent.deadline is not None and now - agent.deadline > TARDY:
+    if agent.deadline is not None and now - agent.deadline > LATE:
         what = f"{_step(agent)} has stalled: no process has handled it for"
         what += f" {span(now - agent.deadline)}"
         yield error(subject, what, "start a worker for it; it resumes where it stopped")
@@ -413,7 +413,7 @@ def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding
         advice = f"check the logs of its workers; `boyd abandon --agent {agent.entry.id}` ends it"
         yield error(subject, what, advice)
         return
-    late = [step for step in agent.waiting if now - step.since > TARDY]
+    late = [step for step in agent.waiting if now - step.since > LATE]
     for step in sorted(late, key=lambda step: step.since):
         if alive and step.queue in roster.served(agent.entry.id):
             what = (
@@ -451,10 +451,10 @@ def _events(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         yield warning(_subject(agent), what, "allow XADD for the Redis user")
 
 
-def _spoken(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
+def _text_calls(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that the model server parses tool calls."""
     at = agent.model.spoken_at
-    if at is not None and roster.now - at < SPOKEN_CALLS:
+    if at is not None and roster.now - at < TEXT_CALLS:
         what = (
             f"its model server returned a tool call as plain text {span(max(0.0, roster.now - at))}"
         )
@@ -469,7 +469,7 @@ def _step(agent: AgentHealth) -> str:
 
 def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that expired approvals are moved to the history."""
-    if agent.next_deadline is None or roster.now - agent.next_deadline <= UNPURGED:
+    if agent.next_deadline is None or roster.now - agent.next_deadline <= OVERDUE:
         return
     what = f"{counted(agent.expired, 'approval')} past the deadline for"
     what += f" {span(roster.now - agent.next_deadline)} and not expired"
@@ -481,7 +481,7 @@ def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 # What somebody has stopped on purpose, so that nobody looks for it elsewhere
 
 
-def _held(health: HealthSnapshot) -> Iterator[Finding]:
+def _paused_or_frozen(health: HealthSnapshot) -> Iterator[Finding]:
     if health.frozen is not None:
         yield warning(
             "freeze", f"actions of all agents are frozen: {health.frozen}", "boyd unfreeze --all"

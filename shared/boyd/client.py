@@ -32,17 +32,17 @@ _M = TypeVar("_M", bound=Model)
 _T = TypeVar("_T")
 
 BASE = "/api/v0"
-#: Seconds to connect, and to wait for an answer; no request asks to wait longer than that.
+#: Seconds to connect, and to wait for an answer.
 CONNECT = 5.0
 TIMEOUT = 30.0
-#: Seconds of silence after which an event stream counts as broken; it lives every 15 s.
+#: Seconds of silence after which an event stream counts as broken; heartbeats come every 15 s.
 SILENCE = 45.0
-#: How often a dropped connection is tried again, and after how many seconds.
+#: The number of retries of a dropped connection, and the pause in seconds.
 RETRIES = 2
 PAUSE = 0.3
-#: The name of a problem that a plugin's endpoint has told in its own words.
+#: The name of problems reported by plugin endpoints.
 REFUSED = "refused"
-#: Seconds that a clock may differ before it is corrected; the header `Date` has whole seconds.
+#: Clock differences below this many seconds are ignored; the header `Date` has whole seconds.
 _EXACT = 2.0
 
 
@@ -73,7 +73,7 @@ class Client:
         Raises:
             ConfigError: *url* is not valid.
         """
-        self.url = checked_url(url)
+        self.url = normalize_url(url)
         self.agent = agent
         self.timeout = TIMEOUT
         self._skew = timedelta()
@@ -125,7 +125,7 @@ class Client:
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
-        sent = _given(body or {})
+        sent = _without_none(body or {})
         return self._read(self._send("POST", path, query=query, body=sent, headers=headers), kind)
 
     def delete(self, path: str, kind: type[_M]) -> _M:
@@ -155,7 +155,7 @@ class Client:
         """
         address = f"/plugins/{quote(plugin, safe='')}{path}"
         headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
-        sent = _given(body)
+        sent = _without_none(body)
         return self._read(
             self._send(method, address, query=query, body=sent, headers=headers), kind
         )
@@ -175,8 +175,8 @@ class Client:
             ApiProblem: it was refused.
             ApiUnavailable: the API does not answer; also while reading.
         """
-        answer = self._opened("/events", last_id, until_quiet or SILENCE)
-        return Stream(self, answer, _event, ends=until_quiet is not None)
+        answer = self._open_stream("/events", last_id, until_quiet or SILENCE)
+        return Stream(self, answer, _read_event, ends=until_quiet is not None)
 
     def entries(self, investigation: str, last_id: str | None = None) -> Stream[Logged]:
         """Stream the log of an investigation after *last_id*, until it ends.
@@ -188,9 +188,9 @@ class Client:
             ApiUnavailable: the API does not answer; also while reading.
         """
         path = f"/investigations/{quote(investigation, safe='')}/events"
-        return Stream(self, self._opened(path, last_id, SILENCE), _logged)
+        return Stream(self, self._open_stream(path, last_id, SILENCE), _read_logged)
 
-    def _opened(self, path: str, last_id: str | None, silence: float) -> requests.Response:
+    def _open_stream(self, path: str, last_id: str | None, silence: float) -> requests.Response:
         """Open a stream of server-sent events after *last_id*."""
         headers = {"Accept": "text/event-stream"}
         if last_id is not None:
@@ -220,9 +220,9 @@ class Client:
                     raise self.unavailable(error) from None
                 pause = PAUSE
             else:
-                pause = _later(answer)
+                pause = _retry_after(answer)
                 if not pause or time.monotonic() + pause > until:
-                    return self._checked(answer)
+                    return self._check(answer)
             time.sleep(pause)
 
     def _once(
@@ -251,7 +251,7 @@ class Client:
         agent = f"/agents/{quote(self.agent, safe='')}" if self.agent else ""
         return f"{BASE}{agent}{path}"
 
-    def _checked(self, answer: requests.Response) -> requests.Response:
+    def _check(self, answer: requests.Response) -> requests.Response:
         self._learn_time(answer.headers.get("Date"))
         if 200 <= answer.status_code < 300:
             return answer
@@ -265,7 +265,7 @@ class Client:
         try:
             document = answer.json()
             if "type" not in document and "/plugins/" in answer.url:
-                # A plugin's endpoint speaks for itself.
+                # The endpoint of a plugin uses its own format.
                 return ApiProblem(REFUSED, answer.status_code, str(document["error"]), document)
             name = str(document["type"]).rpartition("/")[2]
             return ApiProblem(name, answer.status_code, str(document["detail"]), document)
@@ -285,7 +285,7 @@ class Client:
             raise self.unavailable(error) from None
 
     def _lines(self, answer: requests.Response) -> Iterator[bytes]:
-        # Of a chunked answer each chunk is there at once; of another one nobody knows how much is.
+        # Chunks arrive whole; without chunks, read byte by byte so as not to wait for more.
         size = 65_536 if answer.headers.get("Transfer-Encoding") == "chunked" else 1
         try:
             yield from answer.iter_lines(chunk_size=size)
@@ -319,7 +319,7 @@ class Stream(Iterator[_T], Generic[_T]):
     ) -> None:
         self._answer = answer
         lines = client._lines(answer)  # noqa: SLF001  # the other half of it
-        self._found = map(read, _sent(lines))
+        self._found = map(read, _read_events(lines))
         self._ends = ends
 
     def __next__(self) -> _T:
@@ -335,7 +335,7 @@ class Stream(Iterator[_T], Generic[_T]):
         self._answer.close()
 
 
-def _sent(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
+def _read_events(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
     """The fields of each server-sent event with data."""
     fields: dict[str, str] = {}
     for line in lines:
@@ -349,19 +349,19 @@ def _sent(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
             fields = {}
 
 
-def _event(fields: Mapping[str, str]) -> Event:
+def _read_event(fields: Mapping[str, str]) -> Event:
     if fields.get("event") == "missed":
         return Event(id="", kind="missed", at=utc_now(), data={})
     return Event.from_json(fields["data"])
 
 
-def _logged(fields: Mapping[str, str]) -> Logged:
+def _read_logged(fields: Mapping[str, str]) -> Logged:
     if fields.get("event") == "missed":
         return Logged(id="", entry=None)
     return Logged(id=fields["id"], entry=read_entry(fields["data"]))
 
 
-def checked_url(text: str) -> str:
+def normalize_url(text: str) -> str:
     """Normalise the URL of an API.
 
     Raises:
@@ -385,7 +385,7 @@ def _proxies(url: str) -> dict[str, str]:
     return {"no_proxy": host} if here else {}
 
 
-def _given(body: Mapping[str, object] | None) -> Mapping[str, object] | None:
+def _without_none(body: Mapping[str, object] | None) -> Mapping[str, object] | None:
     """The fields of *body* that are not None."""
     return body and {name: value for name, value in body.items() if value is not None}
 
@@ -396,7 +396,7 @@ def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def _later(answer: requests.Response) -> float:
+def _retry_after(answer: requests.Response) -> float:
     """Seconds after which to retry; 0: not at all."""
     if answer.status_code == 409 and b"/problems/idempotency-in-flight" not in answer.content:
         return 0.0

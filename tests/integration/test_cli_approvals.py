@@ -332,7 +332,7 @@ def test_being_proposed_again_meanwhile_does_not_matter(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = desk.propose()
-    monkeypatch.setattr(approval_commands, "_found", lambda *_: [item])
+    monkeypatch.setattr(approval_commands, "_find_all", lambda *_: [item])
     desk.propose()
     assert "p:do ok" in desk.cli("approvals", "approve", item.id)
 
@@ -342,7 +342,7 @@ def test_another_proposal_than_was_shown_is_not_approved(
 ) -> None:
     item = desk.propose()
     other = item.patched({"params": {"room": "office"}, "version": 0})
-    monkeypatch.setattr(approval_commands, "_found", lambda *_: [other])
+    monkeypatch.setattr(approval_commands, "_find_all", lambda *_: [other])
     told = desk.cli("approvals", "approve", item.id, status=5)
     assert "it has changed since it was shown" in told
     assert desk.recorder.calls == []

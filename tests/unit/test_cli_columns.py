@@ -99,7 +99,7 @@ def printed(columns: Sequence[Column | str], row: Sequence[str], wide: int) -> l
     """The lines of a table on a terminal of that width."""
     console = Console(width=wide, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(output.fitted(columns, [row], wide))
+        console.print(output.fit_table(columns, [row], wide))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

@@ -81,9 +81,9 @@ def test_no_time_is_told_of_what_was_refused_before_it_began() -> None:
 
 def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "is_terminal", lambda: True)
-    assert output.painted("failed", "red") == "\x1b[31mfailed\x1b[0m"
+    assert output.paint("failed", "red") == "\x1b[31mfailed\x1b[0m"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert output.painted("failed", "red") == "failed"
+    assert output.paint("failed", "red") == "failed"
     console = output.console()
     with console.capture() as captured:
         console.print("[dim]calm[/dim]", end="")

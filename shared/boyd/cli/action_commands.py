@@ -15,7 +15,7 @@ import click
 from boyd import naming
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, id_argument, short, the_one
+from boyd.cli.options import api_options, id_argument, resolve_prefix, short
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import (
     Number,
@@ -31,7 +31,6 @@ from boyd.errors import ApiProblem
 from boyd.models import ActionInfo, ActionResult, ExecutionEntry
 from boyd.models.responses import ActionList, Execution, Taken
 
-#: The columns of the list.
 EXECUTION_COLUMNS = (
     *(label("execution", least=17), whole("started"), label("action"), whole("state")),
     *(label("target", drop=3), whole("took", drop=2), label("host"), label("by", drop=1)),
@@ -74,9 +73,8 @@ def _row(entry: ExecutionEntry) -> list[str]:
 
 _Command = Callable[..., None]
 
-#: Seconds in which an approval is made that was asked for.
+#: Seconds within which a required approval is created.
 _ASKING = 3.0
-#: The columns of the list.
 COLUMNS = (
     *(whole("action"), whole("risk"), whole("autonomy")),
     *(whole("dry run", drop=3), whole("rollback", drop=2)),
@@ -173,7 +171,7 @@ def run(
         "rationale": rationale,
         "requiresApproval": require_approval,
     }
-    with _explaining(api, action, param):
+    with _explain_errors(api, action, param):
         _job(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
 
 
@@ -188,7 +186,7 @@ def dry_run(
 ) -> None:
     """Show the effect of an action without running it."""
     path = f"/actions/{quote(action, safe=':')}/dry-run"
-    with _explaining(api, action, param):
+    with _explain_errors(api, action, param):
         _job(api, path, {"params": {**params, **param}}, wait, form)
 
 
@@ -213,11 +211,11 @@ def rollback(
     the id that `boyd actions run` has printed.
     """
     body = {"rationale": rationale, "requiresApproval": require_approval}
-    path = f"/executions/{quote(_whole(api, execution), safe=':')}/rollback"
+    path = f"/executions/{quote(_complete_id(api, execution), safe=':')}/rollback"
     _job(api, path, body, wait, form, undoes=execution)
 
 
-def _whole(api: Api, execution: str) -> str:
+def _complete_id(api: Api, execution: str) -> str:
     """Complete the id of an approval in an execution's id."""
     kind, beginning = naming.parts(execution)
     if kind != "approval":
@@ -232,7 +230,7 @@ def _whole(api: Api, execution: str) -> str:
         for page in api_access.approvals(api, history=True)
         for item in (*page.pending, *page.history)
     )
-    return naming.approval(the_one("approval", beginning, known))
+    return naming.approval(resolve_prefix("approval", beginning, known))
 
 
 class _Failed(click.exceptions.Exit):
@@ -244,29 +242,29 @@ class _Failed(click.exceptions.Exit):
 
 
 @contextmanager
-def _explaining(api: Api, action: str, param: Pairs) -> Iterator[None]:
+def _explain_errors(api: Api, action: str, param: Pairs) -> Iterator[None]:
     """Explain errors caused by a mistaken action name or parameter type."""
     try:
         yield
     except _Failed as failed:
         for name, typed in param.typed.items():
             if f"{name}: Input should be a valid string" in failed.error:
-                output.note(_as_text(name, typed))
+                output.note(_text_hint(name, typed))
         raise
     except ApiProblem as problem:
         if problem.status != 404 or "has no action" not in problem.detail:
             raise
-        text = f"{output.one_line(problem.detail)}; {_instead(api, action)}"
+        text = f"{output.one_line(problem.detail)}; {_suggest_actions(api, action)}"
         output.stop(output.NOT_FOUND, text)
 
 
-def _as_text(name: str, typed: str) -> str:
+def _text_hint(name: str, typed: str) -> str:
     quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
     given = f"{name}={output.one_line(typed)}"
     return f"boyd: {given} was parsed as JSON; to pass it as text, use -p {quoted}"
 
 
-def _instead(api: Api, action: str) -> str:
+def _suggest_actions(api: Api, action: str) -> str:
     """Suggest actions with similar names."""
     listing = f"`{command_name()} actions list` lists the actions"
     try:
@@ -288,7 +286,7 @@ def _job(
         taken = _await(api, taken, wait)
     shown = output.print_data(form, taken)
     if taken.result is None:
-        _tell_what_waits(taken)
+        _report_pending(taken)
     if not shown:
         if taken.earlier:
             output.note(f"boyd: {undoes} had already been undone; nothing was done")
@@ -304,7 +302,7 @@ def _await(api: Api, taken: Taken, seconds: float) -> Taken:
         while True:
             now = waiting.ask(lambda: api.agent.get(path, Execution))
             if now is not None and now.result is not None:
-                return _ended(taken, now.result)
+                return _add_result(taken, now.result)
             if now is not None and now.state == "waiting":
                 return taken.patched({"queued": True, "approval_id": now.approval_id})
             if waiting.is_over:
@@ -317,13 +315,13 @@ def _doing(execution: Execution) -> str:
     return f"{execution.action} {execution.state}{where}"
 
 
-def _ended(taken: Taken, result: ActionResult) -> Taken:
+def _add_result(taken: Taken, result: ActionResult) -> Taken:
     if result.waits_for:
         return taken.patched({"queued": True, "approval_id": result.waits_for})
     return taken.patched({"queued": None, "result": result, "success": result.success})
 
 
-def _tell_what_waits(taken: Taken) -> NoReturn:
+def _report_pending(taken: Taken) -> NoReturn:
     if taken.approval_id:
         name = short(taken.approval_id)
         text = f"it waits for approval {name}; see `{command_name()} approvals show {name}`"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _Command = Callable[..., Any]
 
-#: How many cycles are done unless something else is said.
+#: The default number of cycles.
 _CYCLES = 10
 
 
@@ -73,12 +73,12 @@ def cycle(client: GoalsClient, goal: str, priority: int | None, form: str) -> No
     from boyd.cli import goal_views
     from boyd.cli.goals_client import frozen_line, next_cycle
 
-    wanted = client.wanted(goal, priority)
+    wanted = client.ensure(goal, priority)
     client.focus([wanted.id])
     with _resumable():
         done = next_cycle(client)
         if done.decision is None and done.result.success and not done.is_frozen:
-            # It was one that had begun before there was this goal.
+            # The iteration had started before the goal was added.
             done = next_cycle(client)
     if not output.print_data(form, done.to_wire()):
         goal_views.show_cycle(done)
@@ -106,7 +106,7 @@ def run(client: GoalsClient, goals: list[str], max_cycles: int, fresh: bool, for
     """
     if fresh:
         client.begin()
-    named = [client.wanted(description).id for description in goals]
+    named = [client.ensure(description).id for description in goals]
     session = client.session()
     if named != session.focus:
         client.focus(named)
@@ -243,7 +243,7 @@ def repl(client: GoalsClient, goals: list[str]) -> None:
     from boyd.settings.process import load_settings
 
     for description in goals:
-        client.wanted(description)
+        client.ensure(description)
     if not Repl(client).run(load_settings().state_dir):
         raise click.exceptions.Exit(output.FAILED)
 

@@ -178,7 +178,7 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
     url = next((place.url for place in places if place.url), None)
     if url is None:
         return None
-    # A key that came with a URL is for that one; nobody else gets to see it.
+    # A key given along with a URL is sent to that URL only.
     fitting = [place for place in places if place.url is None or is_same(place.url, url)]
     key = next((place.key for place in fitting if place.key), None)
     agent = next((place.agent for place in fitting if place.agent), None)
@@ -216,7 +216,7 @@ def is_same(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
-#: The most that one page may hold.
+#: The largest page.
 PAGE = 500
 
 

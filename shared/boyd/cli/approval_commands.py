@@ -11,7 +11,7 @@ import click
 from boyd.cli import api_access, approval_view, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.approval_view import watch_queue
-from boyd.cli.options import WHOLE, api_options, id_argument, short, the_one
+from boyd.cli.options import WHOLE, api_options, id_argument, resolve_prefix, short
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import Number
 from boyd.cli.waiting import Spinner
@@ -20,12 +20,12 @@ from boyd.formatting import counted
 from boyd.models import ApprovalItem, ApprovalQueue
 from boyd.models.responses import Resolved
 
-#: Seconds after which a preview is too old to decide by, and that one waits for a new one.
+#: Seconds after which a preview is refreshed, and to wait for the new one.
 _FRESH = 10.0
 _PREVIEW_WAIT = 15.0
-#: How often an answer is given again because the item was only proposed once more meanwhile.
+#: How often an answer is repeated because the same item was proposed again meanwhile.
 _TRIES = 10
-#: What may change without making it another proposal.
+#: Fields that may change within the same proposal.
 _PASSING = {
     *("preview_at", "first_preview"),
     *("seen", "version", "updated_at", "situation_summary", "run_ids", "requested_by"),
@@ -52,7 +52,7 @@ def find(api: Api, beginning: str) -> ApprovalItem:
     if len(beginning) == WHOLE:
         return api.agent.get(f"/approvals/{beginning}", ApprovalItem)
     known = {item.id: item for item in _all(api)}
-    return known[the_one("approval", beginning, known)]
+    return known[resolve_prefix("approval", beginning, known)]
 
 
 def _all(api: Api) -> Iterator[ApprovalItem]:
@@ -66,9 +66,9 @@ def approve_item(
 ) -> None:
     """Approve each item and wait for the results; exit with an error unless all succeed."""
     outcomes = []
-    for item in _found(api, beginnings):
-        shown = _asked(api, item) if ask else item
-        outcome = answered(api, "approve", shown, note, ask)
+    for item in _find_all(api, beginnings):
+        shown = _confirm(api, item) if ask else item
+        outcome = answer(api, "approve", shown, note, ask)
         if form == "table":
             say_answer(api, outcome, len(beginnings) > 1)
         outcomes.append(outcome)
@@ -83,35 +83,35 @@ def refuse_item(
     api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str
 ) -> None:
     """Deny or withdraw each item; exit with an error unless all succeed."""
-    outcomes = [answered(api, verb, item, note, ask=False) for item in _found(api, beginnings)]
+    outcomes = [answer(api, verb, item, note, ask=False) for item in _find_all(api, beginnings)]
     if form == "table":
         for outcome in outcomes:
             say_answer(api, outcome, len(beginnings) > 1)
     _finish(outcomes, form, len(beginnings) > 1)
 
 
-def _found(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
+def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
     """Find all items first, so that nothing is answered if one id is wrong."""
     if all(len(one) == WHOLE for one in beginnings):
         found = [find(api, one) for one in beginnings]
     else:
         known = {item.id: item for item in _all(api)}
-        found = [known[the_one("approval", one, known)] for one in beginnings]
+        found = [known[resolve_prefix("approval", one, known)] for one in beginnings]
     return list({item.id: item for item in found}.values())
 
 
-def _asked(api: Api, item: ApprovalItem) -> ApprovalItem:
+def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
     """Show the item and ask for confirmation; exit with an error if it is refused."""
     if item.status != "pending":
         return item
-    item = fresh(api, item)
+    item = refresh_preview(api, item)
     approval_view.show(item, api.agent.now())
     if not click.confirm("Approve?"):
         output.stop(output.FAILED, f"{short(item.id)} is not approved and stays pending")
     return item
 
 
-def fresh(api: Api, item: ApprovalItem) -> ApprovalItem:
+def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
     """Refresh the item's dry run; on failure return the old preview with a note."""
     made = item.preview_at
     if item.status != "pending" or made is None:
@@ -131,7 +131,7 @@ def fresh(api: Api, item: ApprovalItem) -> ApprovalItem:
     return now
 
 
-def answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> AnswerOutcome:
+def answer(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool) -> AnswerOutcome:
     """Give the answer to what *item* was when it was shown."""
     path = f"/approvals/{item.id}/{verb}"
     query = {"wait": 0} if verb == "approve" else {}
@@ -143,13 +143,13 @@ def answered(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: boo
             return AnswerOutcome(done.approval)
         except ApiProblem as problem:
             if problem.name != "changed":
-                return _refused(api, item, problem)
+                return _explain_refusal(api, item, problem)
         now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
         if now.status == "pending" and not _is_same(now, item):
             if not ask:
                 return AnswerOutcome(now, output.CONFLICT, "it has changed since it was shown")
             output.note("It has changed in the meantime:")
-            item = _asked(api, now)
+            item = _confirm(api, now)
     return AnswerOutcome(now, output.CONFLICT, "it keeps changing: try again")
 
 
@@ -158,7 +158,7 @@ def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
     return one.model_dump(exclude=_PASSING) == other.model_dump(exclude=_PASSING)
 
 
-def _refused(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
+def _explain_refusal(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
     """What it is instead: somebody else, or the time, was first; or we may not."""
     status = output.status_of(problem)
     known = problem.document.get("approval")
@@ -222,7 +222,7 @@ def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None
 
 _Command = Callable[..., None]
 
-#: How many resolved ones `--all` lists.
+#: How many resolved items `--all` lists.
 _HISTORY = 50
 
 ids_argument: Callable[[_Command], _Command] = id_argument(
@@ -282,7 +282,7 @@ def show(api: Api, approval: str, form: str) -> None:
     """
     item = find(api, approval)
     if not output.print_data(form, item):
-        approval_view.show(fresh(api, item), api.agent.now())
+        approval_view.show(refresh_preview(api, item), api.agent.now())
 
 
 @approvals.command()

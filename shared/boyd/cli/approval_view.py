@@ -17,16 +17,16 @@ from boyd.models import ActionResult, ApprovalItem, ApprovalQueue
 if TYPE_CHECKING:
     from rich.console import Group
 
-#: The columns of `row`; `show` has all that is cut.
+#: The columns of `row`.
 COLUMNS = (
     *(whole("id"), whole("action"), whole("risk"), sentence("why", least=16, drop=1)),
     *(label("asked by", least=9, drop=3), whole("seen", drop=4), whole("votes", drop=2)),
     whole("time left"),
 )
-#: The same where there are resolved ones too.
+#: The columns if there are resolved items.
 COLUMNS_OF_ALL = (*COLUMNS[:-1], sentence("time left or end"))
 
-#: Seconds after which a preview says too little about what will happen.
+#: Seconds after which a preview is outdated.
 _OLD = 60.0
 
 
@@ -34,7 +34,7 @@ def row(item: ApprovalItem, now: datetime) -> list[str]:
     """A pending item, as a row below `COLUMNS`."""
     return [
         short(item.id),
-        # The execution that it undoes would take the room of everything else.
+        # The id of the execution to undo is too long for a column.
         item.title.partition(" (")[0],
         item.risk or "",
         item.decision.rationale,
@@ -88,10 +88,10 @@ def ended(item: ApprovalItem, now: datetime) -> str:
     by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
     claimed = f" for {item.claimed_by}" if item.claimed_by else ""
     text = f"{item.status}{by}{claimed} {output.age(item.updated_at, now)}"
-    return ", ".join(filter(None, [text, _came_of(item)]))
+    return ", ".join(filter(None, [text, _outcome_or_progress(item)]))
 
 
-def _came_of(item: ApprovalItem) -> str:
+def _outcome_or_progress(item: ApprovalItem) -> str:
     if item.result is not None:
         return outcome(item)
     if item.execution is None:
@@ -125,7 +125,7 @@ def show(item: ApprovalItem, now: datetime) -> None:
     output.say("  params")
     output.print_json(item.params, margin=4)
     if item.undone is not None:
-        _show_undone(item)
+        _show_original(item)
     if item.preview is not None:
         _show_preview(item, now)
     if item.result is not None:
@@ -171,7 +171,7 @@ def _show_preview(item: ApprovalItem, now: datetime) -> None:
     assert item.preview is not None
     made = item.preview_at or item.created_at
     first = item.first_preview
-    differs = first is not None and _said(first) != _said(item.preview)
+    differs = first is not None and _output_and_error(first) != _output_and_error(item.preview)
     old = (now - made).total_seconds() > _OLD and item.status == "pending"
     parts = [
         f"dry run {output.age(made, now)}",
@@ -179,24 +179,24 @@ def _show_preview(item: ApprovalItem, now: datetime) -> None:
         "DIFFERS from the first preview" if differs else "",
     ]
     output.say(f"  preview ({'; '.join(filter(None, parts))})")
-    _print_said(item.preview)
+    _print_preview(item.preview)
     if differs and first is not None:
         output.say(f"  first preview ({output.age(item.created_at, now)})")
-        _print_said(first)
+        _print_preview(first)
 
 
-def _said(preview: ActionResult) -> tuple[object, object]:
+def _output_and_error(preview: ActionResult) -> tuple[object, object]:
     return preview.output, preview.error
 
 
-def _print_said(preview: ActionResult) -> None:
+def _print_preview(preview: ActionResult) -> None:
     if preview.success:
         output.print_json(preview.output, margin=4)
     else:
         output.say(f"    {output.one_line(output.action_outcome(preview))}")
 
 
-def _show_undone(item: ApprovalItem) -> None:
+def _show_original(item: ApprovalItem) -> None:
     assert item.undone is not None
     output.say(f"  output of the execution to undo ({item.undoes})")
     output.print_json(item.undone.output, margin=4)
@@ -208,7 +208,7 @@ def _result(item: ApprovalItem) -> str:
     return ": ".join(filter(None, [outcome(item), said]))
 
 
-#: Seconds between two looks at the clock, for the time that is left.
+#: Seconds between two updates of the time left.
 _TICK = 1.0
 
 
@@ -254,12 +254,12 @@ def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQu
     queue = read()
     with Live(console=output.console(), auto_refresh=False) as live:
         while True:
-            live.update(_drawn(api, [*queue.pending, *queue.history]), refresh=True)
+            live.update(_draw(api, [*queue.pending, *queue.history]), refresh=True)
             if _has_changed(follower, _TICK) or _expires(api, queue):
                 queue = _read(read, queue)
 
 
-def _drawn(api: Api, items: list[ApprovalItem]) -> Group:
+def _draw(api: Api, items: list[ApprovalItem]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
@@ -267,7 +267,7 @@ def _drawn(api: Api, items: list[ApprovalItem]) -> Group:
     if not items:
         return Group(Text("No approvals are pending."), help_)
     rows = table(items, api.agent.now())
-    return Group(output.fitted(columns(items), rows), help_)
+    return Group(output.fit_table(columns(items), rows), help_)
 
 
 def _has_changed(follower: EventFollower, seconds: float) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from boyd.client import Client
     from boyd.store import Audit
 
-#: The most entries that one request may ask for.
+#: The largest page.
 _PAGE = 500
 
 
@@ -140,15 +140,15 @@ def _newest(page: Callable[[int, str | None], AuditPage], limit: int) -> list[Au
     return found[::-1]
 
 
-#: Seconds to wait for the next entry, at most, before sealing what nobody else has sealed.
+#: Seconds to wait for an entry before sealing unsealed ones.
 _BLOCK = 1.0
-#: How the chain of the whole deployment is called.
+#: The name of the deployment's chain.
 EVERYWHERE = "deployment"
 
 agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
     "--agent",
     callback=not_empty,
-    shell_complete=completion.offered(completion.agents),
+    shell_complete=completion.completer(completion.agents),
     help="The agent; required if there are several.",
 )
 deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
@@ -170,7 +170,7 @@ def head_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
     return click.option(name, variable, metavar="SEQ:HASH", callback=_head, help=help_)
 
 
-def wanted_options(command: Callable[..., None]) -> Callable[..., None]:
+def query_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give *command* the options that select entries, as `wanted`."""
 
     @functools.wraps(command)
@@ -200,7 +200,7 @@ def audit() -> None:
 @audit.command()
 @agent_option
 @deployment_option
-@wanted_options
+@query_options
 @click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
 @click.option("--follow", is_flag=True, help="Keep following until Ctrl-C.")
 @output.lines_option
@@ -323,7 +323,7 @@ def _say(name: str, result: Verification) -> None:
 @audit.command()
 @agent_option
 @deployment_option
-@wanted_options
+@query_options
 @access_options
 def export(access: CommandAccess, agent: str | None, deployment: bool, wanted: AuditQuery) -> None:
     """Print the entries as lines of JSON, oldest first."""

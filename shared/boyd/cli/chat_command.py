@@ -96,7 +96,7 @@ class Chat:
             try:
                 self._turn(self._ask(text), own=True)
             except KeyboardInterrupt:
-                # It came too early or too late to cancel anything.
+                # There was nothing to cancel.
                 if not output.can_ask():
                     raise
             except BoydError as error:
@@ -191,7 +191,7 @@ class Chat:
             try:
                 item = self._api.agent.get(f"/approvals/{approval_id}", ApprovalItem)
                 if item.status == "pending":
-                    self._answer(approval_commands.fresh(self._api, item))
+                    self._answer(approval_commands.refresh_preview(self._api, item))
             except BoydError as error:
                 output.note(f"boyd: {output.one_line(str(error))}")
 
@@ -205,7 +205,7 @@ class Chat:
         if verb is None:
             return
         why = self._prompt.reply("Reason (optional): ") or None
-        outcome = approval_commands.answered(self._api, verb, item, why, ask=False)
+        outcome = approval_commands.answer(self._api, verb, item, why, ask=False)
         if outcome.said:
             output.note(f"boyd: {outcome.said}")
         else:

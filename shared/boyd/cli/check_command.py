@@ -26,7 +26,7 @@ from boyd.settings.files import nearest, saying
 from boyd.settings.process import Settings
 
 
-def decided_for(strategy: Strategy) -> Iterator[str]:
+def decided_actions(strategy: Strategy) -> Iterator[str]:
     """Yield the ids of actions that the function names as `Decision(action="...")`.
 
     Computed ids are skipped; `f"{self.id}:name"` is read with the id of the plugin.
@@ -68,7 +68,7 @@ def _part(part: ast.expr, plugin_id: str) -> str | None:
     return _text(part, plugin_id)
 
 
-#: What is shown in place of a secret, and the names of options that hold one.
+#: The replacement for secrets, and the names of options that hold them.
 MASK = "***"
 _SECRET = re.compile(r"secret|token|password|passwd|key|headers", re.IGNORECASE)
 
@@ -109,7 +109,7 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
             for misfit in plugin.misfits(agent.host.catalog):
                 raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
     except BoydError as error:
-        output.note(f"failed: {output.one_line(_named(reference, str(error)))}")
+        output.note(f"failed: {output.one_line(_with_reference(reference, str(error)))}")
         return False
     except Exception as error:  # noqa: BLE001 - whatever an agent's code raises is a finding
         text = f"{reference}: {type(error).__name__}: {saying(error)}"
@@ -117,12 +117,12 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
         return False
     seen[agent.id] = reference
     _show(agent, reference, show_all)
-    for doubt in _doubts(agent):
+    for doubt in _unknown_actions(agent):
         output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True
 
 
-def _doubts(agent: Agent) -> Iterator[str]:
+def _unknown_actions(agent: Agent) -> Iterator[str]:
     """Yield references to actions that no plugin has."""
     known = agent.host.actions
     for number, rule in enumerate(agent.settings.approvals.policies):
@@ -133,7 +133,7 @@ def _doubts(agent: Agent) -> Iterator[str]:
                 )
                 yield f"approvals.policies.{number}.actions: {what}"
     for strategy in agent.host.strategies.values():
-        for id in decided_for(strategy):
+        for id in decided_actions(strategy):
             if id not in known:
                 yield f"strategy {strategy.id}: there is no action {id!r}{nearest(id, known)}"
     for id in agent.settings.budgets:
@@ -141,7 +141,7 @@ def _doubts(agent: Agent) -> Iterator[str]:
             yield f"budgets: no action has the id {id!r}, so it has no effect{nearest(id, known)}"
 
 
-def _named(reference: str, message: str) -> str:
+def _with_reference(reference: str, message: str) -> str:
     return message if reference in message else f"{reference}: {message}"
 
 

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from boyd.cli.api_access import Api
 
-#: Names or ids, each with what a shell shows beside it.
+#: Names or ids, each with a description.
 Offers = Iterable[tuple[str, str]]
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
-#: Seconds that somebody who has pressed Tab waits at most.
+#: The longest wait after Tab, in seconds.
 PATIENCE = 2.0
-#: How many a shell is offered.
+#: The largest number of completions.
 _MOST = 200
 
 
-def offered(find: Callable[[Api], Offers]) -> Completer:
+def completer(find: Callable[[Api], Offers]) -> Completer:
     """Offer the ids from *find* that begin with the typed word."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -151,7 +151,7 @@ def profiles(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
         return []
 
 
-#: For bash, which takes a colon for the end of a word: that of click completes no `plugin:action`.
+#: For bash, where a colon ends a word: click's own script cannot complete `plugin:action`.
 _BASH = r"""_boyd_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" word="" prefix="" type value
     local -a words

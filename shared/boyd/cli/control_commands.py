@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from boyd.settings.process import Settings
     from boyd.store import Store
 
-#: The columns of the list of agents.
 COLUMNS = (
     *(whole("agent"), whole("phase"), whole("iteration", drop=2), whole("mode", drop=1)),
     *(whole("waiting"), whole("workers"), sentence("plugins", drop=3)),
@@ -104,7 +103,7 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
     _warn_without_workers(api)
     if not wait and timeout is None:
         if not output.print_data(form, begun):
-            output.say(_begun_line(api, begun))
+            output.say(_start_line(api, begun))
         return
     result = _await(api, begun, timeout)
     if not output.print_data(form, result):
@@ -113,7 +112,7 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
         raise click.exceptions.Exit(output.FAILED)
 
 
-def _begun_line(api: Api, begun: Triggered) -> str:
+def _start_line(api: Api, begun: Triggered) -> str:
     return f"{_name(api)}#{begun.iteration}: {begun.message}"
 
 
@@ -140,7 +139,7 @@ def _warn_without_workers(api: Api) -> None:
 def _await(api: Api, begun: Triggered, timeout: float | None) -> LoopResult:
     """Wait for the result of the iteration."""
     iteration = begun.iteration
-    line = _begun_line(api, begun)
+    line = _start_line(api, begun)
     with Spinner(timeout) as waiting:
         output.note(line)
         while True:
@@ -219,9 +218,9 @@ def retire(api: Api, reason: str | None, yes: bool) -> None:
     output.say("; ".join(filter(None, [f"{done.agent_id} is retired", *gone])) + ".")
 
 
-#: Seconds that the API has to answer: whoever freezes is in a hurry, and there is another way.
+#: Seconds for the API to answer: a freeze is urgent, and Redis is the alternative.
 _PATIENCE = 5.0
-#: What stays frozen, by agent; an empty name: everywhere.
+#: The reasons of remaining freezes by agent; the empty name stands for the deployment.
 _Stays = dict[str, str]
 
 
@@ -236,7 +235,7 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
     Observing, orienting and deciding continue. Uses Redis directly if the API does not answer.
     """
     _check(agent, everywhere)
-    name = _either(
+    name = _over_api_or_redis(
         access,
         agent,
         lambda api: _freeze_over(api, everywhere, reason),
@@ -259,13 +258,13 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
     --all lifts the deployment-wide freeze; agents frozen by name stay frozen.
     """
     _check(agent, everywhere)
-    name, stays = _either(
+    name, stays = _over_api_or_redis(
         access,
         agent,
         lambda api: _unfreeze_over(api, everywhere),
         lambda store: _unfreeze_in(access, store, agent, everywhere),
     )
-    output.say(_lifted(name, held=bool({"", name}.intersection(stays))))
+    output.say(_lift_text(name, held=bool({"", name}.intersection(stays))))
     for who, why in stays.items():
         undo = f"--agent {who}" if who else "--all"
         output.say(
@@ -274,7 +273,7 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
         )
 
 
-def _lifted(name: str, held: bool) -> str:
+def _lift_text(name: str, held: bool) -> str:
     if not name:
         return "Deployment-wide freeze lifted."
     return f"Freeze of {name} lifted." if held else f"{name} can act again."
@@ -285,7 +284,7 @@ def _check(agent: str | None, everywhere: bool) -> None:
         raise click.UsageError("give either --agent or --all, not both")
 
 
-def _either(
+def _over_api_or_redis(
     access: CommandAccess,
     agent: str | None,
     over: Callable[[Api], Any],
@@ -322,7 +321,7 @@ def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
         StoreUnavailable: it does not answer either.
     """
     said = output.one_line(str(error).partition(";")[0])
-    if not _belongs(access.settings, url):
+    if not _is_redis_of(access.settings, url):
         raise ApiUnavailable(
             f"{said}; nothing was changed. To use Redis directly, name it with --redis-url"
             " or BOYD_REDIS_URL"
@@ -335,7 +334,7 @@ def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
         raise StoreUnavailable(text) from None
 
 
-def _belongs(settings: Settings, url: str) -> bool:
+def _is_redis_of(settings: Settings, url: str) -> bool:
     """Tell whether the known Redis is that of the API at *url*.
 
     A configured one is; that of a local `boyd up` only if *url* is its API.
@@ -378,12 +377,12 @@ def _freeze_in(
 def _unfreeze_over(api: Api, everywhere: bool) -> tuple[str, _Stays]:
     if everywhere:
         api.deployment.post("/unfreeze-all", StandingAll)
-        return "", _staying(api)
+        return "", _remaining_freezes(api)
     name = api.agent.post("/unfreeze", Standing).agent_id
-    return name, _staying(api)
+    return name, _remaining_freezes(api)
 
 
-def _staying(api: Api) -> _Stays:
+def _remaining_freezes(api: Api) -> _Stays:
     try:
         known = api.deployment.get("/agents", AgentList)
     except ApiProblem:  # it is lifted, and this key may not look

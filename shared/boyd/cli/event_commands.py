@@ -48,7 +48,7 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
         return f"{where} #{_number(event)}  started by {output.one_line(str(data.get('trigger')))}"
     if event.kind == "missed":
         return f"{where}  some events were missed: they have expired"
-    return f"{where}  {output.one_line(_words(event.kind, data))}"
+    return f"{where}  {output.one_line(_event_text(event.kind, data))}"
 
 
 def _value(value: object) -> str:
@@ -63,7 +63,7 @@ def _number(event: Event) -> int:
     return int(str(event.data.get("iteration", 0)))
 
 
-def _words(kind: str, data: Mapping[str, object]) -> str:
+def _event_text(kind: str, data: Mapping[str, object]) -> str:
     noun, _, what = kind.partition(".")
     own = str(data.get(noun, ""))[: output.SHORT]
     others = [

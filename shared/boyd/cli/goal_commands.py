@@ -164,7 +164,7 @@ def add(
 @client_options
 def suspend(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
     """Suspend a goal."""
-    _said(client.suspend(goal, reason), form)
+    _print_goal(client.suspend(goal, reason), form)
 
 
 @goals.command()
@@ -174,7 +174,7 @@ def suspend(client: GoalsClient, goal: str, reason: str | None, form: str) -> No
 @client_options
 def resume(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
     """Resume a suspended goal."""
-    _said(client.resume(goal, reason), form)
+    _print_goal(client.resume(goal, reason), form)
 
 
 @goals.command()
@@ -184,7 +184,7 @@ def resume(client: GoalsClient, goal: str, reason: str | None, form: str) -> Non
 @client_options
 def fail(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
     """Mark a goal and its subgoals as failed."""
-    _said(client.fail(goal, reason), form)
+    _print_goal(client.fail(goal, reason), form)
 
 
 @goals.command()
@@ -199,7 +199,7 @@ def priority(client: GoalsClient, goal: str, priority: int, form: str) -> None:
         output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
 
 
-def _said(goal: Goal, form: str) -> None:
+def _print_goal(goal: Goal, form: str) -> None:
     from boyd.cli.goal_views import standing_line
 
     if not output.print_data(form, goal):

@@ -26,9 +26,9 @@ from boyd.plugins.goals.state import (
     ToolPlan,
 )
 
-#: Statuses in the order in which they are counted.
+#: Statuses in the order of `counts`.
 STATUSES = ("Active", "Suspended", "Completed", "Failed")
-#: How many lines of an entry of memory are shown.
+#: Lines shown of an entry of memory.
 _LINES = 3
 
 
@@ -72,18 +72,18 @@ def show_cycle(cycle: Cycle) -> None:
     lines = cycle_detail(decision)
     output.print_pairs(
         [
-            ("Observe", ", ".join(map(_seen, result.observations)) or "nothing"),
+            ("Observe", ", ".join(map(_observation_text, result.observations)) or "nothing"),
             ("Orient", result.situation.summary if result.situation else "nothing"),
-            ("Decide", _decided(cycle)),
+            ("Decide", _decision_text(cycle)),
             ("Act", "; ".join(map(output.action_outcome, result.action_results)) or "nothing"),
-            ("Result", _came_of(cycle, lines)),
+            ("Result", _result_text(cycle, lines)),
         ]
     )
     for line in lines[1:]:
         output.say(f"           {line}".rstrip())
 
 
-def _seen(observation: Observation) -> str:
+def _observation_text(observation: Observation) -> str:
     """An observation in a few words; for the plugin's own, the number of items."""
     data = observation.data
     found: object
@@ -105,7 +105,7 @@ def show_step(cycle: Cycle) -> None:
     """Print a cycle in a few lines: goal, choice with scores, result."""
     output.say(_headline(cycle))
     lines = cycle_detail(cycle.decision)
-    for text in (_decided(cycle), _came_of(cycle, lines)):
+    for text in (_decision_text(cycle), _result_text(cycle, lines)):
         output.say(f"  {output.one_line(text)}")
 
 
@@ -122,14 +122,14 @@ def _headline(cycle: Cycle) -> str:
     return output.one_line(f"cycle {cycle.decision.cycle}: {name}")
 
 
-def _decided(cycle: Cycle) -> str:
+def _decision_text(cycle: Cycle) -> str:
     if cycle.decision is not None:
         return f"{cycle.decision.tool} {cycle.decision.breakdown}"
     found = cycle.result.decision
     return f"{found.action}: {found.rationale}" if found else "nothing"
 
 
-def _came_of(cycle: Cycle, lines: Sequence[str]) -> str:
+def _result_text(cycle: Cycle, lines: Sequence[str]) -> str:
     """Progress, a new status of the goal, and the first line of the findings."""
     if not cycle.result.success:
         return f"failed: {cycle.result.error or 'no reason given'}"
@@ -171,7 +171,7 @@ def show_session(session: SessionState) -> None:
     )
 
 
-#: The columns of goals, facts and questions. A question is read whole before it is answered.
+#: Questions must be read in full before they are answered.
 GOALS = (
     *(whole("id"), label("status", least=10), whole("priority", drop=2)),
     *(whole("cycles", drop=3), label("parent", drop=1), sentence("goal")),
@@ -229,7 +229,7 @@ def show_goal(client: GoalsClient, goal: Goal) -> None:
             ("criteria", criteria),
             ("found", ", ".join(goal.matched)),
             ("priority", str(goal.priority)),
-            ("cycles", _worked(goal)),
+            ("cycles", _cycles_text(goal)),
             ("tools", ", ".join(f"{tool} ({times})" for tool, times in used)),
             ("failed plans", str(goal.failed_plans or "")),
             ("parent", goal.parent or ""),
@@ -241,7 +241,7 @@ def show_goal(client: GoalsClient, goal: Goal) -> None:
     )
 
 
-def _worked(goal: Goal) -> str:
+def _cycles_text(goal: Goal) -> str:
     still = goal.cycles_worked - goal.last_progress_cycle
     text = f"{goal.cycles_worked}, the last {still} without progress"
     return f"{text}; stalls after {goal.stall_threshold}" if goal.cycles_worked else "0"
@@ -253,7 +253,7 @@ def show_why(why: Why) -> None:
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     family = [("parent", [why.parent] if why.parent else []), ("children", why.children)]
     pairs = [("reason", goal.reason or "")]
-    pairs += [(name, ", ".join(map(_named, some))) for name, some in family]
+    pairs += [(name, ", ".join(map(_goal_text, some))) for name, some in family]
     output.print_pairs([*pairs, ("plan", _plan(why.plan) if why.plan else "")])
     if not why.decisions:
         output.say("  No decisions yet.")
@@ -261,7 +261,7 @@ def show_why(why: Why) -> None:
         _show_decision(decision)
 
 
-def _named(goal: Goal) -> str:
+def _goal_text(goal: Goal) -> str:
     return f"{goal.id} {goal.description} ({goal.status})"
 
 

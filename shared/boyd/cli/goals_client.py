@@ -48,7 +48,7 @@ from boyd.plugins.goals.state import (
 
 #: The plugin's name, as in `use = "goals"`.
 PLUGIN = "goals"
-#: Seconds to wait for many facts to be read or written.
+#: Seconds to wait while many facts are read or written.
 _LONG = 300.0
 
 _M = TypeVar("_M", bound=Model)
@@ -107,7 +107,7 @@ class GoalsClient:
         }
         return self._post("/goals", Goal, body)
 
-    def wanted(self, description: str, priority: int | None = None) -> Goal:
+    def ensure(self, description: str, priority: int | None = None) -> Goal:
         """Return the active goal of that description, adding it if necessary."""
         for goal in self.goals("Active"):
             if goal.description == description:
@@ -116,27 +116,27 @@ class GoalsClient:
 
     def goal(self, id: str) -> Goal:
         """The goal whose id is that, or begins so."""
-        return self._get(f"/goals/{_part('goal', id)}", Goal)
+        return self._get(f"/goals/{_quote_id('goal', id)}", Goal)
 
     def suspend(self, id: str, reason: str | None = None) -> Goal:
         """Let a goal rest."""
-        return self._post(f"/goals/{_part('goal', id)}/suspend", Goal, {"reason": reason})
+        return self._post(f"/goals/{_quote_id('goal', id)}/suspend", Goal, {"reason": reason})
 
     def resume(self, id: str, reason: str | None = None) -> Goal:
         """Take a goal up again."""
-        return self._post(f"/goals/{_part('goal', id)}/resume", Goal, {"reason": reason})
+        return self._post(f"/goals/{_quote_id('goal', id)}/resume", Goal, {"reason": reason})
 
     def fail(self, id: str, reason: str | None = None) -> Goal:
         """Give a goal up."""
-        return self._post(f"/goals/{_part('goal', id)}/fail", Goal, {"reason": reason})
+        return self._post(f"/goals/{_quote_id('goal', id)}/fail", Goal, {"reason": reason})
 
     def prioritize(self, id: str, priority: int) -> Goal:
         """Change how important a goal is."""
-        return self._post(f"/goals/{_part('goal', id)}/priority", Goal, {"priority": priority})
+        return self._post(f"/goals/{_quote_id('goal', id)}/priority", Goal, {"priority": priority})
 
     def why(self, id: str) -> Why:
         """The decisions made for a goal."""
-        return self._get(f"/goals/{_part('goal', id)}/why", Why)
+        return self._get(f"/goals/{_quote_id('goal', id)}/why", Why)
 
     def decision(self, iteration: int) -> ToolDecision | None:
         """The decision of that iteration; None if it was no cycle."""
@@ -166,7 +166,9 @@ class GoalsClient:
 
     def answer(self, id: str, text: str) -> Question:
         """Answer a question."""
-        return self._post(f"/questions/{_part('question', id)}/answer", Question, {"text": text})
+        return self._post(
+            f"/questions/{_quote_id('question', id)}/answer", Question, {"text": text}
+        )
 
     def about(self, symbol: str, limit: int | None = None) -> Surroundings:
         """The facts about a symbol."""
@@ -236,7 +238,7 @@ def _without_goals(api: Api) -> str:
     )
 
 
-def _part(noun: str, id: str) -> str:
+def _quote_id(noun: str, id: str) -> str:
     """Quote an id for a path.
 
     Raises:
@@ -257,13 +259,13 @@ def to_type(command: str) -> str:
 
 def frozen_line(api: Api, why: str) -> str:
     """*why*, which begins with `FROZEN`, and the command that lifts the freeze."""
-    everywhere = why == f"{FROZEN}: {_everywhere(api)}"
-    # --all and --agent exclude each other.
+    everywhere = why == f"{FROZEN}: {_deployment_freeze(api)}"
+    # --all excludes --agent.
     command = f"`{command_name()} unfreeze --all`" if everywhere else to_type("unfreeze")
     return f"{why}; {command} lifts the freeze"
 
 
-def _everywhere(api: Api) -> str | None:
+def _deployment_freeze(api: Api) -> str | None:
     """The reason of a deployment-wide freeze; None without one, or if the key may not look."""
     try:
         return api.deployment.get("/agents", AgentList).frozen
@@ -271,7 +273,7 @@ def _everywhere(api: Api) -> str | None:
         return None
 
 
-#: So many iterations in a row without a cycle: the agent has nothing that it can do.
+#: Iterations in a row without a cycle after which the agent has nothing to do.
 _IDLE = 2
 
 
@@ -390,7 +392,7 @@ def next_cycle(client: GoalsClient) -> Cycle:
         KeyboardInterrupt: Ctrl-C; the iteration continues.
     """
     with Spinner(None, ends_command=False) as waiting:
-        number = waiting.insist(lambda: _begun(client))
+        number = waiting.insist(lambda: _start(client))
         while (result := waiting.insist(lambda: past_iteration(client.api, number))) is None:
             waiting.pause(lambda: _doing(client, number))
         decision = waiting.insist(lambda: client.decision(number))
@@ -398,7 +400,7 @@ def next_cycle(client: GoalsClient) -> Cycle:
         return Cycle(result, decision, goal, waiting.insist(client.session))
 
 
-def _begun(client: GoalsClient) -> int:
+def _start(client: GoalsClient) -> int:
     return client.api.agent.post("/loop/trigger", Triggered, {"async": True}).iteration
 
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from boyd.models import Triple
     from boyd.plugins.goals.api_models import Exported
 
-#: The most bytes and triples of a file that is imported: as much as a graph holds.
+#: The most bytes and triples of an imported file: the capacity of a graph.
 _BYTES, _TRIPLES = 500_000_000, 1_000_000
-#: How many facts are sent at once; fewer when the API takes no request of that size.
+#: Facts per request; fewer if the API refuses requests of that size.
 _AT_ONCE = 1000
-#: What the reasons for leaving out statements mean.
+#: Descriptions of the reasons for skipping statements.
 _REASONS = {
     "blank-node": "about blank nodes",
     "label": "labels of symbols",
@@ -54,11 +54,9 @@ def import_(client: GoalsClient, file: Path, source: str | None, form: str) -> N
     """
     is_input = str(file) == "-"
     facts, skipped = _facts(_read(file), source or (None if is_input else file.name))
-    added = sum(
-        _learned(client, facts[at : at + _AT_ONCE]) for at in range(0, len(facts), _AT_ONCE)
-    )
+    added = sum(_send(client, facts[at : at + _AT_ONCE]) for at in range(0, len(facts), _AT_ONCE))
     if not output.print_data(form, {"added": added, "skipped": skipped}):
-        _tell(added, len(facts), skipped)
+        _print_summary(added, len(facts), skipped)
 
 
 def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]:
@@ -78,7 +76,7 @@ def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]
     return facts, skipped
 
 
-def _learned(client: GoalsClient, facts: Sequence[Triple]) -> int:
+def _send(client: GoalsClient, facts: Sequence[Triple]) -> int:
     """Send facts, in halves if they are too large, and count the new ones."""
     try:
         return client.learn(facts)
@@ -86,10 +84,10 @@ def _learned(client: GoalsClient, facts: Sequence[Triple]) -> int:
         if problem.name != "too-large" or len(facts) == 1:
             raise
     middle = len(facts) // 2
-    return _learned(client, facts[:middle]) + _learned(client, facts[middle:])
+    return _send(client, facts[:middle]) + _send(client, facts[middle:])
 
 
-def _tell(added: int, known: int, skipped: dict[str, int]) -> None:
+def _print_summary(added: int, known: int, skipped: dict[str, int]) -> None:
     already = f", {known - added} known already" if known > added else ""
     output.say(f"{counted(added, 'fact')} added{already}")
     if skipped:
@@ -119,7 +117,7 @@ def export(client: GoalsClient, file: Path | None) -> None:
     if file is None or str(file) == "-":
         _copy(client.knowledge(), sys.stdout, is_terminal=output.is_terminal())
         return
-    with _made(file) as made:
+    with _create(file) as made:
         _copy(client.knowledge(), made)
 
 
@@ -137,7 +135,7 @@ def _copy(parts: Iterable[Exported], target: TextIO, *, is_terminal: bool = Fals
 
 
 @contextmanager
-def _made(file: Path) -> Iterator[TextIO]:
+def _create(file: Path) -> Iterator[TextIO]:
     """Create a file; remove it again unless it is written completely."""
     try:
         with file.open("x", encoding="utf-8") as made:

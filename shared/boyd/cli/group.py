@@ -61,7 +61,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of that name."""
-        path = COMMANDS.get(cmd_name) or _added(cmd_name)
+        path = COMMANDS.get(cmd_name) or _added_path(cmd_name)
         if path is None:
             return None
         module, _, name = path.partition(":")
@@ -85,7 +85,7 @@ class Commands(click.Group):
         raise click.UsageError(f"no command {name!r}; {hint}", ctx)
 
 
-def _added(name: str) -> str | None:
+def _added_path(name: str) -> str | None:
     """The path of a command that another package adds."""
     from importlib.metadata import entry_points
 

@@ -32,12 +32,12 @@ from boyd.models import (
 )
 from boyd.models.responses import IterationList, IterationSummary
 
-#: Observations of one observer that are shown with their data; of more, the worst ones.
+#: Observations per observer that are shown with data, the worst first.
 _SHOWN = 5
-#: Values of an observation's data that are shown, and characters of each.
+#: Values shown of an observation's data, and characters of each.
 _VALUES = 8
 _VALUE = 60
-#: Hosts that are named in one line.
+#: Hosts named in one line.
 _HOSTS = 5
 _WORST_FIRST = tuple(reversed(SEVERITIES))
 
@@ -52,22 +52,22 @@ def observation_lines(result: LoopResult, width: int) -> Iterator[str]:
         yield from _block(_title(observer, runs, seen), seen, width)
     if rest:
         by = "from runs, intake and hooks" if result.observer_runs else "all"
-        yield from _block(f"{by}: {_counted(rest)}", rest, width)
+        yield from _block(f"{by}: {_count_by_severity(rest)}", rest, width)
     if result.not_due:
-        yield f"not due: {', '.join(_waits(result))}"
+        yield f"not due: {', '.join(_not_due(result))}"
     elif not result.observer_runs and not result.observations:
         yield "none"
 
 
 def _block(title: str, seen: Sequence[Observation], width: int) -> Iterator[str]:
     yield output.cut(output.one_line(title), width)
-    for line in _shown(seen):
+    for line in _lines(seen):
         yield f"  {output.cut(output.one_line(line), width - 2)}"
 
 
 def _title(name: str, runs: Sequence[ObserverRun], seen: Sequence[Observation]) -> str:
     times = f"{len(runs)} runs " if len(runs) > 1 else ""
-    return f"{name}: {_counted(seen)}; {times}on {_hosts(runs)}, {_took(runs)}"
+    return f"{name}: {_count_by_severity(seen)}; {times}on {_hosts(runs)}, {_took(runs)}"
 
 
 def _hosts(runs: Sequence[ObserverRun]) -> str:
@@ -81,7 +81,7 @@ def _took(runs: Sequence[ObserverRun]) -> str:
     return most if least == most else f"{least} to {most}"
 
 
-def _counted(seen: Sequence[Observation]) -> str:
+def _count_by_severity(seen: Sequence[Observation]) -> str:
     """The number of observations, by severity."""
     counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
     told = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
@@ -89,10 +89,10 @@ def _counted(seen: Sequence[Observation]) -> str:
     return f"{text} ({', '.join(told)})" if told else text
 
 
-def _shown(seen: Sequence[Observation]) -> Iterator[str]:
+def _lines(seen: Sequence[Observation]) -> Iterator[str]:
     """The worst observations with their data, and the others in one line."""
     ordered = sorted(seen, key=_rank)
-    # One line that stands for many says more than a few of them that are all alike.
+    # If all are alike, a summary says more than a few examples.
     alike = len(seen) > _SHOWN and len({one.severity for one in seen}) == 1
     first = [] if alike else ordered[:_SHOWN]
     for one in first:
@@ -135,7 +135,7 @@ def _value(value: Any) -> str:
     return output.cut(output.one_line(text), _VALUE)
 
 
-def _waits(result: LoopResult) -> Iterator[str]:
+def _not_due(result: LoopResult) -> Iterator[str]:
     for one in result.not_due:
         left = (one.due_at - result.started_at).total_seconds()
         yield f"{one.id} (in {output.seconds(max(1, round(left)))})"
@@ -222,27 +222,27 @@ def _show_decision(result: LoopResult) -> None:
             ("approval", "required" if decision.requires_approval else ""),
             ("impact", decision.estimated_impact or ""),
             ("alternatives", alternatives),
-            *_traced(result),
+            *_trace_rows(result),
         ]
     )
 
 
-def _traced(result: LoopResult) -> Iterator[tuple[str, str]]:
+def _trace_rows(result: LoopResult) -> Iterator[tuple[str, str]]:
     trace = result.trace or DecisionTrace()
     yield "strategies", ", ".join(trace.strategies) or "none: the agent has no strategy"
     yield "applicable", ", ".join(trace.applicable) or "none"
     if trace.chosen is None:
-        yield from _no_say(result, trace)
+        yield from _not_applicable(result, trace)
     yield "chosen", trace.chosen or "none"
     for change in trace.changes:
         yield "changed", f"{', '.join(change.fields)} by {change.plugin}"
     if trace.vetoed:
-        yield "vetoed", _refused(trace.vetoed)
+        yield "vetoed", _refusal_text(trace.vetoed)
     if trace.invalid:
-        yield "invalid", _refused(trace.invalid)
+        yield "invalid", _refusal_text(trace.invalid)
 
 
-def _no_say(result: LoopResult, trace: DecisionTrace) -> Iterator[tuple[str, str]]:
+def _not_applicable(result: LoopResult, trace: DecisionTrace) -> Iterator[tuple[str, str]]:
     """The reasons why no strategy was applicable."""
     failed = {p.id: p.error for p in result.problems if p.phase == "decide"}
     for name in trace.strategies:
@@ -252,7 +252,7 @@ def _no_say(result: LoopResult, trace: DecisionTrace) -> Iterator[tuple[str, str
             yield "not applicable", f"{name}: its predicate is false in this situation"
 
 
-def _refused(refusal: Refusal) -> str:
+def _refusal_text(refusal: Refusal) -> str:
     return f"{refusal.action or 'the action'} by {refusal.by}: {refusal.reason}"
 
 
@@ -281,13 +281,12 @@ def _heading(text: str) -> None:
     output.say(text)
 
 
-#: The columns of the list.
 COLUMNS = (
     *(whole("#"), whole("ended"), whole("outcome")),
     *(whole("took", drop=2), whole("seen", drop=4), label("trigger", drop=3)),
     *(sentence("situation", drop=1), label("action", least=44)),
 )
-#: The most that one request may ask for, and that are read at once.
+#: The largest page, and the largest number to read.
 _PAGE = 500
 _TOGETHER = 100_000
 
@@ -297,7 +296,7 @@ _TOGETHER = 100_000
     "iteration",
     required=False,
     type=Whole(1),
-    shell_complete=completion.offered(completion.iterations),
+    shell_complete=completion.completer(completion.iterations),
 )
 @click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
 @click.option("--before", type=Whole(2), metavar="N", help="Only iterations before N.")

@@ -69,7 +69,6 @@ def _arguments(text: str) -> str:
         return output.clean(text)
 
 
-#: The columns of the list.
 COLUMNS = (
     *(whole("id"), whole("status"), whole("took", drop=3), whole("tokens", drop=4)),
     *(whole("cost", drop=2), whole("age", drop=1), whole("steps", drop=5)),
@@ -164,7 +163,7 @@ def _show_until_end(api: Api, id: str, live: bool) -> Ended:
                 if isinstance(logged.entry, Ended):
                     return logged.entry
     except KeyboardInterrupt:
-        goes_on(id)
+        exit_interrupted(id)
     raise AssertionError("the log of an investigation ends")
 
 
@@ -175,7 +174,7 @@ def live_transcript() -> Transcript:
     return LiveTranscript()
 
 
-def goes_on(id: str) -> NoReturn:
+def exit_interrupted(id: str) -> NoReturn:
     """End the command, not the investigation."""
     command, name = f"{command_name()} investigations", short(id)
     output.note(
@@ -303,7 +302,7 @@ def follow(api: Api, investigation: str, form: str) -> None:
     """
     found = find(api, investigation)
     transcript = _transcript(form)
-    following = LogFollower(api, found.id, note=_noting(transcript))
+    following = LogFollower(api, found.id, note=_note_printer(transcript))
     ended: Ended | None = None
     try:
         with transcript or nullcontext():
@@ -314,7 +313,7 @@ def follow(api: Api, investigation: str, form: str) -> None:
                 else:
                     output.print_item(form, logged)
     except KeyboardInterrupt:
-        goes_on(found.id)
+        exit_interrupted(found.id)
     if ended is None or ended.ending not in ANSWERED:
         raise click.exceptions.Exit(output.FAILED)
 
@@ -326,7 +325,7 @@ def _transcript(form: str) -> Transcript | None:
     return live_transcript() if output.is_terminal() else PlainTranscript(output.say)
 
 
-def _noting(transcript: Transcript | None) -> Callable[[str], None]:
+def _note_printer(transcript: Transcript | None) -> Callable[[str], None]:
     return (lambda text: transcript.line("note", text)) if transcript else output.note
 
 

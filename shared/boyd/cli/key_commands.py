@@ -13,14 +13,20 @@ from pydantic import ValidationError
 
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import CommandAccess, access_options, actor, id_argument, open_store, the_one
+from boyd.cli.options import (
+    CommandAccess,
+    access_options,
+    actor,
+    id_argument,
+    open_store,
+    resolve_prefix,
+)
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import duration_option, words_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.models import SCOPES, explain, utc_now
 from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
 
-#: The columns of the list.
 COLUMNS = (
     *(whole("id"), label("name", drop=2), label("principal"), sentence("scopes")),
     *(label("groups", drop=3), label("agents", drop=4), whole("created", drop=5)),
@@ -60,7 +66,7 @@ def keys() -> None:
 def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:
     """Create a key, and print it once."""
     api = access.api()
-    made = _made_over(api, wanted, expires) if api else _made_in(access, wanted, expires)
+    made = _create_over(api, wanted, expires) if api else _create_in(access, wanted, expires)
     if made.key is None:
         reason = f"key {made.id} was created, but its text was lost on the way: revoke it"
         output.stop(output.FAILED, reason)
@@ -69,11 +75,11 @@ def create(access: CommandAccess, expires: float | None, form: str, **wanted: An
         output.say(made.key)
 
 
-def _made_over(api: Api, wanted: dict[str, Any], expires: float | None) -> NewKey:
+def _create_over(api: Api, wanted: dict[str, Any], expires: float | None) -> NewKey:
     return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
 
 
-def _made_in(access: CommandAccess, wanted: dict[str, Any], expires: float | None) -> NewKey:
+def _create_in(access: CommandAccess, wanted: dict[str, Any], expires: float | None) -> NewKey:
     store = open_store(access.settings)
     try:
         key, text = store.access.create(**wanted, by=actor(), expires_in=expires)
@@ -128,7 +134,7 @@ def revoke(access: CommandAccess, key_id: str) -> None:
     ID may be any unambiguous prefix.
     """
     api = access.api()
-    found = the_one("key", key_id, [key.id for key in _all(access, api)])
+    found = resolve_prefix("key", key_id, [key.id for key in _all(access, api)])
     if api is not None:
         api.deployment.delete(f"/keys/{found}", Revoked)
     elif not open_store(access.settings).access.revoke(found, actor()):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
-#: Characters of a line that tell what it is the beginning of.
+#: Characters of a line that reveal the kind of its block.
 _TELLING = 12
 
 
@@ -84,7 +84,7 @@ _STYLES: dict[Tone, str] = {
     "note": "yellow",
     "end": "dim",
 }
-#: Lines of the screen that what is drawn anew all the time leaves free.
+#: Lines of the screen that the live display leaves free.
 _FREE = 4
 
 
@@ -206,7 +206,7 @@ class LiveTranscript(Transcript):
 
         self._live = Live(
             console=self._console,
-            get_renderable=self._drawn,
+            get_renderable=self._draw,
             refresh_per_second=8,
             transient=True,
             redirect_stdout=False,
@@ -219,7 +219,7 @@ class LiveTranscript(Transcript):
             self._live.stop()
             self._live = None
 
-    def _drawn(self) -> RenderableType:
+    def _draw(self) -> RenderableType:
         from rich.console import Group
         from rich.text import Text
 

@@ -15,7 +15,7 @@ import click
 
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api, Flags, find_api, open_api
-from boyd.cli.completion import Offers, offered
+from boyd.cli.completion import Offers, completer
 from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import UnknownAgent
 from boyd.models import Actor, Run
@@ -40,14 +40,14 @@ def short(whole: str) -> str:
 
 def not_empty(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
     """Refuse empty values: an unset shell variable must not select the default."""
-    return _filled(value, "it is empty: give a value, or omit the option")
+    return _refuse_empty(value, "it is empty: give a value, or omit the option")
 
 
-def _whole_or_beginning(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    return _filled(value, "the id is empty: give an id or a prefix of one")
+def _refuse_empty_id(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    return _refuse_empty(value, "the id is empty: give an id or a prefix of one")
 
 
-def _filled(value: Any, complaint: str) -> Any:
+def _refuse_empty(value: Any, complaint: str) -> Any:
     for one in value if isinstance(value, tuple) else (value,):
         if one is not None and not one.strip():
             raise click.BadParameter(complaint)
@@ -58,11 +58,11 @@ def id_argument(
     name: str, offers: Callable[[Api], Offers], **how: Any
 ) -> Callable[[_Command], _Command]:
     """An argument for an id or a prefix of one; completion offers *offers*."""
-    complete = offered(offers)
-    return click.argument(name, callback=_whole_or_beginning, shell_complete=complete, **how)
+    complete = completer(offers)
+    return click.argument(name, callback=_refuse_empty_id, shell_complete=complete, **how)
 
 
-def the_one(noun: str, beginning: str, ids: Iterable[str]) -> str:
+def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
     """Find the only id with that prefix; exit with an error otherwise."""
     found = []
     for one in dict.fromkeys(ids):
@@ -84,14 +84,14 @@ def find_by_prefix(noun: str, prefix: str, read: Callable[[], _T], every: Iterab
     if len(prefix) == WHOLE:
         return read()
     known = {one.id: one for one in islice(every, _NEWEST)}
-    return known[the_one(noun, prefix, known)]
+    return known[resolve_prefix(noun, prefix, known)]
 
 
-#: Names an agent; an empty name is refused, rather than taken for the only one.
+#: Names an agent; an empty name is refused and does not select the default.
 agent_option: Callable[[_Command], _Command] = click.option(
     "--agent",
     callback=not_empty,
-    shell_complete=completion.offered(completion.agents),
+    shell_complete=completion.completer(completion.agents),
     help="The agent; required if there are several.",
 )
 

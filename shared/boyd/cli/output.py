@@ -35,21 +35,21 @@ TIMED_OUT = 124
 
 _Command = Callable[..., Any]
 
-#: How data can be printed.
+#: Output formats.
 FORMS = ("table", "json", "yaml")
 
-#: Problems of the API that are told by their name, and the others by the status of HTTP.
+#: Exit statuses by the name of a problem, then by HTTP status.
 _OF_NAME = {"not-pending": CONFLICT, "timeout": TIMED_OUT}
 _OF_STATUS = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 409: CONFLICT, 412: CONFLICT}
 
-#: How wide a line is where nothing says how wide it may be, and the least a summary gets of it.
+#: The default width of a line, and the least width of a summary in it.
 LINE = 120
 _LEAST = 24
-#: Characters of an id that are shown.
+#: Characters shown of an id.
 SHORT = 8
-#: How programs colour what they print, and name the window.
+#: Escape sequences for colours and window titles.
 _COLOURING = re.compile(r"\x1b(\[[0-9;:]*m|\][^\x07\x1b]*(\x07|\x1b\\))")
-#: A table cell that begins with one of these words is shown in its colour.
+#: Colours of table cells by their first word.
 _COLOURS = {
     "ok": "green",
     "idle": "green",
@@ -74,7 +74,7 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
     came_to = outcome(result)
     tail = f"→ {came_to}" if came_to else ""
     summary = one_line(result.situation.summary) if result.situation else ""
-    for middle in (f"  {_seen(result)}", ""):
+    for middle in (f"  {_observation_count(result)}", ""):
         room = width - len(head) - len(middle) - len(tail) - 3
         if room >= min(_LEAST, len(summary)):
             shown = f"{cut(summary, room)} " if summary else ""
@@ -82,20 +82,20 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
     return cut(f"{head}  {tail}".rstrip(), width)
 
 
-def painted_iteration(result: LoopResult) -> str:
+def paint_iteration(result: LoopResult) -> str:
     """The same as wide as the terminal, in colour."""
     waits = any(one.waits_for for one in result.action_results)
     acted = result.success and any(one.success for one in result.action_results)
     colour = "red" if not result.success else "yellow" if waits else "green" if acted else None
-    return painted(iteration_line(result, width() if is_terminal() else LINE), colour)
+    return paint(iteration_line(result, width() if is_terminal() else LINE), colour)
 
 
-def painted(text: str, colour: str | None) -> str:
+def paint(text: str, colour: str | None) -> str:
     """The text in that colour, if colours are enabled."""
     return click.style(text, fg=colour) if colour and is_coloured() else text
 
 
-def _seen(result: LoopResult) -> str:
+def _observation_count(result: LoopResult) -> str:
     text = counted(len(result.observations), "observation")
     lost = len({problem.id for problem in result.observer_errors})
     left_out = [f"{counted(lost, 'observer')} failed"] if lost else []
@@ -405,7 +405,7 @@ def print_table(
     if is_terminal():
         from rich.padding import Padding
 
-        table = fitted(known, cells, width() - indent)
+        table = fit_table(known, cells, width() - indent)
         console().print(Padding(table, (0, 0, 0, indent)))
         return
     for line in _plain([[column.name.upper() for column in known], *cells]):
@@ -422,7 +422,7 @@ def _plain(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
 
 
-def fitted(
+def fit_table(
     columns: Sequence[Column | str], rows: Iterable[Sequence[str]], room: int | None = None
 ) -> Table:
     """A table that fits the terminal, or *room*; see `print_table`."""

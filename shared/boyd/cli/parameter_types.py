@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from boyd.cli.api_access import Api
-from boyd.cli.completion import Offers, offered
+from boyd.cli.completion import Offers, completer
 from boyd.settings.files import nearest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -118,7 +118,7 @@ class Words(_Type):
         """Complete the word after the last comma."""
         before, comma, last = incomplete.rpartition(",")
         if self._offers is not None:
-            found = [one.value for one in offered(self._offers)(ctx, param, last)]
+            found = [one.value for one in completer(self._offers)(ctx, param, last)]
         else:
             found = [one for one in self._choices if one.startswith(last)]
         return [CompletionItem(f"{before}{comma}{one}") for one in found]

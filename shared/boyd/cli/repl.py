@@ -19,7 +19,7 @@ from boyd.errors import ApiUnavailable, BoydError, ConfigError
 from boyd.plugins.goals.api_models import Surroundings
 from boyd.plugins.goals.state import Goal
 
-#: How many memories `recall` shows, and how many entries of memory are looked at for symbols.
+#: Memories shown by `recall`, and entries of memory searched for symbols.
 _TOP = 5
 _RECENT = 100
 
@@ -71,7 +71,7 @@ class Repl:
         return {
             "status": command(self._status, "", "the session at a glance; also `s`"),
             "goals": command(lambda _: views.show_goals(client.goals()), "", "list all goals"),
-            "add": command(changing(client.wanted), "DESCRIPTION", "add a goal"),
+            "add": command(changing(client.ensure), "DESCRIPTION", "add a goal"),
             "suspend": command(changing(client.suspend), "ID", "suspend a goal", known.goals),
             "resume": command(changing(client.resume), "ID", "resume a goal", known.goals),
             "fail": command(changing(client.fail), "ID", "mark a goal as failed", known.goals),
@@ -119,7 +119,7 @@ class Repl:
         lines = open_prompt(MARK, "`q` or Ctrl-D quits.", _history(state), completer)
         well = True
         while not self._left and (line := lines.question()) is not None:
-            well &= self._does(line.strip())
+            well &= self._try(line.strip())
             self._known.forget()
         if is_typed:
             output.note(
@@ -127,7 +127,7 @@ class Repl:
             )
         return well or is_typed
 
-    def _does(self, line: str) -> bool:
+    def _try(self, line: str) -> bool:
         """Run a line; return whether it succeeded."""
         try:
             self._do(line)
@@ -254,7 +254,7 @@ class Completions:
 
 
 MARK = "boyd> "
-#: Where what was typed is kept, in the state folder.
+#: The file with the history, in the state folder.
 HISTORY = "repl-history"
 
 
@@ -269,7 +269,7 @@ class WordCompleter(Completer):
         name, space, begun = document.text_before_cursor.lstrip().partition(" ")
         if not space:
             listed = self._words.items()
-            yield from _fitting(
+            yield from _matches(
                 name, [f"{one} " if word.arguments else one for one, word in listed]
             )
             return
@@ -279,10 +279,10 @@ class WordCompleter(Completer):
                 known = sorted(word.values())
             except BoydError:  # nobody answers, and nobody has asked for an error
                 return
-            yield from _fitting(begun.lstrip(), known)
+            yield from _matches(begun.lstrip(), known)
 
 
-def _fitting(begun: str, known: Iterable[str]) -> Iterator[Completion]:
+def _matches(begun: str, known: Iterable[str]) -> Iterator[Completion]:
     """The printable values that begin with the typed text."""
     for one in known:
         if one.startswith(begun) and one.isprintable():

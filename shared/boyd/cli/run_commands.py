@@ -22,7 +22,6 @@ from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
 from boyd.models.responses import Redelivering, RunCancelled, RunCreated
 
 _ENDED = ("completed", "failed", "cancelled")
-#: The columns of the list.
 COLUMNS = (
     *(whole("id"), whole("status"), whole("priority", drop=2), whole("age")),
     *(label("source", drop=3), label("asked by", drop=1), sentence("title", least=30)),

@@ -35,19 +35,17 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-#: The columns of observers.
 OBSERVED = (
     whole("observer"),
     label("health", least=17),
     whole("last success"),
     sentence("last error"),
 )
-#: The columns of workers.
 WORKERS = (
     *(whole("role"), whole("name"), whole("started", drop=3), label("agents", drop=1)),
     *(sentence("queues", drop=2), sentence("health", least=8)),
 )
-#: How far the texts of an agent are from the left.
+#: The indent of texts about an agent.
 _INDENT = 13
 
 
@@ -55,7 +53,7 @@ _INDENT = 13
 @click.option(
     "--agent",
     callback=not_empty,
-    shell_complete=completion.offered(completion.agents),
+    shell_complete=completion.completer(completion.agents),
     help="Only this agent.",
 )
 @click.option("--watch", is_flag=True, help="Keep running and show events until Ctrl-C.")
@@ -68,14 +66,14 @@ def status(api: Callable[[str | None], Api], agent: str | None, watch: bool, for
     """
     opened = api(agent)
     known = opened.deployment.get("/agents", AgentList)
-    chosen = _chosen(known.agents, opened.agent.agent)
+    chosen = _choose(known.agents, opened.agent.agent)
     if watch:
         _watch(opened, [one.id for one in chosen], form)
     else:
         _show(_look(opened, [one.id for one in chosen]), form)
 
 
-def _chosen(known: list[AgentState], name: str | None) -> list[AgentState]:
+def _choose(known: list[AgentState], name: str | None) -> list[AgentState]:
     chosen = [one for one in known if name in (None, one.id)]
     if not known:
         raise UnknownAgent("no agent has been started yet, or the key may not see any")
@@ -301,10 +299,10 @@ def _show_live(
         return
     if event.kind.startswith("iteration."):
         flight.pop(agent_id, None)
-    live.console.print(_painted(Text(line), event))
+    live.console.print(_paint(Text(line), event))
 
 
-def _painted(line: Text, event: Event) -> Text:
+def _paint(line: Text, event: Event) -> Text:
     if event.kind == "iteration.failed":
         line.stylize("red")
     elif event.kind.startswith("approval."):

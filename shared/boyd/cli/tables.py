@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-#: Between two columns.
+#: Spaces between two columns.
 GAP = 2
-#: The narrowest that a text is cut to before a column is left out, and a name.
+#: The least width of sentences and names; below it columns are omitted.
 _TEXT = 20
 _NAME = 12
-#: The narrowest that anything is cut to where leaving columns out does not help.
+#: The least width of all columns if omitting others does not help.
 _SCANT = 4
 
-#: What happens to a column that does not fit: nothing, it is cut, or it goes on in the next line.
+#: The treatment of cells that do not fit: none, cut, or wrapped.
 Kind = Literal["whole", "cut", "folded"]
 
 
@@ -66,13 +66,13 @@ def layout(
         max(map(_cells, cells)) for cells in zip([one.name for one in columns], *rows, strict=True)
     ]
     least = [_least(column, wide) for column, wide in zip(columns, found, strict=True)]
-    shown = _fitting(columns, least, room)
+    shown = _choose(columns, least, room)
     if _total(least[number] for number in shown) > room:
-        return _pressed(shown, least, room)
-    return _widened(shown, least, found, room)
+        return _squeeze(shown, least, room)
+    return _widen(shown, least, found, room)
 
 
-def _fitting(columns: Sequence[Column], least: Sequence[int], room: int) -> list[int]:
+def _choose(columns: Sequence[Column], least: Sequence[int], room: int) -> list[int]:
     """The columns to show; unimportant ones are omitted if necessary."""
     shown = set(range(len(columns)))
     going = sorted((n for n in shown if columns[n].drop), key=lambda n: -columns[n].drop)
@@ -81,7 +81,7 @@ def _fitting(columns: Sequence[Column], least: Sequence[int], room: int) -> list
         if _total(least[n] for n in shown) > room:
             shown.remove(number)
             gone.append(number)
-    # A wide one that had to go may have left room for narrow ones.
+    # An omitted wide column may leave room for narrow ones.
     for number in reversed(gone):
         if _total(least[n] for n in {*shown, number}) <= room:
             shown.add(number)
@@ -93,7 +93,7 @@ def _least(column: Column, wide: int) -> int:
     return wide if column.kind == "whole" else min(wide, max(column.least, len(column.name)))
 
 
-def _widened(
+def _widen(
     shown: Sequence[int], least: Sequence[int], found: Sequence[int], room: int
 ) -> list[tuple[int, int]]:
     """Distribute the remaining room, always to the narrowest column that needs it."""
@@ -106,7 +106,7 @@ def _widened(
     return list(widths.items())
 
 
-def _pressed(shown: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
+def _squeeze(shown: Sequence[int], least: Sequence[int], room: int) -> list[tuple[int, int]]:
     """Cut uncuttable columns, the widest first and the first column last."""
     widths = {number: least[number] for number in shown}
     for columns, limit in ((shown[1:], _SCANT), (shown[1:], 1), (shown[:1], 1)):

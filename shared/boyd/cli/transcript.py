@@ -35,12 +35,12 @@ from boyd.models.investigation import (
 )
 
 Channel = Literal["text", "reasoning"]
-#: How a line looks: what it is about, more about that, or what should be noticed.
+#: The style of a line.
 Tone = Literal["call", "ok", "detail", "note", "end"]
 
 #: The endings that are answers.
 ANSWERED: tuple[Ending, ...] = ("final_answer", "final_synthesis")
-#: How many lines of a result are shown, and where an argument is cut.
+#: Lines shown of a result, and the length of an argument.
 _FIRST = 6
 _CUT = 60
 
@@ -57,7 +57,7 @@ class Transcript(ABC):
         self._came = False
         self._failed = 0
         self._why = ""
-        #: What stands above the text that a question has come to.
+        #: The heading of the final text.
         self.heading = ""
 
     def __enter__(self) -> Self:
@@ -172,7 +172,7 @@ class Transcript(ABC):
     def _end_call(self, seen: ToolObservation) -> None:
         self.settle()
         self._begin(seen.call_id or "")
-        # Much may have been shown since it began to wait, or nothing of it.
+        # Other lines may separate the result from its call.
         apart = seen.call_id in self._waited or seen.call_id not in self._begun
         label = call_label(seen.call_id or "")
         which = f"{label} {output.one_line(seen.tool)}: " if apart else ""

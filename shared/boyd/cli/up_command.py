@@ -49,21 +49,21 @@ def greet(settings: Settings, agents: list[str]) -> None:
     output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
 
 
-def ready(settings: Settings, api_url: str, key: str | None) -> None:
+def announce(settings: Settings, api_url: str, key: str | None) -> None:
     """Print the address of the API, and *key* or where it is."""
     path = key_file(settings.state_dir)
     output.say(f"  API    {api_url}")
     output.say(
         f"  key    {key or f'{_home(path)} (readable only by you; boyd finds it automatically)'}"
     )
-    for line in _fitted(f'curl --oauth2-bearer "$(cat {_typed(path)})"', f"{api_url}/api/v0/state"):
+    for line in _fit(f'curl --oauth2-bearer "$(cat {_quote(path)})"', f"{api_url}/api/v0/state"):
         output.say(line)
     if settings.api.warning:
-        output.say(output.painted(f"warning: {settings.api.warning}", "yellow"))
+        output.say(output.paint(f"warning: {settings.api.warning}", "yellow"))
     output.say(f"Ctrl-C stops everything. In another terminal: {command_name()} status --watch")
 
 
-def _fitted(command: str, url: str) -> list[str]:
+def _fit(command: str, url: str) -> list[str]:
     """The command on one line, or on two if the terminal is too narrow."""
     line = f"  try    {command} {url}"
     if len(line) <= output.width():
@@ -77,7 +77,7 @@ def _home(path: Path) -> str:
     return f"~/{here.relative_to(Path.home())}" if here.is_relative_to(Path.home()) else str(here)
 
 
-def _typed(path: Path) -> str:
+def _quote(path: Path) -> str:
     """The same, quoted for a shell."""
     shown = _home(path)
     return f"~/{shlex.quote(shown[2:])}" if shown.startswith("~/") else shlex.quote(shown)
@@ -85,9 +85,9 @@ def _typed(path: Path) -> str:
 
 #: Seconds for a worker to start and announce itself.
 START = 60.0
-#: Seconds between two looks at what happened.
+#: Seconds between two checks for events.
 LOOK = 0.5
-#: Seconds between two looks whether Redis still has the key of this command.
+#: Seconds between two checks that Redis still has the key of this command.
 KEY_CHECK = 5.0
 
 
@@ -156,7 +156,7 @@ def _run(
 ) -> None:
     store = Store(connect(url))
     watch = _Watch(store, agents, settings.state_dir)
-    api_url = _reached(settings.api)
+    api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
     workers, others = _children(settings, url)
     for child in workers:
@@ -170,7 +170,7 @@ def _run(
         return
     runtime = RunningDeployment(redis_url=url, api_url=api_url, agent=settings.agent)
     with publish_runtime(settings.state_dir, runtime):
-        ready(settings, api_url, key if show_key else None)
+        announce(settings, api_url, key if show_key else None)
         supervisor.run(watch.look, every=LOOK)
     output.say("stopping")
 
@@ -206,7 +206,7 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
     return children[:2], children[2:]
 
 
-def _reached(api: ApiSettings) -> str:
+def _local_url(api: ApiSettings) -> str:
     """The URL of the API for this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{api.port}"
@@ -281,4 +281,4 @@ class _Watch:
     def _show(self, agent_id: str, iteration: int) -> None:
         result = self._store.agent(agent_id).history.get(iteration)
         if result:
-            output.say(output.painted_iteration(result))
+            output.say(output.paint_iteration(result))
