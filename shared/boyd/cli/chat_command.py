@@ -27,10 +27,10 @@ MARK = "> "
 @asking_options
 @api_options
 def chat(api: Api, investigation: str | None, **how: Any) -> None:
-    """Chat with the agent's model, which can use the agent's tools.
+    """Chat with the agent's model.
 
-    INVESTIGATION continues an earlier one. Ctrl-C cancels a question, Ctrl-D leaves. A pipe gives
-    one question per line, and gets only the answers.
+    It can use the agent's tools. INVESTIGATION continues an earlier one. Ctrl-C cancels a question,
+    Ctrl-D leaves. A pipe gives one question per line, and gets only the answers.
     """
     if investigation is not None and any(how.values()):
         raise click.UsageError("a continued investigation keeps its options")

@@ -95,7 +95,7 @@ def _added_path(name: str) -> str | None:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="boyd")
 def boyd() -> None:
-    """Watch, understand, decide, act: an agent loop on as many hosts as you give it."""
+    """Observe, orient, decide, act: an agent loop across any number of hosts."""
 
 
 #: Exit statuses of errors; all others are 1.

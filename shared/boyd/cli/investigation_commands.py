@@ -186,7 +186,7 @@ def exit_interrupted(id: str) -> NoReturn:
 
 @click.group()
 def investigations() -> None:
-    """Show and cancel investigations: questions to the agent's model."""
+    """Show and cancel questions to the agent's model."""
 
 
 @investigations.command("list")

@@ -96,10 +96,10 @@ KEY_CHECK = 5.0
 @click.option("--show-key", is_flag=True, help="Print the API key, not only its location.")
 @settings_options
 def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
-    """Run agents on this machine: Redis, workers, beat and API, until Ctrl-C.
+    """Run agents on this machine until Ctrl-C.
 
-    AGENT is an agent file or module:agent. With BOYD_REDIS_URL that server is used instead of an
-    embedded one. Data, logs and your key for the API are in the state folder (BOYD_STATE_DIR).
+    Starts Redis, workers, beat and the API. AGENT is an agent file or module:agent. BOYD_REDIS_URL
+    replaces the embedded Redis. Data, logs and your key for the API are in the state folder (BOYD_STATE_DIR).
     """
     settings = with_agents(settings, agents or _agent_here(settings))
     names = list(load_agents(settings.agents))
