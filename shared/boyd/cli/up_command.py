@@ -99,7 +99,8 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     """Run agents on this machine until Ctrl-C.
 
     Starts Redis, workers, beat and the API. AGENT is an agent file or module:agent. BOYD_REDIS_URL
-    replaces the embedded Redis. Data, logs and your key for the API are in the state folder (BOYD_STATE_DIR).
+    replaces the embedded Redis. Data, logs and your key for the API are in the state folder
+    (BOYD_STATE_DIR).
     """
     settings = with_agents(settings, agents or _agent_here(settings))
     names = list(load_agents(settings.agents))
