@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -84,10 +85,15 @@ def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
         return "done"
 
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute)))
-    pause = SimpleNamespace(
-        monotonic=time.monotonic, sleep=lambda _: lab.client.delete(KEYS.audit_open)
-    )
-    monkeypatch.setattr(leases, "time", pause)
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            lab.client.delete(KEYS.audit_open)
+        else:
+            time.sleep(seconds)  # the thread that renews leases
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr(leases, "time", clock)
     result = lab.run()
 
     assert [told.success for told in result.action_results] == [True]

@@ -164,9 +164,7 @@ def test_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
 
     assert recorder.calls == []
     assert past is not None
-    assert [r.error for r in past.action_results] == [
-        "Cancelled: the runs that it was for were cancelled"
-    ]
+    assert [r.error for r in past.action_results] == ["Cancelled: its runs were cancelled"]
 
 
 def test_an_action_that_another_run_wants_too_is_executed() -> None:
@@ -299,7 +297,7 @@ def test_what_was_approved_and_not_yet_executed_is_stopped() -> None:
     assert done.result is not None
     assert (done.status, done.result.error) == (
         "approved",
-        "Cancelled: the runs that it was for were cancelled",
+        "Cancelled: its runs were cancelled",
     )
     assert now(lab, run_id).status == "cancelled"
 

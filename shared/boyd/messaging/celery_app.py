@@ -16,8 +16,8 @@ from kombu.exceptions import OperationalError
 
 from boyd import queues
 from boyd.errors import ConfigError
+from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Phase
-from boyd.runtime import BatchHint
 from boyd.store.connection import Address, masked, sentinel_options
 
 log = logging.getLogger("boyd.messaging.celery_app")

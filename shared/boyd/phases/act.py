@@ -1,4 +1,4 @@
-"""Act: the one path that executes an action, wherever it comes from."""
+"""The act phase: the single path that executes an action, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Tool
 from boyd.redaction import clean, redactor
 
-#: Why there is no right to execute what nobody wants any more.
-CANCELLED = "Cancelled: the runs that it was for were cancelled"
+#: Reason for refusing an action whose runs were cancelled.
+CANCELLED = "Cancelled: its runs were cancelled"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to execute once.
+    """The answer to a claim.
 
     Attributes:
-        token: proves the right when finishing; None when it was not given.
-        result: how the execution ended before, if it did.
-        refused: why there is no right: frozen, unknown outcome, running elsewhere.
-        over_budget: whether the budget for this target is used up.
-        unknown: whether an earlier attempt was started and its outcome lost.
+        token: proves the claim when finishing; None: the claim was refused.
+        result: the result of an earlier attempt.
+        refused: reason for a refusal: frozen, unknown outcome, running elsewhere.
+        over_budget: the budget for this target is used up.
+        unknown: an earlier attempt was started and its outcome lost.
     """
 
     token: str | None = None
@@ -52,7 +52,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class ExecutionRequest:
-    """What the ledger must know of an execution before it starts."""
+    """An execution to claim."""
 
     id: str
     action: str
@@ -66,22 +66,22 @@ class ExecutionRequest:
 
 
 class Ledger(Protocol):
-    """Every execution, claimed before it starts: at most once."""
+    """The executions; each is claimed before it starts, so it happens at most once."""
 
     def find(self, execution_id: str) -> ActionResult | None:
-        """How that execution ended, if it did."""
+        """The result of that execution, if it has ended."""
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
         """The entry of that execution, if it was ever claimed."""
 
     def claim(self, execution: ExecutionRequest) -> Claim:
-        """Take the right to execute, in one atomic step."""
+        """Claim an execution atomically."""
 
     def forgo(self, execution_id: str) -> Claim:
-        """Give up the right to execute, for good; what is known of an earlier attempt."""
+        """Give up the right to execute for good; the claim reports an earlier attempt."""
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the outcome; False when the claim was lost meanwhile."""
+        """Record the result; False: the claim was lost meanwhile."""
 
 
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
@@ -91,34 +91,34 @@ MAX_RESULT = 1_000_000
 
 
 class ApprovalGateway(Protocol):
-    """Where a gated action waits for a person."""
+    """The approval queue, for actions that need a person's approval."""
 
     def propose(self, proposal: Proposal, execution_id: str) -> str:
-        """Queue *proposal*, or find the same one that is pending; its id.
-
-        The id is empty when nobody wants it any more: its runs were cancelled.
-        """
+        """Queue *proposal* or join the same one; its id, empty if its runs were cancelled."""
 
     def waits(self, proposal: Proposal) -> bool:
-        """Whether the same proposal is pending already."""
+        """Tell whether the same proposal is already pending."""
 
     def proposed(self, execution_id: str) -> str | None:
-        """The approval that an earlier attempt of this execution has proposed, if it has."""
+        """The approval that an earlier attempt of this execution proposed, if any."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """An action to take.
+    """An action to execute or propose.
 
-    `execution_id` is the same however often the request is repeated. `approved` requests have
-    passed the gate. `retry` tells that an earlier attempt may have left a trace in the ledger.
-    `asked_by` names the plugin whose hook asked for an approval, if one did; `requested_by` the
-    principals who want the action, `by` whoever the audit is to name. With `undoes` it is not
-    executed but rolls that earlier execution back: one execution, whoever asks for it, so what
-    asks has an `origin` of its own that a proposal is known by. `wakes` is the order that waits for
-    what becomes of a proposal, which nobody else joins then. What the action says to a model loses
-    its secrets before it is kept. `unserved` says why nothing may be executed here: an approval is
-    asked for without a dry run, or the result says what is known of an earlier attempt.
+    Attributes:
+        execution_id: stays the same when the request is repeated.
+        approved: the request has passed the gate.
+        retry: an earlier attempt may be in the ledger.
+        asked_by: the plugin whose hook requires an approval.
+        requested_by: the principals who request the action.
+        by: the principal that the audit names.
+        undoes: roll back this execution instead; all requesters share that one rollback.
+        origin: identifies the proposal of a rollback.
+        wakes: the job that waits for the proposal; other requests do not join it.
+        for_model: redact secrets from the result before it is stored.
+        unserved: the reason why this worker may only propose the action, without a dry run.
     """
 
     execution_id: str
@@ -138,14 +138,14 @@ class Request:
 
     @property
     def proposer(self) -> str:
-        """What a proposal is known by, however often the request is repeated."""
+        """The id of its proposal, which stays the same when the request is repeated."""
         return self.origin or self.execution_id
 
 
 def act(
     ctx: PhaseContext, request: Request, ledger: Ledger, approvals: ApprovalGateway
 ) -> ActionResult:
-    """Execute an action, or queue it for approval; never raises for what the action does."""
+    """Execute an action or queue it for approval; errors of the action become its result."""
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
         return unknown(request.decision.action)
@@ -161,7 +161,7 @@ def act(
         if undone.action != action.id:
             return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
         if earlier := ledger.find(request.execution_id):
-            return earlier  # it was undone before: nobody has to allow that once more
+            return earlier  # already rolled back: no further approval needed
     reason = None if request.approved else gate(action, request.decision, request.asked_by)
     if reason:
         return _queue(ctx, action, request, approvals, reason, undone)
@@ -171,7 +171,7 @@ def act(
 
 
 def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
-    """What is known of an action that nobody executes any more."""
+    """The result of an action that must not be executed any more."""
     claim = ledger.forgo(request.execution_id)
     reason = claim.refused or request.unserved
     return claim.result or failed(action.id, reason, lost=claim.unknown)
@@ -180,7 +180,7 @@ def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
 def _earlier(
     action: Action, request: Request, ledger: Ledger, approvals: ApprovalGateway
 ) -> ActionResult | None:
-    """What an attempt that was lost has come to: one decision never has two outcomes."""
+    """The outcome of a lost attempt: a decision never has two outcomes."""
     found = ledger.find(request.execution_id)
     if found or request.approved:
         return found
@@ -193,7 +193,7 @@ def _state(entry: ExecutionEntry | None) -> str:
 
 
 def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
-    """Why *decision* needs a person's approval, or None."""
+    """The reason why *decision* needs a person's approval, or None."""
     autonomy = action.autonomy
     if decision.requires_approval:
         return f"{asked_by or 'the decision'} requires approval"
@@ -207,7 +207,7 @@ def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str
 def dry_run(
     ctx: PhaseContext, action_id: str, params: Mapping[str, Any], for_model: bool = False
 ) -> ActionResult:
-    """What an execution would do, without doing it; without secrets *for_model*."""
+    """Report what an execution would do; *for_model* redacts secrets."""
     action = ctx.host.actions.get(action_id)
     if action is None:
         return unknown(action_id)
@@ -218,10 +218,10 @@ def dry_run(
 
 
 def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
-    """The parameters as the action's model makes them; as they are when it has none.
+    """Validate parameters with the action's model, if it has one.
 
     Raises:
-        ValueError: they do not fit; the message names each field.
+        ValueError: names each invalid field.
     """
     if action.params is None:
         return dict(params)
@@ -232,14 +232,14 @@ def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
 
 
 def failed(action_id: str, error: str, duration: float = 0.0, lost: bool = False) -> ActionResult:
-    """A result that says why the action did not succeed."""
+    """A failed result with its reason."""
     return ActionResult(
         action=action_id, success=False, error=clean(error), duration=duration, unknown=lost or None
     )
 
 
 def unknown(action_id: str) -> ActionResult:
-    """The result for an action that the agent does not have."""
+    """The result for an action that the agent lacks."""
     return failed(action_id, f"Unknown action {action_id!r}")
 
 
@@ -281,15 +281,15 @@ class _Execution:
         return self._after(self._execute(params, claim.token))
 
     def _after(self, result: ActionResult) -> ActionResult:
-        """Tell the hooks what the attempt came to; *result* as it is."""
+        """Run the hooks after the attempt and return *result*."""
         self.ctx.run_hooks("on_after_act", result=result)
         return result
 
     def _before(self) -> str | None:
-        """Run the hooks; why they stop the action, if they do."""
+        """Run the hooks before the attempt; the reason if they stop the action."""
         params = self.request.decision.params
         blocked = len(self.ctx.blocks)
-        # Each hook gets a copy: what executes is what was decided, and perhaps approved.
+        # Each hook gets a copy: the params that were decided or approved are executed.
         for hook in self.ctx.host.hooks("on_before_act"):
             answer = self.ctx.hook(hook, action=self.action, params=deepcopy(params))
             if isinstance(answer, Veto):
@@ -306,7 +306,7 @@ class _Execution:
             target=action.target_of(plain),
             idempotent=action.idempotent,
             timeout=action.timeout,
-            # A person who approved has seen the budget; it limits what runs without one.
+            # A budget limits only what runs without a person's approval.
             budget=None if unlimited else self.ctx.agent.budget(action.id),
             by=self.request.by or f"agent:{self.ctx.agent.id}",
             host=self.ctx.context(action.plugin_id).host,
@@ -340,11 +340,11 @@ def _queue(
     reason: str,
     undone: ExecutionEntry | None,
 ) -> ActionResult:
-    """Let a person decide; what can never run is not worth asking for."""
+    """Queue the action for approval, unless its params are invalid."""
     decision = request.decision
     try:
         validate(action, decision.params)
-    except Exception as error:  # noqa: BLE001 - the check is the plugin's
+    except Exception as error:  # noqa: BLE001 - the plugin's own validation
         return failed(action.id, str(error) if isinstance(error, ValueError) else describe(error))
     proposal = Proposal(
         decision=decision.patched({"requires_approval": True}),
@@ -352,7 +352,7 @@ def _queue(
         action_name=action.title,
         params=decision.params,
         risk=action.risk,
-        # Models do not say how sure they are.
+        # Models report no confidence.
         confidence=None if request.for_model else decision.confidence,
         autonomy=action.autonomy,
         loop_iteration=ctx.iteration or 0,
@@ -399,7 +399,7 @@ def _called(ctx: PhaseContext, action: Action, function: str, params: Any) -> An
 
 
 def _timed(action: Action, function: Any) -> ActionResult:
-    """Run *function* within the action's time limit; whatever it does becomes a result."""
+    """Run *function* within the action's time limit and return its outcome as a result."""
     began = time.perf_counter()
     try:
         found = time_limit.call(function, action.timeout)
@@ -418,7 +418,7 @@ def _ms_since(began: float) -> float:
 def _result(action: Action, found: Any, duration: float) -> ActionResult:
     try:
         if isinstance(found, ActionResult):
-            # Only we say that something waits for an approval of ours.
+            # Only Boyd itself may report that an action waits for approval.
             ours = found.error == APPROVAL_REQUIRED
             said = found.error and clean(found.error)
             error = f"The action says: {said}" if ours else said
@@ -432,7 +432,7 @@ def _result(action: Action, found: Any, duration: float) -> ActionResult:
         return failed(action.id, f"it ran, but its output is not JSON: {why}", duration)
     if size <= MAX_RESULT:
         return result
-    left_out = f"left out: {size} characters are more than the {MAX_RESULT} that are kept"
+    left_out = f"omitted: {size} characters exceed the limit of {MAX_RESULT}"
     return result.patched({"output": left_out, "side_effects": None, "metrics": None})
 
 

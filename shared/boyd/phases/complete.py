@@ -23,10 +23,7 @@ _SEVERITY: dict[str, Severity] = {
 
 
 def run_observation(run: Run) -> Observation:
-    """A run as the observation that the loop sees.
-
-    The run's context never replaces the five fields that say which run it is.
-    """
+    """The observation of a run; its context cannot replace the five fields that identify it."""
     own = {
         "runId": run.id,
         "title": run.title,
@@ -50,19 +47,19 @@ def _about(run: Run) -> JsonObject:
 
 
 def run_outcome(run_id: str, result: LoopResult) -> RunOutcome:
-    """What the iteration's *result* means for one of the runs it was investigating."""
+    """The outcome of a run after the iteration that investigated it."""
     approval_id = waiting_for(result)
     status: RunStatus | None = None if approval_id else _status(result)
     return RunOutcome(run_id, status, run_result(result), approval_id)
 
 
 def waiting_for(result: LoopResult) -> str | None:
-    """The approval that the iteration's action waits for, if it does."""
+    """The approval that the iteration's action waits for, if any."""
     return next((item.waits_for for item in result.action_results if item.waits_for), None)
 
 
 def run_result(result: LoopResult) -> RunResult:
-    """An iteration's result as a run reports it."""
+    """The run result of an iteration."""
     situation = result.situation
     assessments = situation.assessments if situation else []
     return RunResult(
@@ -78,10 +75,10 @@ def run_result(result: LoopResult) -> RunResult:
 
 
 def cleared(strategy_id: str, observers: set[str], saw: set[str], result: LoopResult) -> bool:
-    """Whether the situation has gone in which a strategy asked for an approval.
+    """Tell whether the situation has cleared in which a strategy requested an approval.
 
-    Only an iteration that saw at least what the asking one saw, with nothing that failed on the
-    way, can tell: then the strategy has no say any more, or says that nothing is to be done.
+    Only an iteration without failures that saw at least the same *observers* can tell: then the
+    strategy no longer applies, or decides on no-op.
     """
     trace = result.trace
     if trace is None or not result.success or not observers <= saw:

@@ -1,4 +1,4 @@
-"""Decide: the first applicable strategy chooses; hooks may change or veto the choice."""
+"""The decide phase: the first applicable strategy decides; hooks may change or veto it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from boyd.redaction import clean
 
 
 def decide(ctx: PhaseContext, situation: Situation) -> tuple[Decision, DecisionTrace]:
-    """What to do in *situation*, and how that came about."""
+    """Decide what to do in *situation*, with the trace of the decision."""
     return _Deciding(ctx, situation).run()
 
 
 def review(
     ctx: PhaseContext, decision: Decision, situation: Situation
 ) -> tuple[Decision, DecisionTrace]:
-    """What the hooks make of a decision that a client has taken."""
+    """Run the hooks on a decision of a client or model."""
     return _Deciding(ctx, situation).review(decision)
 
 
@@ -71,7 +71,7 @@ class _Deciding:
             return False
 
     def _choose(self, strategy: Strategy) -> bool:
-        """Let *strategy* decide; False if there is nothing for the hooks to look at."""
+        """Let *strategy* decide; False: there is no decision for the hooks."""
         try:
             found = self._call(strategy, "decide")
         except (Exception, Overrun) as error:  # noqa: BLE001 - L23: no-op, the iteration succeeds
@@ -82,7 +82,7 @@ class _Deciding:
 
     def _accept(self, found: Any, by: str) -> bool:
         try:
-            # A Decision built without validation is validated here like any other.
+            # Validate again: a Decision may have been built without validation.
             values = dict(found.__dict__) if isinstance(found, Decision) else found
             self.decision = Decision.model_validate(values)
             return True
@@ -98,7 +98,7 @@ class _Deciding:
     def _ask(self, hook: Hook) -> None:
         answer = self.ctx.hook(
             hook,
-            # A copy: what a hook wants changed it returns, so that the trace tells.
+            # A copy, so that a hook can change only what it returns, which the trace shows.
             decision=self.decision.model_copy(deep=True),
             situation=self.situation,
             action=self.ctx.host.actions.get(self.decision.action),
@@ -131,7 +131,7 @@ class _Deciding:
         self.decision = no_op(f"Invalid decision from {refusal.by}: {refusal.reason}")
 
     def _block(self) -> None:
-        """A guard that failed in this or an earlier phase blocks the action."""
+        """Block the action if a guard failed in this or an earlier phase."""
         if self.ctx.blocks and not self.decision.is_no_op:
             block = self.ctx.blocks[0]
             self._veto(Refusal(by=block.by, reason=block.reason, action=self.decision.action))

@@ -1,4 +1,4 @@
-"""Observe: what the observers of a batch saw, and all that an iteration knows of."""
+"""The observe phase: runs observers and collects their observations."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from boyd.phases.planning import Batch, ObserverTask
 
 _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 
-#: Runs an isolated observer in a process of its own: id, shard, ctx iteration, seconds.
+#: Runs an isolated observer in its own process: id, shard, iteration, time limit in seconds.
 Isolate = Callable[[str, Any, int | None, float], list[Any]]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one task came to: observations as JSON text, or an error; duration in milliseconds.
-
-    `count` is how many observations they are.
-    """
+    """The outcome of one task: *count* observations as JSON, or an error; duration in ms."""
 
     task: ObserverTask
     observations: str | None
@@ -38,14 +35,9 @@ class Seen:
 def observe(
     ctx: PhaseContext, batch: Batch, isolate: Isolate | None, max_bytes: int, width: int
 ) -> list[Seen]:
-    """Run a batch's observers side by side, each under its time limit.
+    """Run a batch's observers in parallel, at most *width*, each under its time limit.
 
-    Args:
-        ctx: the phase.
-        batch: what to run.
-        isolate: runs isolated observers in a process of their own; None: run them here.
-        max_bytes: the most JSON that one task may return.
-        width: how many run at the same time.
+    Each may return up to *max_bytes* of JSON; without *isolate* isolated observers run here too.
     """
     calls = [_observing(ctx, task, isolate, max_bytes) for task in batch.tasks]
     outcomes = time_limit.call_all(calls, width)
@@ -76,16 +68,16 @@ def _observing(
         observations = validated(found)
         return _limited(observations, max_bytes), len(observations)
 
-    # An isolated process is killed by its runner; the thread that waits for it gets a grace.
+    # The runner kills an isolated process; its waiting thread gets some seconds more.
     grace = 5.0 if observer is not None and observer.isolated and isolate else 0.0
     return time_limit.TimedCall(run, (observer.timeout if observer else 1.0) + grace)
 
 
 def validated(found: Any) -> list[Observation]:
-    """What an observer or a hook returned, as observations.
+    """Validate the observations that an observer or hook returned.
 
     Raises:
-        ValueError: it is not a list of observations; the message names the field at fault.
+        ValueError: names the invalid field.
     """
     if isinstance(found, Observation):
         raise ValueError("returned one Observation; return a list of them: [Observation(...)]")
@@ -93,7 +85,7 @@ def validated(found: Any) -> list[Observation]:
         raise ValueError(f"must return a list of Observation, not {type(found).__name__}")
     items = list(found)
     try:
-        # Also what is an Observation already: it may have been changed since it was made.
+        # Validate an Observation again: it may have been modified.
         return [Observation.model_validate(_fields(item)) for item in items]
     except ValidationError as error:
         raise ValueError(f"returned an invalid observation: {explain(error)}") from None
@@ -123,9 +115,9 @@ def load(text: str) -> list[Observation]:
 def assemble(
     ctx: PhaseContext, seen: Mapping[int, str], extra: Iterable[Observation]
 ) -> tuple[list[Observation], list[Observation]]:
-    """All observations of the iteration, and those among them that no observer made.
+    """All observations of the iteration, and those among them that did not come from observers.
 
-    In order: what the tasks saw by index, *extra*, what hooks add to those.
+    The order: observers by index, *extra*, additions by hooks.
     """
     observations = [item for index in sorted(seen) for item in load(seen[index])]
     added = list(extra)

@@ -1,4 +1,4 @@
-"""Orient: every orienter reads every observation; the readings are merged."""
+"""The orient phase: orienters assess all observations; their assessments are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boyd.plugin import Orienter
 
 
 def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
-    """The situation that *observations* make."""
+    """Assess *observations* as a situation."""
     situation = merge(_assess(ctx, observations))
     for hook in ctx.host.hooks("on_orient"):
         changes = ctx.hook(hook, situation=situation, observations=observations)
@@ -57,7 +57,7 @@ def _reading(
 
 
 def merge(assessments: Sequence[SituationAssessment]) -> Situation:
-    """The assessments as one situation."""
+    """Merge assessments to one situation."""
     if not assessments:
         return Situation()
     return Situation(
@@ -70,10 +70,10 @@ def merge(assessments: Sequence[SituationAssessment]) -> Situation:
 
 
 def fields(changes: Any) -> Mapping[str, Any]:
-    """What a hook returned, as fields to lay over something.
+    """Check the changes that a hook returned.
 
     Raises:
-        TypeError: it is not a mapping.
+        TypeError: they are not a mapping.
     """
     if not isinstance(changes, Mapping):
         raise TypeError(f"must return a mapping of fields, not {type(changes).__name__}")

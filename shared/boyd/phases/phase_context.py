@@ -1,4 +1,4 @@
-"""What the phase functions work on: an agent, its plugins' contexts, and what went wrong."""
+"""The context of a phase: an agent, the contexts of its plugins, and failures so far."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from boyd.settings.files import saying
 
 #: Seconds one hook may take.
 HOOK_TIMEOUT = 30.0
-#: The hooks in which a veto means something.
+#: The hooks that may raise a veto.
 MAY_VETO = ("on_decide", "on_before_act")
-#: The most characters of an error that are kept.
+#: Maximum length of a stored error, in characters.
 MAX_ERROR = 2000
-#: The most that are looked at: a secret must be seen whole to be found.
+#: Characters of an error that are redacted: truncated secrets would not be recognized.
 _READ = 10 * MAX_ERROR
 
 log = logging.getLogger("boyd.phases")
 
 
 class PhaseContext:
-    """One phase of one iteration, or an action that runs outside of one.
+    """One phase of an iteration, or an action outside of one.
 
     Attributes:
-        problems: components and hooks that failed and were left out.
-        blocks: guards that failed; the iteration's action must not be executed.
-        not_due: observers that the iteration left out because of their intervals.
+        problems: components and hooks that failed and were skipped.
+        blocks: failed guards; they block the iteration's action.
+        not_due: observers skipped because their intervals have not passed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PhaseContext:
         context = self._contexts(plugin_id, self.iteration)
         if not self.not_due:
             return context
-        return replace(context, not_due={one.id: one.due_at for one in self.not_due})
+        return replace(context, not_due={late.id: late.due_at for late in self.not_due})
 
     def report(self, id: str, error: object, duration: float = 0.0) -> None:
         """Log and record that the component or hook *id* failed."""
@@ -89,7 +89,7 @@ class PhaseContext:
             return None
 
     def failed(self, hook: Hook, error: object, duration: float = 0.0) -> None:
-        """Record that a hook failed; a guard that did blocks the action."""
+        """Record that a hook failed; a failed guard blocks the action."""
         name = f"{hook.plugin_id}.{hook.name}"
         self.report(name, error, duration)
         if hook.fail_closed:
@@ -101,14 +101,11 @@ class PhaseContext:
 
 
 def describe(error: object) -> str:
-    """An error as one line: its message, with its type unless that says nothing.
-
-    It is kept and shown, so secrets are taken out, whoever has put them into a message.
-    """
+    """An error as one redacted line: its type, unless uninformative, and its message."""
     text = " ".join(saying(error).split())
     if isinstance(error, BaseException) and not isinstance(error, Overrun):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    # Names of files may hold what UTF-8 cannot; texts of errors may be of any length.
+    # File names may hold bytes that are not UTF-8.
     text = text.encode("utf-8", "backslashreplace").decode()
     text = clean(text[:_READ])
     return text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]} …"

@@ -1,4 +1,4 @@
-"""Planning: which observers are due, and how their work is split."""
+"""Plans the observe phase: due observers, their batches, and their back-off."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from boyd.plugin import Observer
 
 log = logging.getLogger("boyd.phases")
 
-#: An observer that may take longer than this travels alone, in seconds.
+#: An observer with a longer time limit, in seconds, gets a batch of its own.
 SLOW = 30.0
 
 
 class FleetView(Protocol):
-    """The workers that are alive, as planning needs to know them."""
+    """The live workers."""
 
     def serving(self, queue: str) -> int:
-        """How many live workers consume *queue*."""
+        """The number of live workers that consume *queue*."""
 
     def hosts(self) -> list[str]:
-        """The hosts that live workers run on, sorted."""
+        """The hosts of live workers, sorted."""
 
     def host_queue(self, host: str) -> str:
         """The queue that the workers on *host* consume."""
@@ -45,7 +45,7 @@ class ObserverTask(Model):
 
 
 class Batch(Model):
-    """Tasks that travel together in one message."""
+    """Tasks that one message assigns to a worker."""
 
     queue: str
     tasks: list[ObserverTask] = Field(min_length=1)
@@ -70,14 +70,10 @@ def due(
     now: datetime,
     tick: bool = False,
 ) -> list[Observer]:
-    """The observers that this iteration runs; the phase learns which are not due.
+    """The observers that this iteration runs; `ctx.not_due` receives the others.
 
-    Args:
-        ctx: the phase.
-        last_runs: when each observer last ran, in seconds since the epoch.
-        health: how each observer has been doing.
-        now: the time, from the Redis server.
-        tick: whether a tick of beat began the iteration, and not a trigger.
+    *last_runs* has seconds since the epoch, and *now* is the Redis server's time. *tick* tells
+    that beat started the iteration.
     """
     mode = ctx.agent.settings.mode
     observers = list(ctx.host.observers.values())
@@ -101,17 +97,16 @@ def _backs_off(
     until = health.backoff_until if health else None
     if until is None or until <= now:
         return False
-    ctx.report(observer.id, f"left out until {until:%H:%M:%S} UTC, because it keeps failing")
+    ctx.report(observer.id, f"skipped until {until:%H:%M:%S} UTC because it keeps failing")
     return True
 
 
 @dataclass(frozen=True)
 class _Rhythm:
-    """The ticks of an agent, as its observers' intervals see them; times in seconds.
+    """Maps observer intervals to ticks; times in seconds.
 
-    An observer last ran some way into a slot: the first iteration begins in the middle of one, and
-    hooks and waiting take time. Ticks are counted instead, so that an interval equal to
-    `loop_interval` is every tick.
+    An observer runs at varying offsets within a slot. Counting ticks instead makes an interval
+    equal to `loop_interval` mean every tick.
     """
 
     length: float
@@ -119,10 +114,10 @@ class _Rhythm:
     tick: bool
 
     def due_at(self, observer: Observer, last: float | None) -> float | None:
-        """When *observer*, which ran at *last*, is due next; None: it is due now."""
+        """The next due time of *observer*, which last ran at *last*; None: due now."""
         if last is None or not observer.interval:
             return None
-        # A trigger may come a little before the tick that it stands for.
+        # A trigger may precede its tick slightly.
         wait = observer.interval - self.length / 10
         ticks = max(1, math.ceil(wait / self.length))
         passed = self._slot(self.now) - self._slot(last)
@@ -176,7 +171,7 @@ class _Planning:
         return ObservePlan(self._batches(tasks), names, failures)
 
     def _places(self, observer: Observer, shards: list[Any]) -> list[tuple[str, Any]]:
-        """Where an observer runs, with the shard of each place."""
+        """The queues that an observer runs on, with the shard for each."""
         if observer.scope != "every_host":
             return [(observer.queue or self._default_queue, shard) for shard in shards]
         hosts = self._fleet.hosts()
@@ -222,7 +217,7 @@ class _Planning:
         ]
 
     def _bundles(self, queue: str, members: int) -> int:
-        """One for each live worker, so that all share the work, or as many as it takes."""
+        """The number of batches: one per live worker, or more if they would be too large."""
         needed = math.ceil(members / self._bundle_size)
         return min(members, max(needed, self._fleet.serving(queue)))
 
@@ -246,7 +241,7 @@ def _json(shard: Any) -> str:
         raise ValueError(f"a shard must be JSON: {error}") from None
 
 
-#: Failures in a row after which an observer backs off.
+#: Consecutive failures after which an observer backs off.
 BACKOFF_AFTER = 3
 #: The longest back-off, in seconds.
 BACKOFF_LIMIT = 300.0
@@ -259,7 +254,7 @@ def after(
     now: datetime,
     loop_interval: float,
 ) -> dict[str, ObserverHealth]:
-    """The health of the observers that *ran* in this iteration."""
+    """The health of the observers that *ran*, after this iteration."""
     return {
         observer: (
             _worse(before.get(observer, ObserverHealth()), failed[observer], now, loop_interval)

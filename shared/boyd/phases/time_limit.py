@@ -1,8 +1,7 @@
 """Runs functions under a time limit.
 
-Python cannot kill a thread: one that overruns is abandoned, counted in `abandoned`, and the worker
-recycles itself when too many of them are alive. In the main thread of a process an alarm is used
-instead, which really interrupts the function.
+Python cannot kill a thread: one that overruns is abandoned and counted in `abandoned`, and the
+worker restarts when too many are alive. In the main thread an alarm interrupts the function.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 from boyd.errors import Overrun
 
-#: Seconds that the first thread works alone.
+#: Seconds before more than one thread is started.
 ALONE = 0.002
 
 
@@ -33,33 +32,33 @@ class TimedCall:
 
 @dataclass
 class CallOutcome:
-    """How a call ended; `duration` is in milliseconds."""
+    """The outcome of a call; `duration` is in milliseconds."""
 
     value: Any = None
     error: BaseException | None = None
     duration: float = 0.0
 
 
-class AbandonedCall:
-    """The threads that overran and may still be running."""
+class AbandonedThreads:
+    """Threads that overran and may still be running."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
 
     def add(self, thread: threading.Thread) -> None:
-        """Remember a thread that was given up."""
+        """Add a thread."""
         with self._lock:
             self._threads.append(thread)
 
     def alive(self) -> int:
-        """How many of them still run."""
+        """The number of threads still running."""
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             return len(self._threads)
 
 
-abandoned = AbandonedCall()
+abandoned = AbandonedThreads()
 
 
 def call(function: Callable[[], Any], timeout: float) -> Any:
@@ -79,14 +78,14 @@ def call(function: Callable[[], Any], timeout: float) -> Any:
 
 def call_all(calls: Sequence[TimedCall], width: int = 64) -> list[CallOutcome]:
     """Run all *calls* side by side, at most *width* at a time; outcomes in the order of calls."""
-    return _Crew(calls, width).run()
+    return _ThreadPool(calls, width).run()
 
 
-class _Crew:
+class _ThreadPool:
     """Threads that share a list of calls.
 
-    The first thread works alone for a moment: trivial calls are done by then, and more threads
-    would only cost. What is left after that gets a thread each, up to the width.
+    One thread starts alone, which suffices for trivial calls. After a moment the remaining calls
+    get a thread each, up to the width.
     """
 
     def __init__(self, calls: Sequence[TimedCall], width: int) -> None:
@@ -97,41 +96,41 @@ class _Crew:
         self._done: SimpleQueue[tuple[int, CallOutcome]] = SimpleQueue()
         self._outcomes: dict[int, CallOutcome] = {}
         self._alone_until = time.monotonic() + ALONE
-        self._staffed = False
+        self._grown = False
 
     def run(self) -> list[CallOutcome]:
         """Wait until every call has ended or overrun."""
         if self._calls:
-            self._hire(1)
+            self._start_threads(1)
         while len(self._outcomes) < len(self._calls):
             try:
-                index, outcome = self._done.get(timeout=self._patience())
+                index, outcome = self._done.get(timeout=self._next_deadline())
                 self._outcomes.setdefault(index, outcome)
             except Empty:
-                self._staff(self._give_up())
+                self._grow(self._give_up())
         return [self._outcomes[index] for index in range(len(self._calls))]
 
-    def _hire(self, count: int) -> None:
+    def _start_threads(self, count: int) -> None:
         for _ in range(count):
             threading.Thread(target=self._work, name="bounded", daemon=True).start()
 
-    def _staff(self, given_up: int) -> None:
-        """Hire for what still waits, once; after that, only replace threads that were given up."""
-        if not self._staffed and time.monotonic() >= self._alone_until:
-            self._staffed = True
+    def _grow(self, given_up: int) -> None:
+        """Start threads for the waiting calls once; later only replace abandoned threads."""
+        if not self._grown and time.monotonic() >= self._alone_until:
+            self._grown = True
             given_up += self._width - 1
-        self._hire(min(len(self._waiting), given_up))
+        self._start_threads(min(len(self._waiting), given_up))
 
-    def _patience(self) -> float:
-        """Seconds until there may be something to do: a deadline, or more threads to hire."""
+    def _next_deadline(self) -> float:
+        """Seconds until a call overruns or more threads are needed."""
         moments = [deadline for deadline, _ in list(self._running.values())]
-        if self._waiting and not self._staffed:
+        if self._waiting and not self._grown:
             moments.append(self._alone_until)
-        # A thread that was hired just now has not yet said what it runs.
+        # A thread that has just started may not have registered its call.
         return max(0.0, min(moments) - time.monotonic()) if moments else ALONE
 
     def _give_up(self) -> int:
-        """Give up the calls that have overrun; how many."""
+        """Abandon the calls that have overrun; their number."""
         given_up = 0
         now = time.monotonic()
         for index, (deadline, thread) in list(self._running.items()):
@@ -153,7 +152,7 @@ class _Crew:
             timeout = self._calls[index].timeout
             self._running[index] = (time.monotonic() + timeout, threading.current_thread())
             outcome = _outcome(self._calls[index].function)
-            # Who was given up meanwhile has been replaced.
+            # An abandoned thread has been replaced.
             mine = self._running.pop(index, None) is not None
             self._done.put((index, outcome))
 

@@ -1,8 +1,8 @@
-"""Ends iterations: regularly, abandoned by an operator, or when their agent is retired."""
+"""Ends iterations and investigations: regularly, by an operator, or when an agent is retired."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, Protocol
@@ -18,69 +18,28 @@ from boyd.models import (
     LoopResult,
     Run,
     RunOutcome,
+    RunResult,
     RunStatus,
 )
+from boyd.models.investigation import Ended
+from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.models.responses import Retired
 from boyd.phases import act, complete
 from boyd.runtime.approval_gateway import Resolver
-from boyd.store import AgentEntry, AgentStore, Lost, Record, Retention, Store
+from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.job_runner import Done
+from boyd.runtime.triggers import Launcher
+from boyd.store import AgentEntry, AgentStore, Ending, Lost, Record, Retention, Store
 
 #: Number of items read at once.
 _PAGE = 200
 _NOTE = "the agent was retired"
-
-
-def retire(
-    store: Store, entry: AgentEntry, dispatcher: Dispatcher, actor: Actor, reason: str | None = None
-) -> Retired:
-    """Take an agent out of service.
-
-    Withdraw its pending approvals, cancel its open runs, and abandon its iteration in flight.
-    Queued observations, history and audit trail are kept. A process that runs the agent puts it
-    back into service.
-
-    Raises:
-        AgentRuns: a live process runs the agent.
-    """
-    running = sorted(w.name for w in store.fleet.workers() if entry.id in w.agents)
-    if running:
-        names = ", ".join(running)
-        raise AgentRuns(f"agent {entry.id!r} is run by {names}: stop these processes first")
-    agent = store.agent(entry.id)
-    store.fleet.retire(entry, store.clock.now())
-    agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
-    resolver = Resolver(agent, dispatcher, entry.retention)
-    withdrawn = [
-        resolver.answer(item.id, "withdrawn", actor, _NOTE).done for item in _pending(agent)
-    ]
-    cancelled = [
-        agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
-        for run in _open_runs(agent)
-    ]
-    Abandoner(agent, dispatcher, entry.retention).abandon(_NOTE, actor, last=True)
-    return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
-
-
-def _pending(agent: AgentStore) -> Iterator[ApprovalItem]:
-    cursor = None
-    while True:
-        page = agent.approvals.page(_PAGE, cursor, history=False)
-        yield from page.pending
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
-def _open_runs(agent: AgentStore) -> Iterator[Run]:
-    states: tuple[RunStatus, ...] = ("pending", "investigating")
-    for status in states:
-        cursor = None
-        while True:
-            page = agent.runs.page(_PAGE, cursor, status=status)
-            yield from page.runs
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+#: The status of a run by the ending of its investigation; `failed` for all others.
+_RUN_STATUS: dict[InvestigationEnding, RunStatus] = {
+    "final_answer": "completed",
+    "final_synthesis": "completed",
+    "cancelled": "cancelled",
+}
 
 
 class EndingContext(Protocol):
@@ -164,6 +123,35 @@ def _performed(outcome: RunOutcome, done: ActionResult) -> RunOutcome:
     return replace(outcome, status="completed" if done.success else "failed", result=result)
 
 
+def finish_investigation(
+    engine: Engine,
+    id: str,
+    source: str,
+    ended: Ended,
+    performed: list[ActionPerformed],
+    fields: Mapping[str, str] | None = None,
+) -> Done:
+    """End the job with its run, and start the iteration that waits for it."""
+    status = _RUN_STATUS.get(ended.ending, "failed")
+    runs: list[Ending] = []
+    run = engine.store.runs.get(id) if source == "run" else None
+    # A conversation may continue after its run has ended; the run keeps its result.
+    if run is not None and run.status == "investigating":
+        result = RunResult(
+            summary=ended.text,
+            findings=[ended.text],
+            actions_performed=performed,
+            loop_iterations=0,
+            duration=0.0,
+        )
+        runs.append((id, status, result))
+    if source.startswith("plugin:"):
+        mode = engine.agent.settings.mode
+        Launcher(engine.store, engine.dispatcher, mode).look_again("investigation")
+    keep = engine.retention.of_runs()[0] / 1000
+    return Done("succeeded" if status == "completed" else "failed", keep, fields or {}, runs)
+
+
 @dataclass(frozen=True)
 class Abandonment:
     """The outcome of abandoning.
@@ -202,3 +190,56 @@ class Abandoner:
                 result = settled(self.store, record, result)
                 end(self, number, epoch, "", result, told=True)
         return Abandonment(outcome, number)
+
+
+def retire(
+    store: Store, entry: AgentEntry, dispatcher: Dispatcher, actor: Actor, reason: str | None = None
+) -> Retired:
+    """Take an agent out of service.
+
+    Withdraw its pending approvals, cancel its open runs, and abandon its iteration in flight.
+    Queued observations, history and audit trail are kept. A process that runs the agent puts it
+    back into service.
+
+    Raises:
+        AgentRuns: a live process runs the agent.
+    """
+    running = sorted(w.name for w in store.fleet.workers() if entry.id in w.agents)
+    if running:
+        names = ", ".join(running)
+        raise AgentRuns(f"agent {entry.id!r} is run by {names}: stop these processes first")
+    agent = store.agent(entry.id)
+    store.fleet.retire(entry, store.clock.now())
+    agent.audit.append("agent.retired", actor, before="in service", after="retired", note=reason)
+    resolver = Resolver(agent, dispatcher, entry.retention)
+    withdrawn = [
+        resolver.answer(item.id, "withdrawn", actor, _NOTE).done for item in _pending(agent)
+    ]
+    cancelled = [
+        agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
+        for run in _open_runs(agent)
+    ]
+    Abandoner(agent, dispatcher, entry.retention).abandon(_NOTE, actor, last=True)
+    return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
+
+
+def _pending(agent: AgentStore) -> Iterator[ApprovalItem]:
+    cursor = None
+    while True:
+        page = agent.approvals.page(_PAGE, cursor, history=False)
+        yield from page.pending
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _open_runs(agent: AgentStore) -> Iterator[Run]:
+    states: tuple[RunStatus, ...] = ("pending", "investigating")
+    for status in states:
+        cursor = None
+        while True:
+            page = agent.runs.page(_PAGE, cursor, status=status)
+            yield from page.runs
+            cursor = page.next_cursor
+            if cursor is None:
+                break

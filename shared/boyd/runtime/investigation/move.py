@@ -36,10 +36,10 @@ from boyd.models.investigation import (
     Warned,
     redacted,
 )
+from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.investigation.model_access import LiveOutput, StoredMeter
 from boyd.runtime.investigation.tool_runner import ToolRunner, queue_of
-from boyd.runtime.jobs.investigation_job import finish_investigation
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import persistently
 from boyd.settings.model import ModelSettings

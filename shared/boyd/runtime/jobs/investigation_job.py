@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from boyd import naming, queues
 from boyd.errors import ConfigError, StoreError
-from boyd.models import ActionPerformed, RunResult, RunStatus
 from boyd.models.investigation import Ended
-from boyd.models.investigation import Ending as InvestigationEnding
 from boyd.phases.phase_context import describe
 from boyd.redaction import redactor
+from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.runtime.triggers import Launcher
-from boyd.store import Ending, Fence, Stale, StuckJob
+from boyd.store import Fence, Stale, StuckJob
 
 if TYPE_CHECKING:
     from boyd.runtime.investigation.move import Move
@@ -25,12 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("boyd.runtime")
 
 NO_MODEL = "The agent no longer has a model: its file has no table [llm]"
-#: The status of a run by the ending of its investigation; `failed` for all others.
-_RUN_STATUS: dict[InvestigationEnding, RunStatus] = {
-    "final_answer": "completed",
-    "final_synthesis": "completed",
-    "cancelled": "cancelled",
-}
 
 
 class InvestigationHandler:
@@ -122,32 +113,3 @@ class InvestigationHandler:
         ended = Ended(ending="error", detail=why, text=f"The investigation failed: {why}")
         stored = {"status": "ended", "ending": "error", "detail": why, "text": ended.text}
         return finish_investigation(self._engine, id, source, ended, [], stored)
-
-
-def finish_investigation(
-    engine: Engine,
-    id: str,
-    source: str,
-    ended: Ended,
-    performed: list[ActionPerformed],
-    fields: Mapping[str, str] | None = None,
-) -> Done:
-    """End the job with its run, and start the iteration that waits for it."""
-    status = _RUN_STATUS.get(ended.ending, "failed")
-    runs: list[Ending] = []
-    run = engine.store.runs.get(id) if source == "run" else None
-    # A conversation may continue after its run has ended; the run keeps its result.
-    if run is not None and run.status == "investigating":
-        result = RunResult(
-            summary=ended.text,
-            findings=[ended.text],
-            actions_performed=performed,
-            loop_iterations=0,
-            duration=0.0,
-        )
-        runs.append((id, status, result))
-    if source.startswith("plugin:"):
-        mode = engine.agent.settings.mode
-        Launcher(engine.store, engine.dispatcher, mode).look_again("investigation")
-    keep = engine.retention.of_runs()[0] / 1000
-    return Done("succeeded" if status == "completed" else "failed", keep, fields or {}, runs)
