@@ -482,7 +482,7 @@ def test_an_output_too_large_to_keep_is_left_out_and_the_action_has_succeeded() 
     result = result_of(lab_for(Recorder(output="x" * 2_000_000).action()).run())
 
     assert result.success
-    assert "left out: 2000" in str(result.output)
+    assert "omitted: 2000" in str(result.output)
 
 
 @pytest.mark.parametrize("levels", [150, 250, 3000])

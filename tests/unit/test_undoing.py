@@ -75,7 +75,7 @@ def test_a_call_that_names_no_execution_fails_however_long_the_name_is() -> None
     result = made.back("rollback:" * 1200 + "loop:1").result
     assert result is not None
     assert result.error is not None
-    assert "is known" in result.error
+    assert "Unknown execution" in result.error
 
 
 def test_the_title_of_what_executes_an_action_is_the_action() -> None:
