@@ -302,7 +302,7 @@ PROTECTIONS = (
         "threads that were given up are replaced",
         f"{PHASES}/time_limit.py",
         "                self._grow(self._give_up())\n",
-        "                self._staff(0 * self._give_up())\n",
+        "                self._grow(0 * self._give_up())\n",
         "unit/test_observe.py",
         ("test_a_crew_replaces_the_threads_that_it_gives_up",),
     ),
