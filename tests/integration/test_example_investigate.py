@@ -1,4 +1,4 @@
-"""`examples/investigate` with real processes: a dispatcher is killed, and what comes of it."""
+"""`examples/investigate` with real processes: a courier is killed, and what comes of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness import Deployment, free_port, wait_until
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "investigate"
-PROGRAMS = ("shop", "dispatcher", "model")
+PROGRAMS = ("shop", "courier", "model")
 
 
 class Site:
@@ -62,7 +62,7 @@ class Site:
         """Whether all programs are at work."""
         return all(
             word in self.log(name)
-            for name, word in (("shop", "is open"), ("dispatcher", "holds"), ("model", "answers"))
+            for name, word in (("shop", "is open"), ("courier", "holds"), ("model", "answers"))
         )
 
     def health(self) -> int:
@@ -124,11 +124,11 @@ def site(deployment: Deployment, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def killed(site: Site) -> int:
-    """The dispatcher that was killed; the next one waits for its lock, and the outbox is full."""
-    pid = site.pid("dispatcher")
+    """The courier that was killed; the next one waits for its lock, and the outbox is full."""
+    pid = site.pid("courier")
     assert pid
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: f"which process {pid} holds" in site.log("dispatcher"), 30)
+    wait_until(lambda: f"which process {pid} holds" in site.log("courier"), 30)
     wait_until(lambda: site.order() == 503)
     return pid
 
@@ -136,7 +136,7 @@ def killed(site: Site) -> int:
 def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     site: Site, killed: int
 ) -> None:
-    lock = str(site.folder / "dispatcher.lock")
+    lock = str(site.folder / "courier.lock")
     item: ApprovalItem = wait_until(site.proposal, 30)
     assert item.action_id == "shop:remove_lock"
     assert (item.params["path"], item.params["pid"]) == (lock, killed)
@@ -146,7 +146,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
 
     asked = site.boyd.process("ask", "Why does the shop answer 503?")
     assert asked.returncode == 0, asked.stderr
-    assert f"dispatcher.lock was left behind by process {killed}" in asked.stdout
+    assert f"courier.lock was left behind by process {killed}" in asked.stdout
     assert f"Remove {lock}" in asked.stdout
 
     assert site.health() == 503
@@ -159,7 +159,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     told = wait_until(site.evidence)
     assert f"left behind by process {killed}" in told["rootCause"]
     assert "orders are taken again" in told["impact"]
-    assert told["affected"] == ["shop", "dispatcher"]
+    assert told["affected"] == ["shop", "courier"]
     assert "The shop answers 200" in json.dumps(told["findings"])
 
 
@@ -172,7 +172,7 @@ def test_what_a_person_has_refused_is_not_done_and_the_answer_says_so(
     told = wait_until(site.evidence)
 
     assert site.health() == 503
-    assert (site.folder / "dispatcher.lock").read_text().split() == [str(killed)]
+    assert (site.folder / "courier.lock").read_text().split() == [str(killed)]
     assert "not now" in json.dumps(told["findings"])
     assert "Customers get 503" in told["impact"]
     assert told["recommendedAction"].startswith("Remove ")

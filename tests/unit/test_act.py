@@ -106,17 +106,17 @@ def test_the_same_proposal_finds_the_pending_item_and_counts() -> None:
 
 
 def test_hooks_params_and_execution_come_in_order() -> None:
-    job: list[Any] = []
+    order: list[Any] = []
 
     def execute(params: Params) -> str:
-        job.append(("execute", params))
+        order.append(("execute", params))
         return "done"
 
     own = plugin(
         chooses(choice(params={"size": 7})),
         Action(name="do", execute=execute),
-        on_before_act=lambda action, params: job.append(("before", action.id, dict(params))),
-        on_after_act=lambda result: job.append(("after", result.success, result.output)),
+        on_before_act=lambda action, params: order.append(("before", action.id, dict(params))),
+        on_after_act=lambda result: order.append(("after", result.success, result.output)),
     )
     Lab(Agent("test", plugins=[own])).run()
 
@@ -124,7 +124,7 @@ def test_hooks_params_and_execution_come_in_order() -> None:
         ("before", "p:do", {"size": 7}),
         ("execute", Params(size=7)),
         ("after", True, "done"),
-    ] == job
+    ] == order
 
 
 @pytest.mark.parametrize("params", [{"size": "x"}, {"colour": "red"}])

@@ -415,13 +415,13 @@ def test_a_spoilt_notification_is_read_or_refused(
 EVENT: dict[str, Any] = {
     "specversion": "1.0",
     "id": "7",
-    "source": "/shop/jobs",
+    "source": "/shop/orders",
     "type": "com.example.order.failed",
-    "subject": "job/5",
+    "subject": "order/5",
     "time": "2026-01-05T12:00:00Z",
     "datacontenttype": "application/json",
     "severity": "Error",
-    "data": {"job": 5},
+    "data": {"order": 5},
 }
 
 
@@ -444,13 +444,13 @@ def test_an_event_is_an_observation_that_holds_it() -> None:
     assert (seen.type, seen.severity) == ("event", "error")
     assert seen.timestamp == datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
     assert seen.data == EVENT
-    assert seen.metadata == {"intake": "cloudevents", "eventId": "/shop/jobs 7"}
+    assert seen.metadata == {"intake": "cloudevents", "eventId": "/shop/orders 7"}
 
 
 def test_a_binary_event_is_the_same_as_a_structured_one() -> None:
     attributes = {k: v for k, v in EVENT.items() if k not in ("data", "datacontenttype")}
 
-    [seen] = parse("cloudevents", binary(b'{"job": 5}', **attributes))
+    [seen] = parse("cloudevents", binary(b'{"order": 5}', **attributes))
 
     assert [seen] == parse("cloudevents", event())
 

@@ -258,21 +258,21 @@ def test_without_auto_expiry_approvals_wait_for_ever(approvals: Any) -> None:
 
 
 def test_loop_start_hooks_run_first_in_plugin_order() -> None:
-    job: list[str] = []
+    order: list[str] = []
 
     def observe() -> list[Observation]:
-        job.append("observer")
+        order.append("observer")
         return []
 
     from boyd.plugin import Observer
 
     plugins = [
-        plugin(Observer(name="o", observe=observe), on_loop_start=lambda: job.append("a")),
-        plugin(id="q", on_loop_start=lambda: job.append("b")),
+        plugin(Observer(name="o", observe=observe), on_loop_start=lambda: order.append("a")),
+        plugin(id="q", on_loop_start=lambda: order.append("b")),
     ]
     Lab(Agent("test", plugins=plugins)).run()
 
-    assert job == ["a", "b", "observer"]
+    assert order == ["a", "b", "observer"]
 
 
 def test_a_run_request_that_is_wrong_names_the_field() -> None:

@@ -16,7 +16,7 @@ from boyd.models import Observation
 
 KEY = {"Idempotency-Key": "once"}
 PLAIN = {"source": "backup", "severity": "error", "data": {"job": "nightly"}}
-EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "job", "data": {"n": 1}}
+EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order", "data": {"n": 1}}
 ALERTS = {
     "version": "4",
     "groupKey": "{}",
@@ -41,7 +41,7 @@ ALERTS = {
 }
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
-BINARY = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "job"}
+BINARY = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "order"}
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def seen(site: Site) -> list[Any]:
         ("json", "application/json", {"observations": [PLAIN]}, ["backup"]),
         ("json", "application/vnd.mine+json; charset=utf-8", PLAIN, ["backup"]),
         ("alertmanager", "application/json", ALERTS, ["alertmanager/Down"] * 2),
-        ("cloudevents", STRUCTURED, EVENT, ["cloudevents/job"]),
-        ("cloudevents", f"{STRUCTURED}; charset=utf-8", EVENT, ["cloudevents/job"]),
-        ("cloudevents", BATCH, [EVENT, {**EVENT, "id": "2"}], ["cloudevents/job"] * 2),
+        ("cloudevents", STRUCTURED, EVENT, ["cloudevents/order"]),
+        ("cloudevents", f"{STRUCTURED}; charset=utf-8", EVENT, ["cloudevents/order"]),
+        ("cloudevents", BATCH, [EVENT, {**EVENT, "id": "2"}], ["cloudevents/order"] * 2),
     ],
 )
 def test_each_format_becomes_observations_that_wake_the_loop(
@@ -98,7 +98,7 @@ def test_a_binary_event_is_in_the_headers_and_its_data_in_the_body(
 
     assert answer.status_code == 202
     [one] = seen(eager)
-    assert one["source"] == "cloudevents/job"
+    assert one["source"] == "cloudevents/order"
     assert one["data"].items() >= data.items()
     assert one["data"]["id"] == "1"
 

@@ -74,11 +74,11 @@ def use(shop: Any, tool: str, **params: Any) -> Any:
 
 
 def locked(shop: Any, pid: int) -> Path:
-    """A lock that names that process, and a dispatcher who waits for it."""
-    lock: Path = shop.STATE / "dispatcher.lock"
+    """A lock that names that process, and a courier who waits for it."""
+    lock: Path = shop.STATE / "courier.lock"
     lock.write_text(f"{pid}\n")
-    (shop.STATE / "shop.log").write_text("a job was refused\n")
-    (shop.STATE / "dispatcher.log").write_text(f"now waits for {lock}, which process {pid} holds\n")
+    (shop.STATE / "shop.log").write_text("an order was refused\n")
+    (shop.STATE / "courier.log").write_text(f"now waits for {lock}, which process {pid} holds\n")
     return lock
 
 
@@ -118,9 +118,9 @@ def test_what_is_no_file_is_not_read(shop: Any) -> None:
 
 def test_a_folder_tells_how_much_it_holds(shop: Any) -> None:
     (shop.STATE / "outbox").mkdir()
-    (shop.STATE / "outbox" / "job-1.json").write_text("tea")
+    (shop.STATE / "outbox" / "order-1.json").write_text("tea")
     seen = use(shop, "list_folder", path="outbox")
-    assert (seen["entries"], seen["bytes"], seen["newest"]) == (1, 3, ["job-1.json"])
+    assert (seen["entries"], seen["bytes"], seen["newest"]) == (1, 3, ["order-1.json"])
 
 
 def test_processes_are_found_by_id_and_by_command_line(shop: Any, gone: int) -> None:
@@ -138,7 +138,7 @@ def test_the_health_is_what_the_shop_answers(shop: Any, web: Site) -> None:
 def test_only_a_lock_whose_process_is_gone_is_removed(shop: Any, gone: int) -> None:
     rig = Rig(shop.Shop())
     lock = locked(shop, gone)
-    params = {"path": "dispatcher.lock", "pid": gone, "reason": "it is stale"}
+    params = {"path": "courier.lock", "pid": gone, "reason": "it is stale"}
     assert "there is no process" in rig.act("remove_lock", params, "dry_run")
     assert lock.exists()
     rig.act("remove_lock", params)
@@ -182,7 +182,7 @@ def test_the_script_names_the_cause_and_does_nothing_when_only_asked_why(
     lock = locked(shop, gone)
     found = asked(shop, model, "Why does the shop answer 503?")
     assert found.status == "ended"
-    assert f"dispatcher.lock was left behind by process {gone}" in (found.text or "")
+    assert f"courier.lock was left behind by process {gone}" in (found.text or "")
     assert f"Remove {lock}." in (found.text or "")
 
 

@@ -24,7 +24,7 @@ SOURCE = "investigation:investigate"
 FOUND: dict[str, Any] = {
     "findings": ["The disk of web-1 is full (df)"],
     "root_cause": "logs are not rotated",
-    "impact": "jobs cannot be stored",
+    "impact": "orders cannot be stored",
     "affected": ["web-1"],
     "recommended_action": "rotate the logs",
     "confidence": 0.75,
@@ -303,7 +303,7 @@ def test_once_it_has_ended_the_assessment_has_what_was_found(scripted: Scripted)
     said = rig.whole()
     assert said.findings == ["The disk of web-1 is full (df)", "Recommended: rotate the logs"]
     assert said.contributing_factor == "logs are not rotated"
-    assert said.impact_assessment == "jobs cannot be stored"
+    assert said.impact_assessment == "orders cannot be stored"
     assert said.confidence == 0.75
     assert said.anomalies is not None
     [anomaly] = said.anomalies
