@@ -183,7 +183,7 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
         approval_id=call.approval_id,
         result=call.result,
     )
-    item = ctx.approval(call.approval_id) if call.approval_id else None
+    item = ctx.agent.store.approvals.get(call.approval_id) if call.approval_id else None
     if item is None:
         return shown
     if item.status == "pending":

@@ -72,21 +72,13 @@ def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
 
     An approval past its deadline is listed as expired.
     """
-    page = ctx.agent.store.approvals.page(query.limit, query.cursor, query.include_history)
-    items = [ctx.as_of_now(item) for item in page.pending]
-    expired = [item for item in reversed(items) if item.status == "expired"]
-    return page.model_copy(
-        update={
-            "pending": [item for item in items if item.status == "pending"],
-            "history": [*expired, *page.history] if query.include_history else [],
-        }
-    )
+    return ctx.agent.store.approvals.page(query.limit, query.cursor, query.include_history)
 
 
 @routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
 def show(ctx: RequestContext, id: str) -> JsonResponse:
     """Show one approval; its `ETag` changes with each change."""
-    item = ctx.approval(id)
+    item = ctx.agent.store.approvals.get(id)
     if item is None:
         raise not_found(f"no approval {id!r}")
     return _tagged(item, item)
@@ -172,7 +164,7 @@ def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
     Raises:
         HttpProblem: it is not pending.
     """
-    item = ctx.approval(id)
+    item = ctx.agent.store.approvals.get(id)
     if item is None or item.status != "pending":
         raise _refused(id, Resolution("not-pending" if item else "unknown", item))
     return item

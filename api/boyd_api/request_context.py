@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from boyd import intake, queues
 from boyd.errors import StoreUnavailable
 from boyd.json_limits import MAX_VALUES
-from boyd.models import Actor, ApiKey, ApprovalItem, Call, CallRequest, Model, Timestamp
+from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp
 from boyd.store import AgentEntry
 from boyd_api import idempotency_keys
 from boyd_api.event_streams import EventFeed
@@ -84,19 +84,6 @@ class RequestContext:
             return self.services.changes.until(check, wait, self.gone)
         except StoreUnavailable:
             return None
-
-    def approval(self, id: str) -> ApprovalItem | None:
-        """An approval as it is now: past its deadline it has expired, written down or not."""
-        item = self.agent.store.approvals.get(id)
-        return item and self.as_of_now(item)
-
-    def as_of_now(self, item: ApprovalItem) -> ApprovalItem:
-        """*item*, expired if its deadline has passed."""
-        deadline, now = item.expires_at, self.now
-        if item.status != "pending" or not deadline or not now or deadline > now:
-            return item
-        changes = {"status": "expired", "updated_at": deadline, "version": item.version + 1}
-        return item.patched(changes)
 
     def stream(self, feed: EventFeed) -> Response:
         """Respond with the events of *feed* as they come.

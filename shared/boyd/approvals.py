@@ -94,4 +94,4 @@ def purge_expired_approvals(store: AgentStore) -> list[ApprovalItem]:
 
     Deadlines are judged by the Redis server's clock.
     """
-    return store.approvals.purge(store.retention())
+    return store.approvals.expire(store.retention())

@@ -53,7 +53,7 @@ def fill(deployment: Deployment, store: AgentStore, items: int) -> None:
         client.eval(_COPY, 2, source, index, f"{prefix}kept", items, began, "kept")
     # Iterations are found by number: the copies follow the first one.
     client.hincrby(keys.loop, "iteration", items)
-    args = (keys.archived(run.iteration), keys.history, keys.iterations, items, began, "")
+    args = (keys.archived(run.iteration), keys.history, keys.of("iteration", ""), items, began, "")
     client.eval(_COPY, 2, *args)
 
 
@@ -83,7 +83,7 @@ def operations(deployment: Deployment, agent_id: str) -> dict[str, Callable[[], 
         "list runs with a filter": lambda: store.runs.page(PAGE, source="api"),
         "list iterations": lambda: store.history.results(PAGE),
         "propose and resolve": answer,
-        "purge": lambda: store.approvals.purge(retention),
+        "purge": lambda: store.approvals.expire(retention),
         "one iteration": iterate,
     }
 

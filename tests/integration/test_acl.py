@@ -18,6 +18,7 @@ from redis.exceptions import NoPermissionError
 from boyd.cli import boyd
 from boyd.models import ApprovalItem
 from boyd.store import connect
+from boyd.store.keys import Keys
 from boyd.store.paging import Position, read_page
 from boyd.store.scripts import Scripts, sources
 from boyd.testing.model_server import ScriptedModel, say
@@ -325,7 +326,7 @@ def test_whoever_runs_scripts_reads_every_page_of_a_list(
     guarded: Guarded, role: str, newest_first: bool
 ) -> None:
     client = connect(guarded.urls[role])
-    scripts = Scripts(client)
+    scripts = Scripts(client).of(Keys("a"))
     guarded.admin.zadd("boyd:{a}:executions", {f"call:{n}": n for n in range(5)})
     found: list[str] = []
     position: Position = None
@@ -353,7 +354,7 @@ OPTIONS = {"LIMIT", "MAXLEN", "MINID", "PX", "WITHSCORES", "XX"}
 def test_whoever_runs_scripts_may_run_every_command_in_them() -> None:
     # Every quoted word, as some scripts choose a command before they call it.
     words_of_scripts = {
-        word for _, text in sources().values() for word in re.findall(r"'([A-Z]{2,})'", text)
+        word for one in sources().values() for word in re.findall(r"'([A-Z]{2,})'", one.text)
     }
     assert words_of_scripts >= OPTIONS
     used = {word.lower() for word in words_of_scripts - OPTIONS}

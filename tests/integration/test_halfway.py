@@ -21,8 +21,16 @@ TICKING = "agents.traced:ticking"
 KEYS = Keys("ticking")
 #: The keys that an iteration's steps write to.
 WRITTEN = (
-    *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.jobs, KEYS.events, KEYS.history, KEYS.ran),
-    *(KEYS.health, KEYS.runs_pending, KEYS.intake, KEYS.audit_open),
+    *(
+        KEYS.loop,
+        KEYS.iteration,
+        KEYS.due,
+        KEYS.jobs,
+        KEYS.events,
+        KEYS.history,
+        KEYS.observers_ran,
+    ),
+    *(KEYS.observers_health, KEYS.runs_pending, KEYS.intake, KEYS.audit_open),
 )
 #: Seconds that a fault lasts, and within which an iteration that begins after it has succeeded.
 LASTS, WITHIN = 0.5, 20.0

@@ -90,7 +90,7 @@ def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, Appr
     store = deployment.agent("queue")
 
     def over() -> dict[str, ApprovalItem]:
-        store.approvals.purge(store.retention())
+        store.approvals.expire(store.retention())
         found = {item.id: store.approvals.get(item.id) for item in items}
         ended = {
             name: item

@@ -276,9 +276,9 @@ def test_a_sealer_that_dies_around_its_write_loses_and_doubles_nothing(
 ) -> None:
     run = whole.audit._scripts.run
 
-    def dies(*args: Any) -> Any:
+    def dies(name: str, **given: Any) -> Any:
         if not before:
-            run(*args)
+            run(name, **given)
         raise StoreUnavailable
 
     for number in range(5):
@@ -301,11 +301,11 @@ def test_the_sealer_that_comes_second_starts_over(
     for number in range(3):
         whole.audit.append("test", ANN, number=number)
 
-    def overtaken(*args: Any) -> Any:
+    def overtaken(name: str, **given: Any) -> Any:
         monkeypatch.setattr(scripts, "run", run)
         assert Store(whole.client, sealing=Sealing("secret")).audit.seal() == 3
         whole.audit.append("late", ANN)
-        return run(*args)
+        return run(name, **given)
 
     monkeypatch.setattr(scripts, "run", overtaken)
 

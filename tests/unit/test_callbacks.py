@@ -157,7 +157,7 @@ def test_a_run_that_ends_with_its_approval_is_told(
     [item] = lab.store.approvals.page(5).pending
     if end == "expired":
         lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
-        lab.engine.purge_approvals()
+        lab.store.approvals.expire(lab.engine.retention)
     elif end == "cancelled":
         lab.store.runs.cancel(run_id, TESTER, lab.engine.retention, "never mind")
     else:

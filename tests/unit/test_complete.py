@@ -76,7 +76,7 @@ def test_a_run_waits_with_its_approval_and_ends_with_it() -> None:
     assert ("investigating", item.id, [run.id]) == (run.status, run.approval_id, item.run_ids)
 
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
-    lab.engine.purge_approvals()
+    lab.store.approvals.expire(lab.engine.retention)
     ended = lab.store.runs.get(run.id)
 
     assert ended is not None

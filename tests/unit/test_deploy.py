@@ -125,7 +125,7 @@ def users() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", ["worker", "beat", "api"])
 def test_who_runs_scripts_may_do_all_that_scripts_do(name: str) -> None:
-    text = "".join(script for _, script in sources().values())
+    text = "".join(script.text for script in sources().values())
     called = {f"+{command.lower()}" for command in re.findall(r"redis\.p?call\('(\w+)'", text)}
 
     assert len(called) > 20

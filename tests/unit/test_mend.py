@@ -17,8 +17,16 @@ KEYS = Keys("test")
 #: Every key that an iteration's scripts write to.
 WRITTEN = sorted(
     {
-        *(KEYS.loop, KEYS.iteration, KEYS.due, KEYS.jobs, KEYS.events, KEYS.history, KEYS.ran),
-        *(KEYS.health, KEYS.runs, KEYS.runs_pending, KEYS.runs_finished, KEYS.intake),
+        *(
+            KEYS.loop,
+            KEYS.iteration,
+            KEYS.due,
+            KEYS.jobs,
+            KEYS.events,
+            KEYS.history,
+            KEYS.observers_ran,
+        ),
+        *(KEYS.observers_health, KEYS.runs, KEYS.runs_pending, KEYS.runs_finished, KEYS.intake),
         KEYS.audit_open,
     }
 )

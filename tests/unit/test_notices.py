@@ -151,7 +151,7 @@ def test_an_item_that_a_purge_has_moved_is_told_as_expired_too() -> None:
     overdue(lab, name(item))
     overdue(lab, name(item))
     expire(lab, item)
-    lab.engine.purge_approvals()
+    lab.store.approvals.expire(lab.engine.retention)
     overdue(lab, name(item))
 
     assert notifier.stages == ["created", "half-time", "expired"]

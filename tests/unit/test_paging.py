@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from boyd.errors import BadCursor
 from boyd.models import Decision, Proposal
 from boyd.store import Retention, Store
+from boyd.store.keys import Keys
 from boyd.store.paging import Position, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import Scripts
 from boyd.testing import TESTER
@@ -22,7 +23,7 @@ from kit import LAX
 
 SERVER = fakeredis.FakeServer()
 CLIENT = fakeredis.FakeRedis(server=SERVER, decode_responses=True)
-SCRIPTS = Scripts(CLIENT)
+SCRIPTS = Scripts(CLIENT).of(Keys("a"))
 
 #: Few different ones, so that many are the same.
 scores = st.sampled_from([0.0, 1.0, 1.5, 1_763_000_000_000.0, math.inf])

@@ -10,6 +10,7 @@ import pytest
 from boyd.errors import QueueFull
 from boyd.models import Decision, JsonObject, LoopResult, Proposal, RunRequest
 from boyd.store import Retention, Store, paging, runs
+from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
 from boyd.store.scripts import Scripts
 from boyd.testing import TESTER, Lab
@@ -165,7 +166,7 @@ def test_an_iteration_that_an_earlier_release_kept_has_an_outline_too() -> None:
 def test_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
     client = fakeredis.FakeRedis(decode_responses=True)
     for n in range(9):
-        client.hset(f"h{n}", mapping={"a": "x" * 5 * KIB, "b": "y"})
+        client.hset(f"boyd:{{a}}:h:{n}", mapping={"a": "x" * 5 * KIB, "b": "y"})
     replies: list[int] = []
 
     class Watched(Scripts):
@@ -175,11 +176,12 @@ def test_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
             return reply
 
     names = [str(n) for n in range(12)]
-    found = list(ByteBudget(Watched(client)).read("h", names))
+    keys = Keys("a")
+    found = list(ByteBudget(Watched(client).of(keys)).read("h", names))
 
     assert replies == [2, 2, 2, 2, 4]
     assert [len(fields) for fields in found] == [2] * 9 + [0] * 3
-    assert next(ByteBudget(Scripts(client)).read("h", names, ["b", "c"])) == {"b": "y"}
+    assert next(ByteBudget(Scripts(client).of(keys)).read("h", names, ["b", "c"])) == {"b": "y"}
 
 
 def test_no_more_runs_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -355,7 +355,7 @@ def test_a_run_fails_with_an_approval_that_expires() -> None:
     lab = acting(Recorder(), autonomy=GATED)
     [run_id] = waiting(lab, "look")
     lab.client.zadd("boyd:{test}:approvals:pending", {pending(lab)[0].id: 1})
-    expired = lab.engine.purge_approvals()
+    expired = lab.store.approvals.expire(lab.engine.retention)
     run = now(lab, run_id)
 
     assert [item.status for item in expired] == ["expired"]

@@ -1,4 +1,4 @@
-"""The background threads of a worker: heartbeat, sweep, audit seal, approval expiry."""
+"""The background threads of a worker: heartbeat, sweep, audit seal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from boyd.runtime import sweep_all
 from boyd_worker.agent_host import AgentHost
 
 log = logging.getLogger("boyd.worker")
-
-#: Seconds between purges of expired approvals.
-PURGE_INTERVAL = 10.0
 
 
 class Maintenance:
@@ -38,8 +35,6 @@ class Maintenance:
             ("sweep", self._sweep, timing.sweep),
             ("seal", self._seal, timing.sweep),
         ]
-        if host.role == "beat":
-            work.append(("purge", self._purge, PURGE_INTERVAL))
         self._tasks = [_PeriodicTask(*item, self._stopping) for item in work]
 
     def start(self) -> None:
@@ -76,10 +71,6 @@ class Maintenance:
         """Seal new entries of the audit trails."""
         if self._throttle.take("seal", self._sweep_interval):
             self._store.seal(self._host.agents)
-
-    def _purge(self) -> None:
-        for engine in self._host.engines.values():
-            engine.purge_approvals()
 
     def _recycle(self) -> None:
         """Restart the process when too many observers hang: their threads end only with it."""

@@ -10,7 +10,6 @@ from datetime import datetime
 from boyd.agent import Agent
 from boyd.errors import InitFailed, PluginError, StoreError
 from boyd.messaging.dispatcher import Dispatcher
-from boyd.models import ApprovalItem
 from boyd.outbound import Delivery, post_callback
 from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
@@ -161,10 +160,6 @@ class Engine:
     def token(self) -> str:
         """A unique name for one attempt of this worker: `<worker>/<random>`."""
         return f"{self.settings.worker}/{uuid.uuid4().hex[:8]}"
-
-    def purge_approvals(self) -> list[ApprovalItem]:
-        """Move expired approvals to history and end the runs that waited for them."""
-        return self.store.approvals.purge(self.retention)
 
     def action_limit(self, action_id: str | None) -> float:
         """Seconds after which a step that executes that action counts as hanging."""

@@ -85,7 +85,7 @@ class IterationSteps:
         self._settings = engine.settings
 
     def start(self, iteration: int, epoch: int) -> bool:
-        """Run the start phase: expire approvals, run hooks, plan the observe phase."""
+        """Run the start phase: run hooks, plan the observe phase."""
         entry = self._iterations.enter(iteration, epoch, "start", self._engine.token())
         return self._take(entry, self._start)
 
@@ -159,7 +159,6 @@ class IterationSteps:
                 return False
 
     def _start(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
-        self._engine.purge_approvals()
         ctx.run_hooks("on_loop_start")
         tick = entry.record.trigger == TICK
         due = planning.due(ctx, *self._last_runs(), entry.now, tick)

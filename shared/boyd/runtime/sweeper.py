@@ -56,6 +56,8 @@ class Sweeper:
         kind, id = naming.parts(member)
         if kind == "mend":
             self._mend()
+        elif kind == "expire":
+            self._store.approvals.expire(self._engine.retention)
         elif kind == "phase":
             self._phase(proof)
         elif kind == "batch":

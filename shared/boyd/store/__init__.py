@@ -37,7 +37,7 @@ from boyd.store.investigations import (
 from boyd.store.iteration_record import BatchRun, Record, dump_blocks, dump_problems, dump_results
 from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
 from boyd.store.jobs import Ending, Jobs, StuckJob
-from boyd.store.keys import DEPLOYMENT, Keys
+from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
 from boyd.store.loop_control import Begun, Loop, Room, Slot
 from boyd.store.plugin_state import PluginState
 from boyd.store.runs import Runs, Submitted, read_callback
@@ -61,25 +61,26 @@ class AgentStore:
     ) -> None:
         keys = Keys(agent_id)
         self._client = client
-        self._scripts = scripts
+        self._all_scripts = scripts
         self._keys = keys
+        self._scripts = of_agent = scripts.of(keys)
         self.agent_id = agent_id
         self.clock = clock
-        self.loop = Loop(client, scripts, keys, agent_id, timing)
-        self.iterations = Iterations(client, scripts, keys, timing)
-        self.batches = Batches(scripts, keys, timing)
+        self.loop = Loop(client, of_agent, keys, agent_id, timing)
+        self.iterations = Iterations(client, of_agent, keys, timing)
+        self.batches = Batches(of_agent, timing)
         self.observers = Observers(client, keys)
-        self.history = History(client, scripts, keys, agent_id)
-        self.due = Due(scripts, keys, timing)
-        self.runs = Runs(client, scripts, keys, timing.resend_after)
-        self.approvals = Approvals(client, scripts, keys, agent_id, timing.resend_after)
-        self.calls = Calls(client, scripts, keys, timing.resend_after)
-        self.jobs = Jobs(client, scripts, keys, timing)
-        self.investigations = Investigations(client, scripts, keys, timing.resend_after)
-        self.usage = ModelUsage(client, scripts, keys)
+        self.history = History(client, of_agent, keys, agent_id)
+        self.due = Due(of_agent, timing)
+        self.runs = Runs(client, of_agent, keys, timing.resend_after)
+        self.approvals = Approvals(client, of_agent, keys, agent_id, timing.resend_after)
+        self.calls = Calls(client, of_agent, keys, timing.resend_after)
+        self.jobs = Jobs(client, of_agent, keys, timing)
+        self.investigations = Investigations(client, of_agent, keys, timing.resend_after)
+        self.usage = ModelUsage(client, of_agent, keys)
         self.events = AgentEvents(client, keys)
-        self.ledger = ActionLedger(client, scripts, keys, worker, timing.lease)
-        self.audit = Audit(client, scripts, keys, sealing)
+        self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
+        self.audit = Audit(client, of_agent, keys, sealing)
 
     def retention(self) -> Retention:
         """How long the agent keeps approvals, as its workers have announced it."""
@@ -88,8 +89,8 @@ class AgentStore:
 
     def graph(self, name: str, of: str | None = None) -> FactGraph:
         """A graph of facts of this agent, or of the agent *of*."""
-        keys = self._keys if of is None else Keys(of)
-        return FactGraph(self._client, self._scripts, keys, name)
+        keys = GraphKeys(self.agent_id if of is None else of, name)
+        return FactGraph(self._client, self._all_scripts.of(keys), keys)
 
     def state(self, plugin_id: str) -> PluginState:
         """The state of one plugin."""
@@ -113,11 +114,12 @@ class Store:
         self.sealing = sealing or Sealing()
         self.clock = ServerClock(client)
         self._scripts = Scripts(client)
+        deployment = self._scripts.of(Keys(DEPLOYMENT))
         self.fleet = Fleet(client, self._scripts)
         self.freezes = Freezes(client, self._scripts)
-        self.access = ApiKeys(client, self._scripts)
+        self.access = ApiKeys(client, deployment)
         self.answers = IdempotentAnswers(client, self._scripts)
-        self.audit = Audit(client, self._scripts, Keys(DEPLOYMENT), self.sealing)
+        self.audit = Audit(client, deployment, deployment.keys, self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:
         """What belongs to one agent."""

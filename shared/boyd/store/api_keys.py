@@ -21,7 +21,7 @@ from boyd.models import Actor, ApiKey, Scope, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID_CHARACTERS = string.ascii_lowercase + string.digits
@@ -55,7 +55,7 @@ class Admission:
 class ApiKeys:
     """The keys of a deployment."""
 
-    def __init__(self, client: Client, scripts: Scripts) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts) -> None:
         self._client = client
         self._scripts = scripts
 
@@ -104,8 +104,10 @@ class ApiKeys:
             created_by=by.principal,
             expires_at=None if expires_in is None else from_ms(now + expires_in * 1000),
         )
-        args = [key.id, key.to_json(), _in_words(key), *actor_fields(by)]
-        if self._scripts.run("create_key", [API_KEYS, _AUDIT], args):
+        record, what = key.to_json(), _in_words(key)
+        if self._scripts.run(
+            "create_api_key", id=key.id, record=record, what=what, actor=actor_fields(by)
+        ):
             return key, f"boyd_{key.id}_{secret}"
         return self.get(key.id) or key, None
 
@@ -128,8 +130,10 @@ class ApiKeys:
 
     def revoke(self, key_id: str, by: Actor) -> bool:
         """Make a key useless at once; False when there is none of that id."""
-        names = [API_KEYS, bucket(key_id), _AUDIT]
-        return bool(self._scripts.run("revoke_key", names, [key_id, *actor_fields(by)]))
+        revoked = self._scripts.run(
+            "revoke_api_key", bucket=bucket(key_id), id=key_id, actor=actor_fields(by)
+        )
+        return bool(revoked)
 
     def admit(self, text: str | None, rate: float, burst: int, purpose: str = "") -> Admission:
         """Check the key of a request and take the request from its allowance, in one round trip.
@@ -144,9 +148,14 @@ class ApiKeys:
         if text is not None and match is None:
             return _refuse("unknown")
         key_id, digest = (match[1], _digest(match[2])) if match else ("", "")
-        args = [key_id, digest, int(1_000_000 / rate), burst]
-        reply = self._scripts.run("admit", [API_KEYS, bucket(key_id, purpose)], args)
-        now, record, wait, remaining, whole = reply
+        now, record, wait, remaining, whole = self._scripts.run(
+            "admit_request",
+            bucket=bucket(key_id, purpose),
+            id=key_id,
+            digest=digest,
+            interval=int(1_000_000 / rate),
+            burst=burst,
+        )
         key = ApiKey.from_json(record) if record else None
         if match and (key is None or not hmac.compare_digest(key.hash, digest)):
             return _refuse("unknown")

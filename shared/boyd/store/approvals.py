@@ -30,14 +30,14 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
 #: How a person or the loop may resolve an item; it expires by itself.
 Verdict = Literal["approved", "denied", "withdrawn"]
 
-#: How many items the script `purge` moves at once.
-PURGED_AT_ONCE = 100
+#: How many items the script `expire_approvals` moves at once.
+EXPIRED_AT_ONCE = 100
 #: Seconds before its deadline in which an item may be gone before somebody joins it.
 SOON = 5.0
 #: Seconds that it is remembered which situation asked for an item.
@@ -61,7 +61,7 @@ class Approvals:
     """The approval queue of one agent."""
 
     def __init__(
-        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, resend_after: float
+        self, client: Client, scripts: KeyedScripts, keys: Keys, agent_id: str, resend_after: float
     ) -> None:
         self._client = client
         self._scripts = scripts
@@ -88,17 +88,29 @@ class Approvals:
         fields = flatten(proposal.patched(lists))
         if proposal.preview is not None:
             fields += ["previewDigest", _said(proposal.preview)]
-        ttl = "" if retention.ttl is None else milliseconds(retention.ttl)
-        who = " ".join(proposal.requested_by) or f"agent:{self._agent_id}"
-        args = [
-            *(approval_id, fingerprint(proposal), ttl, self._keys.prefix),
-            *(*retention.of_items(), *retention.of_runs()),
-            *(proposal.situation_summary or "", " ".join(proposal.run_ids)),
-            *(" ".join(proposal.requested_by), int(notify), who, " ".join(proposal.wakes)),
-            *(_rationale(proposal), naming.title(proposal.action_id, proposal.undoes)),
-            *(proposal.undoes or "", "agentId", self._agent_id, *fields),
-        ]
-        return str(self._scripts.run("propose", self._item_keys(approval_id), args))
+        asked_by = " ".join(proposal.requested_by)
+        options = {
+            "summary": proposal.situation_summary or "",
+            "runs": " ".join(proposal.run_ids),
+            "asked_by": asked_by,
+            "wakes": " ".join(proposal.wakes),
+            "who": asked_by or f"agent:{self._agent_id}",
+            "rationale": _rationale(proposal),
+            "title": naming.title(proposal.action_id, proposal.undoes),
+            "undoes": proposal.undoes or "",
+            "notify": notify,
+        }
+        if retention.ttl is not None:
+            options["ttl"] = milliseconds(retention.ttl)
+        found = self._scripts.run(
+            "propose_action",
+            approval=self._keys.approval(approval_id),
+            id=approval_id,
+            fingerprint=fingerprint(proposal),
+            options=options,
+            fields=["agentId", self._agent_id, *fields],
+        )
+        return str(found)
 
     def proposed(self, proposed_by: str) -> str | None:
         """The item that an execution has proposed, if it has."""
@@ -125,10 +137,14 @@ class Approvals:
 
         When it says something else than before, the item has another version.
         """
-        keys = self._keys
-        names = [keys.approval(approval_id), keys.approvals_pending, keys.events]
-        args = [approval_id, preview.to_json(), _said(preview)]
-        return bool(self._scripts.run("preview", names, args))
+        stored = self._scripts.run(
+            "store_preview",
+            approval=self._keys.approval(approval_id),
+            id=approval_id,
+            preview=preview.to_json(),
+            digest=_said(preview),
+        )
+        return bool(stored)
 
     def resolve(
         self,
@@ -149,25 +165,41 @@ class Approvals:
         is due in the same step (A4), unless *result* says that it has been done. The same *request*
         of the same actor is answered as the first time.
         """
-        updates = _updates(actor, note, result)
-        args = [
-            *(approval_id, verdict, self._keys.prefix),
-            *(*retention.of_items(), *retention.of_runs(), self._resend_after),
-            *("" if version is None else version, actor.principal, policy.min_approvals),
-            *(int(policy.allow_requester), _vote(actor, note).to_json(), request or ""),
-            *(len(updates), *updates, *actor_fields(actor)),
-        ]
-        outcome, *rest = self._scripts.run("resolve", self._item_keys(approval_id), args)
+        options = {
+            "needed": policy.min_approvals,
+            "own": policy.allow_requester,
+            "vote": _vote(actor, note).to_json(),
+            "request": request or "",
+            "note": note or "",
+            "actor": actor_fields(actor),
+            "resend_after": self._resend_after,
+        }
+        if version is not None:
+            options["version"] = str(version)
+        if result is not None:
+            options["done"] = result.state
+        outcome, *rest = self._scripts.run(
+            "resolve_approval",
+            approval=self._keys.approval(approval_id),
+            id=approval_id,
+            verdict=verdict,
+            principal=actor.principal,
+            options=options,
+            retention=retention.limits(),
+            fields=_updates(actor, note, result),
+        )
         return Answered(outcome, rest[0] if rest else "")
 
-    def purge(self, retention: Retention) -> list[ApprovalItem]:
-        """Move what has passed its deadline to history; what expired (A2, L7)."""
-        args = [self._keys.prefix, *retention.of_items(), *retention.of_runs()]
+    def expire(self, retention: Retention) -> list[ApprovalItem]:
+        """Move pending items whose deadline has passed to history; the sweeper does this.
+
+        Until then they are read as expired, and nobody can act on them.
+        """
         expired: list[str] = []
         while True:
-            found = self._scripts.run("purge", self._item_keys("")[1:], args)
+            found = self._scripts.run("expire_approvals", retention=retention.limits())
             expired += found
-            if len(found) < PURGED_AT_ONCE:
+            if len(found) < EXPIRED_AT_ONCE:
                 return self._read(expired)
 
     def get(self, approval_id: str) -> ApprovalItem | None:
@@ -189,6 +221,7 @@ class Approvals:
         past = read_page(self._scripts, keys.approvals_history, resolved, limit) if history else []
         portion = ByteBudget(self._scripts)
         waits, read = self._read_page(portion, pending)
+        overdue = [item for item in reversed(waits) if item.status == "expired"] if history else []
         done, read_past = self._read_page(portion, past)
         more = portion.full or len(pending) == limit or len(past) == limit
         positions = (
@@ -198,7 +231,7 @@ class Approvals:
         return ApprovalQueue(
             # What was resolved between the two reads is not pending any more.
             pending=[item for item in waits if item.status == "pending"],
-            history=done,
+            history=[*overdue, *done],
             next_cursor=dump_cursor(*positions) if more else None,
         )
 
@@ -232,14 +265,6 @@ class Approvals:
     def _id(self, proposed_by: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"boyd:{self._agent_id}:{proposed_by}"))
 
-    def _item_keys(self, approval_id: str) -> list[str]:
-        keys = self._keys
-        return [
-            *(keys.approval(approval_id), keys.approvals_pending, keys.approvals_history),
-            *(keys.approvals_fingerprints, keys.events, keys.runs, keys.runs_finished),
-            *(keys.due, keys.audit_open),
-        ]
-
     def _read(self, ids: list[str]) -> list[ApprovalItem]:
         if not ids:
             return []
@@ -247,14 +272,31 @@ class Approvals:
             pipe = self._client.pipeline(transaction=False)
             for approval_id in ids:
                 pipe.hgetall(self._keys.approval(approval_id))
-            return [read_item(fields) for fields in pipe.execute() if "status" in fields]
+                pipe.zscore(self._keys.approvals_pending, approval_id)
+            pipe.time()
+            *found, now = pipe.execute()
+        items = zip(found[::2], found[1::2], strict=True)
+        return [_read_now(fields, at, _ms(now)) for fields, at in items if "status" in fields]
 
     def _read_page(
         self, portion: ByteBudget, places: Sequence[tuple[str, float]]
     ) -> tuple[list[ApprovalItem], int]:
         """The items of a page, and at how many of its places the portion was full."""
-        found = list(portion.read(self._keys.approval_prefix, [name for name, _ in places]))
-        return [read_item(fields) for fields in found if "status" in fields], len(found)
+        found = list(portion.read("approval", [name for name, _ in places]))
+        with translated():
+            now = _ms(self._client.time())
+        items = zip(found, (at for _, at in places), strict=False)
+        read = [_read_now(fields, at, now) for fields, at in items if "status" in fields]
+        return read, len(found)
+
+
+def _read_now(fields: Mapping[str, str], deadline: float | None, now: float) -> ApprovalItem:
+    """An item as it is *now*: one that is pending past its deadline has expired."""
+    item = read_item(fields)
+    if item.status != "pending" or deadline is None or deadline > now:
+        return item
+    changes = {"status": "expired", "version": item.version + 1}
+    return item.patched({**changes, "updated_at": item.expires_at or item.updated_at})
 
 
 def read_item(fields: Mapping[str, str]) -> ApprovalItem:
@@ -276,6 +318,11 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
         )
     except ValueError as error:
         raise StoreError(f"approval {fields.get('id')} cannot be read: {error}") from None
+
+
+def _ms(time: tuple[int, int]) -> float:
+    seconds, micros = time
+    return seconds * 1000 + micros / 1000
 
 
 def _read_vote(fields: Mapping[str, str], name: str) -> Vote:

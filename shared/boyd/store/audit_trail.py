@@ -30,7 +30,7 @@ from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Ve
 from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, noted, sealed
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
 #: Most entries sealed in one step, and read in one.
@@ -56,7 +56,7 @@ def actor_fields(actor: Actor | None) -> list[str]:
 class Audit:
     """One chain: that of an agent, or of the deployment."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, sealing: Sealing) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, sealing: Sealing) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -113,9 +113,14 @@ class Audit:
             return 0  # those who have the key seal it; without it the chain would not fit
         links = list(self._chained(head, waiting))
         cut = self._to_trim(head.seq + len(links) - sealing.keep, int(trimmed or 0))
-        arguments = [text for link in links for text in link.arguments()]
-        names = [keys.audit_open, keys.audit, keys.audit_head]
-        won = self._scripts.run("audit_seal", names, [stored or "", *cut, *arguments])
+        won = self._scripts.run(
+            "seal_audit",
+            expected=stored,
+            cut_seq=cut[0],
+            cut_hash=cut[1],
+            cut_proof=cut[2],
+            entries=[text for link in links for text in link.arguments()],
+        )
         return len(links) if won else -1
 
     def _chained(

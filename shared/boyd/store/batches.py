@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from boyd.errors import StoreError
 from boyd.store.connection import pairs
-from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import Call, KeyedScripts, Scripts, flat
 from boyd.store.timing import Timing
 
 #: How much of what is due is taken at once.
@@ -18,22 +17,21 @@ MOST_DUE = 100
 class Due:
     """What of one agent has passed its deadline."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+    def __init__(self, scripts: KeyedScripts, timing: Timing) -> None:
         self._scripts = scripts
-        self._keys = keys
         self._lease = timing.lease_ms
 
     def take(self) -> dict[str, str]:
         """`phase`, `batch:<number>` and names of jobs, each with a proof of taking.
 
-        `mend` is among them when what is stored does not fit together.
+        `mend` is among them when what is stored does not fit together, and `expire` when pending
+        approvals have passed their deadline.
         """
-        return pairs(self._scripts.run("take_due", *self.call()))
+        return pairs(self._scripts.run("take_due", lease=self._lease, most=MOST_DUE))
 
-    def call(self) -> tuple[list[str], list[int]]:
-        """Keys and arguments of the script `take_due`."""
-        names = [self._keys.due, self._keys.loop, self._keys.jobs]
-        return names, [self._lease, MOST_DUE]
+    def call(self) -> Call:
+        """The call of `take`, to be made with those of other agents."""
+        return self._scripts.call("take_due", lease=self._lease, most=MOST_DUE)
 
 
 def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | StoreError]:
@@ -42,7 +40,7 @@ def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | St
     Of one agent it is `MOST_DUE` at most: when it is as much, there may be more. An error stands
     for an agent whose work could not be taken.
     """
-    replies = scripts.run_each("take_due", [due.call() for due in each])
+    replies = scripts.run_each([due.call() for due in each])
     return [reply if isinstance(reply, StoreError) else pairs(reply) for reply in replies]
 
 
@@ -66,22 +64,34 @@ class StuckBatch:
 class Batches:
     """The batches of one agent's observe phase; `Iterations.plan` opens them."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+    def __init__(self, scripts: KeyedScripts, timing: Timing) -> None:
         self._scripts = scripts
-        self._keys = keys
         self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
 
     def enter(self, iteration: int, batch: int, attempt: int, worker: str) -> str | None:
         """Enter a batch of observe; its payload, or None when it is not open for us."""
-        args = [iteration, batch, attempt, worker, self._lease]
-        reply = self._scripts.run("enter_batch", [self._keys.iteration, self._keys.due], args)
+        reply = self._scripts.run(
+            "enter_batch",
+            n=iteration,
+            number=batch,
+            attempt=attempt,
+            worker=worker,
+            lease=self._lease,
+        )
         return str(reply[1]) if reply[0] == "ok" else None
 
     def renew(self, iteration: int, batch: int, attempt: int, worker: str) -> bool:
         """Renew the lease of a batch; False when it is lost."""
-        args = [iteration, f"batch:{batch}", attempt, worker, self._lease]
-        return bool(self._scripts.run("renew", [self._keys.iteration, self._keys.due], args))
+        renewed = self._scripts.run(
+            "renew_lease",
+            n=iteration,
+            member=f"batch:{batch}",
+            fence=attempt,
+            worker=worker,
+            lease=self._lease,
+        )
+        return bool(renewed)
 
     def complete_batch(
         self, iteration: int, batch: int, attempt: int, worker: str, fields: Mapping[str, str]
@@ -90,24 +100,36 @@ class Batches:
 
         To give a batch up, *worker* is the one that has lost it, or empty when nobody entered it.
         """
-        flat = [item for pair in fields.items() for item in pair]
-        args = [iteration, batch, attempt, worker, self._resend_after, *flat]
-        names = [self._keys.iteration, self._keys.due, self._keys.events]
-        reply = self._scripts.run("complete_batch", names, args)
+        reply = self._scripts.run(
+            "complete_batch",
+            n=iteration,
+            number=batch,
+            attempt=attempt,
+            worker=worker,
+            resend_after=self._resend_after,
+            fields=flat(fields),
+        )
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
     def replace(
         self, iteration: int, batch: int, attempt: int, payloads: Sequence[str]
     ) -> tuple[int, int] | None:
         """Put other batches in place of a lost one; number of the first and their attempt."""
-        args = [iteration, batch, attempt, self._resend_after, *payloads]
-        reply = self._scripts.run("replace_batch", [self._keys.iteration, self._keys.due], args)
+        reply = self._scripts.run(
+            "replace_batch",
+            n=iteration,
+            number=batch,
+            attempt=attempt,
+            resend_after=self._resend_after,
+            batches=payloads,
+        )
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
     def retry(self, batch: int, proof: str) -> StuckBatch | None:
         """Find out why a batch passed its deadline; None when it is done or has moved since."""
-        names = [self._keys.iteration, self._keys.due]
-        reply = self._scripts.run("retry_batch", names, [batch, self._resend_after, proof])
+        reply = self._scripts.run(
+            "retry_batch", number=batch, resend_after=self._resend_after, score=proof
+        )
         if reply[0] == "none":
             return None
         state, iteration, attempt, payload, worker, waited = reply

@@ -12,7 +12,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
 #: Seconds a call and its answer are kept.
@@ -24,7 +24,9 @@ KEEP_READ = 300.0
 class Calls:
     """The calls to one agent's workers."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, resend_after: float) -> None:
+    def __init__(
+        self, client: Client, scripts: KeyedScripts, keys: Keys, resend_after: float
+    ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -37,16 +39,20 @@ class Calls:
 
         The same *call_id* is the same call, however often it is submitted.
         """
-        keys = self._keys
         call_id = call_id or str(uuid.uuid4())
-        fields = flatten(request)
         reads = request.kind == "dry-run" or _is_get(request)
-        args = [
-            *(call_id, self._resend_after, queue or "", milliseconds(kept(request))),
-            *("" if reads else request.kind, len(fields), *fields, *actor_fields(request.actor)),
-        ]
-        names = [keys.job(naming.call(call_id)), keys.due, keys.audit_open]
-        return call_id, bool(self._scripts.run("submit_call", names, args))
+        new = self._scripts.run(
+            "submit_call",
+            call=self._keys.job(naming.call(call_id)),
+            id=call_id,
+            resend_after=self._resend_after,
+            queue=queue,
+            keep=milliseconds(kept(request)),
+            kind=None if reads else request.kind,
+            actor=actor_fields(request.actor),
+            fields=flatten(request),
+        )
+        return call_id, bool(new)
 
     def get(self, call_id: str) -> Call | None:
         """One call."""

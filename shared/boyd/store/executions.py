@@ -14,9 +14,9 @@ from boyd.errors import StoreError
 from boyd.models import ActionResult, Budget, ExecutionEntry, ExecutionPage, JsonObject, to_ms
 from boyd.store.connection import Client, translated
 from boyd.store.hashes import restore
-from boyd.store.keys import FREEZES, REGISTERED, Keys
+from boyd.store.keys import Keys
 from boyd.store.paging import Search, load_cursor
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
 #: Seconds the ledger remembers an execution: longer than any message of it can come late.
@@ -71,14 +71,14 @@ class ActionLedger:
     """The executions of one agent."""
 
     def __init__(
-        self, client: Client, scripts: Scripts, keys: Keys, worker: str, lease: float
+        self, client: Client, scripts: KeyedScripts, keys: Keys, worker: str, lease: float
     ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self._worker = worker
         self._lease = milliseconds(lease)
-        self._search = Search(client, scripts, keys.executions, keys.execution_prefix, "action")
+        self._search = Search(client, scripts, keys.executions, "execution", "action")
 
     def find(self, execution_id: str) -> ActionResult | None:
         """How that execution ended, if it did."""
@@ -168,13 +168,13 @@ class ActionLedger:
             StillRunning: its worker lives.
         """
         keys = self._keys
-        names = [
-            *(keys.execution(execution_id), keys.audit_open, keys.due),
-            keys.job(origin) if isinstance(origin, str) else keys.iteration,
-        ]
-        member = {int: "phase", str: origin}.get(type(origin), "")
-        args = [int(origin is None), member]
-        outcome, *rest = self._scripts.run("settle_claim", names, args)
+        outcome, *rest = self._scripts.run(
+            "settle_execution",
+            execution=keys.execution(execution_id),
+            origin=keys.job(origin) if isinstance(origin, str) else keys.iteration,
+            anyway=origin is None,
+            member={int: "phase", str: origin}.get(type(origin), ""),
+        )
         if outcome == "held":
             raise _still_running(execution_id, *rest)
         return self.find(execution_id) if outcome == "over" else None
@@ -206,19 +206,35 @@ class ActionLedger:
             Stale: the phase that it comes from was taken away.
         """
         keys = self._keys
-        args = [
-            *(self._worker, token, self._lease, int(idempotent)),
-            *((budget.limit, milliseconds(budget.window)) if budget else ("", 0)),
-            *(milliseconds(KEEP), *(_fence(fence)), keys.agent_id),
-            *("id", execution_id, "action", action, "params", json.dumps(params)),
-            *("target", target, "by", by, "host", host, "idempotent", int(idempotent)),
-        ]
-        names = [
-            *(keys.execution(execution_id), keys.budget(action, target)),
-            *(FREEZES, self._origin(fence), keys.audit_open, REGISTERED),
-            keys.executions,
-        ]
-        return self._read(execution_id, self._scripts.run("claim", names, args))
+        options = {
+            "lease": self._lease,
+            "idempotent": idempotent,
+            "keep": milliseconds(KEEP),
+            "agent": keys.agent_id,
+            **_fence(fence),
+        }
+        if budget:
+            options |= {"limit": budget.limit, "window": milliseconds(budget.window)}
+        fields = {
+            "id": execution_id,
+            "action": action,
+            "params": json.dumps(params),
+            "target": target,
+            "by": by,
+            "host": host,
+            "idempotent": int(idempotent),
+        }
+        reply = self._scripts.run(
+            "claim_execution",
+            execution=keys.execution(execution_id),
+            budget=keys.budget(action, target),
+            origin=self._origin(fence),
+            worker=self._worker,
+            token=token,
+            options=options,
+            fields=flat(fields),
+        )
+        return self._read(execution_id, reply)
 
     def forgo(self, execution_id: str, fence: Fence) -> ClaimReply:
         """Settle that an execution of an iteration does not start any more.
@@ -230,10 +246,14 @@ class ActionLedger:
         Raises:
             Stale: the phase that it comes from was taken away.
         """
-        keys = self._keys
-        names = [keys.execution(execution_id), keys.iteration, keys.audit_open]
-        args = [fence.origin, fence.token, fence.entered]
-        return self._read(execution_id, self._scripts.run("forgo_claim", names, args))
+        reply = self._scripts.run(
+            "forgo_execution",
+            execution=self._keys.execution(execution_id),
+            n=fence.origin,
+            epoch=fence.token,
+            entered=fence.entered,
+        )
+        return self._read(execution_id, reply)
 
     def _read(self, execution_id: str, reply: Sequence[Any]) -> ClaimReply:
         outcome, *rest = reply
@@ -253,14 +273,22 @@ class ActionLedger:
 
     def renew(self, execution_id: str, token: str) -> bool:
         """Renew a claim; False when it is lost."""
-        args = [token, self._lease]
-        return bool(self._scripts.run("renew_claim", [self._keys.execution(execution_id)], args))
+        execution = self._keys.execution(execution_id)
+        renewed = self._scripts.run(
+            "renew_execution", execution=execution, token=token, lease=self._lease
+        )
+        return bool(renewed)
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the outcome; False when the claim was lost meanwhile."""
-        args = [token, result.state, result.to_json()]
-        names = [self._keys.execution(execution_id), self._keys.audit_open]
-        return bool(self._scripts.run("finish_claim", names, args))
+        recorded = self._scripts.run(
+            "finish_execution",
+            execution=self._keys.execution(execution_id),
+            token=token,
+            state=result.state,
+            result=result.to_json(),
+        )
+        return bool(recorded)
 
 
 def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
@@ -281,8 +309,12 @@ def _result(
     )
 
 
-def _fence(fence: Fence | None) -> tuple[Any, ...]:
+def _fence(fence: Fence | None) -> dict[str, str]:
+    """What the script `claim_execution` asks of where an execution comes from."""
     if fence is None:
-        return ("", "", "")
-    origin = fence.origin if isinstance(fence.origin, int) else "job"
-    return (origin, fence.token, fence.entered)
+        return {}
+    token = str(fence.token)
+    if isinstance(fence.origin, str):
+        return {"origin": "job", "attempt": token, "entered": fence.entered}
+    n = str(fence.origin)
+    return {"origin": "iteration", "n": n, "epoch": token, "entered": fence.entered}

@@ -14,8 +14,8 @@ from boyd.errors import PayloadTooLarge
 from boyd.models import Triple
 from boyd.models.situation import Place
 from boyd.store.connection import Client, translated
-from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
+from boyd.store.keys import GraphKeys
+from boyd.store.scripts import KeyedScripts
 from boyd.tokenizer import words
 
 #: The most facts of one graph.
@@ -33,12 +33,10 @@ _BETWEEN = "\x1f"
 class FactGraph:
     """One graph of one agent; implements `boyd.plugin.Graph`."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, name: str) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: GraphKeys) -> None:
         self._client = client
         self._scripts = scripts
-        self._prefix = keys.graph(name)
-        self._facts = self._prefix + "facts"
-        self._meta = self._prefix + "meta"
+        self._keys = keys
 
     def add(self, triples: Iterable[Triple]) -> int:
         """Add facts; how many were new, or surer than before.
@@ -52,15 +50,8 @@ class FactGraph:
         known = list(triples)
         added = 0
         for at in range(0, len(known), BATCH):
-            facts: list[Any] = []
-            of_labels: list[Any] = []
-            for triple in known[at : at + BATCH]:
-                own = [] if triple.is_metadata else _label_words(triple)
-                facts += [*_parts(triple), triple.confidence, triple.source or ""]
-                facts += [int(not triple.is_metadata), len(own)]
-                of_labels += own
-            args = [self._prefix, MOST, len(facts), *facts, *of_labels]
-            found = self._scripts.run("add_facts", [self._facts, self._meta], args)
+            given = [_fact(triple) for triple in known[at : at + BATCH]]
+            found = self._scripts.run("add_facts", graph=self._keys.graph, most=MOST, given=given)
             if found < 0:
                 raise PayloadTooLarge(f"a graph holds at most {MOST} facts")
             added += found
@@ -69,9 +60,17 @@ class FactGraph:
     def remove(self, subject: str, predicate: str, object: str) -> bool:
         """Remove a fact; whether it was there."""
         triple = Triple(subject=subject, predicate=predicate, object=object)
-        own = [] if triple.is_metadata else _label_words(triple)
-        args = [self._prefix, *_parts(triple), int(not triple.is_metadata), *own]
-        return bool(self._scripts.run("remove_fact", [self._facts, self._meta], args))
+        s, p, o = _parts(triple)
+        removed = self._scripts.run(
+            "remove_fact",
+            graph=self._keys.graph,
+            s=s,
+            p=p,
+            o=o,
+            knowledge=not triple.is_metadata,
+            words=[] if triple.is_metadata else _label_words(triple),
+        )
+        return bool(removed)
 
     def out(self, symbol: str) -> list[Triple]:
         """The facts about a symbol."""
@@ -83,20 +82,20 @@ class FactGraph:
 
     def out_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
         """The facts about each of those symbols."""
-        found = self._members("out:", symbols)
+        found = self._members("out", symbols)
         pairs = {s: [tuple(m.split(_BETWEEN)) for m in found[s]] for s in symbols}
         return self._read({s: [(s, p, o) for p, o in pairs[s]] for s in symbols})
 
     def into_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
         """The facts that name each of those symbols as their object."""
-        found = self._members("into:", symbols)
+        found = self._members("into", symbols)
         pairs = {o: [tuple(m.split(_BETWEEN)) for m in found[o]] for o in symbols}
         return self._read({o: [(s, p, o) for s, p in pairs[o]] for o in symbols})
 
     def with_predicate(self, predicate: str, limit: int = PAGE) -> list[Triple]:
         """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
         with translated():
-            members = self._client.zrange(self._prefix + "by:" + predicate, 0, limit - 1)
+            members = self._client.zrange(self._keys.index("by", predicate), 0, limit - 1)
         pairs = [tuple(member.split(_BETWEEN)) for member in members]
         return self._read({predicate: [(s, predicate, o) for s, o in pairs]})[predicate]
 
@@ -105,8 +104,8 @@ class FactGraph:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for symbol in symbols:
-                pipe.scard(self._prefix + "out:" + symbol)
-                pipe.scard(self._prefix + "into:" + symbol)
+                pipe.scard(self._keys.index("out", symbol))
+                pipe.scard(self._keys.index("into", symbol))
             counts = pipe.execute()
         sums = [out + into for out, into in zip(counts[::2], counts[1::2], strict=True)]
         return dict(zip(symbols, sums, strict=True))
@@ -117,18 +116,18 @@ class FactGraph:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for word in wanted:
-                pipe.zrange(self._prefix + "word:" + word, 0, limit - 1)
+                pipe.zrange(self._keys.index("word", word), 0, limit - 1)
             return dict(zip(wanted, pipe.execute(), strict=True))
 
     def size(self) -> int:
         """How many facts there are."""
         with translated():
-            return int(self._client.hlen(self._facts))
+            return int(self._client.hlen(self._keys.facts))
 
     def revision(self) -> int:
         """How often it was changed."""
         with translated():
-            return int(self._client.hget(self._meta, "revision") or 0)
+            return int(self._client.hget(self._keys.meta, "revision") or 0)
 
     def page(self, after: Place | None = None, limit: int = PAGE) -> list[Triple]:
         """Up to *limit* facts in the order of their labels, those *after* one."""
@@ -137,7 +136,7 @@ class FactGraph:
         while len(found) < limit:
             with translated():
                 names = self._client.zrange(
-                    self._prefix + "subjects", first, "+", bylex=True, offset=0, num=_SUBJECTS
+                    self._keys.subjects, first, "+", bylex=True, offset=0, num=_SUBJECTS
                 )
             if not names:
                 break
@@ -160,7 +159,7 @@ class FactGraph:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for symbol in symbols:
-                pipe.smembers(self._prefix + index + symbol)
+                pipe.smembers(self._keys.index(index, symbol))
             found = pipe.execute()
         return {symbol: sorted(members) for symbol, members in zip(symbols, found, strict=True)}
 
@@ -171,7 +170,9 @@ class FactGraph:
         for at in range(0, len(every), PAGE):
             some = every[at : at + PAGE]
             with translated():
-                found = self._client.hmget(self._facts, [_BETWEEN.join(place) for place in some])
+                found = self._client.hmget(
+                    self._keys.facts, [_BETWEEN.join(place) for place in some]
+                )
             values |= dict(zip(some, found, strict=True))
         return {
             name: [_triple(place, value) for place in group if (value := values[place])]
@@ -190,6 +191,13 @@ def _parts(triple: Triple) -> tuple[str, str, str]:
     if any(_BETWEEN in part for part in parts):
         raise ValueError("a label holds the control character 0x1f")
     return parts
+
+
+def _fact(triple: Triple) -> list[Any]:
+    """A fact as the script `add_facts` takes it."""
+    own = [] if triple.is_metadata else _label_words(triple)
+    knowledge = not triple.is_metadata
+    return [*_parts(triple), str(triple.confidence), triple.source or "", knowledge, own]
 
 
 def _label_words(triple: Triple) -> list[Any]:

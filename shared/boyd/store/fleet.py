@@ -11,8 +11,8 @@ from typing import Literal
 from boyd import queues
 from boyd.models import Catalog, Mode, Model, ObserverHealth, Timestamp, from_ms, responses
 from boyd.store.connection import Client, translated
-from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, WORKERS, Keys
-from boyd.store.scripts import Scripts
+from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
+from boyd.store.scripts import Scripts, flat
 from boyd.store.timing import Retention
 
 Role = Literal["worker", "beat"]
@@ -62,7 +62,7 @@ class Fleet:
 
     def __init__(self, client: Client, scripts: Scripts) -> None:
         self._client = client
-        self._scripts = scripts
+        self._scripts = scripts.of(Keys(DEPLOYMENT))
         self._lock = threading.Lock()
         self._seen: tuple[float, list[WorkerInfo]] = (float("-inf"), [])
         #: What this process has registered, and when, by the Redis server's clock in ms.
@@ -78,10 +78,13 @@ class Fleet:
         An agent that was retired although this process runs it is registered again, too.
         """
         registered = [part for name in info.agents for part in self._registered(name)]
-        marks = [part for pair in self._freezes.items() for part in pair]
-        keys = [WORKERS, WORKER_INFO, AGENTS, REGISTERED, FREEZES, Keys(DEPLOYMENT).audit_open]
-        args = [info.name, info.to_json(), len(registered), *registered, *marks]
-        lost, kept = self._scripts.run("beat", keys, args)
+        lost, kept = self._scripts.run(
+            "record_heartbeat",
+            name=info.name,
+            info=info.to_json(),
+            known=registered,
+            remembered=flat(self._freezes),
+        )
         self._freezes = dict(zip(kept[::2], kept[1::2], strict=True))
         for name in lost:
             self.register(self._entries[name][0])
@@ -118,8 +121,11 @@ class Fleet:
 
     def _announce(self, entry: AgentEntry) -> int:
         """Store an entry in place of the one before it; when, in ms."""
-        args = [entry.id, entry.to_json(), int(entry.retired_at is not None)]
-        return int(self._scripts.run("register", [AGENTS, REGISTERED, FREEZES], args))
+        retired = entry.retired_at is not None
+        at = self._scripts.run(
+            "register_agent", id=entry.id, entry=entry.to_json(), retired=retired
+        )
+        return int(at)
 
     def agents(self) -> dict[str, AgentEntry]:
         """All agents that are registered, by id."""
@@ -217,8 +223,8 @@ class Observers:
         """When each observer last ran, in seconds since the epoch, and how it has been doing."""
         with translated():
             pipe = self._client.pipeline(transaction=False)
-            pipe.hgetall(self._keys.ran)
-            pipe.hgetall(self._keys.health)
+            pipe.hgetall(self._keys.observers_ran)
+            pipe.hgetall(self._keys.observers_health)
             ran, health = pipe.execute()
         return {name: float(ms) / 1000 for name, ms in ran.items()}, _read(health)
 
@@ -227,7 +233,7 @@ class Observers:
         if not observers:
             return {}
         with translated():
-            texts = self._client.hmget(self._keys.health, list(observers))
+            texts = self._client.hmget(self._keys.observers_health, list(observers))
         found = zip(observers, texts, strict=True)
         return _read({name: text for name, text in found if text})
 

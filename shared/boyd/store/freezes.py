@@ -79,19 +79,23 @@ class Freezes:
 
     def _set(self, agent_id: str | None, reason: str | None, actor: Actor | None) -> None:
         scope = agent_id or DEPLOYMENT
-        change = [int(reason is not None), reason or "", *actor_fields(actor)]
-        changed = self._scripts.run("freeze", [FREEZES, Keys(scope).audit_open], [scope, *change])
-        if changed:
+        change = {
+            "freeze": reason is not None,
+            "reason": reason,
+            "actor": actor_fields(actor),
+        }
+        if self._scripts.of(Keys(scope)).run("set_freeze", scope=scope, **change):
             self._note(agent_id, change)
 
-    def _note(self, agent_id: str | None, change: Sequence[object]) -> None:
+    def _note(self, agent_id: str | None, change: Mapping[str, object]) -> None:
         """Tell the agents' events; the freeze holds already, whoever is known here."""
         with translated():
             agents = [agent_id] if agent_id else self._client.hkeys(AGENTS)
             pipe = self._client.pipeline(transaction=False)
+            scope = "agent" if agent_id else "everywhere"
             for keys in map(Keys, agents):
-                arguments = ["agent" if agent_id else "everywhere", *change]
-                self._scripts.run("note_freeze", [keys.events, keys.audit_open], arguments, pipe)
+                scripts = self._scripts.of(keys)
+                self._scripts.run(scripts.call("announce_freeze", scope=scope, **change), pipe)
             pipe.execute()
 
 

@@ -224,7 +224,7 @@ class _Look:
             "usage": lambda pipe: pipe.hgetall(keys.usage),
         }
         if self._entry.catalog.observers:
-            asked["health"] = _get_many(keys.health, *self._entry.catalog.observers)
+            asked["health"] = _get_many(keys.observers_health, *self._entry.catalog.observers)
         for level in range(len(LEVELS)):
             asked[f"first run {level}"] = self._first_run(level)
         return self._named(asked)

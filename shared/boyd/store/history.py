@@ -11,7 +11,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.iteration_record import Record
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 
 #: The fields of a record that an outline is read from.
 FIELDS = ("outline", "endedAt")
@@ -67,7 +67,7 @@ def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
 class History:
     """The past iterations of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, agent_id: str) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, agent_id: str) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -97,7 +97,7 @@ class History:
         # One more tells whether there are more; the newest may be in flight, and is not shown then.
         numbers = range(last, max(0, last - limit - 2), -1)
         portion = ByteBudget(self._scripts)
-        read = portion.read(self._keys.iterations, list(map(str, numbers)), FIELDS)
+        read = portion.read("iteration", list(map(str, numbers)), FIELDS)
         found: list[IterationSummary] = []
         for number, fields in zip(numbers, read, strict=False):
             outline = self._outline(number, fields)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from boyd.store.connection import Client
-from boyd.store.keys import answer
+from boyd.store.keys import DEPLOYMENT, Keys, answer
 from boyd.store.scripts import Scripts
 from boyd.store.timing import milliseconds
 
@@ -45,13 +45,18 @@ class IdempotentAnswers:
 
     def __init__(self, client: Client, scripts: Scripts) -> None:
         self._client = client
-        self._scripts = scripts
+        self._scripts = scripts.of(Keys(DEPLOYMENT))
 
     def take(self, digest: str, request: str, lease: float) -> ReservedAnswer:
         """Take a request for *lease* seconds; *request* is the digest of what it asks for."""
         token = uuid.uuid4().hex
-        args = [request, token, milliseconds(lease)]
-        outcome, *rest = self._scripts.run("take_answer", [answer(digest)], args)
+        outcome, *rest = self._scripts.run(
+            "take_answer",
+            answer=answer(digest),
+            request=request,
+            token=token,
+            lease=milliseconds(lease),
+        )
         if outcome == "taken":
             return ReservedAnswer("taken", token=token)
         if outcome == "in flight":
@@ -63,15 +68,24 @@ class IdempotentAnswers:
 
     def renew(self, digest: str, token: str, lease: float) -> bool:
         """Go on working on a request; False when it has passed to another."""
-        args = [token, milliseconds(lease)]
-        return bool(self._scripts.run("renew_answer", [answer(digest)], args))
+        renewed = self._scripts.run(
+            "renew_answer", answer=answer(digest), token=token, lease=milliseconds(lease)
+        )
+        return bool(renewed)
 
     def keep(self, digest: str, token: str, given: StoredAnswer, kept: float = KEPT) -> bool:
         """Keep the answer for *kept* seconds; False when the request has passed to another."""
-        headers = json.dumps(dict(given.headers))
-        args = [token, given.status, headers, given.body, milliseconds(kept)]
-        return bool(self._scripts.run("keep_answer", [answer(digest)], args))
+        stored = self._scripts.run(
+            "store_answer",
+            answer=answer(digest),
+            token=token,
+            status=given.status,
+            headers=json.dumps(dict(given.headers)),
+            body=given.body,
+            ttl=milliseconds(kept),
+        )
+        return bool(stored)
 
     def release(self, digest: str, token: str) -> bool:
         """Forget a request that came to nothing; False when it has passed to another."""
-        return bool(self._scripts.run("release_answer", [answer(digest)], [token]))
+        return bool(self._scripts.run("release_answer", answer=answer(digest), token=token))

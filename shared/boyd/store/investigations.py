@@ -34,7 +34,7 @@ from boyd.store.hashes import flatten, restore
 from boyd.store.health_snapshot import ModelTotals
 from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
 #: The most investigations of an agent, whether they have ended or not.
@@ -73,7 +73,9 @@ class Written:
 class Investigations:
     """The investigations of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, resend_after: float) -> None:
+    def __init__(
+        self, client: Client, scripts: KeyedScripts, keys: Keys, resend_after: float
+    ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -99,23 +101,25 @@ class Investigations:
         Raises:
             QueueFull: there are `MOST` of them, and this one did not begin.
         """
-        keys = self._keys
         id = id or str(uuid.uuid4())
         request = InvestigationRequest.from_json(_safe(request))
         by = actor.principal if actor else ""
         fields = [*flatten(request), "source", source]
         fields += _named(key=key, askedBy=by)
-        of_run = [*flatten(run), "requestedBy", by] if run else []
-        args = [
-            *(id, queue, self._resend_after, keys.prefix, *retention.of_runs(), MOST),
-            *(_line(Asked(text=request.question, by=by)), len(fields), len(of_run)),
-            *(*fields, *of_run, *actor_fields(actor)),
-        ]
-        names = [
-            *(*self._names(id), keys.investigations, keys.due, keys.events, keys.audit_open),
-            *(keys.run(id), keys.runs),
-        ]
-        began = self._scripts.run("ask", names, args)
+        began = self._scripts.run(
+            "start_investigation",
+            **self._names(id),
+            run_hash=self._keys.run(id),
+            id=id,
+            queue=queue,
+            resend_after=self._resend_after,
+            retention=retention.limits(),
+            most=MOST,
+            first=_line(Asked(text=request.question, by=by)),
+            run=[*flatten(run), "requestedBy", by] if run else [],
+            actor=actor_fields(actor),
+            fields=fields,
+        )
         if began < 0:
             raise QueueFull(f"there are {MOST} investigations already; this one did not begin")
         return id, bool(began)
@@ -134,15 +138,18 @@ class Investigations:
         Returns:
             None when it is not ours any more; for pieces and a start also when it was cancelled.
         """
-        entries = [_line(entry) for entry in change.entries]
-        flat = [item for pair in change.fields.items() for item in pair]
-        args = [
-            *(fence.token, fence.entered, "" if version is None else version),
-            *("" if change.keep is None else change.keep, change.event, len(entries)),
-            *(change.step, *entries, *flat),
-        ]
-        names = [*self._names(id), self._keys.events, self._keys.usage]
-        reply = self._scripts.run("write_log", names, args)
+        reply = self._scripts.run(
+            "write_log",
+            **self._names(id),
+            attempt=fence.token,
+            worker=fence.entered,
+            version=version,
+            keep=change.keep,
+            event=change.event,
+            step=change.step,
+            fields=change.fields,
+            entries=[_line(entry) for entry in change.entries],
+        )
         return Written(int(reply[0]), bool(reply[1])) if reply else None
 
     def go_on(
@@ -160,10 +167,16 @@ class Investigations:
         Raises:
             KeyError: there is no such investigation.
         """
-        keys = self._keys
-        args = [id, _line(entry), queue, self._resend_after, request or "", *actor_fields(actor)]
-        names = [*self._names(id), keys.due, keys.events, keys.audit_open]
-        outcome, *rest = self._scripts.run("go_on", names, args)
+        outcome, *rest = self._scripts.run(
+            "continue_investigation",
+            **self._names(id),
+            id=id,
+            entry=_line(entry),
+            queue=queue,
+            resend_after=self._resend_after,
+            request=request,
+            actor=actor_fields(actor),
+        )
         if outcome == "unknown":
             raise KeyError(id)
         return int(rest[0]) if outcome == "ok" else None
@@ -173,10 +186,15 @@ class Investigations:
 
         The same *request* is `ok` also when it is over by then.
         """
-        keys = self._keys
-        args = [id, keys.prefix, actor.principal, request or "", *actor_fields(actor)]
-        names = [keys.job(naming.investigation(id)), keys.due, keys.events, keys.audit_open]
-        return str(self._scripts.run("cancel_investigation", names, args))
+        outcome = self._scripts.run(
+            "cancel_investigation",
+            investigation=self._keys.job(naming.investigation(id)),
+            id=id,
+            by=actor.principal,
+            request=request,
+            actor=actor_fields(actor),
+        )
+        return str(outcome)
 
     def get(self, id: str) -> Investigation | None:
         """One investigation."""
@@ -227,8 +245,7 @@ class Investigations:
         (position,) = load_cursor(cursor, 1)
         places = read_page(self._scripts, self._keys.investigations, position, limit)
         portion = ByteBudget(self._scripts)
-        prefix = self._keys.job(naming.investigation(""))
-        read = list(portion.read(prefix, [name for name, _ in places]))
+        read = list(portion.read("investigation", [name for name, _ in places]))
         more = portion.full or len(places) == limit
         found = [one for fields in read if (one := _read_or_none(fields)) is not None]
         return InvestigationPage(
@@ -237,8 +254,9 @@ class Investigations:
             next_cursor=dump_cursor(places[len(read) - 1]) if more and read else None,
         )
 
-    def _names(self, id: str) -> list[str]:
-        return [self._keys.job(naming.investigation(id)), self._keys.log(id)]
+    def _names(self, id: str) -> dict[str, str]:
+        investigation = self._keys.job(naming.investigation(id))
+        return {"investigation": investigation, "log": self._keys.log(id)}
 
 
 def _line(entry: Entry) -> str:
@@ -289,7 +307,7 @@ MOST_TOTALS = 10**9
 class ModelUsage:
     """The totals of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
         self._client = client
         self._scripts = scripts
         self._key = keys.usage
@@ -297,8 +315,15 @@ class ModelUsage:
     def count(self, model: str, outcome: RequestOutcome, usage: Usage) -> None:
         """Count a request to *model* that ended so."""
         tokens = [min(MOST_TOTALS, number) for number in (usage.input_tokens, usage.output_tokens)]
-        args = [model[:LONGEST], OTHERS, ROOM, outcome, *tokens]
-        self._scripts.run("count_request", [self._key], args)
+        self._scripts.run(
+            "count_model_request",
+            model=model[:LONGEST],
+            others=OTHERS,
+            room=ROOM,
+            outcome=outcome,
+            input=tokens[0],
+            output=tokens[1],
+        )
 
     def spoken(self, at: int) -> None:
         """Note that a tool call came as text, *at* so many milliseconds since the epoch."""

@@ -37,7 +37,7 @@ from boyd.store.iteration_record import (
     dump_results,
 )
 from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import Retention, Timing, milliseconds
 
 
@@ -101,7 +101,7 @@ class Mended:
 class Iterations:
     """The iteration of one agent that is in flight; `Loop` begins it, `History` keeps it."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, timing: Timing) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -117,25 +117,29 @@ class Iterations:
 
         Only *fields* of the record come back; all of them when none is named.
         """
-        names = [self._keys.iteration, self._keys.due]
-        args = [iteration, epoch, phase, worker, self._lease, *fields]
+        call = self._scripts.call(
+            "enter_phase",
+            n=iteration,
+            epoch=epoch,
+            phase=phase,
+            worker=worker,
+            lease=self._lease,
+            fields=fields,
+        )
         if not fields:
-            reply, record = self._scripts.run_and_read("enter", names, args, self._keys.iteration)
+            reply, record = self._scripts.run_and_read(call, self._keys.iteration)
             return _entered(reply, record, iteration, epoch, phase, worker)
-        reply = self._scripts.run("enter", names, args)
+        reply = self._scripts.run_call(call)
         if reply[0] != "ok":
             return None
         return PhaseEntry(iteration, epoch, phase, worker, from_ms(reply[1]), pairs(reply[2]))
 
     def enter_orient(self, iteration: int, epoch: int, worker: str) -> PhaseEntry | None:
         """Enter orient and claim the runs and intake events that wait (L13)."""
-        keys = self._keys
-        names = [
-            *(keys.iteration, keys.due, keys.runs_pending),
-            *(keys.intake, keys.intake_waiting, keys.events),
-        ]
-        args = [iteration, epoch, worker, self._lease, keys.run_prefix]
-        reply, record = self._scripts.run_and_read("enter_orient", names, args, keys.iteration)
+        call = self._scripts.call(
+            "enter_orient", n=iteration, epoch=epoch, worker=worker, lease=self._lease
+        )
+        reply, record = self._scripts.run_and_read(call, self._keys.iteration)
         entry = _entered(reply, record, iteration, epoch, "orient", worker)
         return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
 
@@ -146,15 +150,22 @@ class Iterations:
 
         *queue* is where the following phase goes, if not where it usually does.
         """
-        flat = [item for pair in fields.items() for item in pair]
-        args = [*_fence(entry), following, self._resend_after, queue, *flat]
-        names = [self._keys.iteration, self._keys.due, self._keys.events]
-        return bool(self._scripts.run("leave", names, args) == "ok")
+        left = self._scripts.run(
+            "leave_phase",
+            **_fence(entry),
+            phase=entry.phase,
+            following=following,
+            resend_after=self._resend_after,
+            queue=queue,
+            fields=flat(fields),
+        )
+        return bool(left)
 
     def put_back(self, entry: PhaseEntry, seconds: float) -> bool:
         """Give a phase back that cannot be worked on for so many *seconds*; no attempt is lost."""
-        args = [*_fence(entry), milliseconds(seconds)]
-        return bool(self._scripts.run("put_back", [self._keys.iteration, self._keys.due], args))
+        wait = milliseconds(seconds)
+        put = self._scripts.run("put_back_phase", **_fence(entry), phase=entry.phase, wait=wait)
+        return bool(put)
 
     def plan(
         self,
@@ -167,17 +178,21 @@ class Iterations:
         not_due: Sequence[NotDue] = (),
     ) -> bool:
         """Leave start and open the batches of observe; False when the entry was lost."""
-        ran = list(dict.fromkeys(observers))
-        flat = [item for pair in failures.items() for item in pair]
-        args = [
-            *(entry.iteration, entry.epoch, entry.worker, self._resend_after),
-            *(json.dumps(list(observers)), dump_problems(problems), dump_blocks(blocks)),
-            dump_not_due(not_due),
-            *(len(flat), *flat, len(ran), *ran, *batches),
-        ]
-        keys = self._keys
-        names = [keys.iteration, keys.due, keys.events, keys.ran]
-        return bool(self._scripts.run("plan", names, args) == "ok")
+        fields = {
+            "observers": json.dumps(list(observers)),
+            "problems": dump_problems(problems),
+            "blocks": dump_blocks(blocks),
+            "notDue": dump_not_due(not_due),
+        }
+        left = self._scripts.run(
+            "leave_start",
+            **_fence(entry),
+            resend_after=self._resend_after,
+            ran=list(dict.fromkeys(observers)),
+            batches=batches,
+            fields=flat({**failures, **fields}),
+        )
+        return bool(left)
 
     def leave_orient(
         self,
@@ -192,20 +207,33 @@ class Iterations:
 
         *added* are the observations that no observer made, as JSON text.
         """
-        flat = [item for name, value in health.items() for item in (name, value.to_json())]
-        args = [
-            *(entry.iteration, entry.epoch, entry.worker, self._resend_after, situation.to_json()),
-            *(added, dump_problems(problems), dump_blocks(blocks)),
-            *(situation.summary, *flat),
-        ]
-        keys = self._keys
-        names = [keys.iteration, keys.due, keys.events, keys.health]
-        return bool(self._scripts.run("leave_orient", names, args) == "ok")
+        fields = {
+            "situation": situation.to_json(),
+            "added": added,
+            "problems": dump_problems(problems),
+            "blocks": dump_blocks(blocks),
+            "summary": situation.summary,
+        }
+        left = self._scripts.run(
+            "leave_orient",
+            **_fence(entry),
+            resend_after=self._resend_after,
+            health=flat({name: value.to_json() for name, value in health.items()}),
+            fields=flat(fields),
+        )
+        return bool(left)
 
     def renew(self, iteration: int, epoch: int, worker: str) -> bool:
         """Renew the lease of the phase; False when it is lost."""
-        args = [iteration, "phase", epoch, worker, self._lease]
-        return bool(self._scripts.run("renew", [self._keys.iteration, self._keys.due], args))
+        renewed = self._scripts.run(
+            "renew_lease",
+            n=iteration,
+            member="phase",
+            fence=epoch,
+            worker=worker,
+            lease=self._lease,
+        )
+        return bool(renewed)
 
     def finish(
         self,
@@ -230,42 +258,43 @@ class Iterations:
             retention: what is kept of iterations and finished runs.
             told: whether what *result* says of the action is to be stored; else its act phase has.
         """
-        keys = self._keys
         ends = [
             item
             for run in runs
             for item in (run.run_id, run.status or "", run.result.to_json(), run.approval_id or "")
         ]
-        action = result.decision.action if result.decision else ""
-        results = dump_results(result.action_results) if told else ""
-        summary = result.situation.summary if result.situation else ""
-        args = [
-            *(
-                iteration,
-                epoch,
-                worker,
-                self._resend_after,
-                int(result.success),
-                result.error or "",
-            ),
-            *(*retention.of_iterations(), keys.iterations),
-            *(keys.prefix, *retention.of_runs(), action, summary[:200]),
-            *(dump_problems(result.problems), unheard.to_json()),
-            *(summary_of(result).to_json(), results, *ends),
-        ]
-        names = [
-            *(keys.iteration, keys.loop, keys.due, keys.events, keys.history),
-            *(keys.archived(iteration), keys.runs_pending, keys.intake),
-            *(keys.runs, keys.runs_finished, keys.audit_open),
-        ]
-        reply = self._scripts.run("finish", names, args)
+        options = {
+            "success": result.success,
+            "error": result.error or "",
+            "action": result.decision.action if result.decision else "",
+            "summary": result.situation.summary[:200] if result.situation else "",
+            "resend_after": self._resend_after,
+        }
+        reply = self._scripts.run(
+            "finish_iteration",
+            archived=self._keys.archived(iteration),
+            n=iteration,
+            epoch=epoch,
+            worker=worker,
+            options=options,
+            retention=retention.limits(),
+            problems=dump_problems(result.problems),
+            outline=summary_of(result).to_json(),
+            results=dump_results(result.action_results) if told else "",
+            unheard=unheard.to_json(),
+            ends=ends,
+        )
         return int(reply[1]) if reply[0] == "ok" else None
 
     def retry(self, proof: str) -> Retry | None:
         """Decide what becomes of a phase that passed its deadline; None when it has moved since."""
-        names = [self._keys.iteration, self._keys.due, self._keys.events]
-        args = [self._resend_after, self._attempts, self._queue_timeout, proof]
-        reply = self._scripts.run("retry_phase", names, args)
+        reply = self._scripts.run(
+            "retry_phase",
+            resend_after=self._resend_after,
+            max_attempts=self._attempts,
+            queue_timeout=self._queue_timeout,
+            score=proof,
+        )
         if reply[0] == "none":
             return None
         if reply[0] == "finish":
@@ -278,9 +307,10 @@ class Iterations:
         Whoever takes it on the queue `loop` executes nothing. The new epoch, or 0 when the phase
         has moved since.
         """
-        names = [self._keys.iteration, self._keys.due]
-        args = [iteration, epoch, why, self._resend_after]
-        return int(self._scripts.run("settle_act", names, args))
+        settled = self._scripts.run(
+            "settle_act", n=iteration, epoch=epoch, why=why, resend_after=self._resend_after
+        )
+        return int(settled)
 
     def abandon(
         self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
@@ -293,10 +323,14 @@ class Iterations:
             `abandoned` with its number and new epoch; `over` with the number of the one in flight,
             which is not *iteration*; `idle`.
         """
-        keys = self._keys
-        names = [keys.iteration, keys.due, keys.events, keys.audit_open]
-        args = [iteration or "", why, self._resend_after, int(last), *actor_fields(actor)]
-        outcome, *rest = self._scripts.run("abandon", names, args)
+        outcome, *rest = self._scripts.run(
+            "abandon_iteration",
+            meant=iteration,
+            why=why,
+            resend_after=self._resend_after,
+            last=last,
+            actor=actor_fields(actor),
+        )
         number, epoch, *_ = [*map(int, rest), 0, 0]
         return outcome, number, epoch
 
@@ -305,13 +339,14 @@ class Iterations:
 
         Called again with what is known of a *lost* iteration, that one ends.
         """
-        keys = self._keys
-        args: list[Any] = [keys.iterations, self._resend_after, "", "", "", "[]"]
-        if lost is not None:
-            results = dump_results(list(lost.results))
-            args[2:] = [lost.iteration, lost.why, " ".join(lost.runs), results]
-        names = [keys.loop, keys.iteration, keys.due, keys.history, keys.jobs, keys.events]
-        outcome, *rest = self._scripts.run("mend", names, args)
+        outcome, *rest = self._scripts.run(
+            "repair_agent",
+            resend_after=self._resend_after,
+            lost=lost.iteration if lost else None,
+            why=lost.why if lost else None,
+            run_ids=" ".join(lost.runs) if lost else None,
+            results=dump_results(list(lost.results)) if lost else None,
+        )
         return Mended(
             lost=(int(rest[0]), rest[1]) if outcome == "lost" else None,
             ended=(int(rest[0]), int(rest[1])) if outcome == "ended" else None,
@@ -342,5 +377,5 @@ def _entered(
     return PhaseEntry(iteration, epoch, phase, worker, from_ms(reply[1]), record)
 
 
-def _fence(entry: PhaseEntry) -> list[Any]:
-    return [entry.iteration, entry.epoch, entry.phase, entry.worker]
+def _fence(entry: PhaseEntry) -> dict[str, Any]:
+    return {"n": entry.iteration, "epoch": entry.epoch, "worker": entry.worker}

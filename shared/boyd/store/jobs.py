@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from boyd.models import JobExecution, RunResult, RunStatus, from_ms
 from boyd.store.connection import Client, pairs
 from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
-from boyd.store.timing import Timing, milliseconds
+from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.timing import Retention, Timing, milliseconds
 
 #: A run that ends with a job: its id, what it becomes, and its result.
 Ending = tuple[str, RunStatus, RunResult]
@@ -34,7 +35,7 @@ class StuckJob:
 class Jobs:
     """The jobs of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, timing: Timing) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, timing: Timing) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -45,14 +46,17 @@ class Jobs:
 
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
         """Enter a job; its fields, or None when it is not queued under this attempt."""
-        args = [name, attempt, worker, self._lease]
-        reply = self._scripts.run("enter_job", self._names(name), args)
+        reply = self._scripts.run(
+            "enter_job", **self._held(name, attempt, worker), lease=self._lease
+        )
         return pairs(reply[1]) if reply[0] == "ok" else None
 
     def renew(self, name: str, attempt: int, worker: str) -> bool:
         """Renew the lease of a job; False when it is lost."""
-        args = [name, attempt, worker, self._lease, 0]
-        return bool(self._scripts.run("renew_job", self._names(name), args))
+        held = self._held(name, attempt, worker)
+        return bool(
+            self._scripts.run("renew_job", **held, wait=self._lease, give_back=0, fields=[])
+        )
 
     def put_back(
         self,
@@ -69,10 +73,14 @@ class Jobs:
         Returns:
             The attempt that it has from then on; 0 when it was lost.
         """
-        flat = [item for pair in (fields or {}).items() for item in pair]
-        wait = [milliseconds(seconds), 1] if seconds else [self._resend_after, 2]
-        args = [name, attempt, worker, *wait, *flat]
-        return int(self._scripts.run("renew_job", self._names(name), args))
+        attempt = self._scripts.run(
+            "renew_job",
+            **self._held(name, attempt, worker),
+            wait=milliseconds(seconds) if seconds else self._resend_after,
+            give_back=1 if seconds else 2,
+            fields=flat(fields or {}),
+        )
+        return int(attempt)
 
     def leave(
         self,
@@ -83,7 +91,7 @@ class Jobs:
         fields: Mapping[str, str],
         keep: float,
         runs: Sequence[Ending] = (),
-        keep_runs: Sequence[int] = (0, 1),
+        retention: Retention | None = None,
     ) -> bool:
         """End a job, and the runs that waited for it; False when it was lost.
 
@@ -95,35 +103,40 @@ class Jobs:
             fields: what to store with it.
             keep: seconds until it is forgotten; 0: at once.
             runs: the runs that end with it.
-            keep_runs: milliseconds and number that finished runs are kept.
+            retention: what is kept of finished runs.
         """
-        keys = self._keys
-        flat = [item for pair in fields.items() for item in pair]
-        ends = [item for run, status, what in runs for item in (run, status, what.to_json())]
-        args = [
-            *(name, attempt, worker, state, keys.prefix, *keep_runs, milliseconds(keep)),
-            *(len(flat), *flat, *ends),
-        ]
-        names = [
-            *(*self._names(name), keys.events, keys.runs, keys.runs_finished),
-            *(keys.audit_open, keys.usage),
-        ]
-        return bool(self._scripts.run("leave_job", names, args))
+        left = self._scripts.run(
+            "leave_job",
+            **self._held(name, attempt, worker),
+            state=state,
+            keep=milliseconds(keep),
+            retention=(retention or Retention()).limits(),
+            ends=[(run, status, what.to_json()) for run, status, what in runs],
+            fields=flat(fields),
+        )
+        return bool(left)
 
     def retry(self, name: str, proof: str, patient: bool = False) -> StuckJob | None:
         """Decide what becomes of a job that passed its deadline; None when it moved on.
 
         A *patient* one waits for a worker as long as it takes.
         """
-        queue_timeout = "" if patient else self._queue_timeout
-        args = [name, self._resend_after, self._attempts, queue_timeout, proof]
-        reply = self._scripts.run("retry_job", self._names(name), args)
+        reply = self._scripts.run(
+            "retry_job",
+            job=self._keys.job(name),
+            name=name,
+            resend_after=self._resend_after,
+            max_attempts=self._attempts,
+            queue_timeout=None if patient else self._queue_timeout,
+            score=proof,
+        )
         if reply[0] == "none":
             return None
         return StuckJob(int(reply[1]), reply[2] or None, reply[3], reply[0] == "give up")
 
-    def _names(self, name: str) -> list[str]:
-        return [self._keys.job(name), self._keys.due]
+    def _held(self, name: str, attempt: int, worker: str) -> dict[str, Any]:
+        job = self._keys.job(name)
+        return {"job": job, "name": name, "attempt": attempt, "worker": worker}
 
 
 def read_execution(fields: Mapping[str, str]) -> JobExecution | None:

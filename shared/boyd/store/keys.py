@@ -33,76 +33,119 @@ def turn(kind: str, digest: str) -> str:
 
 
 class Keys:
-    """The keys of one agent."""
+    """The keys of one agent, or of the deployment; scripts name them as they are named here.
+
+    What has an id has a kind, too, which its key begins with.
+    """
+
+    agents = AGENTS
+    registered = REGISTERED
+    freezes = FREEZES
+    workers = WORKERS
+    worker_info = WORKER_INFO
+    api_keys = API_KEYS
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self.prefix = f"boyd:{{{agent_id}}}:"
+        #: Hash: counter, iteration in flight, last slot, last sweep, why it is paused.
         self.loop = self.prefix + "loop"
+        #: Hash: the iteration in flight.
         self.iteration = self.prefix + "iteration"
+        #: Sorted set: what has to move on, by deadline.
         self.due = self.prefix + "due"
+        #: Set: the names of the open jobs.
         self.jobs = self.prefix + "jobs"
+        #: Stream: the last events.
         self.events = self.prefix + "events"
+        #: Sorted set: the ledger's entries, by when they were claimed.
         self.executions = self.prefix + "executions"
-        self.execution_prefix = self.prefix + "execution:"
+        #: Sorted set: the iterations that are kept, by their end.
         self.history = self.prefix + "history"
-        self.iterations = self.prefix + "iteration:"
-        self.ran = self.prefix + "observers:ran"
-        self.health = self.prefix + "observers:health"
+        #: Hashes by observer: when it last ran, and its health as JSON.
+        self.observers_ran = self.prefix + "observers:ran"
+        self.observers_health = self.prefix + "observers:health"
+        #: Sorted sets: all runs by creation, pending ones by urgency, finished ones by their end.
         self.runs = self.prefix + "runs"
         self.runs_pending = self.prefix + "runs:pending"
         self.runs_finished = self.prefix + "runs:finished"
-        self.run_prefix = self.prefix + "run:"
+        #: Sorted set: all investigations, by creation.
         self.investigations = self.prefix + "investigations"
+        #: Hash: running totals of the agent's model.
         self.usage = self.prefix + "usage"
+        #: List: ids of the observations that wait, in order.
         self.intake = self.prefix + "intake"
+        #: Hash: `of:<id>` such an observation as JSON, `times:<id>` how often it came if more than
+        #: once; `next`, `bytes`.
         self.intake_waiting = self.prefix + "intake:waiting"
+        #: Sorted set: events that were taken lately, by when.
         self.intake_taken = self.prefix + "intake:taken"
+        #: Sorted sets: pending items by deadline, resolved ones by when.
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"
+        #: Hash: fingerprint to pending item.
         self.approvals_fingerprints = self.prefix + "approvals:fingerprints"
+        #: Hash: item to the strategy and observers that it goes away with.
         self.approvals_clearing = self.prefix + "approvals:clearing"
-        self.approval_prefix = self.prefix + "approval:"
+        #: Streams: the sealed audit, and what is not sealed yet. Hash: where the chain ends.
         self.audit = self.prefix + "audit"
         self.audit_open = self.prefix + "audit:open"
         self.audit_head = self.prefix + "audit:head"
 
+    def of(self, kind: str, id: str) -> str:
+        """What has an id, by its kind: `run`, `approval`, `execution`, `iteration`, `log` ..."""
+        return f"{self.prefix}{kind}:{id}"
+
     def archived(self, iteration: int) -> str:
         """The record of a past iteration."""
-        return f"{self.iterations}{iteration}"
+        return self.of("iteration", str(iteration))
 
     def run(self, run_id: str) -> str:
         """One run."""
-        return self.run_prefix + run_id
+        return self.of("run", run_id)
 
     def approval(self, approval_id: str) -> str:
         """One approval."""
-        return self.approval_prefix + approval_id
+        return self.of("approval", approval_id)
 
     def job(self, name: str) -> str:
-        """An order by its name: its kind, as in `call`, a colon, and its id."""
+        """A job by its name: its kind, as in `call`, a colon, and its id."""
         return self.prefix + name
 
     def log(self, investigation_id: str) -> str:
         """What was said and done in an investigation."""
-        return f"{self.prefix}log:{investigation_id}"
-
-    def graph(self, name: str) -> str:
-        """What all keys of a graph begin with."""
-        return f"{self.prefix}graph:{name}:"
+        return self.of("log", investigation_id)
 
     def asked(self, request: str) -> str:
         """What a request has led to, for when it comes again."""
-        return f"{self.prefix}asked:{request}"
+        return self.of("asked", request)
 
     def execution(self, execution_id: str) -> str:
         """One entry of the ledger."""
-        return self.execution_prefix + execution_id
+        return self.of("execution", execution_id)
 
     def budget(self, action_id: str, target: str) -> str:
         """The recent executions of an action on a target."""
-        return f"{self.prefix}budget:{action_id}:{target}"
+        return self.of("budget", f"{action_id}:{target}")
 
     def state(self, plugin_id: str, key: str) -> str:
         """One value of a plugin's state."""
-        return f"{self.prefix}state:{plugin_id}:{key}"
+        return self.of("state", f"{plugin_id}:{key}")
+
+
+class GraphKeys(Keys):
+    """The keys of one graph of an agent."""
+
+    def __init__(self, agent_id: str, name: str) -> None:
+        super().__init__(agent_id)
+        self.graph = f"graph:{name}"
+        #: Hashes: subject, predicate, object to confidence and source; revision; how many facts
+        #: each label is in. Sorted set: all subjects.
+        self.facts = self.of(self.graph, "facts")
+        self.meta = self.of(self.graph, "meta")
+        self.labels = self.of(self.graph, "labels")
+        self.subjects = self.of(self.graph, "subjects")
+
+    def index(self, kind: str, label: str) -> str:
+        """The facts by their subject (`out`), object (`into`), predicate (`by`) or a `word`."""
+        return self.of(f"{self.graph}:{kind}", label)

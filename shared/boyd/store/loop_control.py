@@ -12,7 +12,7 @@ from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated, whole
 from boyd.store.freezes import first_reason, scopes_of
 from boyd.store.keys import FREEZES, Keys
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Timing, milliseconds
 
 #: Fields of an observation's metadata that say what it repeats; see `Loop.intake`.
@@ -69,7 +69,7 @@ class Loop:
     """The loop of one agent."""
 
     def __init__(
-        self, client: Client, scripts: Scripts, keys: Keys, agent_id: str, timing: Timing
+        self, client: Client, scripts: KeyedScripts, keys: Keys, agent_id: str, timing: Timing
     ) -> None:
         self._client = client
         self._scripts = scripts
@@ -92,24 +92,24 @@ class Loop:
         Raises:
             AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
         """
-        keys = self._keys
-        length = slot.length if slot else 0
-        remember = REMEMBERED if request else 0
-        args = [trigger, slot.begins if slot else "", self._resend_after, length, remember]
-        names = [
-            *(keys.loop, keys.iteration, keys.due, keys.events),
-            *(keys.audit_open, keys.asked(request or "")),
-        ]
-        outcome, value = self._scripts.run("begin", names, [*args, *actor_fields(actor)])
+        outcome, value = self._scripts.run(
+            "trigger_iteration",
+            asked=self._keys.asked(request or ""),
+            trigger=trigger,
+            slot=slot.begins if slot else None,
+            slot_length=slot.length if slot else 0,
+            resend_after=self._resend_after,
+            remember_for=REMEMBERED if request else 0,
+            actor=actor_fields(actor),
+        )
         if outcome == "paused" and slot is None:
             raise AgentPaused(f"agent {self._agent_id!r} is paused: {value}; resume it first")
         return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
 
     def look_again(self, trigger: str) -> int:
         """Have an iteration look at what has come; its number if it begins now, 0 if later (L3)."""
-        keys = self._keys
-        names = [keys.loop, keys.iteration, keys.due, keys.events]
-        return int(self._scripts.run("look_again", names, [trigger, self._resend_after]))
+        n = self._scripts.run("request_iteration", trigger=trigger, resend_after=self._resend_after)
+        return int(n)
 
     def intake(
         self,
@@ -125,32 +125,30 @@ class Loop:
         place and is counted; one with the source and `metadata.eventId` of one that came within the
         last hour is left out. The same *request* is taken once.
         """
-        keys = self._keys
-        names = [
-            *(keys.intake, keys.intake_waiting, keys.intake_taken),
-            *(keys.loop, keys.iteration, keys.due, keys.events),
-            *(keys.audit_open, keys.asked(request or "")),
-        ]
-        payload = [item for one in observations for item in _handed(one)]
-        who = actor_fields(actor)
-        remember = REMEMBERED if request else 0
         room = room or Room()
-        limits = [self._resend_after, int(start), room.observations, room.bytes, remember]
-        return int(self._scripts.run("intake", names, [*limits, len(who), *who, *payload]))
+        n = self._scripts.run(
+            "accept_observations",
+            asked=self._keys.asked(request or ""),
+            resend_after=self._resend_after,
+            start=start,
+            most=room.observations,
+            most_bytes=room.bytes,
+            remember_for=REMEMBERED if request else 0,
+            actor=actor_fields(actor),
+            observations=[item for one in observations for item in _handed(one)],
+        )
+        return int(n)
 
     def pause(self, reason: str, actor: Actor | None = None) -> None:
         """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
-        names = [self._keys.loop, self._keys.events, self._keys.audit_open]
-        self._scripts.run("pause", names, [reason, *actor_fields(actor)])
+        self._scripts.run("pause_agent", reason=reason, actor=actor_fields(actor))
 
     def resume(self, actor: Actor | None = None) -> int:
         """Go on; the number of the iteration that waiting work starts, or 0."""
-        keys = self._keys
-        names = [
-            *(keys.loop, keys.iteration, keys.due, keys.events, keys.runs_pending, keys.intake),
-            keys.audit_open,
-        ]
-        return int(self._scripts.run("resume", names, [self._resend_after, *actor_fields(actor)]))
+        n = self._scripts.run(
+            "resume_agent", resend_after=self._resend_after, actor=actor_fields(actor)
+        )
+        return int(n)
 
     def iteration(self) -> int:
         """The number of the iteration in flight, or else of the last one; 0: there was none."""

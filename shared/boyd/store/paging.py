@@ -12,18 +12,25 @@ from typing import Any
 
 from boyd.errors import BadCursor
 from boyd.store.connection import Client, pairs, translated
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 
 #: Where a page begins: the member and score of the last one seen; empty at the beginning.
 Position = tuple[str, float] | None
 
 
 def read_page(
-    scripts: Scripts, key: str, position: Position, limit: int, newest_first: bool = True
+    scripts: KeyedScripts, key: str, position: Position, limit: int, newest_first: bool = True
 ) -> list[tuple[str, float]]:
     """Up to *limit* members with their scores, after *position*, wherever it is by now."""
     member, score = position or ("", 0.0)
-    flat = scripts.run("page", [key], [member, repr(score), limit, int(newest_first)])
+    flat = scripts.run(
+        "read_page",
+        index=key,
+        member=member,
+        score=repr(score),
+        limit=limit,
+        newest=newest_first,
+    )
     return [(name, float(text)) for name, text in zip(flat[::2], flat[1::2], strict=True)]
 
 
@@ -73,7 +80,7 @@ STEP = 1024 * 1024
 class ByteBudget:
     """What is left of a page's bytes."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: KeyedScripts) -> None:
         self._scripts = scripts
         self._left = PORTION
 
@@ -83,17 +90,23 @@ class ByteBudget:
         return self._left <= 0
 
     def read(
-        self, prefix: str, ids: Sequence[str], fields: Sequence[str] = ()
+        self, kind: str, ids: Sequence[str], fields: Sequence[str] = ()
     ) -> Iterator[dict[str, str]]:
-        """The hashes `<prefix><id>` in order, until the portion is full.
+        """The hashes of that *kind* with those *ids* in order, until the portion is full.
 
         Only *fields* of them; all when none is named. One that is not there is empty.
         """
         done = 0
         while done < len(ids) and not self.full:
-            first, *others = ids[done:]
-            args = [min(STEP, self._left), prefix, len(fields), *fields, *others]
-            for flat in self._scripts.run("read_hashes", [prefix + first], args):
+            left = ids[done:]
+            for flat in self._scripts.run(
+                "read_hashes",
+                first=self._scripts.keys.of(kind, left[0]),
+                kind=kind,
+                bytes=min(STEP, self._left),
+                fields=fields,
+                ids=left,
+            ):
                 self._left -= sum(len(text.encode(errors="replace")) for text in flat)
                 done += 1
                 yield pairs(flat)
@@ -116,12 +129,12 @@ class Hits:
 class Search:
     """Looks for hashes by an index of them, newest first."""
 
-    def __init__(self, client: Client, scripts: Scripts, index: str, prefix: str, sign: str):
-        """Search the hashes `<prefix><member of index>`; one without the field *sign* is gone."""
+    def __init__(self, client: Client, scripts: KeyedScripts, index: str, kind: str, sign: str):
+        """Search hashes of a *kind* that *index* lists; one without the field *sign* is gone."""
         self._client = client
         self._scripts = scripts
         self._index = index
-        self._prefix = prefix
+        self._kind = kind
         self._sign = sign
 
     def page(
@@ -148,7 +161,7 @@ class Search:
             places = read_page(self._scripts, self._index, position, step)
             recent = [place for place in places if place[1] >= oldest]
             fitting = self._fitting(recent, filters)
-            read = portion.read(self._prefix, [name for name, _ in fitting], fields)
+            read = portion.read(self._kind, [name for name, _ in fitting], fields)
             for place, hash in zip(fitting, read, strict=False):
                 # One may be given up, or not fit any more, by the time that all of it is read.
                 if self._sign in hash and _fits(hash, filters):
@@ -181,7 +194,7 @@ class Search:
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for name, _ in places:
-                pipe.hmget(self._prefix + name, list(filters))
+                pipe.hmget(self._scripts.keys.of(self._kind, name), list(filters))
             answers = pipe.execute()
         wanted = list(filters.values())
         return [place for place, found in zip(places, answers, strict=True) if found == wanted]

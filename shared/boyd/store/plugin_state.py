@@ -11,7 +11,7 @@ from typing import Any
 from boyd.errors import PayloadTooLarge, PluginError, StoreError
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 
 #: Seconds a value lives unless told otherwise, and the most bytes it may have.
 DEFAULT_TTL = 7 * 86400.0
@@ -22,7 +22,7 @@ _UPDATE_ATTEMPTS = 200
 class PluginState:
     """Implements `boyd.plugin.State`."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, plugin_id: str) -> None:
+    def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, plugin_id: str) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
@@ -80,8 +80,10 @@ class PluginState:
             return text
 
     def _swap(self, key: str, before: str, text: str, ttl: float | None) -> bool:
-        args = [before, text, _ms(ttl)]
-        return bool(self._scripts.run("compare_and_set", [self._key(key)], args))
+        swapped = self._scripts.run(
+            "set_state", state=self._key(key), expected=before, value=text, ttl=_ms(ttl)
+        )
+        return bool(swapped)
 
     def _key(self, key: str) -> str:
         return self._keys.state(self._plugin_id, key)

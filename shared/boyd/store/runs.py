@@ -28,7 +28,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.keys import Keys
 from boyd.store.paging import Search, load_cursor
-from boyd.store.scripts import Scripts
+from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ class Submitted:
 class Runs:
     """The runs of one agent."""
 
-    def __init__(self, client: Client, scripts: Scripts, keys: Keys, resend_after: float) -> None:
+    def __init__(
+        self, client: Client, scripts: KeyedScripts, keys: Keys, resend_after: float
+    ) -> None:
         self._client = client
         self._scripts = scripts
         self._keys = keys
         self._resend_after = milliseconds(resend_after)
-        self._search = Search(client, scripts, keys.runs, keys.run_prefix, "status")
+        self._search = Search(client, scripts, keys.runs, "run", "status")
 
     def submit(
         self, request: RunRequest, start: bool, actor: Actor, run_id: str | None = None
@@ -71,17 +73,18 @@ class Runs:
         Raises:
             QueueFull: `PENDING` runs wait already, and this one was not taken.
         """
-        keys = self._keys
         run_id = run_id or str(uuid.uuid4())
-        names = [
-            *(keys.run(run_id), keys.runs, keys.runs_pending, keys.loop),
-            *(keys.iteration, keys.due, keys.events, keys.audit_open),
-        ]
-        urgency = len(LEVELS) - 1 - LEVELS.index(request.priority)
-        fields = [*flatten(request), "requestedBy", actor.principal]
-        args = [run_id, urgency, self._resend_after, int(start), PENDING]
-        tail = [len(fields), *fields, *actor_fields(actor)]
-        new, iteration = self._scripts.run("submit_run", names, [*args, *tail])
+        new, iteration = self._scripts.run(
+            "submit_run",
+            run=self._keys.run(run_id),
+            id=run_id,
+            urgency=len(LEVELS) - 1 - LEVELS.index(request.priority),
+            resend_after=self._resend_after,
+            start=start,
+            most=PENDING,
+            actor=actor_fields(actor),
+            fields=[*flatten(request), "requestedBy", actor.principal],
+        )
         if new < 0:
             raise QueueFull(f"{PENDING} runs wait already; this one was not taken")
         run = self.get(run_id)
@@ -104,17 +107,16 @@ class Runs:
         Returns:
             `resolved`, or `over` with the run's status or `unknown`.
         """
-        keys = self._keys
-        names = [
-            *(keys.run(run_id), keys.runs, keys.runs_pending, keys.runs_finished),
-            *(keys.iteration, keys.events, keys.due, keys.audit_open),
-            *(keys.approvals_pending, keys.approvals_history, keys.approvals_fingerprints),
-        ]
-        args = [
-            *(run_id, keys.prefix, *retention.of_runs(), *retention.of_items(), reason),
-            *(actor.principal, request or "", *actor_fields(actor)),
-        ]
-        outcome, *rest = self._scripts.run("cancel_run", names, args)
+        outcome, *rest = self._scripts.run(
+            "cancel_run",
+            run=self._keys.run(run_id),
+            id=run_id,
+            reason=reason,
+            by=actor.principal,
+            request=request,
+            retention=retention.limits(),
+            actor=actor_fields(actor),
+        )
         return Answered("resolved") if outcome == "cancelled" else Answered(outcome, rest[0])
 
     def get(self, run_id: str) -> Run | None:
@@ -169,11 +171,15 @@ class Runs:
 
     def redeliver(self, run_id: str, actor: Actor | None = None) -> bool:
         """Send a run's callback once more, from the beginning of the plan; False without one."""
-        keys = self._keys
         name = naming.callback(run_id)
-        names = [keys.job(name), keys.due, keys.audit_open]
-        args = [name, KEEP_CALLBACK, *actor_fields(actor)]
-        return bool(self._scripts.run("redeliver", names, args))
+        found = self._scripts.run(
+            "redeliver_callback",
+            callback=self._keys.job(name),
+            name=name,
+            keep=KEEP_CALLBACK,
+            actor=actor_fields(actor),
+        )
+        return bool(found)
 
     def _read(self, ids: Sequence[str]) -> list[Run]:
         if not ids:

@@ -1,13 +1,35 @@
 """Loads the Lua scripts and runs them; nobody else does.
 
-A script lies in `lua/<name>.lua` and begins with a header that tells its keys, arguments, return
-value and events. `-- @include name` puts `lua/lib/name.lua` in its place.
+A script lies in `lua/<verb_noun>.lua`. Its header says what it does, what its arguments mean, what
+it returns and which events it emits. Its first lines name its keys and arguments, and callers name
+them the same way:
+
+    local iteration, due = unpack(KEYS)
+    local n, epoch = unpack(ARGV, 1, 2)
+    -- @include expect rest
+    local batches = rest(3)
+
+A key is an attribute of `Keys` unless the caller gives it. `rest` takes any number of arguments.
+Lists and mappings are passed as JSON, which the script decodes. Some arguments mean the same in all
+scripts: `n` is an iteration's number, `resend_after` the milliseconds a message may take to reach a
+worker, `lease` milliseconds, `retention` a `Retention.limits()`, and `actor` the fields of an actor
+for the audit.
+
+`-- @include name ...` puts functions of `lua/lib/` in its place, with what they include themselves.
+Such a function may use keys of the script by their names; its file says so (`-- Uses due`).
+
+A script does all or nothing. Redis runs it without interruption, but does not undo it when a
+command in it fails. So it checks before its first write: what is put before it here, that Redis
+permits every command it may call; `expect`, that the keys it writes to have the right type. Memory
+that runs out stops a script only before its first write.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -17,30 +39,80 @@ from redis.exceptions import NoScriptError
 
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.store.connection import Client, translated
+from boyd.store.keys import Keys
 
 if TYPE_CHECKING:
     from redis.commands.core import Script
 
-_INCLUDE = re.compile(r"^-- @include (\w+)$", re.MULTILINE)
-_KEY = re.compile(r"^-- KEYS\[\d+\]", re.MULTILINE)
+#: The version of the format in which this release writes hashes; `lua/lib/format.lua` has it, too.
+FORMAT = 1
+
+_INCLUDE = re.compile(r"^-- @include (.+)\n", re.MULTILINE)
+_NAMES = re.compile(r"^local ([\w,\s]+?) =\s+unpack\((KEYS|ARGV)(?:, 1, \d+)?\)$", re.MULTILINE)
+_REST = re.compile(r"^local (\w+) = rest\(\d+\)$", re.MULTILINE)
+_COMMAND = re.compile(r"redis\.call\('(\w+)'")
+_PERMITTED = """\
+for _, command in ipairs(redis.acl_check_cmd and {%s} or {}) do
+  if not redis.acl_check_cmd(command, KEYS[1], KEYS[1], '1', '1') then
+    return redis.error_reply('NOPERM this user may not run ' .. command .. '; nothing was changed')
+  end
+end
+"""
+
+
+class NewerFormat(StoreError):
+    """A newer release has written this; this one leaves it alone."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A script, and what its first lines name.
+
+    Attributes:
+        text: with the includes in place.
+        rest: the argument that takes all that follow the others, if there is one.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    arguments: tuple[str, ...]
+    rest: str | None
 
 
 @cache
-def sources() -> dict[str, tuple[int, str]]:
-    """Every script by name: how many keys it takes, and its text with the includes in place."""
+def sources() -> dict[str, Source]:
+    """Every script by name."""
     folder = files("boyd.store") / "lua"
-    found = {}
-    for path in folder.iterdir():
-        if path.name.endswith(".lua"):
-            text = path.read_text(encoding="utf-8")
-            name = path.name.removesuffix(".lua")
-            found[name] = (len(_KEY.findall(text)), _INCLUDE.sub(_included, text))
-    return found
+    scripts = [path for path in folder.iterdir() if path.name.endswith(".lua")]
+    return {
+        path.name.removesuffix(".lua"): _source(path.read_text(encoding="utf-8"))
+        for path in scripts
+    }
 
 
-def _included(match: re.Match[str]) -> str:
-    path = files("boyd.store") / "lua" / "lib" / f"{match[1]}.lua"
-    return path.read_text(encoding="utf-8")
+def _source(text: str) -> Source:
+    names = {what: tuple(re.findall(r"\w+", listed)) for listed, what in _NAMES.findall(text)}
+    rest = _REST.search(text)
+    whole = _included(text, set())
+    commands = sorted(set(_COMMAND.findall(whole)))
+    permitted = _PERMITTED % ", ".join(f"'{command}'" for command in commands)
+    found = rest[1] if rest else None
+    return Source(permitted + whole, names["KEYS"], names.get("ARGV", ()), found)
+
+
+def _included(text: str, done: set[str]) -> str:
+    """*text* with its includes in place, each once in a script."""
+
+    def include(match: re.Match[str]) -> str:
+        found = ""
+        for name in match[1].split():
+            if name not in done:
+                done.add(name)
+                path = files("boyd.store") / "lua" / "lib" / f"{name}.lua"
+                found += _included(path.read_text(encoding="utf-8"), done)
+        return found
+
+    return _INCLUDE.sub(include, text)
 
 
 class Scripts:
@@ -49,26 +121,26 @@ class Scripts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._scripts: dict[str, Script] = {
-            name: client.register_script(text) for name, (_, text) in sources().items()
+            name: client.register_script(source.text) for name, source in sources().items()
         }
 
-    def run(
-        self, name: str, keys: Sequence[str], args: Sequence[Any] = (), pipe: Any = None
-    ) -> Any:
+    def of(self, keys: Keys) -> KeyedScripts:
+        """The scripts on those keys."""
+        return KeyedScripts(self, keys)
+
+    def run(self, call: Call, pipe: Any = None) -> Any:
         """Run a script, or add it to a pipeline.
 
         Raises:
             StoreUnavailable: Redis did not answer.
+            NewerFormat: a newer release has written what it is about.
             StoreError: the script failed.
         """
-        expected = sources()[name][0]
-        assert len(keys) == expected, f"{name} takes {expected} keys"
         with translated():
-            return self._scripts[name](keys=keys, args=args, client=pipe)
+            reply = self._scripts[call.name](keys=call.keys, args=call.arguments, client=pipe)
+        return reply if pipe is not None else call.checked(reply)
 
-    def run_and_read(
-        self, name: str, keys: Sequence[str], args: Sequence[Any], hash_key: str
-    ) -> tuple[Any, dict[str, str]]:
+    def run_and_read(self, call: Call, hash_key: str) -> tuple[Any, dict[str, str]]:
         """Run a script and read a whole hash after it, in one round trip.
 
         Redis hands a large hash out many times as fast as a script does, and serves nobody else
@@ -77,21 +149,20 @@ class Scripts:
 
         Raises:
             StoreUnavailable: Redis did not answer.
+            NewerFormat: a newer release has written what it is about.
             StoreError: the script failed.
         """
         pipe = self._client.pipeline(transaction=False)
-        self._add(pipe, name, keys, args)
+        self._add(pipe, call)
         pipe.hgetall(hash_key)
         with translated():
             reply, fields = pipe.execute(raise_on_error=False)
             if isinstance(reply, NoScriptError):
-                return self.run(name, keys, args), self._client.hgetall(hash_key)
-            return _good(reply), _good(fields)
+                return self.run(call), self._client.hgetall(hash_key)
+            return call.checked(_good(reply)), _good(fields)
 
-    def run_each(
-        self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[Any]]]
-    ) -> list[Any]:
-        """Run a script for each pair of keys and arguments, in one round trip.
+    def run_each(self, calls: Sequence[Call]) -> list[Any]:
+        """Run each call, in one round trip.
 
         Returns:
             The replies in order; a `StoreError` in place of one that failed.
@@ -100,26 +171,98 @@ class Scripts:
             StoreUnavailable: Redis did not answer.
         """
         pipe = self._client.pipeline(transaction=False)
-        for keys, args in calls:
-            self._add(pipe, name, keys, args)
+        for call in calls:
+            self._add(pipe, call)
         with translated():
             replies = pipe.execute(raise_on_error=False)
-        return [
-            self._outcome(name, call, reply) for call, reply in zip(calls, replies, strict=True)
-        ]
+        return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
-    def _outcome(self, name: str, call: tuple[Sequence[str], Sequence[Any]], reply: Any) -> Any:
+    def _outcome(self, call: Call, reply: Any) -> Any:
         try:
             with translated():
-                return self.run(name, *call) if isinstance(reply, NoScriptError) else _good(reply)
+                missing = isinstance(reply, NoScriptError)
+                return self.run(call) if missing else call.checked(_good(reply))
         except StoreUnavailable:
             raise
         except StoreError as error:
             return error
 
-    def _add(self, pipe: Any, name: str, keys: Sequence[str], args: Sequence[Any]) -> None:
+    def _add(self, pipe: Any, call: Call) -> None:
         """Add a script to a pipeline; redis-py would ask before whether the server has it."""
-        pipe.evalsha(self._scripts[name].sha, len(keys), *keys, *args)
+        pipe.evalsha(self._scripts[call.name].sha, len(call.keys), *call.keys, *call.arguments)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A script with its keys and arguments in order."""
+
+    name: str
+    keys: list[str]
+    arguments: list[Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, keys: Keys, given: dict[str, Any]) -> Call:
+        """The call of a script with what is *given* by name."""
+        source = sources()[name]
+        own = [given.pop(key) if key in given else getattr(keys, key) for key in source.keys]
+        arguments = [_argument(given.pop(argument)) for argument in source.arguments]
+        if source.rest is not None:
+            arguments += given.pop(source.rest)
+        assert not given, f"{name} does not take {', '.join(given)}"
+        return cls(name, own, arguments)
+
+    def checked(self, reply: Any) -> Any:
+        """A reply, unless it says that a newer release has written what the script is about."""
+        if isinstance(reply, list) and reply and reply[0] == "newer":
+            raise NewerFormat(
+                f"{self.keys[0]} has format version {reply[1]}; this release reads up to {FORMAT},"
+                " so it leaves it to a process of the newer release that wrote it"
+            )
+        return reply
+
+
+class KeyedScripts:
+    """The scripts on the keys of one agent or of the deployment."""
+
+    def __init__(self, scripts: Scripts, keys: Keys) -> None:
+        self._scripts = scripts
+        self.keys = keys
+
+    def run(self, name: str, /, **given: Any) -> Any:
+        """Run the script *name*; its keys and arguments are *given* by the names it has for them.
+
+        Raises:
+            StoreUnavailable: Redis did not answer.
+            NewerFormat: a newer release has written what it is about.
+            StoreError: the script failed.
+        """
+        return self._scripts.run(self.call(name, **given))
+
+    def call(self, name: str, /, **given: Any) -> Call:
+        """The call of the script *name*, to be run otherwise."""
+        return Call.of(name, self.keys, given)
+
+    def run_call(self, call: Call) -> Any:
+        """Run what `call` has made."""
+        return self._scripts.run(call)
+
+    def run_and_read(self, call: Call, hash_key: str) -> tuple[Any, dict[str, str]]:
+        """Run what `call` has made, and read a hash after it: `Scripts.run_and_read`."""
+        return self._scripts.run_and_read(call, hash_key)
+
+
+def flat(fields: Mapping[str, Any]) -> list[Any]:
+    """A mapping as field, value, field, value ..."""
+    return [item for pair in fields.items() for item in pair]
+
+
+def _argument(value: Any) -> Any:
+    """An argument as Redis takes it: lists and mappings are JSON, and nothing is an empty text."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, list | tuple | Mapping):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return "" if value is None else value
 
 
 def _good(reply: Any) -> Any:

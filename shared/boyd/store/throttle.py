@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from boyd.store.connection import Client, translated
-from boyd.store.keys import turn
+from boyd.store.keys import DEPLOYMENT, Keys, turn
 from boyd.store.scripts import Scripts
 
 #: Looking after what is overdue, and sealing the audit.
@@ -29,7 +29,7 @@ class Throttle:
     def __init__(self, client: Client, scripts: Scripts, agent_ids: Iterable[str]) -> None:
         names = " ".join(sorted(agent_ids))
         self._client = client
-        self._scripts = scripts
+        self._scripts = scripts.of(Keys(DEPLOYMENT))
         self._digest = hashlib.sha256(names.encode()).hexdigest()[:16]
 
     def take(self, kind: Kind, every: float) -> bool:
@@ -40,7 +40,8 @@ class Throttle:
             StoreError: it answered with an error.
         """
         apart = max(1, int(every * APART * 1000))
-        return bool(self._scripts.run("take_turn", [turn(kind, self._digest)], [apart]))
+        throttle = turn(kind, self._digest)
+        return bool(self._scripts.run("pass_throttle", throttle=throttle, apart=apart))
 
     def give_back(self, kind: Kind) -> None:
         """Let the next one that asks take a turn at once: more has to be done than one can do."""

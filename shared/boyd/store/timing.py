@@ -104,3 +104,11 @@ class Retention(Model):
     def of_iterations(self) -> list[int]:
         """The same for iterations."""
         return [milliseconds(self.iterations_max_age), self.iterations_max_count]
+
+    def limits(self) -> dict[str, list[int]]:
+        """All of them, as scripts take them."""
+        return {
+            "items": self.of_items(),
+            "runs": self.of_runs(),
+            "iterations": self.of_iterations(),
+        }

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from boyd.models import Triple
 from boyd.plugin.context import Graph
 from boyd.store.fact_graph import FactGraph
-from boyd.store.keys import Keys
+from boyd.store.keys import GraphKeys
 from boyd.store.scripts import Scripts
 from boyd.testing.memory_graph import MemoryGraph
 
 CLIENT = fakeredis.FakeRedis(server=fakeredis.FakeServer(), decode_responses=True)
-SCRIPTS = Scripts(CLIENT)
+KEYS = GraphKeys("test", "facts")
+SCRIPTS = Scripts(CLIENT).of(KEYS)
 
 SYMBOLS = ["Mars", "red planets", "redPlanet", "goal:1"]
 PREDICATES = ["is-a", "is red", "agent:has_status"]
@@ -55,7 +56,7 @@ def test_both_graphs_look_the_same_whatever_is_done(
     steps: list[Triple | list[Triple]],
 ) -> None:
     CLIENT.flushall()
-    memory, stored = MemoryGraph(), FactGraph(CLIENT, SCRIPTS, Keys("test"), "facts")
+    memory, stored = MemoryGraph(), FactGraph(CLIENT, SCRIPTS, KEYS)
     for step in steps:
         if isinstance(step, list):
             assert memory.add(step) == stored.add(step)

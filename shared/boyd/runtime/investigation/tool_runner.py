@@ -71,7 +71,7 @@ class ToolRunner:
 
     def decided(self, called: ToolCallRecord, approval_id: str) -> ToolObservation | None:
         """The observation of a call that needed an approval; None: the approval is pending."""
-        item = self._item(approval_id)
+        item = self._engine.store.approvals.get(approval_id)
         if item is None:
             found = self._engine.store.ledger.find(naming.approval(approval_id))
             gone = "The approval request no longer exists"
@@ -111,7 +111,7 @@ class ToolRunner:
 
     def withdraw(self, approval_id: str) -> bool:
         """Withdraw an approval that only this investigation needs; False: it is executing."""
-        item = self._item(approval_id)
+        item = self._engine.store.approvals.get(approval_id)
         if item is None or item.status != "pending":
             return item is None or item.status != "approved" or item.result is not None
         if item.wakes == [self._name] and not item.run_ids:
@@ -122,17 +122,6 @@ class ToolRunner:
                 approval_id, "withdrawn", actor, retention, note=note, policy=item.required
             )
         return True
-
-    def _item(self, approval_id: str) -> ApprovalItem | None:
-        """The approval, expired if it is overdue."""
-        approvals = self._engine.store.approvals
-        item = approvals.get(approval_id)
-        if item is None or item.status != "pending" or item.expires_at is None:
-            return item
-        if item.expires_at > self._engine.store.clock.now():
-            return item
-        self._engine.purge_approvals()
-        return approvals.get(approval_id)
 
     def _act(self, action: Action, called: ToolCallRecord, again: bool, said: str) -> ActionResult:
         why = f": {shorten(said, QUOTED)}" if said.strip() else ""

@@ -153,5 +153,5 @@ class JobRunner:
             fields=outcome.fields,
             keep=outcome.keep,
             runs=outcome.runs,
-            keep_runs=self._engine.retention.of_runs(),
+            retention=self._engine.retention,
         )

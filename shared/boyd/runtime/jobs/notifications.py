@@ -87,8 +87,6 @@ class NotificationHandler:
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Notify of the stage that the item has reached, and wait for the next one."""
         stage = fields["stage"]
-        if stage == "expired":
-            self._engine.purge_approvals()
         item = self._engine.store.approvals.get(id)
         if item is None:
             return _ENDED

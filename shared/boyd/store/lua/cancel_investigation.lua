@@ -1,33 +1,27 @@
--- Cancel an investigation: nothing more is started for it, and its next worker ends it (T5).
--- KEYS[1] investigation  hash: the job
--- KEYS[2] due        zset: what must move on, by deadline
--- KEYS[3] events     stream
--- KEYS[4] audit      stream: what is not sealed yet
--- ARGV[1] id
--- ARGV[2] prefix     of the agent's keys; touches its job and its approval (same slot)
--- ARGV[3] principal  who cancels
--- ARGV[4] request    the same when it is repeated, or empty
--- ARGV[5...] field, value, ... of the actor for the audit
+-- Cancel an investigation: nothing more is started for it, and its next worker ends it.
+-- by         who cancels
+-- request    the same when it is repeated, or empty
 -- Returns 'ok', also when it was cancelled before by this request or has not ended yet, 'over' or 'unknown'
 -- Events  investigation.cancelled
--- @include common
--- @include audit
--- @include wake
--- @include cancel_investigation
-local have = redis.call('HMGET', KEYS[1], 'status', 'cancelRequest')
+local investigation, due, events, audit_open = unpack(KEYS)
+local id, by, request = unpack(ARGV, 1, 3)
+-- @include audit emit expect rest stop_investigation
+local actor = rest(4)
+local have = redis.call('HMGET', investigation, 'status', 'cancelRequest')
 local status = have[1]
 if not status then
   return 'unknown'
 end
-if ARGV[4] ~= '' and have[2] == ARGV[4] then
+if request ~= '' and have[2] == request then
   return 'ok'
 end
 if status == 'ended' then
   return 'over'
 end
-if cancel_investigation(ARGV[2], KEYS[2], ARGV[1], ARGV[3]) then
-  redis.call('HSET', KEYS[1], 'cancelRequest', ARGV[4])
-  emit(KEYS[3], 'investigation.cancelled', 'investigation', ARGV[1])
-  audit(KEYS[4], 'investigation.cancelled', 'investigation', ARGV[1], 'before', status, unpack(ARGV, 5))
+expect(due, 'zset', audit_open, 'stream')
+if stop_investigation(id, by) then
+  redis.call('HSET', investigation, 'cancelRequest', request)
+  emit('investigation.cancelled', 'investigation', id)
+  audit('investigation.cancelled', 'investigation', id, 'before', status, unpack(actor))
 end
 return 'ok'

@@ -1,31 +1,18 @@
--- Leave the orient phase: as `leave` to decide, and remember how the observers did (L15).
--- KEYS[1] iteration  hash: the iteration in flight
--- KEYS[2] due        zset: what must move on, by deadline
--- KEYS[3] events     stream
--- KEYS[4] health     hash: observer id to its health as JSON
--- ARGV[1] n
--- ARGV[2] epoch
--- ARGV[3] worker
--- ARGV[4] resend_after   ms
--- ARGV[5] situation  JSON
--- ARGV[6] observations  JSON: what the runs, the intake and the hooks added
--- ARGV[7] problems   JSON
--- ARGV[8] blocks     JSON: guards that failed
--- ARGV[9] summary    of the situation, in clear
--- ARGV[10...] observer id, health as JSON, ...
--- Returns 'ok' or 'stale'
+-- Leave the orient phase: as `leave_phase` to decide, and remember how the observers did.
+-- health     of each observer, by its id, as JSON
+-- fields     field, value, ... to store
+-- Returns 1, or 0 when the entry was lost
 -- Events  phase
--- @include common
--- @include holds
--- @include move_on
-if not holds(KEYS[1], ARGV[1], ARGV[2], 'orient', ARGV[3]) then
-  return 'stale'
+local iteration, due, events, observers_health = unpack(KEYS)
+local n, epoch, worker, resend_after, health = unpack(ARGV, 1, 5)
+-- @include expect holds move_on rest
+local fields = rest(6)
+if not holds(iteration, n, epoch, 'orient', worker) then
+  return 0
 end
-redis.call('HSET', KEYS[1], 'situation', ARGV[5], 'added', ARGV[6], 'problems', ARGV[7], 'blocks', ARGV[8],
-  'summary', ARGV[9])
-for i = 10, #ARGV, 2 do
-  redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1])
-end
-redis.call('PEXPIRE', KEYS[4], 2592000000)
-move_on(KEYS[1], KEYS[2], KEYS[3], 'orient', 'decide', ARGV[4])
-return 'ok'
+expect(due, 'zset', observers_health, 'hash')
+store(iteration, fields)
+store(observers_health, cjson.decode(health))
+redis.call('PEXPIRE', observers_health, 2592000000)
+move_on('orient', 'decide', resend_after)
+return 1

@@ -1,10 +1,10 @@
--- Say that a request is still being worked on.
--- KEYS[1] answer     hash: digest of the request, its token while it is in flight, then the answer
--- ARGV[1] token      of whoever took it
--- ARGV[2] lease      ms
+-- Renew the lease of a request that is still being worked on.
+-- token      of whoever took it
 -- Returns 1, or 0 when the request has been lost to somebody else
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
+local answer = unpack(KEYS)
+local token, lease = unpack(ARGV)
+if redis.call('HGET', answer, 'token') ~= token then
   return 0
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', answer, lease)
 return 1

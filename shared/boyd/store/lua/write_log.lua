@@ -1,57 +1,57 @@
--- Append to the log of an investigation that this worker works on, and store what has changed with it (T2).
--- KEYS[1] investigation  hash: the job
--- KEYS[2] log        stream: its entries
--- KEYS[3] events     stream
--- KEYS[4] usage      hash: running totals
--- ARGV[1] attempt    its fencing token
--- ARGV[2] worker     as it entered
--- ARGV[3] version    that the log was read at, or empty: pieces of a turn, which change nothing
--- ARGV[4] keep       ms that the log is kept from now on, or empty: it goes on
--- ARGV[5] event      to tell, or empty
--- ARGV[6] entries    how many of the following arguments are entries, as JSON
--- ARGV[7] step       `decides`: what follows was decided now; `starts`: a tool is started, unless it is cancelled
--- ARGV[8...] entries, then field, value, ... to store; an empty value takes the field away
+-- Append to the log of an investigation that this worker works on, and store what has changed with it.
+-- attempt    its fencing token
+-- worker     as it entered
+-- version    that the log was read at, or empty: pieces of a turn, which change nothing
+-- keep       ms that the log is kept from now on, or empty: it goes on
+-- event      to tell, or empty
+-- step       `decides`: what follows was decided now; `starts`: a tool is started, unless it is cancelled
+-- fields     to store, by name; an empty value takes the field away
+-- entries    as JSON
 -- Returns {version, restarted}, or {} when it is not ours any more; for pieces of a turn and a start also when it is
 --         cancelled. Restarted is 1 when a tool is started that a forgotten worker may have started before.
 -- Events  investigation.waiting, investigation.resumed, investigation.ended
--- @include common
--- @include executes
-if not executes(KEYS[1], ARGV[1], ARGV[2]) then
+local investigation, log, events, usage = unpack(KEYS)
+local attempt, worker, version, keep, event, step, fields = unpack(ARGV, 1, 7)
+-- @include emit executes expect rest server
+local entries = rest(8)
+if not executes(investigation, attempt, worker) then
   return {}
 end
-if (ARGV[3] == '' or ARGV[7] == 'starts') and redis.call('HGET', KEYS[1], 'cancelled') then
+local have = redis.call('HMGET', investigation, 'cancelled', 'version', 'server', 'id', 'ending')
+if (version == '' or step == 'starts') and have[1] then
   return {}
 end
-if ARGV[3] ~= '' and redis.call('HGET', KEYS[1], 'version') ~= ARGV[3] then
+if version ~= '' and have[2] ~= version then
   return {}
 end
--- After a restart of Redis what was decided before may have been executed, and its claim forgotten (L32).
-local restarted = ARGV[7] == 'starts' and redis.call('HGET', KEYS[1], 'server') ~= server_id()
-local after = 8 + ARGV[6]
-for i = 8, after - 1 do
-  redis.call('XADD', KEYS[2], '*', 'entry', ARGV[i])
+-- After a restart of Redis what was decided before may have been executed, and its claim forgotten.
+local restarted = step == 'starts' and have[3] ~= server_id()
+expect(log, 'stream', usage, 'hash')
+for _, entry in ipairs(entries) do
+  redis.call('XADD', log, '*', 'entry', entry)
 end
-if ARGV[3] == '' then
-  return {redis.call('HGET', KEYS[1], 'version'), 0}
+if version == '' then
+  return {have[2], 0}
 end
-redis.call('HSET', KEYS[1], 'updatedAt', now_ms())
-if ARGV[7] == 'decides' then
-  redis.call('HSET', KEYS[1], 'server', server_id())
+redis.call('HSET', investigation, 'updatedAt', now_ms())
+if step == 'decides' then
+  redis.call('HSET', investigation, 'server', server_id())
 end
-for i = after, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
-    redis.call('HDEL', KEYS[1], ARGV[i])
+local ending = have[5]
+for field, value in pairs(cjson.decode(fields)) do
+  if value == '' then
+    redis.call('HDEL', investigation, field)
   else
-    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+    redis.call('HSET', investigation, field, value)
+    ending = field == 'ending' and value or ending
   end
 end
-if ARGV[4] ~= '' then
-  redis.call('HSET', KEYS[1], 'endedAt', now_ms())
-  redis.call('PEXPIRE', KEYS[2], ARGV[4])
-  redis.call('HINCRBY', KEYS[4], 'ended ' .. redis.call('HGET', KEYS[1], 'ending'), 1)
+if keep ~= '' then
+  redis.call('HSET', investigation, 'endedAt', now_ms())
+  redis.call('PEXPIRE', log, keep)
+  redis.call('HINCRBY', usage, 'ended ' .. ending, 1)
 end
-if ARGV[5] ~= '' then
-  local id = redis.call('HGET', KEYS[1], 'id')
-  emit(KEYS[3], 'investigation.' .. ARGV[5], 'investigation', id)
+if event ~= '' then
+  emit('investigation.' .. event, 'investigation', have[4])
 end
-return {tostring(redis.call('HINCRBY', KEYS[1], 'version', 1)), restarted and 1 or 0}
+return {tostring(redis.call('HINCRBY', investigation, 'version', 1)), restarted and 1 or 0}

@@ -1,10 +1,12 @@
--- close_batch(iteration, due, events, k, resend_after): sign a batch off; the last one ends the observe phase.
--- Returns how many batches are still open. Too many are counted if it fails halfway: `watch_batches` finds that.
-local function close_batch(iteration, due, events, k, resend_after)
-  forget_batch(iteration, due, k)
+-- @include forget_batch move_on
+-- Uses iteration
+-- close_batch(k, resend_after): complete a batch; the last one ends the observe phase. Returns how many are still open.
+-- Too many are counted if it fails halfway: `watch_batches` finds that.
+local function close_batch(k, resend_after)
+  forget_batch(k)
   local open = redis.call('HINCRBY', iteration, 'open', -1)
   if open == 0 then
-    move_on(iteration, due, events, 'observe', 'orient', resend_after)
+    move_on('observe', 'orient', resend_after)
   end
   return open
 end

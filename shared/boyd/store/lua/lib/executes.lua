@@ -1,5 +1,5 @@
--- executes(key, attempt, worker): whether *worker* executes the job under this attempt.
-local function executes(key, attempt, worker)
-  local have = redis.call('HMGET', key, 'executionState', 'executionAttempt', 'executionBy')
+-- executes(job, attempt, worker): whether *worker* executes the job under this attempt.
+local function executes(job, attempt, worker)
+  local have = redis.call('HMGET', job, 'executionState', 'executionAttempt', 'executionBy')
   return have[1] == 'running' and have[2] == attempt and have[3] == worker
 end

@@ -1,7 +1,9 @@
--- forget_batch(iteration, due, k): remove a batch of the observe phase; whether it was there.
-local function forget_batch(iteration, due, k)
+-- Uses iteration, due
+-- forget_batch(k): remove a batch of the observe phase; returns whether it was there.
+local function forget_batch(k)
   local batch = 'batch:' .. k
-  local gone = redis.call('HDEL', iteration, batch, batch .. ':attempt', batch .. ':by', batch .. ':resends', batch .. ':sentAt')
+  local gone = redis.call('HDEL', iteration, batch, batch .. ':attempt', batch .. ':by', batch .. ':resends',
+    batch .. ':sentAt')
   redis.call('ZREM', due, batch)
   return gone > 0
 end

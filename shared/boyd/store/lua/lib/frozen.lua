@@ -1,3 +1,4 @@
+-- Uses freezes
 -- A freeze mark is `<ms>` of the last change and, while acting is frozen, a space and the reason.
 -- reason_of(mark): why acting is frozen by that mark, or nil. A mark that cannot be read counts as a freeze.
 local function reason_of(mark)
@@ -7,8 +8,13 @@ local function reason_of(mark)
   return string.match(mark, '^%d+ (.*)$') or 'the freeze mark cannot be read'
 end
 
--- frozen(freezes, agent): why the agent may not act, by its own freeze or by that of the deployment, or nil.
-local function frozen(freezes, agent)
+-- changed_at(mark): when a freeze mark was last changed, in ms; 0 without one.
+local function changed_at(mark)
+  return tonumber(string.match(mark or '', '^%d+')) or 0
+end
+
+-- frozen(agent): why the agent may not act, by its own freeze or by that of the deployment, or nil.
+local function frozen(agent)
   local marks = redis.call('HMGET', freezes, agent, '*')
   return reason_of(marks[1]) or reason_of(marks[2])
 end

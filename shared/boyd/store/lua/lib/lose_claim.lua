@@ -1,7 +1,8 @@
--- lose_claim(key, trail, why): from now on the outcome of an execution is unknown. The ledger and the audit say so.
-local function lose_claim(key, trail, why)
-  local have = redis.call('HMGET', key, 'id', 'action', 'by', 'worker', 'host')
-  audit(trail, 'action.unknown', 'execution', have[1], 'action', have[2], 'host', have[5], 'worker', have[4],
+-- @include audit time
+-- lose_claim(execution, why): from now on the outcome of an execution is unknown. The ledger and the audit say so.
+local function lose_claim(execution, why)
+  local have = redis.call('HMGET', execution, 'id', 'action', 'by', 'worker', 'host')
+  audit('action.unknown', 'execution', have[1], 'action', have[2], 'host', have[5], 'worker', have[4],
     'before', 'running', 'after', 'unknown', 'note', why, 'who', have[3])
-  redis.call('HSET', key, 'state', 'unknown', 'lost', why, 'endedAt', now_ms())
+  redis.call('HSET', execution, 'state', 'unknown', 'lost', why, 'endedAt', now_ms())
 end

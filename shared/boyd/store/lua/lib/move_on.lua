@@ -1,11 +1,13 @@
--- move_on(iteration, due, events, phase, next, resend_after, queue): end *phase* and make *next* due, on *queue* if it is
--- not the usual one. The phase changes first: what fails after that is made up for by the sweeper.
-local function move_on(iteration, due, events, phase, next, resend_after, queue)
+-- @include emit time
+-- Uses iteration, due
+-- move_on(phase, following, resend_after, queue): end *phase* and make the *following* one due, on *queue* if it is not
+-- the usual one.
+local function move_on(phase, following, resend_after, queue)
   local now = now_ms()
-  local began = tonumber(redis.call('HGET', iteration, 'phaseAt')) or now
-  redis.call('HSET', iteration, 'phase', next, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0,
-    'queue', queue or '', 'ms:' .. phase, now - began)
+  local have = redis.call('HMGET', iteration, 'phaseAt', 'iteration')
+  redis.call('HSET', iteration, 'phase', following, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0,
+    'queue', queue or '', 'ms:' .. phase, now - (tonumber(have[1]) or now))
   redis.call('HDEL', iteration, 'entered')
   redis.call('ZADD', due, now + resend_after, 'phase')
-  emit(events, 'phase', 'iteration', redis.call('HGET', iteration, 'iteration'), 'phase', next)
+  emit('phase', 'iteration', have[2], 'phase', following)
 end

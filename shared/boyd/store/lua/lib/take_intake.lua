@@ -1,11 +1,12 @@
--- take_intake(intake, waiting): take what waits from outside, oldest first, as much as one iteration takes: 1000
--- observations, or as many as make 4 MB, but one at least. What is left waits for the next iteration.
--- Returns the observations as a JSON array, and as a JSON object how often those came that came more than once, by index.
-local function take_intake(intake, waiting)
+-- Uses intake, intake_waiting
+-- take_intake(): take what waits from outside, oldest first, as much as one iteration takes: 1000 observations, or as
+-- many as make 4 MB, but one at least. What is left waits for the next iteration. Returns the observations as a JSON
+-- array, and as a JSON object how often those came that came more than once, by index.
+local function take_intake()
   local ids = redis.call('LRANGE', intake, 0, 999)
   local taken, times, gone, bytes, read = {}, {}, {}, 0, 0
   for _, id in ipairs(ids) do
-    local have = redis.call('HMGET', waiting, 'of:' .. id, 'times:' .. id)
+    local have = redis.call('HMGET', intake_waiting, 'of:' .. id, 'times:' .. id)
     local text = have[1] or ''
     if read > 0 and bytes + #text > 4194304 then
       break
@@ -24,10 +25,10 @@ local function take_intake(intake, waiting)
   if read > 0 then
     redis.call('LTRIM', intake, read, -1)
     if redis.call('EXISTS', intake) == 0 then
-      redis.call('DEL', waiting)
+      redis.call('DEL', intake_waiting)
     elseif #gone > 0 then
-      redis.call('HDEL', waiting, unpack(gone))
-      redis.call('HINCRBY', waiting, 'bytes', -bytes)
+      redis.call('HDEL', intake_waiting, unpack(gone))
+      redis.call('HINCRBY', intake_waiting, 'bytes', -bytes)
     end
   end
   return '[' .. table.concat(taken, ',') .. ']', '{' .. table.concat(times, ',') .. '}'

@@ -1,14 +1,24 @@
--- wake(prefix, due, names): what the jobs of those *names*, separated by spaces, waited for has come: they are due now.
-local function wake(prefix, due, names)
+-- @include expect keys time
+-- Uses due
+-- expect_jobs(names): raise an error, before anything is written, if one of these jobs could not be woken.
+local function expect_jobs(names)
   for name in string.gmatch(names or '', '%S+') do
-    local state = redis.call('HGET', prefix .. name, 'executionState')
+    expect(key(name), 'hash')
+  end
+end
+
+-- wake(names): what the jobs of those *names*, separated by spaces, waited for has come: they are due now.
+local function wake(names)
+  for name in string.gmatch(names or '', '%S+') do
+    local job = key(name)
+    local state = redis.call('HGET', job, 'executionState')
     if state == 'queued' then
       local now = now_ms()
-      redis.call('HDEL', prefix .. name, 'executionNotBefore')
-      redis.call('HSET', prefix .. name, 'queuedAt', now)
+      redis.call('HDEL', job, 'executionNotBefore')
+      redis.call('HSET', job, 'queuedAt', now)
       redis.call('ZADD', due, now, name)
     elseif state == 'running' then
-      redis.call('HSET', prefix .. name, 'executionWoken', 1)
+      redis.call('HSET', job, 'executionWoken', 1)
     end
   end
 end

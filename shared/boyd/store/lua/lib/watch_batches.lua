@@ -1,7 +1,8 @@
--- watch_batches(iteration, due, events, resend_after): see that every open batch of the observe phase is due, and that as many
--- are counted as there are; a script that failed halfway, or a lost key, may have left it otherwise. With none left, the
--- observe phase ends. Returns how many are open.
-local function watch_batches(iteration, due, events, resend_after)
+-- @include move_on time
+-- Uses iteration, due
+-- watch_batches(resend_after): see that every open batch of the observe phase is due, and that as many are counted as
+-- there are; a lost key may have left it otherwise. With none left, the observe phase ends. Returns how many are open.
+local function watch_batches(resend_after)
   local now = now_ms()
   local have = redis.call('HMGET', iteration, 'batches', 'open')
   local open = 0
@@ -15,7 +16,7 @@ local function watch_batches(iteration, due, events, resend_after)
     end
   end
   if open == 0 then
-    move_on(iteration, due, events, 'observe', 'orient', resend_after)
+    move_on('observe', 'orient', resend_after)
     return 0
   end
   if open ~= tonumber(have[2]) then

@@ -1,0 +1,102 @@
+-- Take the right to execute an action once, unless acting is frozen or the budget is used up. An agent that is not
+-- registered has to wait, and so has everybody without the field + of the freezes: Redis has lost data, which the next
+-- heartbeat brings back.
+-- token      proves the claim when finishing
+-- options    lease (ms until the claim lapses unless renewed), idempotent (it may run again when its outcome was lost),
+--            limit and window of the budget, keep (ms that the ledger remembers), agent;
+--            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
+-- fields     field, value, ... to store
+-- Returns {'claimed'}, {'stale'}, {'cancelled'}, {'frozen', why}, {'unregistered'}, {'over'}, {'done', result},
+--         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
+local execution, budget, freezes, origin, audit_open, registered, executions = unpack(KEYS)
+local worker, token, options = unpack(ARGV, 1, 3)
+-- @include audit executes expect format frozen holds lose_claim rest server time
+local fields = rest(4)
+options = cjson.decode(options)
+-- list(now): put the entry among those that can be looked for, and forget what the ledger has forgotten.
+-- No action waits for it.
+local function list(now)
+  redis.pcall('ZADD', executions, now, redis.call('HGET', execution, 'id'))
+  redis.pcall('ZREMRANGEBYSCORE', executions, '-inf', now - options.keep)
+  redis.pcall('PEXPIRE', executions, options.keep)
+end
+-- given(name): the field of that name among those to store.
+local function given(name)
+  for i = 1, #fields, 2 do
+    if fields[i] == name then
+      return fields[i + 1]
+    end
+  end
+end
+if options.origin == 'job' then
+  if not executes(origin, options.attempt, options.entered) then
+    return {'stale'}
+  end
+elseif options.origin and not holds(origin, options.n, options.epoch, 'act', options.entered) then
+  return {'stale'}
+end
+local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion')
+local state, lease_until, holder = have[1], have[2], have[3]
+local now = now_ms()
+if newer(have[6]) then
+  return {'newer', newer(have[6])}
+end
+if state == 'succeeded' or state == 'failed' then
+  return {'done', have[4]}
+end
+if state == 'running' and have[5] == token then
+  return {'claimed'}
+end
+if state == 'running' and now < tonumber(lease_until) then
+  return {'running', holder, lease_until - now}
+end
+expect(budget, 'zset', audit_open, 'stream')
+local cancelled = options.origin and redis.call('HGET', origin, 'cancelled')
+local freeze = frozen(options.agent)
+local known = redis.call('HEXISTS', registered, options.agent) == 1 and redis.call('HEXISTS', freezes, '+') == 1
+-- What was started before and may not run again now is not told as if it had never been started.
+if state and (not options.idempotent or cancelled or freeze) then
+  local why = 'worker ' .. holder .. ' stopped while executing it'
+  if state == 'running' then
+    lose_claim(execution, why)
+  end
+  return {'unknown', redis.call('HGET', execution, 'lost') or why}
+end
+if cancelled then
+  return {'cancelled'}
+end
+if freeze then
+  return {'frozen', freeze}
+end
+if not known then
+  return {'unregistered'}
+end
+-- After a restart the ledger may have forgotten a claim of this very iteration or item.
+if options.origin and not state and not options.idempotent and redis.call('HGET', origin, 'server') ~= server_id() then
+  local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
+  redis.call('HSET', execution, 'worker', worker, unpack(fields))
+  redis.call('PEXPIRE', execution, options.keep)
+  list(now)
+  lose_claim(execution, why)
+  return {'unknown', why}
+end
+if not state and options.limit then
+  redis.call('ZREMRANGEBYSCORE', budget, '-inf', now - options.window)
+  if redis.call('ZCARD', budget) >= options.limit then
+    return {'over'}
+  end
+  redis.call('ZADD', budget, now, token)
+  redis.call('PEXPIRE', budget, options.window)
+end
+redis.call('HINCRBY', execution, 'attempts', 1)
+redis.call('PEXPIRE', execution, options.keep)
+audit('action.started', 'execution', given('id'), 'action', given('action'), 'host', given('host'), 'worker', worker,
+  'who', given('by'))
+if options.origin == 'job' then
+  redis.call('HSET', origin, 'executionClaimedAt', now, 'executionClaimedBy', worker)
+end
+-- The claim itself last: what fails halfway has not begun.
+redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,
+  'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
+list(now)
+return {'claimed'}

@@ -1,0 +1,24 @@
+-- Record how an execution ended; saying so twice is the same as once. Who lost the claim is refused; what it reports is
+-- kept beside the entry.
+-- state      succeeded, failed or unknown
+-- result     JSON
+-- Returns 1, or 0 when the claim was lost
+local execution, audit_open = unpack(KEYS)
+local token, state, result = unpack(ARGV)
+-- @include audit expect time
+local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker')
+if have[1] == state and have[2] == token then
+  return 1
+end
+if have[1] ~= 'running' or have[2] ~= token then
+  if have[1] then
+    redis.call('HSET', execution, 'lateResult', result)
+  end
+  return 0
+end
+expect(audit_open, 'stream')
+-- The audit first: where it is refused the outcome is reported again, and otherwise it would be taken for recorded.
+audit('action.' .. state, 'execution', have[3], 'action', have[4], 'host', have[6], 'worker', have[7],
+  'before', 'running', 'after', state, 'who', have[5])
+redis.call('HSET', execution, 'state', state, 'result', result, 'endedAt', now_ms())
+return 1

@@ -1,0 +1,21 @@
+-- Settle that the action of an iteration is not executed any more, and say what is known of an earlier attempt.
+-- epoch      of its act phase
+-- entered    as the worker entered it
+-- Returns {'none'} when it was never started, {'stale'}, {'over'}, or {'unknown', why}
+local execution, iteration, audit_open = unpack(KEYS)
+local n, epoch, entered = unpack(ARGV)
+-- @include holds lose_claim server
+if not holds(iteration, n, epoch, 'act', entered) then
+  return {'stale'}
+end
+local have = redis.call('HMGET', execution, 'state', 'worker')
+if have[1] == 'running' then
+  lose_claim(execution, 'worker ' .. have[2] .. ' stopped while executing it')
+end
+if have[1] then
+  return {'over'}
+end
+if redis.call('HGET', iteration, 'server') ~= server_id() then
+  return {'unknown', 'Redis restarted and may have forgotten that it was executed'}
+end
+return {'none'}

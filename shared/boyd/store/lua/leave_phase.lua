@@ -1,0 +1,17 @@
+-- Leave a phase: store what it produced and make the following one due.
+-- worker     as it entered
+-- queue      that the following phase goes to, or empty: the usual one
+-- fields     field, value, ... to store
+-- Returns 1, or 0 when the entry was lost (a late writer is refused)
+-- Events  phase
+local iteration, due, events = unpack(KEYS)
+local n, epoch, phase, worker, following, resend_after, queue = unpack(ARGV, 1, 7)
+-- @include expect holds move_on rest
+local fields = rest(8)
+if not holds(iteration, n, epoch, phase, worker) then
+  return 0
+end
+expect(due, 'zset')
+store(iteration, fields)
+move_on(phase, following, resend_after, queue)
+return 1

@@ -1,0 +1,14 @@
+-- Let one of several processes do what any one of them has to do now and then: has none done it for so long?
+-- apart      ms
+-- Returns 1 or 0
+local throttle = unpack(KEYS)
+local apart = unpack(ARGV)
+-- @include time
+local now = now_ms()
+local last = tonumber(redis.call('GET', throttle) or 0)
+-- One that lies ahead was taken before the clock stepped back.
+if last <= now and now - last < tonumber(apart) then
+  return 0
+end
+redis.call('SET', throttle, now, 'PX', 3600000)
+return 1

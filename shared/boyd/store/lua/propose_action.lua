@@ -1,0 +1,125 @@
+-- Queue an action for approval, or find the pending item of the same action and params.
+-- id         the same however often one decision is proposed
+-- options    ttl (ms until it expires, if it does), summary of the situation, notify (notifiers are to be told),
+--            runs: ids that wait for it, asked_by: principals who asked for it or submitted those runs, wakes: the job
+--            that waits for it, each separated by spaces; who proposes, for the audit; rationale of who asks, for the
+--            item that they join; title of what it does; undoes: the execution that it rolls back
+-- fields     field, value, ... to store
+-- Returns id of the item, or empty when all the runs that it is for are cancelled
+-- Events  approval.pending, approval.seen
+local approval, approvals_pending, approvals_fingerprints, events, due, audit_open = unpack(KEYS)
+local id, fingerprint, options = unpack(ARGV, 1, 3)
+-- @include audit emit expect names overdue place_job rest
+local fields = rest(4)
+options = cjson.decode(options)
+local have = redis.call('HMGET', approval, 'sameAs', 'status')
+if have[1] or have[2] then
+  return have[1] or id
+end
+local waiting, wanted = {}, options.runs == ''
+for run in string.gmatch(options.runs, '%S+') do
+  local status = redis.call('HGET', key('run', run), 'status')
+  wanted = wanted or status ~= 'cancelled'
+  -- One that was forgotten meanwhile would come back as a hash with nothing else in it, for ever.
+  if status then
+    waiting[#waiting + 1] = key('run', run)
+  end
+end
+if not wanted then
+  return ''
+end
+-- joined(list, more): both lists as one, each name once.
+local function joined(list, more)
+  for each in string.gmatch(more, '%S+') do
+    if not names(list, each) then
+      list = (list and list ~= '') and list .. ' ' .. each or each
+    end
+  end
+  return list or ''
+end
+-- wait_for(item): have the runs wait for that item.
+local function wait_for(item)
+  for _, run in ipairs(waiting) do
+    redis.call('HSET', run, 'approvalId', item)
+  end
+end
+-- join(found): raise `seen` on the pending item of that id, and wait for it.
+local function join(found)
+  local now = now_ms()
+  local item = key('approval', found)
+  local known = redis.call('HMGET', item, 'runIds', 'requestedBy', 'wakes', 'agentId')
+  redis.call('HINCRBY', item, 'seen', 1)
+  redis.call('HSET', item, 'updatedAt', now, 'runIds', joined(known[1], options.runs), 'wakes',
+    joined(known[3], options.wakes))
+  if options.summary ~= '' then
+    redis.call('HSET', item, 'situationSummary', options.summary)
+  end
+  if options.runs == '' then
+    redis.call('HSET', item, 'own', 1)
+  end
+  -- Who submits a run asks a question: it waits for the item, which somebody else has asked for.
+  if options.runs == '' and options.asked_by ~= '' then
+    local before = known[2] ~= '' and known[2] or 'agent:' .. (known[4] or '')
+    redis.call('HSET', item, 'requestedBy', joined(before, options.asked_by))
+    for who in string.gmatch(options.asked_by, '%S+') do
+      if options.rationale ~= '' then
+        redis.call('HSET', item, 'asked:' .. who, options.rationale, 'askedAt:' .. who, now)
+      end
+    end
+  end
+  wait_for(found)
+  emit('approval.seen', 'approval', found, 'title', options.title)
+  -- Proposed again by the same execution it is the same item, whatever has become of it; no attempt comes an hour late.
+  redis.call('HSET', approval, 'sameAs', found)
+  redis.call('PEXPIRE', approval, 3600000)
+  return found
+end
+local found = redis.call('HGET', approvals_fingerprints, fingerprint)
+local status = found and redis.call('HGET', key('approval', found), 'status')
+local pending = status == 'pending' and redis.call('ZSCORE', approvals_pending, found)
+expect(approvals_pending, 'zset', due, 'zset', audit_open, 'stream')
+if pending and not overdue(found) then
+  return join(found)
+end
+local notice = 'notice:' .. id
+expect(key(notice), 'hash')
+-- What an attempt has left halfway is no item: nobody could see or answer it.
+if found and status ~= 'pending' then
+  redis.call('ZREM', approvals_pending, found)
+  if found ~= id and not status then
+    redis.call('DEL', key('approval', found))
+  end
+end
+local now = now_ms()
+redis.call('HSET', approval, 'formatVersion', FORMAT, unpack(fields))
+redis.call('HSET', approval, 'id', id, 'fingerprint', fingerprint, 'seen', 1, 'version', 1, 'createdAt', now,
+  'updatedAt', now, 'runIds', options.runs, 'requestedBy', options.asked_by, 'wakes', options.wakes,
+  'title', options.title)
+if options.summary ~= '' then
+  redis.call('HSET', approval, 'situationSummary', options.summary)
+end
+if redis.call('HEXISTS', approval, 'preview') == 1 then
+  redis.call('HSET', approval, 'previewAt', now)
+end
+if options.runs == '' then
+  -- It does not go away with the runs that may join it.
+  redis.call('HSET', approval, 'own', 1)
+end
+local deadline = '+inf'
+if options.ttl then
+  deadline = now + options.ttl
+  redis.call('HSET', approval, 'expiresAt', deadline)
+end
+redis.call('ZADD', approvals_pending, deadline, id)
+redis.call('HSET', approvals_fingerprints, fingerprint, id)
+wait_for(id)
+audit('approval.pending', 'approval', id, 'action', redis.call('HGET', approval, 'actionId'), 'undoes', options.undoes,
+  'digest', fingerprint, 'after', 'pending', 'who', options.who)
+if options.notify then
+  redis.call('HSET', key(notice), 'id', id, 'stage', 'created')
+  place_job(notice, 'loop', 0)
+end
+-- The item itself last: what fails halfway is proposed again.
+redis.call('HSET', approval, 'status', 'pending')
+emit('approval.pending', 'approval', id, 'title', options.title)
+return id

@@ -1,0 +1,16 @@
+-- Give a phase back that was entered and cannot be worked on yet: it is due again later, and no attempt is lost.
+-- worker     as it entered
+-- wait       ms until it is due
+-- Returns 1, or 0 when the entry was lost
+local iteration, due = unpack(KEYS)
+local n, epoch, phase, worker, wait = unpack(ARGV)
+-- @include expect holds time
+if not holds(iteration, n, epoch, phase, worker) then
+  return 0
+end
+expect(due, 'zset')
+local now = now_ms()
+redis.call('HDEL', iteration, 'entered')
+redis.call('HSET', iteration, 'sentAt', now, 'resends', 0)
+redis.call('ZADD', due, now + wait, 'phase')
+return 1

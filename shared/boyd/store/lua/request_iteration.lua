@@ -1,0 +1,13 @@
+-- Have an iteration look at what has come: one that begins now, or after the one in flight or the pause.
+-- trigger    for the record
+-- Returns the number of the iteration that began, or 0
+-- Events  iteration.started
+local loop, iteration, due, events = unpack(KEYS)
+local trigger, resend_after = unpack(ARGV)
+-- @include begin_iteration
+local state = redis.call('HMGET', loop, 'active', 'paused')
+if state[1] or state[2] then
+  redis.call('HSET', loop, 'again', 1)
+  return 0
+end
+return begin_iteration(trigger, resend_after)

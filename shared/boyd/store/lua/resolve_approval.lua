@@ -1,0 +1,86 @@
+-- Resolve a pending item: exactly one of approve, deny, expire, withdraw wins, whoever races. An approval counts once for
+-- each principal; the one that completes the number needed resolves the item.
+-- verdict    approved, denied or withdrawn
+-- principal  who resolves
+-- options    version that the item must have, if any; needed: how many approvals it takes; own: who asked for it may
+--            approve it; vote: JSON, for an approval; request: the same when it is repeated, or empty; note;
+--            done: how its execution ended, if the principal has executed it; actor; resend_after
+-- fields     field, value, ... to store
+-- Returns {'resolved'|'counted'|'voted'|'requester'|'changed', status}, {'over'|'again', what the item is now: its status
+--         or 'unknown'}, or {'newer', format version}
+-- Events  approval.approved, approval.denied, approval.withdrawn, approval.vote, run.completed, run.failed
+local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
+  audit_open = unpack(KEYS)
+local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
+-- @include expect names overdue rest settle_approval
+local fields = rest(6)
+options, retention = cjson.decode(options), cjson.decode(retention)
+local request = 'request:' .. principal
+local have = redis.call('HMGET', approval, 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint', 'title', 'undoes',
+  'executionState', 'votes', 'status', request, 'wakes', 'runIds', 'formatVersion', 'vote:' .. principal)
+local status = have[10]
+if options.request ~= '' and have[11] == options.request then
+  return {'again', overdue(id) and 'expired' or status}
+end
+if status ~= 'pending' or not redis.call('ZSCORE', approvals_pending, id) then
+  return {'over', status or 'unknown'}
+end
+if overdue(id) then
+  return {'over', 'expired'}
+end
+if newer(have[14]) then
+  return {'newer', newer(have[14])}
+end
+if options.version and have[1] ~= options.version then
+  return {'changed'}
+end
+local now = now_ms()
+fields[#fields + 1] = request
+fields[#fields + 1] = options.request
+local function set(...)
+  for _, each in ipairs({...}) do
+    fields[#fields + 1] = each
+  end
+end
+if verdict == 'approved' then
+  if not options.own and names(have[2], principal) then
+    return {'requester'}
+  end
+  if have[15] then
+    return {'voted'}
+  end
+  local votes = (have[9] or 0) + 1
+  expect(audit_open, 'stream')
+  local vote = {'vote:' .. principal, options.vote, 'votedAt:' .. principal, now, 'votes', votes}
+  if votes < options.needed then
+    audit('approval.vote', 'approval', id, 'action', have[4], 'undoes', have[7], 'digest', have[5], 'before', 'pending',
+      'after', 'pending', 'note', options.note, unpack(options.actor))
+    redis.call('HSET', approval, 'updatedAt', now, request, options.request, unpack(vote))
+    redis.call('HINCRBY', approval, 'version', 1)
+    emit('approval.vote', 'approval', id, 'title', have[6] or have[4] or '', 'by', principal)
+    return {'counted'}
+  end
+  set(unpack(vote))
+end
+local done = options.done or have[8]
+expect_approval(id)
+if verdict == 'approved' and not done then
+  -- An approval is also the order to execute: from here on it does not depend on whoever gave it. If nothing comes of
+  -- it, the sweeper finds no job of that name and drops it.
+  list_job('approval:' .. id, now + options.resend_after)
+  set('executionState', 'queued', 'executionAttempt', 1, 'executionResends', 0, 'queuedAt', now, 'server', server_id())
+  if (have[3] or '') ~= '' then
+    set('queue', have[3])
+  end
+end
+settle_approval(id, verdict, fields, unpack(options.actor))
+if done then
+  -- Who approves has executed it and says how that ended.
+  redis.call('PEXPIRE', approval, retention.items[1])
+  wake(have[12])
+  for run in string.gmatch(have[13] or '', '%S+') do
+    settle_run(run, done == 'succeeded' and 'completed' or 'failed', 'reason',
+      'the action was executed by who approved it', 'approval', id)
+  end
+end
+return {'resolved'}

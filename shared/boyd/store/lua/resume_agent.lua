@@ -1,0 +1,20 @@
+-- Resume a paused agent; work that arrived meanwhile starts an iteration.
+-- Returns number of the iteration that begins, or 0
+-- Events  agent.resumed, iteration.started
+local loop, iteration, due, events, runs_pending, intake, audit_open = unpack(KEYS)
+local resend_after = unpack(ARGV, 1, 1)
+-- @include audit begin_iteration expect rest work_waits
+local actor = rest(2)
+local state = redis.call('HMGET', loop, 'active', 'paused')
+local waits = work_waits()
+expect(due, 'zset')
+if state[2] then
+  expect(audit_open, 'stream')
+  redis.call('HDEL', loop, 'paused')
+  emit('agent.resumed')
+  audit('agent.resumed', 'before', 'paused', 'after', 'running', unpack(actor))
+end
+if state[1] or not waits then
+  return 0
+end
+return begin_iteration('resume', resend_after)

@@ -1,0 +1,28 @@
+-- Settle an execution whose worker has let its claim lapse: its outcome is unknown, unless it may run again.
+-- anyway     1: nobody will run it again, and whoever still does is not heard any more
+-- member     of what is due, which is looked at again when the claim lapses; or empty
+-- Returns {'open'} when it has not begun or may run again, {'held', worker, ms until it lapses} or {'over'}
+local execution, audit_open, due, origin = unpack(KEYS)
+local anyway, member = unpack(ARGV)
+-- @include lose_claim
+local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'idempotent')
+if not have[1] then
+  return {'open'}
+end
+if have[1] ~= 'running' then
+  return {'over'}
+end
+local left = tonumber(have[2]) - now_ms()
+if anyway ~= '1' and left > 0 then
+  -- Only while no worker holds the origin: its deadline is that worker's lease.
+  local held = redis.call('HMGET', origin, 'entered', 'executionState')
+  if member ~= '' and not held[1] and held[2] ~= 'running' then
+    redis.call('ZADD', due, 'XX', now_ms() + left, member)
+  end
+  return {'held', have[3], left}
+end
+if anyway ~= '1' and have[4] == '1' then
+  return {'open'}
+end
+lose_claim(execution, 'worker ' .. have[3] .. ' stopped while executing it')
+return {'over'}

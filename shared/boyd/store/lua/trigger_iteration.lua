@@ -1,0 +1,54 @@
+-- Start an iteration of the agent, or join the one in flight. With a slot it is a tick of beat, which starts at most one
+-- iteration per slot whoever sends it.
+-- trigger    who asks, for the record
+-- slot       of the tick, by the time it begins, in ms; or empty
+-- slot_length  ms: a tick that comes after the slot's end, or long before it begins, is skipped
+-- remember_for  ms that the request is remembered, or 0: it does not come again
+-- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} or {'late', slot}
+-- Events  iteration.started
+local loop, iteration, due, events, audit_open, asked = unpack(KEYS)
+local trigger, slot, slot_length, resend_after, remember_for = unpack(ARGV, 1, 5)
+-- @include audit begin_iteration expect rest
+local actor = rest(6)
+-- done(outcome, n): remember which iteration the request has led to.
+local function done(outcome, n)
+  if remember_for ~= '0' then
+    redis.call('SET', asked, n, 'PX', remember_for)
+  end
+  return {outcome, tonumber(n)}
+end
+local before = remember_for ~= '0' and redis.call('GET', asked)
+if before then
+  return {'joined', tonumber(before)}
+end
+local have = redis.call('HMGET', loop, 'paused', 'slot', 'active')
+local paused, last, active = have[1], have[2], have[3]
+if paused then
+  return {'paused', paused}
+end
+if slot ~= '' then
+  local now = now_ms()
+  -- A slot that lies ahead was claimed before the clock stepped back: it must not stop the ticks.
+  local passed = tonumber(last) and tonumber(slot) < tonumber(last) and tonumber(last) <= now + 10000
+  if last == slot or passed then
+    return {'duplicate', last}
+  end
+  if now >= slot + slot_length or tonumber(slot) > now + slot_length + 10000 then
+    return {'late', slot}
+  end
+end
+expect(due, 'zset')
+if #actor > 0 then
+  expect(audit_open, 'stream')
+end
+if slot ~= '' then
+  redis.call('HSET', loop, 'slot', slot)
+end
+if active then
+  return done('joined', active)
+end
+local n = begin_iteration(trigger, resend_after)
+if #actor > 0 then
+  audit('loop.triggered', 'iteration', n, unpack(actor))
+end
+return done('begun', n)
