@@ -26,7 +26,7 @@ from boyd.models import (
     no_op,
 )
 from boyd.plugin import Context, Plugin, Strategy
-from boyd.plugins import playbooks
+from boyd.plugins import playbook_section
 from boyd.plugins.investigator import question
 from boyd.plugins.investigator.question import normalize
 
@@ -213,7 +213,7 @@ class ModelStrategy(Plugin):
     def init(self, ctx: Context) -> None:
         """Log playbooks that cannot be read."""
         if self.options.enable_playbooks:
-            playbooks.load(self.options.playbooks, ctx)
+            playbook_section.load(self.options.playbooks, ctx)
 
     def on_orient(
         self, situation: Situation, observations: list[Observation], ctx: Context
@@ -224,7 +224,7 @@ class ModelStrategy(Plugin):
         if worst >= LEVELS.index(self.options.min_priority):
             seen = {
                 "observations": question.list_observations(observations, OBSERVATIONS),
-                "playbooks": playbooks.prompt_section(
+                "playbooks": playbook_section.prompt_section(
                     self.options.enable_playbooks,
                     self.options.playbooks,
                     observations,

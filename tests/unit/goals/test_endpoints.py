@@ -6,8 +6,8 @@ import pytest
 
 from boyd import Plugin, action
 from boyd.models import Triple
-from boyd.plugins.goals import endpoints
-from boyd.plugins.goals.endpoints import Refused, resolve_id
+from boyd.plugins.goals import goal_endpoints
+from boyd.plugins.goals.goal_endpoints import Refused, resolve_id
 from boyd.plugins.goals.knowledge import turtle
 from boyd.plugins.goals.tool_profiles import PROFILES
 from goals_kit import Mind
@@ -222,8 +222,8 @@ def exported(mind: Mind) -> list[str]:
 
 
 def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "CHARS", 2000)
-    monkeypatch.setattr(endpoints, "STEP", 7)
+    monkeypatch.setattr(goal_endpoints, "CHARS", 2000)
+    monkeypatch.setattr(goal_endpoints, "STEP", 7)
     mind = Mind()
     mind.goal("secret plan")
     facts = [
@@ -243,8 +243,8 @@ def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.Monkey
 def test_an_export_has_each_fact_that_is_there_all_the_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(endpoints, "CHARS", 1)
-    monkeypatch.setattr(endpoints, "STEP", 2)
+    monkeypatch.setattr(goal_endpoints, "CHARS", 1)
+    monkeypatch.setattr(goal_endpoints, "STEP", 2)
     mind = Mind()
     mind.know(*(f"s{n} has o" for n in range(6)))
     first = mind.ask("export_facts")[1]

@@ -15,6 +15,7 @@ from boyd.models import ApprovalItem, LoopResult
 from boyd.plugin import ApprovalReader, Graph
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.api_models import WaitingTool
+from boyd.plugins.goals.goal_toolbox import GoalToolbox, digest
 from boyd.plugins.goals.goal_tree import decompose_stalled, give_up_stuck, symbol, wanted_words
 from boyd.plugins.goals.knowledge.vocabulary import RELATED_TO
 from boyd.plugins.goals.outcome import (
@@ -30,7 +31,6 @@ from boyd.plugins.goals.psyche import is_due, reflect
 from boyd.plugins.goals.questions import apply_answers
 from boyd.plugins.goals.sessions import claim, release
 from boyd.plugins.goals.state import Config, Goal, GoalSession, Psyche, Question, ToolDecision
-from boyd.plugins.goals.toolbox import GoalToolbox, digest
 
 log = logging.getLogger("boyd.plugins.goals")
 

@@ -10,19 +10,7 @@ from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.goal_options import GoalOptions
-from boyd.plugins.goals.goal_tree import symbol
-from boyd.plugins.goals.knowledge.association import find_mentions, similar
-from boyd.plugins.goals.knowledge.gaps import find_gaps
-from boyd.plugins.goals.knowledge.rewrite import parse, reason, triples
-from boyd.plugins.goals.knowledge.rules import consequences, infer
-from boyd.plugins.goals.knowledge.vocabulary import canonical
-from boyd.plugins.goals.library import Library
-from boyd.plugins.goals.outcome import symbol_metrics
-from boyd.plugins.goals.questions import Questions, note_question
-from boyd.plugins.goals.sessions import SessionCache, Sessions
-from boyd.plugins.goals.sources import fetch
-from boyd.plugins.goals.state import GoalSession
-from boyd.plugins.goals.toolbox import (
+from boyd.plugins.goals.goal_toolbox import (
     AskParams,
     FetchParams,
     FileParams,
@@ -38,6 +26,18 @@ from boyd.plugins.goals.toolbox import (
     ShellParams,
     SimilarParams,
 )
+from boyd.plugins.goals.goal_tree import symbol
+from boyd.plugins.goals.knowledge.association import find_mentions, similar
+from boyd.plugins.goals.knowledge.gaps import find_gaps
+from boyd.plugins.goals.knowledge.rewrite import parse, reason, triples
+from boyd.plugins.goals.knowledge.rules import consequences, infer
+from boyd.plugins.goals.knowledge.vocabulary import canonical
+from boyd.plugins.goals.library import Library
+from boyd.plugins.goals.outcome import symbol_metrics
+from boyd.plugins.goals.questions import Questions, note_question
+from boyd.plugins.goals.sessions import SessionCache, Sessions
+from boyd.plugins.goals.sources import fetch
+from boyd.plugins.goals.state import GoalSession
 from boyd.plugins.shell import runner
 
 #: The most lines of a tool's output.

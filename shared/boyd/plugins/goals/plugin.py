@@ -21,7 +21,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action, Context, hook, observer, orienter, strategy
 from boyd.plugins.goals import cycle, memory, orientation, psyche, scoring
-from boyd.plugins.goals.endpoints import Endpoints
+from boyd.plugins.goals.goal_endpoints import Endpoints
 from boyd.plugins.goals.goal_tree import active_goals
 from boyd.plugins.goals.orientation import Assessments
 from boyd.plugins.goals.questions import Questions

@@ -10,6 +10,7 @@ from functools import partial
 
 from boyd.models import Catalog, Decision, JsonObject, Level, Triple
 from boyd.plugins.goals import memory
+from boyd.plugins.goals.goal_toolbox import GoalToolbox, digest
 from boyd.plugins.goals.goal_tree import above, active_goals, symbol
 from boyd.plugins.goals.knowledge.rewrite import show
 from boyd.plugins.goals.knowledge.vocabulary import GOAL, RELATED_TO
@@ -34,7 +35,6 @@ from boyd.plugins.goals.tool_profiles import (
     similarity,
     vector,
 )
-from boyd.plugins.goals.toolbox import GoalToolbox, digest
 
 #: The penalty of a tool used one, two or three cycles of the goal ago.
 RECENCY = (0.4, 0.2, 0.1)

@@ -1,6 +1,6 @@
 """Checks HTTP endpoints and restarts those that fail."""
 
-from boyd.plugins.http_monitor.endpoints import (
+from boyd.plugins.http_monitor.monitored_endpoint import (
     CommandRestart,
     FunctionRestart,
     HttpRestart,

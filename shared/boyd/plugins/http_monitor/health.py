@@ -19,7 +19,7 @@ from boyd.models import (
     Timestamp,
 )
 from boyd.plugin import Context
-from boyd.plugins.http_monitor.endpoints import MonitoredEndpoint
+from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint
 from boyd.plugins.http_monitor.probe import Check
 
 #: Seconds the history of an endpoint is kept after its last check.

@@ -19,11 +19,15 @@ from boyd.models import (
     no_op,
 )
 from boyd.plugin import Action, Context, Observer, Plugin, endpoint, orienter, strategy
-from boyd.plugins.http_monitor import endpoints as settings
 from boyd.plugins.http_monitor import health
-from boyd.plugins.http_monitor.endpoints import MonitoredEndpoint
-from boyd.plugins.http_monitor.probe import Check, Prober, public_url
-from boyd.plugins.http_monitor.restart import describe_restart, restart
+from boyd.plugins.http_monitor import monitored_endpoint as settings
+from boyd.plugins.http_monitor.monitored_endpoint import (
+    MonitoredEndpoint,
+    describe_restart,
+    public_url,
+    restart,
+)
+from boyd.plugins.http_monitor.probe import Check, Prober
 
 #: Seconds added to the time limits of endpoints and restarts.
 MARGIN = 5.0
@@ -47,7 +51,7 @@ class HttpMonitor(Plugin):
     id = "http-monitor"
 
     class Options(settings.Options):
-        """See `boyd.plugins.http_monitor.endpoints`."""
+        """See `boyd.plugins.http_monitor.monitored_endpoint`."""
 
     options: Options
 

@@ -6,12 +6,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import requests
 
 from boyd.plugin.http_session import Session
-from boyd.plugins.http_monitor.endpoints import Headers, MonitoredEndpoint
+from boyd.plugins.http_monitor.monitored_endpoint import MonitoredEndpoint, plain
 
 #: Seconds added to the time limit of a check before it is abandoned.
 GRACE = 0.25
@@ -103,18 +102,6 @@ def _ask(endpoint: MonitoredEndpoint) -> int:
         ) as response,
     ):
         return response.status_code
-
-
-def plain(headers: Headers) -> dict[str, str]:
-    """The headers with their secret values."""
-    return {name: value.get_secret_value() for name, value in headers.items()}
-
-
-def public_url(url: str) -> str:
-    """The URL without credentials and query, which may be secret."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
 
 
 def _reason(endpoint: MonitoredEndpoint, error: Exception) -> str:

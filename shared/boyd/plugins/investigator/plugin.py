@@ -21,7 +21,7 @@ from boyd.models import (
 )
 from boyd.models.investigation import Investigation, Profile, Wanted
 from boyd.plugin import Context, Plugin, orienter
-from boyd.plugins import playbooks
+from boyd.plugins import playbook_section
 from boyd.plugins.investigator import question
 from boyd.plugins.investigator.cases import (
     Case,
@@ -94,7 +94,7 @@ class Investigator(Plugin):
     def init(self, ctx: Context) -> None:
         """Log playbooks that cannot be read."""
         if self.options.enable_playbooks:
-            playbooks.load(self.options.playbooks, ctx)
+            playbook_section.load(self.options.playbooks, ctx)
 
     @orienter()
     def investigate(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
@@ -160,7 +160,7 @@ class Investigator(Plugin):
 
     def _question(self, grave: list[Observation], ctx: Context) -> dict[str, str]:
         options = self.options
-        section = playbooks.prompt_section(
+        section = playbook_section.prompt_section(
             self.options.enable_playbooks, self.options.playbooks, grave, "orient", ctx
         )
         parts = [question.INSTRUCTIONS, options.instructions, section]

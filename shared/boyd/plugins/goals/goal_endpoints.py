@@ -16,6 +16,7 @@ from boyd.models import EndpointReply, EndpointRequest, JsonObject, Model, Tripl
 from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, endpoint
 from boyd.plugins.goals import api_models, cycle, memory
+from boyd.plugins.goals.goal_toolbox import ToolList
 from boyd.plugins.goals.goal_tools import GoalTools
 from boyd.plugins.goals.goal_tree import (
     GoalError,
@@ -31,7 +32,6 @@ from boyd.plugins.goals.knowledge.association import find_mentions
 from boyd.plugins.goals.questions import Questions, apply_answer
 from boyd.plugins.goals.sessions import SessionError
 from boyd.plugins.goals.state import Goal, GoalSession, GoalStatus, Question
-from boyd.plugins.goals.toolbox import ToolList
 
 #: The default and greatest number of entries in a list.
 USUAL, MOST = 50, 500
