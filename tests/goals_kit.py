@@ -81,7 +81,7 @@ def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> G
 
 
 def check(session: GoalSession, config: Config) -> None:
-    """Whether all of a session fits together."""
+    """True if all of a session fits together."""
     goals = session.goals
     assert len(goals) <= config.max_goals
     assert len(session.memory) <= config.working_memory_capacity

@@ -18,7 +18,7 @@ _PREFIXES = """\
 
 
 def paths() -> list[tuple[str, ...]]:
-    """Every topic and all above it, as the names on the way to it."""
+    """All topics and their ancestors, as the names on the path to them."""
     found: set[tuple[str, ...]] = set()
     for classifier in classifiers:
         parts = tuple(classifier.split(" :: "))
@@ -28,7 +28,7 @@ def paths() -> list[tuple[str, ...]]:
 
 
 def turtle() -> str:
-    """The topics as classes; of several with one name each also says what it belongs to."""
+    """The topics as classes; an ambiguous name also gives its parent."""
     every = paths()
     names = Counter(path[-1] for path in every)
     lines = [_PREFIXES]

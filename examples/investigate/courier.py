@@ -99,7 +99,7 @@ def log(text: str) -> None:
 
 
 def is_watched(file: Path | None) -> bool:
-    """Whether somebody has touched *file* lately."""
+    """True if *file* was touched recently."""
     try:
         return file is None or time.time() - file.stat().st_mtime < IDLE
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A model that follows a script, in place of a real one, so that this example needs none.
+"""A model that follows a script instead of a real one, so that this example needs none.
 
     python model.py 8767
 
@@ -34,7 +34,7 @@ _WAITS = re.compile(r"waits for (\S+), which process (\d+) holds")
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool has said; `status` as Boyd tells it."""
+    """The output of a tool, with the `status` that Boyd reports."""
 
     tool: str
     arguments: dict[str, Any]
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Heard:
-    """What the model knows: the last question, and the results since then.
+    """The knowledge of the model: the last question, and the results since then.
 
     Attributes:
         system: what it was told first.
@@ -65,7 +65,7 @@ class Heard:
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Heard:
-        """What a request of chat completions says."""
+        """The knowledge in a chat completions request."""
         messages = body["messages"]
         system = "\n".join(one["content"] for one in messages if one["role"] == "system")
         asked = [at for at, one in enumerate(messages) if _question(one)]
@@ -79,7 +79,7 @@ class Heard:
 
     @property
     def may_fix(self) -> bool:
-        """Whether more is wanted than an answer."""
+        """True if a fix is wanted and the tool for it is offered."""
         wanted = _TO_FIX.search(f"{self.system}\n{self.question}")
         return bool(wanted) and "remove_lock" in self.tools
 
@@ -98,7 +98,7 @@ class Heard:
 
 
 def _question(message: dict[str, Any]) -> str:
-    """What a message asks; nothing when it is none, or only Boyd has said something."""
+    """The question in a message; empty if Boyd alone has written it."""
     return _STEERING.sub("", message["content"] or "").strip() if message["role"] == "user" else ""
 
 
@@ -114,19 +114,19 @@ def _results(messages: list[dict[str, Any]]) -> Iterator[Result]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be concluded from what was heard."""
+    """The conclusions from the results."""
 
     heard: Heard
 
     @property
     def health(self) -> dict[str, Any] | None:
-        """What the shop has answered last."""
+        """The last answer of the shop."""
         found = self.heard.last("health")
         return (found.value or {"status": None, "said": found.output}) if found else None
 
     @property
     def is_well(self) -> bool:
-        """Whether that was good."""
+        """True if that answer was good."""
         return self.health is not None and self.health["status"] == 200
 
     @property
@@ -161,17 +161,17 @@ class Case:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the lock belongs to nobody."""
+        """True if the lock has no owner."""
         return self.holder == []
 
     @property
     def removal(self) -> Result | None:
-        """What became of the attempt to remove the lock."""
+        """The result of removing the lock."""
         return self.heard.last("remove_lock")
 
     @property
     def cause(self) -> str | None:
-        """Why it happens, if that is known."""
+        """The root cause, if known."""
         if not self.lock or not self.is_stale:
             return None
         path, pid = self.lock
@@ -182,15 +182,15 @@ class Case:
 
 
 def reply(received: Received) -> Reply:
-    """What the model says next."""
+    """The next message of the model."""
     heard = Heard.of(received.body)
     case = Case(heard)
-    # What the server counts is what was really said.
+    # The server counts the real tokens.
     return (_next(case) or _answer(case)).patched({"usage": None})
 
 
 def _next(case: Case) -> Reply | None:
-    """The next thing to look at or to do; None: it is time to answer."""
+    """The next tool call; None: it is time to answer."""
     heard = case.heard
     if "health" not in heard.tools:
         return None
@@ -287,7 +287,7 @@ def _last_line(result: Result | None) -> str | None:
 
 
 def is_watched(file: Path | None) -> bool:
-    """Whether somebody has touched *file* lately."""
+    """True if *file* was touched recently."""
     try:
         return file is None or time.time() - file.stat().st_mtime < IDLE
     except FileNotFoundError:

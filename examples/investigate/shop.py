@@ -38,7 +38,7 @@ class Shop(ThreadingHTTPServer):
         self._told_at = float("-inf")
 
     def take(self, order: bytes) -> tuple[bool, str]:
-        """Take an order, unless the outbox is full; whether it was taken, and why not."""
+        """Take an order unless the outbox is full; returns success and the reason."""
         with self._lock:
             there_is_room, said = self.state()
             if there_is_room:
@@ -51,7 +51,7 @@ class Shop(ThreadingHTTPServer):
             return there_is_room, said
 
     def state(self) -> tuple[bool, str]:
-        """Whether there is room in the outbox, in words too."""
+        """The room in the outbox, also in words."""
         waiting = sum(1 for _ in self.outbox.glob("order-*.json"))
         said = f"{waiting} of {self.limit} places in the outbox are taken"
         return waiting < self.limit, said
@@ -106,7 +106,7 @@ def log(text: str) -> None:
 
 
 def is_watched(file: Path | None) -> bool:
-    """Whether somebody has touched *file* lately."""
+    """True if *file* was touched recently."""
     try:
         return file is None or time.time() - file.stat().st_mtime < IDLE
     except FileNotFoundError:

@@ -33,11 +33,11 @@ class Service(ThreadingHTTPServer):
         self.asked_at = time.monotonic()
 
     def full(self) -> bool:
-        """Whether the scratch folder holds too much."""
+        """True if the scratch folder holds too much."""
         return folder_size(self.scratch) > self.max_bytes
 
     def idle(self) -> float:
-        """Seconds since somebody asked for the health."""
+        """Seconds since the last health check."""
         return time.monotonic() - self.asked_at
 
 

@@ -1,4 +1,4 @@
-"""A shop that is only imagined: its version, its errors and its servers are the plugin's state."""
+"""A simulated shop: its version, errors and servers are the plugin's state."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ SERVERS = ("a", "b")
 
 
 class Release(Model):
-    """What to release."""
+    """The version to release."""
 
     version: str = Field(min_length=1, max_length=20)
 
 
 class Drain(Model):
-    """The server that is to get no customers."""
+    """The server to drain."""
 
     server: str = Field(pattern="^[ab]$")
 
 
 class Shop(Plugin):
-    """Asks to go back to the last version when customers see errors."""
+    """Proposes a rollback to the previous version when customers see errors."""
 
     id = "shop"
 
@@ -52,7 +52,7 @@ class Shop(Plugin):
 
     @observer()
     def errors(self, ctx: Context) -> list[Observation]:
-        """How many requests fail, in percent."""
+        """Observe the share of failed requests, in percent."""
         percent = ctx.state.get("errors", 0)
         severity: Severity = "error" if percent > self.options.limit else "info"
         data = {"percent": percent, "version": ctx.state.get("version", CURRENT)}
@@ -60,7 +60,7 @@ class Shop(Plugin):
 
     @orienter()
     def judge(self, observations: list[Observation]) -> SituationAssessment:
-        """Whether that is too much."""
+        """Find out whether too many requests fail."""
         seen = [o.data for o in observations if o.source == "shop/errors"]
         data = seen[-1] if seen else {}
         bad = any(o.source == "shop/errors" and o.severity == "error" for o in observations)
@@ -121,7 +121,7 @@ class Shop(Plugin):
 
     @endpoint("GET", "/status")
     def status(self, ctx: Context) -> dict[str, object]:
-        """What the shop runs, and how well."""
+        """Show the version, errors and servers of the shop."""
         drained = [name for name in SERVERS if ctx.state.get(f"drained:{name}")]
         version, errors = ctx.state.get("version", CURRENT), ctx.state.get("errors", 0)
         return {"version": version, "errors": errors, "drained": drained}

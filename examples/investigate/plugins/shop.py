@@ -75,14 +75,14 @@ class Programs(ProcessControl):
         )
 
     def alive(self, ctx: Context) -> list[Observation]:
-        """Which programs are alive; they learn that somebody watches."""
+        """Observe which programs are alive; they notice that they are monitored."""
         STATE.mkdir(parents=True, exist_ok=True)
         WATCHED.touch()
         return super().alive(ctx)
 
     @orienter()
     def judge(self, observations: list[Observation]) -> SituationAssessment:
-        """Which programs are down."""
+        """Find the programs that are down."""
         own = [one for one in observations if one.source.startswith(f"{self.id}/")]
         down = ", ".join(str(one.data["name"]) for one in own if not one.data["alive"])
         said = (
@@ -115,27 +115,27 @@ class Programs(ProcessControl):
 
 
 class FileParams(Model):
-    """Which file, and how much of it."""
+    """A file, and how much of it to read."""
 
     path: str = Field(description="in the shop's folder, such as shop.log")
     lines: int = Field(default=20, ge=1, le=500, description="how many, from its end")
 
 
 class FolderParams(Model):
-    """Which folder."""
+    """A folder."""
 
     path: str = Field(default=".", description="in the shop's folder; . is that folder itself")
 
 
 class ProcessParams(Model):
-    """Which processes."""
+    """The processes to list."""
 
     matching: str = Field(default="", description="what the command line contains")
     pid: int | None = Field(default=None, description="the process id")
 
 
 class HealthParams(Model):
-    """How patient to be."""
+    """The time to wait."""
 
     patience: float = Field(
         default=0.0, ge=0, le=20, description="seconds to wait until it answers 200"
@@ -143,7 +143,7 @@ class HealthParams(Model):
 
 
 class LockParams(Model):
-    """Which lock, and why."""
+    """A lock, and the reason to remove it."""
 
     path: str = Field(description="of the lock file, in the shop's folder")
     pid: int = Field(gt=0, description="the process that the lock names")
@@ -153,7 +153,7 @@ class LockParams(Model):
 
 
 class Shop(Plugin):
-    """What a model may use to find out what is wrong with the shop, and to put it right."""
+    """The tools of the model: they investigate the shop and repair it."""
 
     id = "shop"
 
@@ -169,7 +169,7 @@ class Shop(Plugin):
 
     @tool(idempotent=True)
     def list_folder(self, params: FolderParams) -> JsonObject:
-        """How many files a folder in the shop's folder holds, their size, and the newest names."""
+        """Count the files in a folder of the shop, with their size and newest names."""
         path = inside(params.path)
         if not path.is_dir():
             raise ValueError(f"{path} is no folder")
@@ -195,7 +195,7 @@ class Shop(Plugin):
 
     @tool(timeout=30.0, idempotent=True, poll=True)
     def health(self, params: HealthParams, ctx: Context) -> JsonObject:
-        """What the shop answers when it is asked how it is; 200 is well."""
+        """Ask the shop for its health; 200 is healthy."""
         url = f"http://127.0.0.1:{SHOP_PORT}/health"
         until = time.monotonic() + params.patience
         while (seen := _asked(url, ctx))["status"] != 200 and time.monotonic() < until:
@@ -263,7 +263,7 @@ def _process(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lives(pid: int) -> bool:
-    """Whether there is such a process, and somebody does not just have to wait for its end."""
+    """True if the process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

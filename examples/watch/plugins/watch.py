@@ -60,7 +60,7 @@ class Service(ProcessControl):
 
 
 class CleanParams(Model):
-    """How many megabytes may stay; the oldest files go first."""
+    """The megabytes to keep; the oldest files are deleted first."""
 
     keep_mb: float = Field(default=0.0, ge=0)
 
@@ -80,7 +80,7 @@ class Scratch(Plugin):
 
     @observer()
     def size(self) -> list[Observation]:
-        """How much the folder holds."""
+        """Measure the folder."""
         files = self._files()
         megabytes = round(sum(size for _, size in files) / MB, 1)
         return [
@@ -94,7 +94,7 @@ class Scratch(Plugin):
 
     @orienter()
     def judge(self, observations: list[Observation]) -> SituationAssessment:
-        """Whether the folder is too full."""
+        """Find out whether the folder is too full."""
         own = [o for o in observations if o.source == self.id]
         full = any(o.severity == "warning" for o in own)
         findings = [
