@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import Field
 
@@ -148,96 +148,78 @@ def vector(keywords: tuple[str, ...]) -> Vector:
     return made
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+def _profile(name: str, keywords: str = "", **fields: Any) -> ToolProfile:
+    return ToolProfile(name=name, keywords=tuple(keywords.split()), **fields)
 
 
 _PROFILES = (
-    ToolProfile(name="kg_query", danger="Safe", archetype="sage"),
-    ToolProfile(name="kg_mutate", danger="Cautious"),
-    ToolProfile(name="memory_recall", danger="Safe", consolidation=True, archetype="guardian"),
-    ToolProfile(name="reason", danger="Safe", archetype="sage"),
-    ToolProfile(name="similarity_search", danger="Safe", archetype="guardian"),
-    ToolProfile(
-        name="file_io",
-        keywords=_words(
-            "file read write save load open close path folder directory disk export import append "
-            "output input text data"
-        ),
+    _profile("kg_query", danger="Safe", archetype="sage"),
+    _profile("kg_mutate", danger="Cautious"),
+    _profile("memory_recall", danger="Safe", consolidation=True, archetype="guardian"),
+    _profile("reason", danger="Safe", archetype="sage"),
+    _profile("similarity_search", danger="Safe", archetype="guardian"),
+    _profile(
+        "file_io",
+        "file read write save load open close path folder directory disk export import append "
+        "output input text data",
         archetype="explorer",
     ),
-    ToolProfile(
-        name="http_fetch",
-        keywords=_words(
-            "http https url web website page site internet online download fetch get request "
-            "endpoint api link browse remote"
-        ),
+    _profile(
+        "http_fetch",
+        "http https url web website page site internet online download fetch get request "
+        "endpoint api link browse remote",
         archetype="explorer",
     ),
-    ToolProfile(
-        name="shell_exec",
-        keywords=_words(
-            "shell command execute run script terminal console bash process program binary launch "
-            "invoke start kill pipe system"
-        ),
+    _profile(
+        "shell_exec",
+        "shell command execute run script terminal console bash process program binary launch "
+        "invoke start kill pipe system",
         danger="Danger",
         archetype="explorer",
     ),
-    ToolProfile(
-        name="infer_rules",
-        keywords=_words(
-            "infer deduce derive conclude imply rule logic transitive inherit classify type "
-            "hierarchy ontology chain forward propagate reason"
-        ),
+    _profile(
+        "infer_rules",
+        "infer deduce derive conclude imply rule logic transitive inherit classify type "
+        "hierarchy ontology chain forward propagate reason",
         threshold=0.0,
         multiplier=0.7,
         danger="Safe",
         archetype="sage",
     ),
-    ToolProfile(
-        name="gap_analysis",
-        keywords=_words(
-            "gap missing incomplete unknown lack absent sparse coverage insufficient unanswered "
-            "need require discover explore what undefined weak"
-        ),
+    _profile(
+        "gap_analysis",
+        "gap missing incomplete unknown lack absent sparse coverage insufficient unanswered "
+        "need require discover explore what undefined weak",
         threshold=0.0,
         multiplier=0.7,
         danger="Safe",
         archetype="healer",
     ),
-    ToolProfile(
-        name="user_interact",
-        keywords=_words(
-            "ask user human person question answer prompt confirm clarify approve choose feedback "
-            "reply respond dialog interact help"
-        ),
+    _profile(
+        "user_interact",
+        "ask user human person question answer prompt confirm clarify approve choose feedback "
+        "reply respond dialog interact help",
         danger="Safe",
         archetype="healer",
     ),
-    ToolProfile(
-        name="content_ingest",
-        keywords=_words(
-            "ingest import load absorb add capture collect document paper article book pdf epub "
-            "html publication website library archive parse content learn store"
-        ),
+    _profile(
+        "content_ingest",
+        "ingest import load absorb add capture collect document paper article book pdf epub "
+        "html publication website library archive parse content learn store",
         threshold=0.5,
     ),
-    ToolProfile(
-        name="library_search",
-        keywords=_words(
-            "search library find lookup retrieve paper article book document paragraph passage "
-            "chapter author topic about said mention quote citation reference source knowledge"
-        ),
+    _profile(
+        "library_search",
+        "search library find lookup retrieve paper article book document paragraph passage "
+        "chapter author topic about said mention quote citation reference source knowledge",
         threshold=0.5,
         multiplier=0.8,
         danger="Safe",
     ),
-    ToolProfile(
-        name="consolidate",
-        keywords=_words(
-            "consolidate memory memorize remember keep retain tidy compact compress condense "
-            "summarize digest forget free working episode lesson"
-        ),
+    _profile(
+        "consolidate",
+        "consolidate memory memorize remember keep retain tidy compact compress condense "
+        "summarize digest forget free working episode lesson",
         danger="Safe",
         consolidation=True,
     ),
