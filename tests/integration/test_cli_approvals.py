@@ -451,7 +451,7 @@ def test_who_approves_on_a_terminal_sees_what_would_happen_now(desk: Desk) -> No
         other = desk.lab.store.approvals
         other.refresh(item.id, ActionResult(action="p:do", success=True, duration=1, output="none"))
         terminal.type("y\n")
-        terminal.says("It has changed meanwhile")
+        terminal.says("It has changed in the meantime")
         terminal.type("n\n")
         assert terminal.process.wait(120) == 1
     assert desk.now(item).status == "pending"

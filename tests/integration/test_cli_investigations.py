@@ -469,7 +469,7 @@ def test_a_conversation_that_is_not_over_is_taken_up_where_it_is(study: Study) -
     with talking(study, study.last.id[:8]) as talk:
         talk.hears("> Why?")
         talk.types("n\r", after="Approve?")
-        talk.types("\r", after="Why?")
+        talk.types("\r", after="Reason")
         talk.hears("is denied")
         study.resolved()
         talk.hears("final_answer")
@@ -495,7 +495,7 @@ def test_whoever_may_approves_inside_the_conversation(study: Study) -> None:
     with talking(study) as talk:
         talk.types("Please?\r")
         talk.types("y\r", after="Approve?")
-        talk.types("so be it\r", after="Why?")
+        talk.types("so be it\r", after="Reason")
         talk.hears("is approved")
         study.resolved()
         talk.hears("move: ok")
@@ -511,7 +511,7 @@ def test_a_denial_goes_back_to_the_model_with_its_reason(study: Study) -> None:
     with talking(study) as talk:
         talk.types("Please?\r")
         talk.types("n\r", after="Approve?")
-        talk.types("not today\r", after="Why?")
+        talk.types("not today\r", after="Reason")
         talk.hears("is denied")
         study.resolved()
         talk.hears("move: denied")
@@ -531,7 +531,7 @@ def test_who_may_not_approve_what_he_asked_for_is_told_so(
         with talking(study) as talk:
             talk.types("Please?\r")
             talk.types("y\r", after="Approve?")
-            talk.types("\r", after="Why?")
+            talk.types("\r", after="Reason")
             talk.hears("somebody else has to approve it")
             study.lab.resolver.answer(study.waiting, "approved", person("bob"))
             study.resolved()

@@ -246,9 +246,9 @@ def test_an_iteration_whose_workers_are_all_dead_is_told(deployment: Deployment)
     wait_until(lambda: any(line.startswith("decide") for line in deployment.effects()), 20)
     deployment.kill("w")
     url = deployment.redis_url
-    wait_until(lambda: said(doctor(url), "stands still"), NOTICED)
+    wait_until(lambda: said(doctor(url), "has stalled"), NOTICED)
 
-    assert said(doctor(url), "error agent traced: iteration 1 in phase decide stands still")
+    assert said(doctor(url), "error agent traced: iteration 1 in phase decide has stalled")
     assert said(doctor(url), "error workers: none is alive")
 
 
