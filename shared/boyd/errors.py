@@ -1,19 +1,19 @@
-"""Everything Boyd raises on purpose.
+"""Exceptions of Boyd.
 
     BoydError
-    ├── ConfigError         settings or an agent file cannot be used
-    ├── PluginError         a plugin is wrong; carries its id
+    ├── ConfigError         invalid settings or agent file
+    ├── PluginError         a faulty plugin; carries its id
     │   └── InitFailed         its `init` raised
     ├── StoreError
     │   ├── StoreUnavailable   Redis did not answer
-    │   │   └── StoreReadOnly     it did, and takes no writes now
-    │   └── PayloadTooLarge    a value is larger than Redis should hold
-    ├── BadCursor           a page was asked for with a cursor that is none
-    ├── QueueFull           too much waits already for more to be taken
+    │   │   └── StoreReadOnly     Redis accepts no writes now
+    │   └── PayloadTooLarge    a value is too large for Redis
+    ├── BadCursor           an invalid cursor of a page
+    ├── QueueFull           a queue is full
     ├── UnknownAgent        no such agent in this deployment
-    ├── AgentPaused         the agent does not take triggers now
-    ├── ApiUnavailable      to a client: the HTTP API did not answer
-    └── ApiProblem          to a client: the HTTP API refused a request; carries its answer
+    ├── AgentPaused         the agent accepts no triggers now
+    ├── ApiUnavailable      for clients: the HTTP API did not answer
+    └── ApiProblem          for clients: the HTTP API refused a request; carries its answer
 
     Veto        raised by a hook to stop an action: an intent, not an error
     Overrun     a time limit passed; a BaseException, so that plugin code cannot swallow it
@@ -95,13 +95,13 @@ class ApiUnavailable(BoydError):
 
 
 class ApiProblem(BoydError):
-    """The API refused a request; `str()` of it is the detail.
+    """The API refused a request; `str()` returns the detail.
 
     Attributes:
-        name: the last part of the problem's type, as in `not-found`; stable.
-        status: of HTTP.
-        detail: what is wrong this time.
-        document: the whole answer.
+        name: the stable last part of the problem's type, such as `not-found`.
+        status: the HTTP status.
+        detail: what is wrong.
+        document: the whole response.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class ApiProblem(BoydError):
 
 
 class Veto(Exception):
-    """Raised by an `on_decide` or `on_before_act` hook to stop the action (L24)."""
+    """Raised by an `on_decide` or `on_before_act` hook to stop the action."""
 
 
 class Overrun(BaseException):
-    """The time limit of a component has passed."""
+    """The time limit of a component has expired."""

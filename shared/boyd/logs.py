@@ -1,4 +1,4 @@
-"""Logging: text for people, JSON lines for machines; ids in every line, secrets in none."""
+"""Logging as text or JSON lines, with ids and without secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal
 from boyd.redaction import clean
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
-#: How Celery says when it connects again; there is no last time.
+#: Celery's message about reconnecting, whose number of attempts is unlimited.
 _AGAIN = re.compile(r"Trying again in (\d+)\.\d+ seconds?\.\.\. \((\d+)/\w+\)", re.ASCII)
 
 
@@ -36,12 +36,12 @@ def _warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    """A warning of a library as a message of the log: without the line of code that gave it."""
+    """Format a library's warning without the line of code."""
     return f"{category.__name__}: {message}"
 
 
 def _message(record: logging.LogRecord) -> str:
-    """What a record says, on one line, in words that are the same for all that wait."""
+    """The message on one line, with reconnection messages in a uniform wording."""
     text = " ".join(record.getMessage().split())
     return _AGAIN.sub(r"trying again in \1 s (attempt \2)", text)
 

@@ -1,6 +1,7 @@
-"""Names of queues. Every queue belongs to one agent: `boyd.<name>.<agent id>` (L1).
+"""Names of queues.
 
-Plugins, settings and people use the short name; only the broker uses the whole one.
+Every queue belongs to one agent. Plugins, settings and users use the short name; the broker uses
+`boyd.<name>.<agent id>`.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ OBSERVE = "observe"
 ACT = "act"
 HOST = "host"
 CALLBACK = "callback"
-#: Where the turns of models are taken; put it on the hosts that may reach them.
+#: The queue for requests to models; consume it on hosts that can reach them.
 THINK = "think"
 
-#: What a worker consumes unless told otherwise; `host` is the queue of its own host.
+#: Queues that a worker consumes by default; `host` stands for the queue of its own host.
 DEFAULT = (LOOP, OBSERVE, ACT, HOST, CALLBACK, THINK)
 
 
 def of_host(host: str) -> str:
-    """The queue that only workers on *host* consume."""
+    """The queue of the workers on *host*."""
     return f"{HOST}.{host}"
 
 
 def full_name(queue: str, agent_id: str) -> str:
-    """A queue's name on the broker."""
+    """The name of a queue on the broker."""
     return f"boyd.{queue}.{agent_id}"
 
 
 def unserved(queue: str) -> str:
-    """Says that a queue has no worker, and which one to start."""
+    """The message that a queue has no worker."""
     return f"No live worker consumes queue {queue!r}; start one with -Q {queue}"

@@ -1,7 +1,6 @@
-"""Takes secrets out of texts: values that are known, and what looks like one (T8).
+"""Redacts secrets: known values, and text that looks like a secret.
 
-Everything is found in linear time, whatever the text. What is cut before it comes here may hold
-half a secret, which nothing can find: redact first, cut then.
+Everything runs in linear time. Redact before truncating: nothing can find half a secret.
 """
 
 from __future__ import annotations
@@ -15,30 +14,30 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-#: What stands where a secret was.
+#: The replacement of a secret.
 MARK = "[redacted]"
-#: The shortest value that is registered, and the shortest that is taken from the environment.
+#: Minimum lengths of registered secrets, and of secrets from the environment.
 MIN_LENGTH = 6
 MIN_ENVIRONMENT = 8
 
 Span = tuple[int, int]
 
-#: A name of a secret, which begins with one of a few letters.
+#: A name of a secret; the lookahead on its first letter saves time.
 _NAME = (
     r"(?=[acepstACEPST])(?i:pass(?:word|wd|phrase)|pwd|secret(?:(?:access)?key)?|token|credential|"
     r"(?:api|access|private|signing|encryption)[_-]?key)"
 )
-#: And how it goes on; what is said about a secret is none, and `max_tokens` is none either.
+#: The rest of such a name; names of properties of a secret, and `max_tokens`, do not count.
 _NAME_END = (
     r"(?![_-](?i:count|env|expir\w{1,8}|file|id|length|limit|name|path|policy|ref|type|url)\b)"
     r"(?:[_-][\w-]{0,32}+)?+"
 )
-#: What is said of secrets, and stands for none.
+#: Words in place of a secret.
 _WORDS = (
     r"(?!(?:true|false|null|none|nil|undefined|string|required|optional|missing|invalid|expired|"
     r"incorrect|rejected|unknown|empty|unset|hidden|masked)\b|\[redacted\])"
 )
-_TOKEN = r"(?<![A-Za-z0-9_-])"  # noqa: S105 - where a token may begin
+_TOKEN = r"(?<![A-Za-z0-9_-])"  # noqa: S105 - the start of a token
 _IS = r"[ \t]{0,4}(?:=>|:=|[:=])[ \t]{0,4}"
 _BEGIN = r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
@@ -49,7 +48,7 @@ _PRIVATE_KEY = (
     rf"(?P<secret>{_BEGIN}(?:{_BLANKS}{_LINE})*+"
     rf"(?:{_BLANKS}[A-Za-z0-9+/=]{{0,15}}+{_BLANKS}{_END})?)"
 )
-#: After the name of the header any credentials, elsewhere those that do not look like a word.
+#: Any credentials after the name of the header; elsewhere, only those that are not a word.
 _AUTHORIZATION = (
     rf"(?i:authorization)\\{{0,3}}[\"']?{_IS}\\{{0,3}}[\"']?"
     r"(?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]{1,4})?+"
@@ -60,8 +59,8 @@ _CREDENTIALS = (
     r"(?P<secret>[A-Za-z0-9+/._~=-]{12,}+)"
 )
 _AWS_KEY = r"(?<![A-Za-z0-9])(?P<secret>(?:AKIA|ASIA)[A-Z0-9]{16})(?![A-Za-z0-9])"
-#: Keys and tokens that say what they are: GitHub, GitLab, Slack, models, Google, JSON web tokens.
-_TELLING = (
+#: Keys and tokens with a known prefix: GitHub, GitLab, Slack, models, Google, JSON web tokens.
+_PREFIXED = (
     rf"{_TOKEN}(?P<secret>gh[opsur]_[A-Za-z0-9]{{20,}}+|github_pat_[A-Za-z0-9_]{{20,}}+"
     r"|glpat-[A-Za-z0-9_-]{16,}+|xox[a-z]-[A-Za-z0-9-]{10,}+"
     r"|sk-(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{16,}+|AIza[A-Za-z0-9_-]{35}"
@@ -78,83 +77,81 @@ _QUOTED = tuple(
 )
 #: =abc
 _CLOSE = rf"=(?i:{_WORDS})(?P<secret>[^\s\"'&;,\\]{{4,}}+)"
-#: : abc, and = abc; f(x) in place of abc is a call, and no secret
+#: : abc, and = abc; a call such as f(x) is not a secret
 _APART = (
     rf"\\{{0,3}}[\"']?{_IS}(?i:{_WORDS})(?![\w.]{{1,64}}+[(\[])"
     r"(?P<secret>[^\s\"'\\,;&()\[\]{}<>|`]{6,}+)"
 )
-#: Each finds one kind of secret, in the group `secret`; none spans more than _REACH words.
+#: One pattern for each kind of secret, in the group `secret`; none spans more than _REACH words.
 _PATTERNS = tuple(
     map(
         re.compile,
-        (_PRIVATE_KEY, _AUTHORIZATION, _CREDENTIALS, _AWS_KEY, _TELLING, _BOYD_KEY, _URL),
+        (_PRIVATE_KEY, _AUTHORIZATION, _CREDENTIALS, _AWS_KEY, _PREFIXED, _BOYD_KEY, _URL),
     )
 )
 _NAMES = re.compile(_NAME)
-#: What comes right after a name of a secret, if the secret does.
+#: A secret right behind its name.
 _ASSIGNED = re.compile(
     _NAME_END
     + "(?:"
     + "|".join(
-        one.replace("?P<secret>", f"?P<s{n}>") for n, one in enumerate((*_QUOTED, _CLOSE, _APART))
+        form.replace("?P<secret>", f"?P<s{n}>") for n, form in enumerate((*_QUOTED, _CLOSE, _APART))
     )
     + ")"
 )
-#: How many words a pattern may span; a key in PEM form more, of which its beginning shows.
+#: Words that a pattern may span; a PEM key may span more, but is recognised by its beginning.
 _REACH = 14
 _WORD = re.compile(r"\s(?=\S)")
-#: The most characters of a key in which its end can say that it names a secret.
+#: Characters at the end of a key that are searched for the name of a secret.
 _LONGEST_NAME = 100
-#: Where a text without blanks may be cut as well: no pattern begins between two such characters.
+#: A further place to cut a text without blanks, as no pattern matches across two such characters.
 _BETWEEN = re.compile(r"(?<=[^\x00-\x7f])(?=[^\x00-\x7f])")
-#: What every pattern begins with, within one word.
+#: The beginnings of all patterns, within one word.
 _OPENING = re.compile(
     r"-----BEGIN|(?i:authorization|basic|bearer)|AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|xox[a-z]-"
     rf"|sk-|AIza|eyJ|boyd_|://|{_NAME}"
 )
 _SECRET_NAME = re.compile(rf".*{_NAME}{_NAME_END}")
 _ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
-#: A text is searched in slices, since a search holds the interpreter until it ends. Each slice
-#: shows so much of the next one that a match that begins in it is seen.
+#: A text is searched in slices, as a search holds the interpreter until it ends. The overlap shows
+#: matches that begin in one slice and end in the next.
 _SLICE, _OVERLAP = 131_072, 32_768
 
 
 class Redactor:
     """Replaces secrets by a mark.
 
-    Args:
-        values: secrets that are known; those shorter than six characters are passed over. They are
-            found as they are, in JSON, in URLs and in base64.
+    Known *values* of at least six characters are found verbatim, in JSON, in URLs and in base64.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         known = {value.strip() for value in values}
         long = {value for value in known if len(value) >= MIN_LENGTH and value not in MARK}
         self._forms = sorted({form for value in long for form in _forms(value)})
-        #: Those that a stream may be cut within.
+        #: Forms within which a stream may be cut.
         self._apart = [form for form in self._forms if not form.isascii() or len(form.split()) > 1]
 
     def redact(self, text: str) -> str:
-        """*text* without its secrets."""
+        """*text* with secrets replaced."""
         parts: list[str] = []
         end = 0
-        for start, stop in _united(secret for _, secret in self.found(text)):
+        for start, stop in _merge_spans(secret for _, secret in self.found(text)):
             parts += [text[end:start], MARK]
             end = stop
         return "".join([*parts, text[end:]])
 
     def redact_json(self, value: Any) -> Any:
-        """A JSON value without secrets in its texts and keys, and under names of secrets."""
+        """A JSON value with secrets replaced in strings, in keys, and under names of secrets."""
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, list):
-            return [self.redact_json(one) for one in value]
+            return [self.redact_json(item) for item in value]
         if isinstance(value, dict):
-            return {self.redact(key): self._field(key, one) for key, one in value.items()}
+            return {self.redact(key): self._field(key, item) for key, item in value.items()}
         return value
 
     def found(self, text: str) -> Iterator[tuple[Span, Span]]:
-        """Where secrets are: the whole that shows it, and the secret in it."""
+        """The spans of all secrets: the whole match, and the secret in it."""
         for form in self._forms:
             start = text.find(form)
             while start >= 0:
@@ -167,15 +164,12 @@ class Redactor:
         yield from _assigned(text)
 
     def opens(self, text: str) -> int:
-        """Where in *text* a secret may begin whose end has not come yet.
-
-        That is never in front of a blank, for the last word may always be the beginning of one.
-        """
+        """The index in *text* from which a secret may begin that is not complete yet."""
         words = [match.end() for match in _WORD.finditer(text)]
         opening = _OPENING.search(text, words[-_REACH - 1] if len(words) > _REACH else 0)
-        begun = [opening.start()] if opening else []
-        begun += [_begun(form, text) for form in self._apart]
-        return min(begun, default=len(text))
+        starts = [opening.start()] if opening else []
+        starts += [_partial(form, text) for form in self._apart]
+        return min(starts, default=len(text))
 
     def _field(self, key: str, value: Any) -> Any:
         named = isinstance(value, str) and value and _SECRET_NAME.fullmatch(key[-_LONGEST_NAME:])
@@ -183,10 +177,10 @@ class Redactor:
 
 
 class RedactedStream:
-    """Redacts a text that comes in pieces, as if it had come in one.
+    """Redacts a text that arrives in pieces, with the same result as for the whole.
 
-    Held back are the last word and whatever may be the beginning of a secret. A text is cut where
-    no secret joins both sides, so that neither would have been redacted otherwise as a whole.
+    It holds back the last word and any possible beginning of a secret, and never cuts within a
+    match.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -196,7 +190,7 @@ class RedactedStream:
         self._due = 0
 
     def feed(self, chunk: str) -> str:
-        """What may be shown after *chunk* has come."""
+        """Add *chunk* and return the text that can be shown."""
         self._parts.append(chunk)
         self._length += len(chunk)
         if self._length < self._due:
@@ -207,27 +201,27 @@ class RedactedStream:
         return self._redactor.redact(text[:cut])
 
     def flush(self) -> str:
-        """The rest; the stream begins anew."""
+        """Return the rest and reset the stream."""
         text = "".join(self._parts)
         self._keep("")
         self._due = 0
         return self._redactor.redact(text)
 
     def _cut(self, text: str) -> int:
-        """How much of *text* nothing that follows can change."""
+        """The length of *text* that no later chunk can change."""
         opens = self._redactor.opens(text)
         cuts = {match.end() for cut in (_WORD, _BETWEEN) for match in cut.finditer(text)}
         places = sorted(place for place in cuts if place <= opens)
-        spans = _united(span for span, _ in self._redactor.found(text))
+        spans = _merge_spans(span for span, _ in self._redactor.found(text))
         while places and spans:
             start, end = spans.pop()
-            # A word may begin with the end of one secret and end with the beginning of another.
+            # One word may contain the end of a secret and the beginning of another.
             while places and start < places[-1] < end:
                 places.pop()
         return places[-1] if places else 0
 
     def _keep(self, text: str) -> None:
-        """Hold *text* back; a long one is looked at again only when it has grown by a quarter."""
+        """Hold *text* back; a long one is searched again only after growing by a quarter."""
         self._parts = [text] if text else []
         self._length = len(text)
         self._due = self._length + self._length // 4 if self._length > 1024 else 0
@@ -239,22 +233,22 @@ _registered: set[str] = set()
 
 
 def clean(text: str) -> str:
-    """A text without secrets: what logs and texts of errors say."""
+    """*text* without secrets, for logs and errors."""
     return redactor().redact(masked(text))
 
 
 def masked(text: str) -> str:
-    """A text in which no URL carries a password."""
+    """*text* without passwords in URLs."""
     return _QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
 
 
 def register(*values: str) -> None:
-    """Have `redactor` know those values, too, in this process."""
+    """Register secrets for `redactor` in this process."""
     _registered.update(values)
 
 
 def redactor() -> Redactor:
-    """What this process takes for secrets: what is registered, in its environment, or looks so."""
+    """The redactor of this process: registered values, its environment, and patterns."""
     return _redactor(frozenset(environment_secrets() | _registered))
 
 
@@ -264,7 +258,7 @@ def _redactor(values: frozenset[str]) -> Redactor:
 
 
 def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
-    """The values of environment variables whose names say that they are secrets."""
+    """The values of environment variables with names of secrets."""
     found = os.environ if environ is None else environ
     return {
         value.strip()
@@ -273,8 +267,8 @@ def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
     }
 
 
-def _begun(form: str, text: str) -> int:
-    """Where *text* ends with the beginning of *form*; its length where it does not."""
+def _partial(form: str, text: str) -> int:
+    """The index at which *text* ends with the beginning of *form*, or its length."""
     start = text.find(form[0], max(0, len(text) - len(form) + 1))
     while start >= 0:
         if form.startswith(text[start:]):
@@ -284,7 +278,7 @@ def _begun(form: str, text: str) -> int:
 
 
 def _assigned(text: str) -> Iterator[tuple[Span, Span]]:
-    """Where names of secrets are given values."""
+    """The spans of values assigned to names of secrets."""
     end = 0
     for name in matches(_NAMES, text):
         if name.start() < end:
@@ -296,7 +290,7 @@ def _assigned(text: str) -> Iterator[tuple[Span, Span]]:
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """What `pattern.finditer(text)` finds, in steps that each take a few milliseconds."""
+    """Like `pattern.finditer(text)`, in steps of a few milliseconds."""
     at = 0
     while at < len(text):
         border = at + _SLICE
@@ -304,26 +298,26 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         if seen is None or seen.start() >= border:
             at = border
             continue
-        # The slice may have cut it off, or have hidden why it is none.
+        # The slice may have cut the match off, or hidden what rules it out.
         match = pattern.match(text, seen.start())
         if match:
             yield match
         at = max(match.end() if match else 0, seen.start() + 1)
 
 
-def _united(spans: Iterable[Span]) -> list[Span]:
-    """Spans in order, those that overlap made one."""
-    united: list[Span] = []
+def _merge_spans(spans: Iterable[Span]) -> list[Span]:
+    """Spans in order, with overlapping ones merged."""
+    merged: list[Span] = []
     for start, end in sorted(spans):
-        if united and start < united[-1][1]:
-            united[-1] = (united[-1][0], max(end, united[-1][1]))
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            united.append((start, end))
-    return united
+            merged.append((start, end))
+    return merged
 
 
 def _forms(value: str) -> set[str]:
-    """The ways in which a secret is written."""
+    """The encodings of a secret."""
     escaped = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     raw = value.encode("utf-8", "surrogatepass")
     quoted = {quote(raw), quote(raw, safe=""), quote_plus(raw)}
@@ -331,7 +325,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _encoded(raw: bytes) -> Iterator[str]:
-    """What base64 makes of *raw*, wherever in a longer text it stands."""
+    """The base64 encodings of *raw* at any position in a longer text."""
     for before in range(3):
         coded = base64.b64encode(bytes(before) + raw).rstrip(b"=")
         whole = (before + len(raw)) * 8 // 6

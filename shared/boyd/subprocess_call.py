@@ -1,8 +1,8 @@
-"""Runs a function in a process of its own, which is killed when its time is up, whatever it does.
+"""Runs a function in a separate process, which is killed after a timeout.
 
-For what Python cannot interrupt, and for inputs that may take more time or memory than they should.
-The argument goes in by standard input and the answer comes back through a pipe, both as text; what
-the function prints goes to the log.
+Use it for calls that Python cannot interrupt, and for inputs that may need too much time or memory.
+The argument is passed by standard input and the result through a pipe, both as text; printed output
+goes to the log.
 """
 
 from __future__ import annotations
@@ -22,41 +22,36 @@ from contextlib import suppress
 from boyd.errors import Overrun
 
 _PR_SET_PDEATHSIG = 1
-# Looked up at import: between fork and exec is no place to load a library.
+# Loaded at import, as loading a library between fork and exec is unsafe.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def follow_parent(death_signal: int, parent: int) -> None:
-    """Have the kernel send this process *death_signal* when its parent is gone.
+    """Ask the kernel to send this process *death_signal* when its *parent* (a pid) ends.
 
-    Runs in the child: as `preexec_fn`, or first thing in a forked pool process, which does not
-    inherit the wish of the process it was forked from. Two things to know: "the parent" is the
-    thread that forked, so fork from the main thread; and the wish survives exec, unless exec
-    changes the user.
-
-    Args:
-        death_signal: what to send.
-        parent: the pid that the parent had before the fork.
+    Call it in the child: as `preexec_fn`, or first in a forked pool process, which does not inherit
+    the request. The parent is the thread that forked, so fork from the main thread. The request
+    survives exec, unless exec changes the user.
     """
     if _libc is None:
         return
     _libc.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
-    if os.getppid() != parent:  # it died before the wish was known
+    if os.getppid() != parent:  # it ended before the request
         os._exit(1)
 
 
 class Failed(RuntimeError):
-    """What the function has raised, or why its process ended without an answer."""
+    """The function raised an error, or its process ended without a result."""
 
 
 def call(function: str, argument: str, timeout: float, memory: int | None = None) -> str:
-    """What a function makes of *argument*, in a new process.
+    """Call a function in a new process.
 
     Args:
-        function: `module:name` of a function of ours that takes a text and returns one.
-        argument: the text.
-        timeout: seconds until the process is killed, with all that it has started.
-        memory: bytes of addresses that it may have; None: as many as there are.
+        function: `module:name` of a function from text to text.
+        argument: its argument.
+        timeout: seconds until its process group is killed.
+        memory: limit of its address space in bytes.
 
     Raises:
         Overrun: it took longer than *timeout* seconds.
@@ -93,7 +88,7 @@ def _converse(
     process: subprocess.Popen[str], request: str, read: Callable[[], str], timeout: float
 ) -> str:
     answer: list[str] = []
-    # The pipe is read while the process runs, or a large answer would block it.
+    # Read while the process runs: a large result would block it.
     reader = threading.Thread(target=lambda: answer.append(read()), daemon=True)
     reader.start()
     try:
@@ -111,11 +106,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def main() -> None:
-    """Run one function: its name, the pipe, the parent's pid, the bytes of memory or 0."""
+    """Run one function, given its name, the pipe, the parent's pid, and the memory limit or 0."""
     name, pipe, parent, memory = sys.argv[1:]
     follow_parent(signal.SIGKILL, int(parent))
     if int(memory):
-        with suppress(ValueError, OSError):  # not all systems have the limit
+        with suppress(ValueError, OSError):  # some systems do not support the limit
             resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
     module, _, function = name.partition(":")
     given = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")

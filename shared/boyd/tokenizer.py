@@ -1,8 +1,4 @@
-"""The words of a text, in one form for all of a word's: to search with, not to show.
-
-This is the only tokenizer, and `STOP` the only list of words that say nothing of what a text is
-about.
-"""
+"""The tokenizer: normalised words of a text, for searching."""
 
 from __future__ import annotations
 
@@ -23,14 +19,14 @@ _STOP = """
     whenever where whereas wherever whether which whichever while who whoever whom whose why will
     with within without would yet you your yours yourself yourselves
 """
-#: Words that join, ask or point, and say nothing of what a text is about.
+#: Words without information about the subject of a text.
 STOP = frozenset(_STOP.split())
 _APOSTROPHES = "'\u2019"
 _WORD = re.compile(rf"[^\W_]+(?:[{_APOSTROPHES}][^\W_]+)*")
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: An address, as it stands in a sentence.
+#: A URL within a sentence.
 URL = r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]"
-#: A path has a slash: `report.txt` by itself is a word like any other.
+#: A path has a slash: `report.txt` alone is an ordinary word.
 _PATH = r"(?<![\w/.:-])(?:(?:/[\w.-]*[\w-])+|(?:[\w-]+/)+[\w-]+\.[A-Za-z]\w{0,7}\b)"
 _TOKEN = re.compile(rf"{URL}|{_PATH}|[^\W_]+(?:[{_APOSTROPHES}.\-_][^\W_]+)*")
 _PLACE = re.compile(rf"{URL}|{_PATH}")
@@ -38,12 +34,12 @@ _SHORT = 3
 
 
 def tokens(text: str) -> list[str]:
-    """The words of *text* as they are written, in their order; an address or a path is one."""
+    """The words of *text* in order, unchanged; a URL or a path is one word."""
     return _TOKEN.findall(text)
 
 
 def is_place(token: str) -> bool:
-    """Whether a token is an address or a path: where something is, and not what it is about."""
+    """Report whether a token is a URL or a path."""
     return _PLACE.fullmatch(token) is not None
 
 
@@ -53,22 +49,22 @@ def words(text: str) -> set[str]:
 
 
 def keywords(text: str) -> list[str]:
-    """The words that say what *text* is about, as `words` has them, each once and in their order.
+    """The distinct normalised words that describe the subject of *text*, in order.
 
-    Stop words, addresses and paths are none, nor are words of one or two letters, unless they are
-    capitals (`IP`) or nothing else is left.
+    These exclude stop words, URLs and paths; also words of one or two letters, unless they are
+    acronyms (`IP`) or nothing else is left.
     """
-    long = [part for part in _told(text) if len(part) >= _SHORT or _is_acronym(part)]
+    long = [part for part in _plain_words(text) if len(part) >= _SHORT or _is_acronym(part)]
     return _stems(long) or terms(text)
 
 
 def terms(text: str) -> list[str]:
-    """The words to look for *text* with: its keywords, and words and numbers of any length."""
-    return _stems(_told(text))
+    """The search terms of *text*: its keywords, including words and numbers of any length."""
+    return _stems(_plain_words(text))
 
 
 def stem(word: str) -> str:
-    """A word in lower case and, as far as its ending tells, in the singular."""
+    """A word in lower case and, judging by its ending, in the singular."""
     word = word.lower()
     if len(word) > 2 and word[-2] in _APOSTROPHES and word.endswith("s"):
         word = word[:-2]
@@ -81,8 +77,8 @@ def stem(word: str) -> str:
     return word[:-1]
 
 
-def _told(text: str) -> list[str]:
-    """The words of a text as they are written, without those of addresses and paths."""
+def _plain_words(text: str) -> list[str]:
+    """The words of a text without URLs and paths."""
     return [part for token in tokens(text) if not is_place(token) for part in _parts(token)]
 
 
@@ -91,8 +87,8 @@ def _parts(text: str) -> list[str]:
 
 
 def _stems(found: list[str]) -> list[str]:
-    telling = (stem(word) for word in found if word.lower() not in STOP)
-    return [word for word in dict.fromkeys(telling) if word not in STOP]
+    stems = (stem(word) for word in found if word.lower() not in STOP)
+    return [word for word in dict.fromkeys(stems) if word not in STOP]
 
 
 def _is_acronym(word: str) -> bool:

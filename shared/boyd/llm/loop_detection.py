@@ -146,8 +146,8 @@ def result_digest(text: str) -> str:
 
 
 def _repeated_error(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
-    run = _error_run(history)
-    if run < ERRORS - 1 or history[-1].signature != call.signature:
+    run = _run(history, _is_same_error)
+    if run < ERRORS - 1 or not _repeats(history, call):
         return None
     what = (
         f"The model asked {_in_words(run + 1)} times in a row for the same call of {call.name}, "
@@ -157,10 +157,8 @@ def _repeated_error(history: Sequence[ExecutedCall], call: PlannedCall) -> Viola
 
 
 def _identical(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
-    if call.poll or not call.runnable:
-        return None
-    run = _same_run(history)
-    if run < IDENTICAL - 1 or history[-1].signature != call.signature:
+    run = _run(history, _is_same_call)
+    if call.poll or not call.runnable or run < IDENTICAL - 1 or not _repeats(history, call):
         return None
     what = (
         f"The model asked {_in_words(run + 1)} times in a row for the same call of {call.name}; "
@@ -171,7 +169,7 @@ def _identical(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation 
 
 def _unchanged_poll(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
     run = _run(history, _is_same_result)
-    if not call.poll or run < POLLS or history[-1].signature != call.signature:
+    if not call.poll or run < POLLS or not _repeats(history, call):
         return None
     what = (
         f"{call.name} returned the same result {_in_words(run)} times in a row; "
@@ -196,7 +194,7 @@ def _cycle(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | No
 
 
 def _warn_of_error(history: Sequence[ExecutedCall]) -> LoopWarning | None:
-    if _error_run(history) != ERRORS - 1:
+    if _run(history, _is_same_error) != ERRORS - 1:
         return None
     last = history[-1]
     text = (
@@ -208,7 +206,9 @@ def _warn_of_error(history: Sequence[ExecutedCall]) -> LoopWarning | None:
 
 
 def _warn_of_identical(history: Sequence[ExecutedCall]) -> LoopWarning | None:
-    if _same_run(history) != IDENTICAL - 1 or history[-1].poll or not history[-1].runnable:
+    if _run(history, _is_same_call) != IDENTICAL - 1:
+        return None
+    if history[-1].poll or not history[-1].runnable:
         return None
     text = (
         f"You have made the same call of {history[-1].name} twice in a row. A third will not be "
@@ -247,23 +247,22 @@ def _run(
     return _count_while(lambda executed: same(executed, history[-1]), reversed(history))
 
 
-def _same_run(history: Sequence[ExecutedCall]) -> int:
-    return _run(history, lambda executed, last: executed.signature == last.signature)
+def _repeats(history: Sequence[ExecutedCall], call: PlannedCall) -> bool:
+    return history[-1].signature == call.signature
 
 
-def _error_run(history: Sequence[ExecutedCall]) -> int:
-    return _run(history, _is_same_error)
+def _is_same_call(first: ExecutedCall, second: ExecutedCall) -> bool:
+    return first.signature == second.signature
 
 
 def _is_same_result(first: ExecutedCall, second: ExecutedCall) -> bool:
-    return first.signature == second.signature and first.result == second.result
+    return _is_same_call(first, second) and first.result == second.result
 
 
 def _is_same_error(first: ExecutedCall, second: ExecutedCall) -> bool:
     if first.error is None or second.error is None:
         return False
-    same_kind = _error_kind(first.error) == _error_kind(second.error)
-    return first.signature == second.signature and same_kind
+    return _is_same_call(first, second) and _error_kind(first.error) == _error_kind(second.error)
 
 
 def _error_kind(error: str) -> str:

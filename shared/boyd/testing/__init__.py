@@ -1,11 +1,11 @@
-"""For plugin authors: an agent in this process, and a model that follows a script.
+"""Test helpers for plugin authors: an agent in this process, and a scripted model.
 
     agent = Agent("test", plugins=[DiskMonitor(threshold=80)])
     result = Lab(agent).run()
     assert result.decision.action == "disk-monitor:clean"
 
-`Lab` needs `boyd[testing]`; the scripted model (`boyd.testing.model_server`) needs nothing, so what
-is named here is imported when it is asked for.
+`Lab` needs `boyd[testing]`; the scripted model (`boyd.testing.model_server`) does not. Names are
+therefore imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Iterations of an agent in this process, on a Redis that is not there.
+"""An agent in this process without Redis.
 
-The phases, the store and its scripts are the real ones; only Redis is `fakeredis` and messages are
-delivered by hand. Install `boyd[testing]`.
+The phases, the store and its scripts are real; Redis is `fakeredis`, and messages are delivered by
+hand. Install `boyd[testing]`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,12 @@ from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
 _WORKER = "lab"
 
-#: Who submits runs in a lab.
+#: The submitter of runs.
 TESTER = Actor(principal="tester", person=True)
 
 
 class ManualDispatcher:
-    """Keeps hints until they are delivered by hand.
-
-    `queues` has the queue of each batch, by iteration and number.
-    """
+    """Keeps messages for delivery by hand; `queues` maps iteration and batch to a queue."""
 
     def __init__(self) -> None:
         self.hints: deque[tuple[Any, ...]] = deque()
@@ -50,25 +47,25 @@ class ManualDispatcher:
     def send(
         self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
     ) -> None:
-        """Keep a hint for a phase."""
+        """Keep the message of a phase."""
         self.hints.append((phase, iteration, epoch))
 
     def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
-        """Keep a hint for each batch."""
+        """Keep the message of each batch."""
         self.hints.extend(("observe", iteration, hint.batch, hint.attempt) for hint in batches)
         self.queues.update({(iteration, hint.batch): hint.queue for hint in batches})
 
     def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
-        """Keep a hint for a job."""
+        """Keep the message of a job."""
         self.hints.append(("job", name, attempt))
 
 
 class Lab:
-    """One agent, one imaginary worker, one empty store.
+    """One agent with imaginary workers and an empty store.
 
     Attributes:
-        store: the agent's state, to look into; `whole` that of the deployment.
-        dispatcher: the hints not yet delivered.
+        store: the store of the agent; `whole` is that of the deployment.
+        dispatcher: the messages not yet delivered.
     """
 
     def __init__(
@@ -80,14 +77,14 @@ class Lab:
         hosts: Sequence[str] = ("here",),
         post: Post | None = None,
     ) -> None:
-        """Build the lab and let the plugins prepare.
+        """Build the lab and initialise the plugins.
 
         Args:
             agent: the agent to run.
-            client: a Redis client with decoded replies; a new `fakeredis` when absent.
-            queues: queues that the imaginary workers consume besides the usual ones.
-            hosts: where they run; one worker on each. The first one takes what any may take.
-            post: sends the callbacks of runs; the usual way when absent.
+            client: a Redis client with decoded replies; absent: a new `fakeredis`.
+            queues: queues that the workers consume besides the default ones.
+            hosts: one worker runs on each; the first one takes tasks for any host.
+            post: sends callbacks; absent: the real sender.
         """
         self.agent = agent
         client = client or fakeredis.FakeRedis(decode_responses=True)
@@ -115,7 +112,7 @@ class Lab:
         self.engine.init_plugins()
 
     def run(self, trigger: str = "test") -> LoopResult:
-        """One whole iteration, from the trigger to its result."""
+        """Run one iteration and return its result."""
         begun = self.launcher.trigger(trigger)
         self.deliver()
         result = self.store.history.get(begun.iteration)
@@ -123,21 +120,21 @@ class Lab:
         return result
 
     def submit(self, title: str, description: str = "from a test", **fields: Any) -> Submitted:
-        """Submit a run; `deliver` lets what it started happen."""
+        """Submit a run; `deliver` executes it."""
         request = RunRequest(title=title, description=description, **fields)
         return self.launcher.submit_run(request, TESTER)
 
     def intake(self, *observations: Observation) -> int:
-        """Hand over observations from outside; `deliver` lets what they started happen."""
+        """Submit observations from outside; `deliver` processes them."""
         return self.launcher.intake(list(observations))
 
     def deliver(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Deliver hints, and those that they lead to, until none is left or *until* holds."""
+        """Deliver messages, including new ones, until none is left or *until* returns True."""
         while self.dispatcher.hints and not until():
             self.step()
 
     def step(self) -> None:
-        """Deliver the oldest hint."""
+        """Deliver the oldest message."""
         self._beat()
         phase, *ids = self.dispatcher.hints.popleft()
         if phase == "job":
@@ -156,7 +153,7 @@ class Lab:
         )
 
     def _steps(self, phase: str, ids: Sequence[int]) -> IterationSteps:
-        """The steps of a worker that may take this one."""
+        """The steps of a worker that consumes the queue of this phase."""
         if phase != "observe":
             return self.steps
         return self._observing.get(self.dispatcher.queues.get((ids[0], ids[1]), ""), self.steps)

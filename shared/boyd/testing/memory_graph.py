@@ -1,4 +1,4 @@
-"""A graph of facts in this process: what `ctx.graph` gives, without Redis."""
+"""An in-memory implementation of `ctx.graph`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from boyd.models import Triple
 from boyd.models.situation import Place
 from boyd.tokenizer import words as words_of
 
-#: Redis keeps the parts of a fact apart with it, so no label may hold it.
-_BETWEEN = "\x1f"
+#: Redis separates the parts of a fact with it, so no label may contain it.
+_SEPARATOR = "\x1f"
 
 
 class MemoryGraph:
-    """Implements `boyd.plugin.context.Graph` with dicts; for tests, and for one thread.
+    """Implements `boyd.plugin.context.Graph` with dicts, for tests with a single thread.
 
-    Attributes:
-        calls: the names of the methods that were called, to count round trips.
+    `calls` lists the names of called methods, to count round trips.
     """
 
     def __init__(self, triples: Iterable[Triple] = ()) -> None:
@@ -28,12 +27,12 @@ class MemoryGraph:
         self.calls.clear()
 
     def add(self, triples: Iterable[Triple]) -> int:
-        """Add facts; how many were new, or surer than before."""
+        """Add facts; return the number that are new or have a higher confidence."""
         self.calls.append("add")
         added = 0
         for triple in list(triples):
-            if any(_BETWEEN in part for part in triple.place):
-                raise ValueError("a label holds the control character 0x1f")
+            if any(_SEPARATOR in part for part in triple.place):
+                raise ValueError("a label contains the control character 0x1f")
             old = self._facts.get(triple.place)
             if old is None or triple.confidence > old.confidence:
                 self._facts[triple.place] = triple
@@ -42,7 +41,7 @@ class MemoryGraph:
         return added
 
     def remove(self, subject: str, predicate: str, object: str) -> bool:
-        """Remove a fact; whether it was there."""
+        """Remove a fact; return True if it existed."""
         self.calls.append("remove")
         there = self._facts.pop((subject, predicate, object), None) is not None
         self._revision += there
@@ -80,13 +79,13 @@ class MemoryGraph:
         return [triple for triple in self._ordered() if triple.predicate == predicate][:limit]
 
     def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
-        """How many facts each of those symbols is subject or object of."""
+        """The number of facts with each of those symbols as subject or object."""
         self.calls.append("degrees")
         ends = [end for triple in self._facts.values() for end in (triple.subject, triple.object)]
         return {symbol: ends.count(symbol) for symbol in symbols}
 
     def symbols_with(self, words: Collection[str], limit: int = 1000) -> dict[str, list[str]]:
-        """For each of those words, up to *limit* labels of knowledge that hold it."""
+        """For each of those words, up to *limit* labels of knowledge that contain it."""
         self.calls.append("symbols_with")
         holding: defaultdict[str, set[str]] = defaultdict(set)
         for triple in self._facts.values():
@@ -100,17 +99,17 @@ class MemoryGraph:
         return {word: labels[:limit] for word, labels in ordered.items()}
 
     def size(self) -> int:
-        """How many facts there are."""
+        """The number of facts."""
         return len(self._facts)
 
     def revision(self) -> int:
-        """How often it was changed."""
+        """The number of changes."""
         return self._revision
 
     def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
-        """Up to *limit* facts in the order of their labels, those *after* one."""
+        """Up to *limit* facts in the order of their labels, behind *after*."""
         self.calls.append("page")
-        return [one for one in self._ordered() if after is None or one.place > after][:limit]
+        return [fact for fact in self._ordered() if after is None or fact.place > after][:limit]
 
     def all(self) -> Iterator[Triple]:
         """Every fact, in the order of their labels."""

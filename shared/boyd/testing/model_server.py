@@ -1,11 +1,11 @@
-"""A model that follows a script: a real server on this host, for tests and demonstrations.
+"""A scripted model behind a real HTTP server, for tests and demonstrations.
 
     with ScriptedModel([call("disk_usage", {"path": "/"}), say("It is full.")]) as model:
         settings = ModelSettings(base_url=f"{model.url}/v1", model="scripted")
         ...
     assert model.requests[1].body["messages"][-1]["role"] == "tool"
 
-It speaks chat completions below `/v1/chat/completions` and Anthropic's messages at `/v1/messages`.
+It serves chat completions at `/v1/chat/completions` and Anthropic's messages at `/v1/messages`.
 From a shell: `python -m boyd.testing.model_server script.json`.
 """
 
@@ -75,14 +75,7 @@ _OVER = Reply(status=500, message="the script is over")
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came.
-
-    Attributes:
-        path: of the URL.
-        headers: their names in lower case.
-        raw: the bytes of the body.
-        body: what they spell.
-    """
+    """A request; `headers` have lower-case names, and `body` is the parsed `raw`."""
 
     path: str
     headers: dict[str, str]
@@ -91,32 +84,27 @@ class Received:
 
     @property
     def wire(self) -> Literal["openai", "anthropic"]:
-        """What the client speaks."""
+        """The wire format of the client."""
         return _PATHS[self.path]
 
 
-#: A reply, or what makes one of the request.
+#: A reply, or a function of the request that returns one.
 Step = Reply | Callable[[Received], Reply]
 
 
 class Script(Model):
-    """The file of a script.
-
-    Attributes:
-        replies: one for each request.
-        forever: whether the last one is repeated; otherwise the script is over then.
-    """
+    """The file of a script: one reply for each request; with `forever`, the last one repeats."""
 
     replies: list[Reply] = Field(min_length=1)
     forever: bool = False
 
     @classmethod
     def from_file(cls, path: Path) -> Script:
-        """The script that a file holds.
+        """Load a script.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no script; says where and why.
+            OSError: the file cannot be read.
+            ValueError: the script is invalid; says where and why.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -125,19 +113,15 @@ class Script(Model):
 
 
 class ScriptedModel:
-    """The server; it runs within a `with`.
-
-    Attributes:
-        requests: what has come so far.
-    """
+    """The server, which runs within a `with`; `requests` has the requests so far."""
 
     def __init__(self, replies: Sequence[Step], *, forever: bool = False, port: int = 0) -> None:
         """Prepare the script.
 
         Args:
-            replies: one for each request, or functions that make one of it.
+            replies: one for each request, or functions of the request.
             forever: repeat the last one; otherwise requests beyond the script get a 500.
-            port: to listen on, at 127.0.0.1; 0: any.
+            port: the port on 127.0.0.1; 0 takes a free one.
         """
         self.requests: list[Received] = []
         self._replies = list(replies)
@@ -151,12 +135,12 @@ class ScriptedModel:
 
     @property
     def url(self) -> str:
-        """Where it listens; `/v1` follows for clients of chat completions."""
+        """Its address, without `/v1`."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def is_over(self) -> bool:
-        """Whether each reply was given."""
+        """Every reply was sent."""
         with self._lock:
             return len(self.requests) >= len(self._replies)
 
@@ -176,7 +160,7 @@ class ScriptedModel:
         self._thread.join()
 
     def reply_to(self, received: Received) -> tuple[int, Reply]:
-        """Keep a request; its number, from 0, and the reply to it."""
+        """Record a request; return its number, from 0, and the reply."""
         with self._lock:
             number = len(self.requests)
             self.requests.append(received)
@@ -187,7 +171,7 @@ class ScriptedModel:
         return number, step if isinstance(step, Reply) else step(received)
 
     def pause(self, seconds: float | None) -> None:
-        """Wait; at most until the server is closed."""
+        """Wait, at most until the server closes."""
         self._closing.wait(seconds)
 
 
@@ -195,7 +179,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is nothing to tell of."""
+        """Ignore clients that disconnect."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -215,12 +199,14 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        """Answer as the script says."""
+        """Send the next reply."""
         self.close_connection = True
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         body = _object(raw)
         if self.path not in _PATHS or body is None:
-            self._document(404 if body is not None else 400, "no such path, or no JSON object")
+            self._document(
+                404 if body is not None else 400, "unknown path, or the body is not a JSON object"
+            )
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
         received = Received(self.path, headers, raw, body)
@@ -230,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.status != 200:
             self._document(reply.status, reply.message, reply.retry_after)
         else:
-            self._stream(reply, _speech(received, reply, number))
+            self._stream(reply, _encode(received, reply, number))
 
     def _document(self, code: int, message: str, retry_after: float | str | None = None) -> None:
         error = {"message": message, "type": "scripted_error"}
@@ -240,20 +226,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(content)))
         self.send_header("connection", "close")
         if retry_after is not None:
-            told = retry_after if isinstance(retry_after, str) else f"{retry_after:g}"
-            self.send_header("retry-after", told)
+            value = retry_after if isinstance(retry_after, str) else f"{retry_after:g}"
+            self.send_header("retry-after", value)
         if 300 <= code < 400:
             self.send_header("location", "/elsewhere")
         self.end_headers()
         self.wfile.write(content)
 
-    def _stream(self, reply: Reply, speech: ChatCompletions | Messages) -> None:
+    def _stream(self, reply: Reply, encoded: ChatCompletions | Messages) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.send_header("connection", "close")
         self.end_headers()
-        for event in _until_end(reply, speech):
+        for event in _until_end(reply, encoded):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
         if reply.end == "silence":
             self.scripted.pause(None)
@@ -264,10 +250,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
-def _speech(received: Received, reply: Reply, number: int) -> ChatCompletions | Messages:
+def _encode(received: Received, reply: Reply, number: int) -> ChatCompletions | Messages:
     if received.wire == "anthropic":
         return Messages(reply, number)
     asked = received.body.get("stream_options")
@@ -276,18 +262,20 @@ def _speech(received: Received, reply: Reply, number: int) -> ChatCompletions | 
     )
 
 
-def _until_end(reply: Reply, speech: ChatCompletions | Messages) -> Iterator[bytes]:
-    """The events up to where the stream ends."""
+def _until_end(reply: Reply, encoded: ChatCompletions | Messages) -> Iterator[bytes]:
+    """The events up to the end of the stream."""
     if reply.end in ("normal", "unmarked"):
-        yield from speech.said()
-        yield from speech.reason()
+        yield from encoded.content()
+        yield from encoded.ending()
         if reply.end == "normal":
-            yield speech.marker()
+            yield encoded.marker()
         return
-    whole = chain(speech.said(), speech.reason()) if reply.after is not None else speech.said()
+    whole = (
+        chain(encoded.content(), encoded.ending()) if reply.after is not None else encoded.content()
+    )
     yield from islice(whole, reply.after)
     if reply.end == "error":
-        yield speech.error()
+        yield encoded.error()
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
@@ -299,7 +287,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve the script of a file until a signal comes; what to exit with."""
+    """Serve a script until a signal arrives; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m boyd.testing.model_server", description="A model that follows a script."
     )

@@ -1,4 +1,4 @@
-"""Scripted replies as events of either wire."""
+"""Scripted replies, and their events in either wire format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from boyd.models import JsonObject, Model
 from boyd.models.investigation import Finish, Usage
 
-#: How servers of chat completions cut calls into pieces; the wire of Anthropic has one way only.
+#: Ways in which servers of chat completions fragment calls; Anthropic has only one.
 Cut = Literal[
     "plain",
     "same_index",
@@ -25,13 +25,13 @@ Cut = Literal[
     "empty",
 ]
 
-#: How a stream ends: as it should, without the end marker, without a reason or a marker, in the
-#: middle of the body, with a reset of the connection, with an error event, or not at all.
+#: Ends of a stream: correct, without the end marker, without a reason or a marker, in the middle of
+#: the body, with a connection reset, with an error event, or never.
 End = Literal["normal", "unmarked", "unfinished", "cut", "reset", "error", "silence"]
 
 
 class ScriptedCall(Model):
-    """A call of a tool; arguments as text are sent as they are, whatever they are."""
+    """A tool call; arguments given as text are sent verbatim."""
 
     name: str
     arguments: JsonObject | str = Field(default_factory=dict)
@@ -39,30 +39,30 @@ class ScriptedCall(Model):
 
     @property
     def text(self) -> str:
-        """The arguments as the model writes them."""
+        """The arguments as text."""
         if isinstance(self.arguments, str):
             return self.arguments
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
 class Reply(Model):
-    """One answer.
+    """One reply.
 
     Attributes:
-        text: what the model says.
-        reasoning: what it thinks before.
-        calls: the tools it asks for.
-        usage: what the server counts; None: it does not say.
-        finish: why the turn is over; absent: `calls` when there are calls, else `stop`.
-        chunk: how many characters an event has.
-        cut: how the calls are cut, on the wire of OpenAI.
-        end: how the stream ends.
-        after: after how many events it ends so; absent: after all that the model says.
-        error: the kind of the error event.
-        status: an answer of HTTP that is no stream, if not 200.
-        retry_after: its header, in seconds or as a date.
-        message: what the error says.
-        wait: seconds before anything is answered.
+        text: the answer.
+        reasoning: the reasoning before it.
+        calls: the tool calls.
+        usage: the reported tokens; None to omit them.
+        finish: the finish reason; absent: `calls` if there are calls, else `stop`.
+        chunk: characters per event.
+        cut: fragmentation of calls, for the OpenAI format.
+        end: end of the stream.
+        after: number of events before that end; absent: after the whole reply.
+        error: type of the error event.
+        status: HTTP status; other than 200, an error document is sent.
+        retry_after: the `Retry-After` header, in seconds or as a date.
+        message: the error message.
+        wait: seconds before the response.
     """
 
     text: str = ""
@@ -82,75 +82,75 @@ class Reply(Model):
 
     @property
     def reason(self) -> Finish:
-        """Why the turn is over."""
+        """The finish reason."""
         return self.finish or ("calls" if self.calls else "stop")
 
 
 def say(text: str, **fields: Any) -> Reply:
-    """The model answers *text*."""
+    """A reply with a text."""
     return Reply(text=text, **fields)
 
 
 def call(name: str, arguments: JsonObject | str | None = None, **fields: Any) -> Reply:
-    """The model asks for one tool."""
+    """A reply with one tool call."""
     return calls((name, {} if arguments is None else arguments), **fields)
 
 
 def calls(*asked: tuple[str, JsonObject | str], **fields: Any) -> Reply:
-    """The model asks for several tools at once."""
+    """A reply with several tool calls."""
     made = [ScriptedCall(name=name, arguments=arguments) for name, arguments in asked]
     return Reply(calls=made, **fields)
 
 
 def empty(**fields: Any) -> Reply:
-    """The model says nothing."""
+    """An empty reply."""
     return Reply(**fields)
 
 
 def status(code: int, retry_after: float | str | None = None, **fields: Any) -> Reply:
-    """The server answers with a status of HTTP and an error document."""
+    """An HTTP error with an error document."""
     return Reply(status=code, retry_after=retry_after, **fields)
 
 
 def cut_after(events: int, reply: Reply | None = None) -> Reply:
-    """The connection is lost after some events of *reply*."""
-    return _ended(reply, end="cut", after=events)
+    """A connection lost after some events of *reply*."""
+    return _changed(reply, end="cut", after=events)
 
 
 def unfinished(reply: Reply | None = None) -> Reply:
-    """The stream ends in peace after all that the model says, without a reason or a marker."""
-    return _ended(reply, end="unfinished")
+    """A stream that ends after the whole reply, without a reason or a marker."""
+    return _changed(reply, end="unfinished")
 
 
 def error_event(kind: str = "server_error", reply: Reply | None = None) -> Reply:
-    """An error of that kind comes in the stream, after all that the model says."""
-    return _ended(reply, end="error", error=kind)
+    """A stream with an error event after the whole reply."""
+    return _changed(reply, end="error", error=kind)
 
 
 def hang(seconds: float, reply: Reply | None = None) -> Reply:
-    """Nothing comes for some seconds, then *reply*."""
-    return _ended(reply, wait=seconds)
+    """A delayed *reply*."""
+    return _changed(reply, wait=seconds)
 
 
 def silence(events: int = 0, reply: Reply | None = None) -> Reply:
-    """Nothing comes any more after some events of *reply*."""
-    return _ended(reply, end="silence", after=events)
+    """A stream that stalls after some events of *reply*."""
+    return _changed(reply, end="silence", after=events)
 
 
 def length(reply: Reply) -> Reply:
-    """The turn was too long: the last call, if there is one, is half of *reply*'s."""
+    """*reply* truncated by the token limit, in the middle of its last call if it has calls."""
     asked = list(reply.calls)
     if asked:
         text = asked[-1].text
         asked[-1] = asked[-1].patched({"arguments": text[: len(text) // 2]})
-    return _ended(reply, finish="length", calls=asked)
+    return _changed(reply, finish="length", calls=asked)
 
 
-def _ended(reply: Reply | None, **fields: Any) -> Reply:
+def _changed(reply: Reply | None, **fields: Any) -> Reply:
     return (reply or say("this is what comes first")).model_copy(update=fields)
 
 
-#: The names of reasons: those of OpenAI and of Anthropic.
+#: Finish reasons of OpenAI and Anthropic.
 _REASONS: dict[Finish, tuple[str, str]] = {
     "stop": ("stop", "end_turn"),
     "calls": ("tool_calls", "tool_use"),
@@ -166,22 +166,16 @@ def pieces(text: str, size: int) -> Iterator[str]:
 
 
 class ChatCompletions:
-    """The wire of OpenAI."""
+    """A reply in the OpenAI format."""
 
     def __init__(self, reply: Reply, number: int, counts: bool) -> None:
-        """Speak *reply*.
-
-        Args:
-            reply: what is said.
-            number: of the request, so that each call has an id of its own.
-            counts: whether the client has asked for the usage.
-        """
+        """Encode *reply* to request *number*; report its usage if the client asked (*counts*)."""
         self._reply = reply
         self._number = number
         self._counts = counts
 
-    def said(self) -> Iterator[bytes]:
-        """The events of all that the model says."""
+    def content(self) -> Iterator[bytes]:
+        """The events of the content."""
         reply = self._reply
         yield self._delta({"role": "assistant", "content": ""})
         for piece in pieces(reply.reasoning, reply.chunk):
@@ -192,8 +186,8 @@ class ChatCompletions:
             for fragment in self._fragments(at, asked):
                 yield self._delta({"tool_calls": [fragment]})
 
-    def reason(self) -> Iterator[bytes]:
-        """The events that say why it is over, and what it cost."""
+    def ending(self) -> Iterator[bytes]:
+        """The events of the finish reason and the usage."""
         yield self._chunk({"index": 0, "delta": {}, "finish_reason": self._finish})
         usage = self._reply.usage
         if usage and self._counts:
@@ -224,7 +218,7 @@ class ChatCompletions:
         return self._chunk({"index": 0, "delta": delta, "finish_reason": None})
 
     def _fragments(self, at: int, asked: ScriptedCall) -> Iterator[dict[str, Any]]:
-        """A call in the pieces that servers make of it."""
+        """The fragments of a call."""
         cut = self._reply.cut
         id_ = asked.id or ("call_same" if cut == "same_id" else f"call_{self._number}_{at}")
         whole = cut in ("bare", "same_id", "object", "empty")
@@ -250,15 +244,15 @@ class ChatCompletions:
 
 
 class Messages:
-    """The wire of Anthropic."""
+    """A reply in the Anthropic format."""
 
     def __init__(self, reply: Reply, number: int) -> None:
-        """Speak *reply*, to the request of that number."""
+        """Encode *reply* to request *number*."""
         self._reply = reply
         self._number = number
 
-    def said(self) -> Iterator[bytes]:
-        """The events of all that the model says."""
+    def content(self) -> Iterator[bytes]:
+        """The events of the content."""
         reply, at = self._reply, 0
         usage = reply.usage
         counted = {"input_tokens": usage.input_tokens, "output_tokens": 1} if usage else {}
@@ -280,8 +274,8 @@ class Messages:
             yield from self._block(at, call, "partial_json", "input_json_delta", text)
             at += 1
 
-    def reason(self) -> Iterator[bytes]:
-        """The events that say why it is over, and what it cost."""
+    def ending(self) -> Iterator[bytes]:
+        """The events of the finish reason and the usage."""
         usage = self._reply.usage
         counted = {"usage": {"output_tokens": usage.output_tokens}} if usage else {}
         delta = {"stop_reason": _REASONS[self._reply.reason][1]}

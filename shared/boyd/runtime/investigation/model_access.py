@@ -49,7 +49,7 @@ Channel = Literal["text", "reasoning"]
 
 
 class LiveOutput:
-    """Shows a turn while it arrives, without secrets; implements `boyd.llm.exchange.Watch`."""
+    """Shows a turn while it arrives, without secrets; implements `Watch`."""
 
     def __init__(self, write: Callable[[Sequence[Entry]], bool], step: int, seconds: float) -> None:
         """Show the turn *step* with *write*, which returns False once the turn is unwanted.
