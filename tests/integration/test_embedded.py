@@ -21,8 +21,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from boyd.embedded import log_files, redis_server
-from boyd.embedded.child import Child
+from boyd.embedded import redis_server
+from boyd.embedded.child import Child, last_log_lines, log_size, open_log, rotate_log
 from boyd.embedded.redis_server import RedisServer
 from boyd.embedded.state_folder import (
     RUNTIME_FILE,
@@ -468,7 +468,7 @@ class TestSupervisor:
         child = Child("slow", ("/bin/sh", "-c", "echo thinking; sleep 600"), tmp_path / "slow.log")
         with Supervisor(print) as supervisor:
             supervisor.start(child)
-            until(lambda: log_files.size(child.log), "it has logged")
+            until(lambda: log_size(child.log), "it has logged")
             with pytest.raises(ChildStartFailed, match=r"not ready within 0\.1 s.*: thinking"):
                 supervisor.wait_until("slow", lambda: False, 0.1)
 
@@ -528,13 +528,13 @@ class TestSupervisor:
 class TestLogs:
     def test_a_large_log_is_rotated_while_it_is_written(self, tmp_path: Path) -> None:
         path = tmp_path / "x.log"
-        descriptor = log_files.open_log(path)
+        descriptor = open_log(path)
         try:
             os.write(descriptor, b"a" * 100)
-            log_files.rotate(path, limit=100)
-            assert log_files.size(path) == 100
+            rotate_log(path, limit=100)
+            assert log_size(path) == 100
             os.write(descriptor, b"b")
-            log_files.rotate(path, limit=100)
+            rotate_log(path, limit=100)
             os.write(descriptor, b"c")
         finally:
             os.close(descriptor)
@@ -544,10 +544,10 @@ class TestLogs:
     def test_last_lines_leave_out_what_was_logged_before(self, tmp_path: Path) -> None:
         path = tmp_path / "x.log"
         path.write_bytes(b"old\nnew 1\n\nnew \xff\n")
-        assert log_files.last_lines(path, since=4) == ["new 1", "new \ufffd"]
-        assert log_files.last_lines(path, 1) == ["new \ufffd"]
-        assert log_files.last_lines(path, since=10_000) == ["old", "new 1", "new \ufffd"]
-        assert log_files.last_lines(tmp_path / "none") == []
+        assert last_log_lines(path, since=4) == ["new 1", "new \ufffd"]
+        assert last_log_lines(path, 1) == ["new \ufffd"]
+        assert last_log_lines(path, since=10_000) == ["old", "new 1", "new \ufffd"]
+        assert last_log_lines(tmp_path / "none") == []
 
 
 def unusable_folders(tmp_path: Path) -> list[Path]:

@@ -20,8 +20,7 @@ from boyd.agent import load_agents
 from boyd.cli import output
 from boyd.cli.options import actor, settings_options, user, with_agents
 from boyd.cli.output import command_name
-from boyd.embedded.child import Child
-from boyd.embedded.log_files import log_path
+from boyd.embedded.child import Child, log_path
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
     RunningDeployment,

@@ -25,8 +25,7 @@ from pydantic import Field, ValidationError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from boyd.embedded import log_files
-from boyd.embedded.child import Child
+from boyd.embedded.child import Child, log_path
 from boyd.embedded.state_folder import open_locked, private_folder, write_private
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import ConfigError
@@ -114,7 +113,7 @@ def redis_server(
         child = Child(
             name="redis",
             argv=(str(program), str(config)),
-            log=log_files.log_path(state, "redis"),
+            log=log_path(state, "redis"),
             # It writes all data on SIGTERM.
             stop_signal=signal.SIGTERM,
             death_signal=signal.SIGTERM,

@@ -25,8 +25,7 @@ from subprocess import SubprocessError
 from types import FrameType
 from typing import Any, Self
 
-from boyd.embedded import log_files
-from boyd.embedded.child import Child, Life
+from boyd.embedded.child import Child, Life, last_log_lines, log_size, rotate_log
 from boyd.errors import BoydError
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -267,7 +266,7 @@ class Supervisor:
         if now >= self._rotate_at:
             self._rotate_at = now + ROTATE_EVERY_SECONDS
             for log in {post.child.log for post in self._posts}:
-                log_files.rotate(log)
+                rotate_log(log)
 
     def _end(self, post: _Post) -> None:
         if not post.life:
@@ -318,7 +317,7 @@ class _Post:
         self.restart_at = 0.0
         self._pace = pace
         self._pause = pace.first
-        self._log_began = log_files.size(child.log)
+        self._log_began = log_size(child.log)
 
     @property
     def hopeless(self) -> bool:
@@ -334,7 +333,7 @@ class _Post:
     @property
     def last_words(self) -> str:
         """Its last log line, or the path of its log."""
-        lines = log_files.last_lines(self.child.log, 1, self._log_began)
+        lines = last_log_lines(self.child.log, 1, self._log_began)
         return lines[0].removeprefix("boyd: ") if lines else f"see {self.child.log}"
 
     def bury(self) -> float:
@@ -350,7 +349,7 @@ class _Post:
 
     def quote(self, count: int) -> str:
         """Its last *count* log lines, as the end of an error message."""
-        lines = log_files.last_lines(self.child.log, count, self._log_began)
+        lines = last_log_lines(self.child.log, count, self._log_began)
         if not lines:
             return f"; it logged nothing in {self.child.log}"
         if count == 1:
