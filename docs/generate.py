@@ -24,7 +24,7 @@ from boyd.cli.group import boyd as command_line
 from boyd.errors import StoreUnavailable
 from boyd.plugin import hooks
 from boyd.plugins.example import Example
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import Store
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import ServerHealth

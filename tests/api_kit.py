@@ -27,7 +27,7 @@ from boyd.models import (
     Scope,
 )
 from boyd.runtime import BatchHint
-from boyd.settings.process import Settings, load_settings
+from boyd.settings.process_settings import Settings, load_settings
 from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app

@@ -23,7 +23,7 @@ from boyd.cli.output import status_of
 from boyd.errors import ApiProblem
 from boyd.models import Actor, Delivery, Scope, utc_now
 from boyd.runtime import Dispatcher
-from boyd.settings.process import load_settings
+from boyd.settings.process_settings import load_settings
 from boyd.store import AgentEntry, Store, connect
 from boyd.testing import Lab
 from boyd_api import services as of_api

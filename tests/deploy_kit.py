@@ -11,7 +11,7 @@ from boyd.cli.group import boyd
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin import Action
 from boyd.runtime import EngineSettings
-from boyd.settings.process import environment_names
+from boyd.settings.process_settings import environment_names
 from boyd_api.server import DRAIN
 from boyd_worker.worker import HARD_LIMIT_GRACE
 

@@ -18,7 +18,7 @@ from werkzeug.exceptions import NotFound
 from werkzeug.http import http_date
 
 from boyd.models import Model
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd_api import auth, idempotency_keys
 from boyd_api.problems import answer_to
 from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query

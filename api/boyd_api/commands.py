@@ -11,7 +11,7 @@ from boyd.cli.options import settings_options
 from boyd.cli.parameter_types import Whole
 from boyd.errors import ConfigError
 from boyd.logs import setup_logging
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 
 log = logging.getLogger("boyd.api")
 

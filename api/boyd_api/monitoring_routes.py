@@ -9,7 +9,7 @@ from flask import Response, request
 
 from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import Model, Timestamp, utc_now
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import Store
 from boyd.store.health_reader import read_roster
 from boyd.store.health_snapshot import Roster

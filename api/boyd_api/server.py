@@ -13,7 +13,7 @@ from flask import Flask
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd_api.connections import Listener
 
 #: Seconds that requests in flight may take after SIGTERM.

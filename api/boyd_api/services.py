@@ -16,7 +16,7 @@ from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
 from boyd.models import ApiKey, Phase
 from boyd.runtime import BatchHint, Dispatcher, Launcher, Leases
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd_api.change_watcher import BLOCK, ChangeWatcher
 from boyd_api.event_streams import EventStreams

@@ -15,8 +15,8 @@ from boyd.errors import ConfigError, PluginError
 from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object, located
-from boyd.settings.files import mistakes, read_toml
 from boyd.settings.model import ModelSettings
+from boyd.settings.validation import mistakes, read_toml
 
 _M = TypeVar("_M", bound=BaseModel)
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

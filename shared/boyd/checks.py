@@ -12,7 +12,7 @@ from boyd import queues
 from boyd.formatting import counted
 from boyd.models import Model
 from boyd.settings.model import PARSE_CALLS
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store.connection import Client, connect
 from boyd.store.fleet import WorkerInfo
 from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth

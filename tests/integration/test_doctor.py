@@ -17,7 +17,7 @@ import redis
 from click.testing import CliRunner
 
 from boyd.cli import boyd
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
 from boyd_api.metrics import Metrics

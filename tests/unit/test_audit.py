@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from boyd.errors import BadCursor, ConfigError, StoreUnavailable
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead
-from boyd.settings.process import load_settings
+from boyd.settings.process_settings import load_settings
 from boyd.store import AgentStore, Audit, Sealing, Store, actor_fields
 from boyd.store.keys import AGENTS
 

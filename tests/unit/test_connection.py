@@ -10,7 +10,7 @@ from boyd.cli import api_access
 from boyd.cli.api_access import Api, Flags, find_api, open_api
 from boyd.embedded.state_folder import RunningDeployment, key_file
 from boyd.errors import ConfigError
-from boyd.settings.process import load_settings
+from boyd.settings.process_settings import load_settings
 
 #: What was opened: URL, key and agent.
 Opened = list[tuple[str, str | None, str | None]]

@@ -31,7 +31,7 @@ from boyd.plugins.http_monitor import (
     MonitoredEndpoint,
 )
 from boyd.plugins.process import Program
-from boyd.settings.process import load_settings
+from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
 from reference import PAGES as REFERENCE
 

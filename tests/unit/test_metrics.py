@@ -18,7 +18,7 @@ from boyd import Agent, Plugin
 from boyd.errors import StoreUnavailable
 from boyd.models import Autonomy, utc_now
 from boyd.models.investigation import InvestigationRequest, Usage
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import Store, WorkerInfo
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot, ServerHealth

@@ -9,7 +9,7 @@ import pytest
 
 from boyd.cli.group import boyd
 from boyd.plugin.hooks import SPECIFICATIONS
-from boyd.settings.process import setting_paths
+from boyd.settings.process_settings import setting_paths
 from boyd_api.problems import PROBLEM_TYPES
 from boyd_api.routes import ALL
 from reference import PAGES, generate

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boyd.errors import ConfigError
-from boyd.settings.files import MAX_BYTES, MAX_PARTS, read_toml
+from boyd.settings.validation import MAX_BYTES, MAX_PARTS, read_toml
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from boyd.errors import StoreUnavailable
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.outbound import Delivery, post_callback
 from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
-from boyd.settings.process import CallbackSettings, Settings
+from boyd.settings.process_settings import CallbackSettings, Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translated
 from boyd.store.fleet import Role
 from boyd.version import VERSION

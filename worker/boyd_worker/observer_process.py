@@ -10,7 +10,7 @@ from typing import Any
 
 from boyd import subprocess_call
 from boyd.phases.observe import Isolate, dump, load, validated
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 
 
 class Isolation:

@@ -11,7 +11,7 @@ from boyd.cli.options import agents_option, settings_options, with_agents
 from boyd.cli.parameter_types import Whole
 from boyd.embedded.state_folder import with_redis
 from boyd.logs import setup_logging
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 
 
 @click.command()

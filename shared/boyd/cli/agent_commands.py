@@ -240,7 +240,7 @@ def repl(client: GoalsClient, goals: list[str]) -> None:
     line a cycle; exit status 1 if one of them fails.
     """
     from boyd.cli.repl import Repl
-    from boyd.settings.process import load_settings
+    from boyd.settings.process_settings import load_settings
 
     for description in goals:
         client.ensure(description)

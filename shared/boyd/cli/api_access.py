@@ -29,11 +29,11 @@ from boyd.models import (
     explain,
 )
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
-from boyd.settings.files import read_toml
+from boyd.settings.validation import read_toml
 
 if TYPE_CHECKING:
     from boyd.client import Client
-    from boyd.settings.process import Settings
+    from boyd.settings.process_settings import Settings
 
 _P = TypeVar("_P", RunPage, InvestigationPage, ExecutionPage, ApprovalQueue)
 

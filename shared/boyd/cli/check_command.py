@@ -22,8 +22,8 @@ from boyd.models import NO_OP
 from boyd.plugin import Action, Component, Observer, Plugin, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.redaction import masked
-from boyd.settings.files import nearest, saying
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
+from boyd.settings.validation import nearest, saying
 
 
 def decided_actions(strategy: Strategy) -> Iterator[str]:

@@ -50,7 +50,7 @@ def completer(find: Callable[[Api], Offers]) -> Completer:
 def _api(ctx: click.Context) -> Api:
     """Open the API for the half-typed command line."""
     from boyd.cli.api_access import Flags, open_api
-    from boyd.settings.process import load_settings
+    from boyd.settings.process_settings import load_settings
 
     url, key, profile, agent = (ctx.params.get(name) for name in ("url", "key", "profile", "agent"))
     settings = load_settings({}, ctx.params.get("config"))

@@ -39,7 +39,7 @@ from boyd.models.responses import (
 )
 
 if TYPE_CHECKING:
-    from boyd.settings.process import Settings
+    from boyd.settings.process_settings import Settings
     from boyd.store import Store
 
 COLUMNS = (

@@ -14,7 +14,7 @@ from boyd.embedded.state_folder import with_redis
 from boyd.errors import BoydError, StoreError
 from boyd.formatting import counted
 from boyd.plugin import Action, Observer
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd.store import connect, masked
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot

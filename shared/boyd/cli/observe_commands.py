@@ -23,7 +23,7 @@ from boyd.phases import observe as phase
 from boyd.phases import planning
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Context, Observer, State
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 
 #: Gives the state of a plugin by its id.
 _States = Callable[[str], State]

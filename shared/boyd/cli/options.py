@@ -20,7 +20,7 @@ from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import UnknownAgent
 from boyd.models import Actor, Run
 from boyd.models.investigation import Investigation
-from boyd.settings.process import Settings, load_settings
+from boyd.settings.process_settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from boyd.store import AgentEntry, AgentStore, Store

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from boyd.cli.api_access import Api
 from boyd.cli.completion import Offers, completer
-from boyd.settings.files import nearest
+from boyd.settings.validation import nearest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")

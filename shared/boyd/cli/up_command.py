@@ -34,7 +34,7 @@ from boyd.embedded.state_folder import (
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
-from boyd.settings.process import ApiSettings, Settings
+from boyd.settings.process_settings import ApiSettings, Settings
 from boyd.store import Store, connect, masked, translated
 from boyd.version import VERSION
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from boyd.errors import ConfigError
 from boyd.models.base import Model, Timestamp, utc_now
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 
 
 def private_folder(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 from boyd.errors import PluginError
 from boyd.intake.request import MAX_BYTES, BadIntake, IntakeRequest, check_count
 from boyd.models import Observation
-from boyd.settings.files import saying
+from boyd.settings.validation import saying
 
 GROUP = "boyd.intakes"
 

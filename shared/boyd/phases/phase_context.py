@@ -14,7 +14,7 @@ from boyd.models import NotDue, Phase, Problem, Refusal
 from boyd.phases import time_limit
 from boyd.plugin import Context, Hook
 from boyd.redaction import clean
-from boyd.settings.files import saying
+from boyd.settings.validation import saying
 
 #: Seconds one hook may take.
 HOOK_TIMEOUT = 30.0

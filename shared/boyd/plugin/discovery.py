@@ -18,7 +18,7 @@ from typing import Any
 
 from boyd.errors import ConfigError, PluginError
 from boyd.plugin.plugin_base import Plugin
-from boyd.settings.files import nearest, saying
+from boyd.settings.validation import nearest, saying
 
 _BOYD = str(Path(__file__).resolve().parent.parent)
 #: Where code lies that no author of a plugin has written.

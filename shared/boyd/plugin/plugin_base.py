@@ -12,7 +12,7 @@ from boyd.models import Catalog
 from boyd.plugin.components import Component
 from boyd.plugin.context import Context
 from boyd.redaction import register
-from boyd.settings.files import mistakes
+from boyd.settings.validation import mistakes
 
 
 def secrets_in(value: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ from boyd.models import Observation
 from boyd.plugin import Context
 
 if TYPE_CHECKING:
-    from boyd.llm.playbooks import Playbook
+    from boyd.llm.playbook import Playbook
 
 #: The most characters of all playbooks in a prompt.
 LIMIT = 12_000
@@ -24,14 +24,14 @@ verify their statements before you rely on them."""
 def load(folder: Path | None, ctx: Context) -> list[Playbook]:
     """The playbooks of *folder* and of plugins; unreadable ones are logged and skipped."""
     # Imported late: agents without playbooks do not need the model loop.
-    from boyd.llm import playbooks
+    from boyd.llm.playbook import load_folder, parse
 
-    found, warnings = playbooks.load_folder(folder) if folder else ([], [])
+    found, warnings = load_folder(folder) if folder else ([], [])
     known = {one.id for one in found}
     for plugin_id, texts in ctx.playbooks().items():
         for number, text in enumerate(texts, 1):
             try:
-                one = playbooks.parse(text, f"{plugin_id}-{number}.md")
+                one = parse(text, f"{plugin_id}-{number}.md")
             except ConfigError as error:
                 warnings.append(str(error))
                 continue
@@ -54,7 +54,7 @@ def prompt_section(
     known = load(folder, ctx) if enabled else []
     if not known:
         return ""
-    from boyd.llm import playbooks
+    from boyd.llm.playbook import match, section
 
-    fit = playbooks.match(known, observations, phase)
-    return f"{_INTRO}\n\n{playbooks.section(fit, LIMIT)}" if fit else ""
+    fit = match(known, observations, phase)
+    return f"{_INTRO}\n\n{section(fit, LIMIT)}" if fit else ""

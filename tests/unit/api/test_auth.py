@@ -10,7 +10,7 @@ import pytest
 from api_kit import Site, make_lab
 from boyd.errors import ConfigError
 from boyd.models import SCOPES, Actor
-from boyd.settings.process import load_settings
+from boyd.settings.process_settings import load_settings
 from boyd_api.routes import ALL
 from boyd_api.routing import Route
 from boyd_api.services import Services

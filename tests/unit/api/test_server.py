@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 
 from api_kit import Site, make_desk
-from boyd.settings.process import Settings
+from boyd.settings.process_settings import Settings
 from boyd_api.server import ApiServer
 
 BASE = b"Host: x\r\nContent-Type: application/json\r\n"

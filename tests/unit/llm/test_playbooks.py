@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boyd.errors import ConfigError
-from boyd.llm.playbooks import (
+from boyd.llm.playbook import (
     Playbook,
     PlaybookPhase,
     Trigger,

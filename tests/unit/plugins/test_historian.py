@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment, action, no_op
-from boyd.llm.playbooks import load_folder, match, parse
+from boyd.llm.playbook import load_folder, match, parse
 from boyd.models import EndpointReply, EndpointRequest, LoopResult
 from boyd.plugin import Observer, Orienter, Strategy
 from boyd.plugins.historian import Historian

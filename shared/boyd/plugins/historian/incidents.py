@@ -32,7 +32,7 @@ from boyd.plugins.investigator.question import at_least, fingerprint, normalize,
 from boyd.redaction import redactor
 
 if TYPE_CHECKING:
-    from boyd.llm.playbooks import Playbook
+    from boyd.llm.playbook import Playbook
 
 #: The most keywords of an incident, and characters of a keyword.
 MOST = 15
@@ -270,7 +270,7 @@ def summary_prompt(trial: Trial) -> str:
 
 def playbook(trial: Trial, id: str, story: Story) -> Playbook:
     """The incident as a playbook."""
-    from boyd.llm.playbooks import Playbook, Trigger  # only where incidents are recorded
+    from boyd.llm.playbook import Playbook, Trigger  # only where incidents are recorded
 
     name = _line(f"{', '.join(trial.sources)}: {trial.action} helped", NAME)
     found = [f"> {line}" for line in trial.seen]
@@ -292,7 +292,7 @@ def playbook(trial: Trial, id: str, story: Story) -> Playbook:
 
 def read_summary(markdown: str, id: str) -> tuple[str, str]:
     """The description and lesson of an incident."""
-    from boyd.llm.playbooks import parse
+    from boyd.llm.playbook import parse
 
     found = parse(markdown, f"{id}.md")
     _, _, lesson = found.body.rpartition(f"{_LESSON}\n")

@@ -221,7 +221,7 @@ class Historian(Plugin):
             self._write(id, text)
 
     def _markdown(self, trial: Trial, id: str, story: Story) -> str:
-        from boyd.llm.playbooks import to_markdown  # only needed to record incidents
+        from boyd.llm.playbook import to_markdown  # only needed to record incidents
 
         return to_markdown(incidents.playbook(trial, id, story))
 

@@ -34,7 +34,7 @@ from pydantic_settings import (
 
 from boyd.errors import ConfigError
 from boyd.redaction import register
-from boyd.settings.files import mistakes, read_toml
+from boyd.settings.validation import mistakes, read_toml
 
 PREFIX = "BOYD_"
 #: Read from the working directory unless another file is named.
