@@ -1,4 +1,4 @@
-"""An agent: a named set of plugins with settings, from a TOML file or from Python."""
+"""An agent: a named set of plugins with settings, from a TOML file or Python code."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from boyd.settings.validation import mistakes, read_toml
 _M = TypeVar("_M", bound=BaseModel)
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
-#: Plugins that every agent has in front of its own unless it sets `default_plugins`.
+#: Plugins that precede an agent's own, unless it sets `default_plugins`.
 DEFAULT_PLUGINS = ("situation-priority",)
 
 
 class _Settings(BaseModel):
-    # Inputs may have passwords in them, as URLs do.
+    # Inputs may hold passwords, as URLs do.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 def _met(policy: ApprovalPolicy) -> ApprovalPolicy:
-    """The policy, unless nobody can ever meet it."""
+    """Reject a policy that nobody can meet."""
     if policy.impossible:
         raise ValueError(policy.impossible)
     return policy
 
 
 class PolicyRule(_Settings):
-    """What it takes to approve some actions.
+    """The approval policy for some actions.
 
-    `actions` are patterns of ids. `risk` is that of the action or of the decision, whichever is
-    higher; none means any.
+    `actions` are patterns of ids. `risk` compares with the risk of the action or of the decision,
+    whichever is higher; empty matches any.
     """
 
     actions: list[str] = ["*"]
@@ -54,15 +54,15 @@ class PolicyRule(_Settings):
         return _met(required)
 
     def fits(self, action: str, risk: Level) -> bool:
-        """Whether the rule is for that action with that risk."""
+        """Tell whether the rule applies to that action and risk."""
         named = any(fnmatchcase(action, pattern) for pattern in self.actions)
         return named and (not self.risk or risk in self.risk)
 
 
 class ApprovalSettings(_Settings):
-    """How long approvals wait, and what they take; times in seconds.
+    """Lifetime and policies of approvals; times in seconds.
 
-    The first of `policies` that fits an action says what approving it takes, or else `required`.
+    The first of `policies` that matches an action applies, or else `required`.
     """
 
     auto_expire: bool = True
@@ -79,14 +79,14 @@ class ApprovalSettings(_Settings):
 
 
 class HistorySettings(_Settings):
-    """How many iterations are kept, and for how many seconds."""
+    """The number of iterations kept, and for how many seconds."""
 
     max_count: int = Field(default=500, gt=0)
     max_age: float = Field(default=30 * 86400.0, gt=0)
 
 
 class RunSettings(_Settings):
-    """How many finished runs are kept, and for how many seconds."""
+    """The number of finished runs kept, and for how many seconds."""
 
     max_finished: int = Field(default=500, gt=0)
     retention: float = Field(default=86400.0, gt=0)
@@ -101,10 +101,10 @@ class PluginReference(_Settings):
 
 
 class AgentSettings(_Settings):
-    """Everything about an agent but its plugins.
+    """The settings of an agent without its plugins.
 
-    `loop_interval` is in seconds; `run_at_start` lets a continuous agent begin at once instead of
-    after one interval. With `llm` it has a model that investigates.
+    `loop_interval` is in seconds. With `run_at_start` a continuous agent starts its first iteration
+    at once instead of after one interval. `llm` is the model that investigates.
     """
 
     id: str
@@ -123,8 +123,8 @@ class AgentSettings(_Settings):
     def _usable(cls, id: str) -> str:
         if not _ID.fullmatch(id):
             raise ValueError(
-                "it has to be 1 to 63 lower-case letters, digits, `.`, `_` and `-`,"
-                " and to begin with a letter or a digit"
+                "it must have 1 to 63 lower-case letters, digits, `.`, `_` and `-`,"
+                " and begin with a letter or digit"
             )
         return id
 
@@ -138,7 +138,7 @@ class AgentFile(AgentSettings):
 
 
 class Agent:
-    """An agent with its plugins registered; building one starts nothing."""
+    """An agent with its registered plugins; creating one starts nothing."""
 
     def __init__(
         self,
@@ -151,8 +151,8 @@ class Agent:
         """Check the settings and register the plugins.
 
         Raises:
-            ConfigError: a setting is unknown or does not fit.
-            PluginError: a plugin is not as specified, or needs a model and there is none.
+            ConfigError: a setting is unknown or invalid.
+            PluginError: a plugin is invalid, or needs a model that the agent lacks.
         """
         self.settings = _validated(AgentSettings, {"id": id, **settings}, f"agent {id!r}")
         bundled = [_build(PluginReference(use=name)) for name in default_plugins]
@@ -172,27 +172,27 @@ class Agent:
 
     @property
     def info(self) -> AgentInfo:
-        """What plugins are told about their agent."""
+        """The agent's identity for its plugins."""
         settings = self.settings
         return AgentInfo(settings.id, settings.name or settings.id, settings.mode)
 
     @property
     def fingerprint(self) -> str:
-        """A digest of settings and plugins: equal on workers that run the same agent."""
+        """A digest of settings and plugins, equal on workers that run the same agent."""
         plugins = self.host.plugins.values()
         options = [f"{p.id} {p.options.model_dump_json(fallback=_stable)}" for p in plugins]
         parts = [self.settings.model_dump_json(), *options]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     def budget(self, action_id: str) -> Budget | None:
-        """The budget of an action: the agent's, or else the action's own."""
+        """The budget of an action: from the agent's settings, or else the action's own."""
         own = self.host.actions.get(action_id)
         return self.settings.budgets.get(action_id) or (own.budget if own else None)
 
     def policy(self, action: Action, decision: Decision) -> ApprovalPolicy:
-        """What it takes to approve *decision*; `human-only` always takes a person."""
+        """The policy for approving *decision*; `human-only` always requires a person."""
         settings = self.settings.approvals
-        # A strategy that says nothing about the risk does not make it low.
+        # A decision may raise the action's risk but not lower it.
         risk = max(action.risk, decision.risk, key=LEVELS.index)
         rules = (rule.required for rule in settings.policies if rule.fits(action.id, risk))
         required = next(rules, settings.required)
@@ -202,10 +202,10 @@ class Agent:
 
 
 def load_agent(reference: str) -> Agent:
-    """The agent that *reference* stands for: a TOML file or `module:agent`.
+    """Load an agent from a TOML file or `module:agent`.
 
     Raises:
-        ConfigError: it cannot be read or does not fit.
+        ConfigError: it cannot be read or is invalid.
         PluginError: one of its plugins cannot be used.
     """
     if reference.endswith(".toml"):
@@ -217,7 +217,7 @@ def load_agent(reference: str) -> Agent:
 
 
 def load_agents(references: Iterable[str]) -> dict[str, Agent]:
-    """The agents that *references* stand for, by id.
+    """Load agents by id.
 
     Raises:
         ConfigError: there is none, two share an id, or one cannot be used.
@@ -238,7 +238,7 @@ def agent_from_file(path: Path) -> Agent:
     """Read an agent file.
 
     Raises:
-        ConfigError: it cannot be read or does not fit.
+        ConfigError: it cannot be read or is invalid.
         PluginError: one of its plugins cannot be used.
     """
     file = _validated(AgentFile, read_toml(path), str(path))
@@ -253,7 +253,7 @@ def agent_from_file(path: Path) -> Agent:
 
 
 def _stable(value: object) -> str:
-    """A value that JSON does not know, told the same way in every process."""
+    """A text for a value that is not JSON, equal in every process."""
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 

@@ -1,4 +1,4 @@
-"""The approval queue as a library: for programs beside Boyd that put items in or resolve them.
+"""The approval queue as a library, for programs that queue or resolve approvals.
 
     from boyd.approvals import enqueue_approval, get_approval_queue
     from boyd.store import Store, connect
@@ -7,8 +7,7 @@
     item = enqueue_approval(store, proposal, ttl=600)
     waiting = get_approval_queue(store).pending
 
-These are the functions of the reference's approval page, on the store of an agent. They need no
-worker; what is approved is executed by one as soon as one is there.
+The functions need no worker; a worker executes approved actions as soon as one runs.
 """
 
 from __future__ import annotations
@@ -29,22 +28,19 @@ __all__ = [
 
 
 def get_approval_queue(store: AgentStore, limit: int = 500) -> ApprovalQueue:
-    """What waits, first deadline first, and what was resolved, last first; up to *limit* each."""
+    """Pending approvals by deadline, and resolved ones, newest first; up to *limit* each."""
     return store.approvals.page(limit)
 
 
 def enqueue_approval(
     store: AgentStore, proposal: Proposal, ttl: float | Literal["usual"] | None = "usual"
 ) -> ApprovalItem:
-    """Queue *proposal*; the item, or the pending one that is the same.
+    """Queue *proposal*; the new item, or the same one that is pending.
 
-    Args:
-        store: the agent's.
-        proposal: what a person is to allow.
-        ttl: seconds until it expires; None: never; `usual`: as the agent's settings have it.
+    It expires after *ttl* seconds; None: never; `usual`: as the agent's settings say.
 
     Raises:
-        StoreError: the runs that it is for were cancelled meanwhile.
+        StoreError: its runs were cancelled.
     """
     retention = store.retention()
     if ttl != "usual":
@@ -52,7 +48,7 @@ def enqueue_approval(
     approval_id = store.approvals.enqueue(proposal, retention)
     item = store.approvals.get(approval_id) if approval_id else None
     if item is None:
-        raise StoreError("nobody wants this approval any more: its runs were cancelled")
+        raise StoreError("this approval is no longer needed: its runs were cancelled")
     return item
 
 
@@ -65,19 +61,13 @@ def resolve_approval(
     acted_by: Actor | None = None,
     result: ActionResult | None = None,
 ) -> ApprovalItem | None:
-    """Resolve a pending item, whatever its policy asks for; None when it is not pending.
+    """Resolve a pending item regardless of its policy; None: it is not pending.
 
-    Args:
-        store: the agent's.
-        approval_id: the item's.
-        status: what it becomes; an approved one is executed by a worker, unless a *result* says
-            that this is done.
-        note: why.
-        acted_by: who, for the item and the audit; the user of this process unless given.
-        result: what came of the action, if the caller has executed it.
+    A worker executes an approved item, unless the caller did and passes the *result*. *acted_by*
+    defaults to the user of this process.
     """
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
-    said = store.approvals.resolve(
+    answered = store.approvals.resolve(
         approval_id,
         status,
         actor,
@@ -86,12 +76,9 @@ def resolve_approval(
         policy=ApprovalPolicy(allow_requester=True),
         result=result,
     )
-    return store.approvals.get(approval_id) if said.outcome == "resolved" else None
+    return store.approvals.get(approval_id) if answered.outcome == "resolved" else None
 
 
 def purge_expired_approvals(store: AgentStore) -> list[ApprovalItem]:
-    """Move what has passed its deadline to history; what expired.
-
-    Deadlines are judged by the Redis server's clock.
-    """
+    """Move overdue items to history and return them; the Redis server's clock decides."""
     return store.approvals.expire(store.retention())

@@ -140,7 +140,7 @@ def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
     file.write_text('id = "The Office"\n')
     done = CliRunner().invoke(check, [str(file)])
 
-    assert "id: it has to be 1 to 63 lower-case letters, digits, `.`, `_` and `-`" in done.stderr
+    assert "id: it must have 1 to 63 lower-case letters, digits, `.`, `_` and `-`" in done.stderr
     assert "[a-z" not in done.stderr
 
 

@@ -47,7 +47,7 @@ def test_two_components_with_one_name_are_refused() -> None:
 def test_an_unknown_hook_is_refused_with_the_nearest_one() -> None:
     assert (
         refused(plugin(on_observed=lambda: None))
-    ) == "plugin 'p': there is no hook 'on_observed'; did you mean 'on_observe'?"
+    ) == "plugin 'p': unknown hook 'on_observed'; did you mean 'on_observe'?"
 
 
 def test_a_hook_with_a_wrong_signature_is_refused_with_the_right_one() -> None:

@@ -43,7 +43,7 @@ def test_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
     ("text", "said"),
     [
         ('id = "a"\nloop_intervall = 3\n', "did you mean 'loop_interval'?"),
-        ('id = "A B"\n', "id: it has to be 1 to 63 lower-case letters, digits"),
+        ('id = "A B"\n', "id: it must have 1 to 63 lower-case letters, digits"),
         ('id = "a"\nmode = "sometimes"\n', "mode: Input should be 'manual'"),
         (
             'id = "a"\nloop_interval = 0\n',

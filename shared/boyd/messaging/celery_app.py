@@ -1,6 +1,6 @@
-"""Celery: its settings, the names of tasks, and how hints become messages.
+"""The Celery app: its settings, its tasks, and the dispatcher that publishes hints.
 
-The broker may lose, double or delay a message; nothing rests on it (docs/architecture.md).
+The broker may lose, duplicate or delay a message; correctness never depends on it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 #: The task that takes a job.
 JOB = "boyd.job"
 
-#: The phase that follows in the same chain; what decide and complete lead to depends on them.
+#: The phase that follows in the same chain; decide and complete choose theirs.
 FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
 
 _TRANSPORT = {
@@ -38,18 +38,18 @@ _TRANSPORT = {
     "socket_connect_timeout": 3,
     "socket_keepalive": True,
     "health_check_interval": 5,
-    # How long a worker that was told to stop may sit in BRPOP; longer saves little.
+    # The longest a stopping worker waits in BRPOP.
     "polling_interval": 1,
     "visibility_timeout": 86_400,
 }
 
 
-#: Seconds between two tries to connect; kombu would wait for up to 30.
+#: Seconds between attempts to connect; kombu waits up to 30.
 _TRIES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 5}
 
 
 class _Connection(Connection):  # type: ignore[misc]
-    """A connection that is soon back when the broker is."""
+    """A connection that reconnects quickly."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Connection:
         """Connect, however long it takes."""
@@ -73,7 +73,7 @@ def make_app(broker_url: str) -> Celery:
         task_serializer="json",
         result_serializer="json",
         event_serializer="json",
-        # State is in Redis, under our own keys: Celery keeps nothing.
+        # Celery stores nothing: Boyd's state has its own keys in Redis.
         result_backend=None,
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
@@ -85,7 +85,7 @@ def make_app(broker_url: str) -> Celery:
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        # A server that loses its part answers a consumer with an error before it hangs up.
+        # A demoted server answers consumers with an error before it disconnects.
         broker_channel_error_retry=True,
         # A hint that cannot be sent is sent by the sweeper: fail fast instead of blocking.
         task_publish_retry=True,
@@ -102,7 +102,7 @@ def make_app(broker_url: str) -> Celery:
 
 
 def _kombu_url(address: Address) -> str:
-    """The same place as kombu writes it; what it does not understand in a URL is left out."""
+    """The same address in kombu's syntax, without options that it does not support."""
     options = address.options
     db = options.get("db", 0)
     if "path" in options:
@@ -131,7 +131,7 @@ def _sentinel_transport(address: Address) -> dict[str, Any]:
 
 
 class CeleryDispatcher:
-    """Carries hints as Celery messages; implements `engine.Dispatcher`."""
+    """Publishes hints as Celery messages; implements `Dispatcher`."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -143,7 +143,7 @@ class CeleryDispatcher:
         self._publish(self.chain_from(agent_id, iteration, epoch, phase, queue))
 
     def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
-        """Publish the observe phase: a group with one member for each batch."""
+        """Publish the observe phase: a group with one task per batch."""
         members = [
             self._task("observe", agent_id, hint.queue, iteration, hint.batch, hint.attempt)
             for hint in batches
@@ -178,9 +178,9 @@ class CeleryDispatcher:
     def _publish(self, canvas: Signature) -> None:
         try:
             canvas.apply_async()
-        # When kombu fails to reconnect it leaves a channel behind that has no connection at all.
+        # After a failed reconnect kombu keeps a channel without a connection.
         except (OperationalError, OSError, AttributeError) as error:
-            log.warning("a message could not be sent and will be sent again: %s", error)
+            log.warning("could not send a message; it will be resent: %s", error)
 
 
 def _usual_queue(phase: Phase) -> str:

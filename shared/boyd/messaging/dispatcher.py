@@ -1,4 +1,4 @@
-"""Sends hints: a message says where to look, Redis holds what is to be done."""
+"""Publishes hints: a message only names the work, Redis holds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boyd.models import Phase
 
 @dataclass(frozen=True)
 class BatchHint:
-    """Which batch of an iteration's observe phase to look at, and on which queue."""
+    """A batch of an iteration's observe phase and its queue."""
 
     batch: int
     attempt: int
@@ -19,12 +19,12 @@ class BatchHint:
 
 
 class Dispatcher(Protocol):
-    """Carries hints to workers; it may lose, double or delay them."""
+    """Publishes hints to workers; it may lose, duplicate or delay them."""
 
     def send(
         self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
     ) -> None:
-        """Say that *phase* is due, on *queue* or where the phase usually goes."""
+        """Announce *phase*, on *queue* or the phase's usual queue."""
 
     def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
         """Say that those batches are due."""

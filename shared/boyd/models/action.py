@@ -33,8 +33,8 @@ class Budget(Model):
 class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
-    `unknown` is true when the action was started and its outcome was lost. Boyd itself says
-    on which `host` it was executed and in which process there, its `worker`.
+    `unknown` is true when the action was started and its outcome lost. Boyd sets the `host` and the
+    `worker` process that executed it.
     """
 
     action: str
@@ -50,21 +50,21 @@ class ActionResult(Model):
 
     @property
     def state(self) -> Literal["succeeded", "failed", "unknown"]:
-        """How it ended, in a word."""
+        """The state in one word."""
         if self.unknown:
             return "unknown"
         return "succeeded" if self.success else "failed"
 
     @property
     def waits_for(self) -> str | None:
-        """The approval that the action waits for, if it does."""
+        """The approval that the action waits for, if any."""
         if self.error != APPROVAL_REQUIRED or not self.metrics:
             return None
         return str(self.metrics.get("approvalId", "")) or None
 
 
 class JobExecution(Model):
-    """How far the execution of a job is; `unknown`: started, and its outcome lost."""
+    """The state of a job's execution; `unknown`: it was started and its outcome lost."""
 
     state: Literal["queued", "running", "succeeded", "failed", "unknown"]
     worker: str | None = None
@@ -114,7 +114,7 @@ class EndpointInfo(Model):
 
 
 class Catalog(Model):
-    """All parts of an agent."""
+    """The components of an agent."""
 
     observers: list[str] = Field(default_factory=list)
     orienters: list[str] = Field(default_factory=list)
@@ -137,9 +137,9 @@ class EndpointRequest(Model):
 
 
 class EndpointReply(Model):
-    """What an endpoint answers: a status and a JSON body.
+    """The answer of an endpoint: a status and a JSON body.
 
-    `failed` says why it gave no answer; Boyd sets it.
+    Boyd sets `failed` to the reason when the endpoint failed.
     """
 
     status: int = Field(default=200, ge=200, le=599)

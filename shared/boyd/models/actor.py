@@ -1,4 +1,4 @@
-"""Who is asking: keys, and the actors that they stand for."""
+"""Actors and the API keys that identify them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SCOPES: tuple[Scope, ...] = ("read", "trigger", "runs", "actions", "approvals", 
 
 
 class Actor(Model):
-    """Somebody who asks for something, as authenticated; it is this that the audit names.
+    """The authenticated author of a request, as the audit names it.
 
     Attributes:
-        principal: whom it is done for: `alice@example.com`, or `agent:watch` for an agent itself.
-        person: whether a person is behind it, not a program.
+        principal: `alice@example.com`, or `agent:watch` for an agent itself.
+        person: whether it is a person, not a program.
         groups: the groups of the principal.
-        key: the id of the key that was shown, if one was.
-        address: where the request came from, if from another process.
-        claims: who the caller says to act for (`actedBy`); never takes the principal's place.
+        key: the id of the API key used, if any.
+        address: the address of the client, if remote.
+        claims: whom the caller claims to act for (`actedBy`); never replaces the principal.
     """
 
     principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
@@ -34,14 +34,14 @@ class Actor(Model):
 
 
 class ApiKey(Model):
-    """A key as it is kept: of its secret only the hash.
+    """An API key as stored, with only the hash of its secret.
 
     Attributes:
-        id: the part of the key that finds it.
-        name: what its owner calls it.
-        principal: whom it stands for.
-        person: whether that is a person; `human-only` actions need one.
-        scopes: what it may do; `admin` includes all others.
+        id: the public part of the key.
+        name: chosen by its owner.
+        principal: whom it identifies.
+        person: whether the principal is a person, as `human-only` actions require.
+        scopes: its permissions; `admin` includes all others.
         groups: the groups of the principal, for approval policies.
         agents: the agents it may see; empty: all.
         hash: SHA-256 of the secret part, in hex.
@@ -60,7 +60,7 @@ class ApiKey(Model):
     expires_at: Timestamp | None = None
 
     def actor(self, address: str | None = None) -> Actor:
-        """Who asks, when this key is shown from *address*."""
+        """The actor that uses this key from *address*."""
         return Actor(
             principal=self.principal,
             person=self.person,
@@ -70,9 +70,9 @@ class ApiKey(Model):
         )
 
     def allows(self, scope: Scope) -> bool:
-        """Whether the key carries *scope*."""
+        """Tell whether the key has *scope*."""
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, agent_id: str) -> bool:
-        """Whether the key is good for that agent."""
+        """Tell whether the key may access that agent."""
         return not self.agents or agent_id in self.agents

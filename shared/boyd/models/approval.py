@@ -15,15 +15,15 @@ ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"
 
 
 class ApprovalPolicy(Model):
-    """What it takes to approve an action.
+    """The conditions for approving an action.
 
     Attributes:
-        min_approvals: how many principals have to approve.
-        groups: only members of one of these groups may; empty: any.
-        principals: only these may, besides the groups; empty: any.
-        allow_requester: whether who asked for the action may approve it.
-        require_note: whether an approval has to say why.
-        person: whether only a person may, not a program; always so for `human-only` actions.
+        min_approvals: the number of principals who must approve.
+        groups: groups whose members may approve; empty: any.
+        principals: further principals who may approve; empty: any.
+        allow_requester: whether requesters of the action may approve it.
+        require_note: whether an answer needs a note.
+        person: whether only a person may approve; always true for `human-only` actions.
     """
 
     min_approvals: int = Field(default=1, ge=1, le=20)
@@ -35,7 +35,7 @@ class ApprovalPolicy(Model):
 
     @property
     def words(self) -> str:
-        """The policy as people read it."""
+        """The policy in words."""
         who = "a person" if self.person else "anybody"
         among = [f"of group {name}" for name in self.groups] + self.principals
         parts = [
@@ -48,7 +48,7 @@ class ApprovalPolicy(Model):
 
     @property
     def impossible(self) -> str | None:
-        """Why it can never be met; None: it can."""
+        """The reason why nobody can meet it, or None."""
         able = len(set(self.principals))
         if self.groups or not able or able >= self.min_approvals:
             return None
@@ -56,11 +56,11 @@ class ApprovalPolicy(Model):
         return f"it takes {self.min_approvals} approvals and only {may} may give them"
 
     def admits(self, actor: Actor) -> bool:
-        """Whether *actor* is among those who may approve."""
+        """Tell whether *actor* may approve."""
         return self._admits(actor.principal, actor.person, actor.groups)
 
     def satisfied_by(self, votes: list[Vote]) -> bool:
-        """Whether those *votes* are enough; each principal has one."""
+        """Tell whether those *votes* suffice; each principal has one."""
         counted = [vote for vote in votes if self._admits(vote.by, vote.person, vote.groups)]
         return len(counted) >= self.min_approvals
 
@@ -73,7 +73,7 @@ class ApprovalPolicy(Model):
 
 
 class JoinedRequest(Model):
-    """Somebody who asked for an action that waited already, and why."""
+    """A later request for a pending action, with its rationale."""
 
     by: str
     at: Timestamp
@@ -81,7 +81,7 @@ class JoinedRequest(Model):
 
 
 class Vote(Model):
-    """An approval of one principal; `claims` is who the caller said to act for."""
+    """The approval of one principal; `claims` is whom the caller claimed to act for."""
 
     by: str
     person: bool = False
@@ -93,18 +93,18 @@ class Vote(Model):
 
 
 class Proposal(Model):
-    """What the loop or a client asks a person to allow.
+    """An action that the loop or a client proposes for approval.
 
     Attributes:
-        queue: where it will be executed.
+        queue: the queue of the workers that will execute it.
         reason: why it needs an approval.
-        required: what it takes to approve it.
-        requested_by: the principals who asked for it; empty: the agent did by itself.
+        required: the policy for approving it.
+        requested_by: the principals who requested it; empty: the agent itself.
         undoes: the execution that it rolls back; None: it executes the action.
         undone: the result of that execution.
-        wakes: the jobs that wait for it, as in `investigation:<id>`.
-        bound_to: the one execution that it is for; none: whoever proposes the same joins it.
-        preview: what the action's dry run says.
+        wakes: the jobs that wait for it, such as `investigation:<id>`.
+        bound_to: the only execution it is for; None: equal proposals join it.
+        preview: the result of the action's dry run.
     """
 
     decision: Decision
@@ -131,13 +131,11 @@ class Proposal(Model):
 class ApprovalItem(Proposal):
     """A proposal with its state.
 
-    `fingerprint` is the digest of action id and canonical params: it finds the pending item of the
-    same proposal and is what the approver approves. `seen` counts the proposals,
-    `version` what happened to the item besides: votes, its end, its execution. `acted_by` is the
-    authenticated principal that resolved it, and `claimed_by` whom the caller said to act for, if
-    that is somebody else. `title` says what approving it does: a roll-back undoes something.
-    `asked` are those who asked for the same later. `preview_at` is when the dry run said what
-    `preview` has, and `first_preview` is what it said first, once that was something else.
+    `fingerprint` is the digest of action id and canonical params: it identifies equal proposals and
+    what the approver approves. `seen` counts equal proposals; `version` counts votes and changes of
+    state. `acted_by` is the principal that resolved the item, `claimed_by` whom it claimed to act
+    for. `title` says what approving does. `asked` has later requests for the same. `preview_at` is
+    the time of `preview`; `first_preview` is the first dry run, if its result was different.
     """
 
     id: str
@@ -162,14 +160,14 @@ class ApprovalItem(Proposal):
 
     @property
     def askers(self) -> list[str]:
-        """Those who asked for the action, as people read them."""
+        """The requesters, in words."""
         agent = f"agent:{self.agent_id}"
         named = ["the agent" if name == agent else name for name in self.requested_by]
         return named or ["the agent"]
 
 
 class ApprovalQueue(Model):
-    """What waits, and what was resolved, newest first; `next_cursor` when there is more."""
+    """Pending and resolved approvals, newest first; `next_cursor` if there are more."""
 
     pending: list[ApprovalItem]
     history: list[ApprovalItem]

@@ -1,4 +1,4 @@
-"""The audit trail: who changed what, when and from where, and whether it all fits."""
+"""The audit trail: entries of a hash chain, filters, and their verification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = re.compile(r"^([1-9]\d{0,17}):([0-9a-f]{64})$")
 
 
 class AuditHead(Model):
-    """A place in the chain: an entry's number and its hash. Noted elsewhere, it pins all before.
+    """A position in the chain: number and hash of an entry. It vouches for all entries before it.
 
     `str(head)` is `SEQ:HASH`, which `AuditHead.parse` reads.
     """
@@ -78,7 +78,7 @@ class AuditEntry(Model):
 
 
 class AuditFilter(Model):
-    """Which entries of an audit trail are wanted; what is not given, fits.
+    """A filter for audit entries; absent fields match anything.
 
     Attributes:
         by: the principal who did it, or who the caller said to act for.
@@ -96,11 +96,11 @@ class AuditFilter(Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether every entry fits."""
+        """Whether it matches every entry."""
         return not any(getattr(self, name) for name in AuditFilter.model_fields)
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Whether *entry* is one of those."""
+        """Tell whether *entry* matches."""
         if self.by and self.by not in (entry.who, entry.claims):
             return False
         if self.kind and not f"{entry.kind}.".startswith(f"{self.kind.rstrip('.')}."):
@@ -117,12 +117,12 @@ class AuditPage(Model):
 
 
 class Misfit(Model):
-    """The first entry that does not fit.
+    """The first entry that breaks the chain.
 
     Attributes:
         seq: its number, or that of the entry that should be there.
         id: the id of what stands there, if anything does.
-        why: what was done to the chain, as far as can be told.
+        why: the kind of manipulation, as far as it can be told.
         detail: the same in a sentence.
     """
 
@@ -133,7 +133,7 @@ class Misfit(Model):
 
 
 class Verification(Model):
-    """What came of checking a chain.
+    """The result of verifying a chain.
 
     Attributes:
         ok: whether every entry fits.

@@ -1,4 +1,4 @@
-"""What all data shapes share: strict on the way in, camelCase on the wire."""
+"""The base of all data models: strict input, camelCase on the wire."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pydantic.alias_generators import to_camel
 Severity = Literal["info", "warning", "error", "critical"]
 Level = Literal["low", "medium", "high", "critical"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
-#: How deep JSON may nest: it is stored inside of other things and read back with a limit of 200.
+#: Maximum nesting of JSON, which is stored within other JSON and read with a limit of 200.
 MAX_DEPTH = 100
-#: As many fields that do not fit are named; telling more would take long.
+#: Maximum number of invalid fields named in an error.
 MAX_MISTAKES = 1000
 
 
 def unstorable(value: Any) -> str | None:
-    """Why a JSON value could be stored and not be read back; None: it can."""
+    """The reason why a stored JSON value could not be read back, or None."""
     layer = [value]
     for _ in range(MAX_DEPTH + 1):
         if any(isinstance(one, float) and not math.isfinite(one) for one in layer):
@@ -84,7 +84,7 @@ def to_ms(time: datetime) -> int:
 
 
 class Model(BaseModel):
-    """A data shape: frozen, strict, without unknown fields, NaN or values that JSON cannot hold."""
+    """A data model: frozen and strict; rejects unknown fields, NaN and values that are not JSON."""
 
     model_config = ConfigDict(
         strict=True,
@@ -106,18 +106,18 @@ class Model(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote, perhaps in another release: unknown fields are passed over.
+        """Read what `to_json` of any release wrote; ignore unknown fields.
 
         Raises:
-            pydantic.ValidationError: the text is not such a value.
+            pydantic.ValidationError: the text is invalid.
         """
         return cls.model_validate_json(text, extra="ignore")
 
     def patched(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with the named fields laid over it, validated like a new value.
+        """A validated copy with changed fields.
 
         Raises:
-            pydantic.ValidationError: a field is unknown or its value does not fit.
+            pydantic.ValidationError: a field is unknown or invalid.
         """
         known = {field.alias or name: name for name, field in type(self).model_fields.items()}
         named = {known.get(key, key): value for key, value in changes.items()}
@@ -126,9 +126,9 @@ class Model(BaseModel):
 
 
 def explain(error: ValidationError, *above: str | int) -> str:
-    """A validation error as one line that names each field and what was wrong with it.
+    """A validation error as one line that names each invalid field.
 
-    *above* is where the value stands that was validated.
+    *above* is the path of the validated value.
     """
     if error.error_count() > MAX_MISTAKES:
         return f"{error.error_count()} fields do not fit"
@@ -142,7 +142,7 @@ def explain(error: ValidationError, *above: str | int) -> str:
 
 
 def _no_json(value: object) -> str:
-    """What is wrong with a value that JSON cannot hold."""
+    """The error for a value that is not JSON."""
     kind = type(value).__name__
     instead = {"set": "a list", "frozenset": "a list", "tuple": "a list", "bytes": "a text"}
     better = instead.get(kind, "texts, numbers, lists and dicts")
@@ -150,5 +150,5 @@ def _no_json(value: object) -> str:
 
 
 def told(message: str) -> str:
-    """What a validator has said, without what pydantic puts before it."""
+    """A validator's message without pydantic's prefix."""
     return message.removeprefix("Value error, ")

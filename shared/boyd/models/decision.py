@@ -1,4 +1,4 @@
-"""What is to be done, and how that was decided."""
+"""Decisions and their traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Decision(Model):
 
     @property
     def is_no_op(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether it is a no-op."""
         return self.action == NO_OP
 
 
@@ -33,14 +33,14 @@ def no_op(rationale: str) -> Decision:
 
 
 class Change(Model):
-    """A plugin's hook changed these fields of the decision."""
+    """The fields of a decision that a plugin's hook changed."""
 
     plugin: str
     fields: list[str]
 
 
 class Refusal(Model):
-    """A plugin stopped the decision, or it was not valid."""
+    """A decision stopped by a plugin, or invalid."""
 
     by: str
     reason: str
@@ -48,9 +48,9 @@ class Refusal(Model):
 
 
 class DecisionTrace(Model):
-    """How the decision came about.
+    """The trace of a decision.
 
-    `vetoed` is set by a veto or a guard that failed, `invalid` by a decision that did not validate.
+    A veto or failed guard sets `vetoed`; an invalid decision sets `invalid`.
     """
 
     strategies: list[str] = Field(default_factory=list)
@@ -62,7 +62,7 @@ class DecisionTrace(Model):
 
     @property
     def asked_by(self) -> str | None:
-        """The plugin whose hook last asked for an approval."""
+        """The plugin whose hook last required an approval."""
         names = {"requires_approval", "requiresApproval"}
         asked = [change.plugin for change in self.changes if names & set(change.fields)]
         return asked[-1] if asked else None

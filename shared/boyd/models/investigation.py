@@ -1,4 +1,4 @@
-"""Investigations: conversations of a model with tools, entry by entry."""
+"""Investigations: conversations of a model with tools, as a log of entries."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Usage(Model):
 
 
 class Limits(Model):
-    """What an investigation may use up at most; times in seconds, money as the prices say."""
+    """The limits of an investigation; times in seconds, money in the unit of the prices."""
 
     max_steps: int = Field(default=30, gt=0, le=1000)
     max_tool_calls: int = Field(default=100, gt=0, le=10_000)
@@ -112,7 +112,7 @@ class Limits(Model):
 
 
 class Wanted(Model):
-    """What one investigation is to keep to; what is not said is as the agent allows."""
+    """The limits requested for one investigation; absent ones are the agent's."""
 
     max_steps: Whole | None = Field(default=None, gt=0, le=1000)
     max_tool_calls: Whole | None = Field(default=None, gt=0, le=10_000)
@@ -122,7 +122,7 @@ class Wanted(Model):
 
 
 class Counters(Model):
-    """What an investigation has used up so far.
+    """The usage of an investigation so far.
 
     `requests` counts every attempt of every turn, `seconds` the time from each question to its end.
     """
@@ -142,7 +142,7 @@ class Counters(Model):
 
 
 class ToolObservation(Model):
-    """What a tool call came to; named on the wire as here, for models read it.
+    """The observation of a tool call; models read it, so its wire names are as here.
 
     Attributes:
         schema_: the name and version of this shape.
@@ -152,14 +152,14 @@ class ToolObservation(Model):
         call_id: which call it answers.
         command: of a shell tool.
         workdir: of a shell tool.
-        status: what became of it.
+        status: its outcome.
         exit_code: of a shell tool.
         timed_out: whether its time was up.
         interactive: whether it was refused for waiting for a person.
         truncated: whether `output` is only a part.
         total_bytes: how long the whole output was.
         duration: milliseconds.
-        output: what it said; for a refusal or a failure, why.
+        output: its output, or the reason of a refusal or failure.
     """
 
     model_config = ConfigDict(alias_generator=None)
@@ -184,7 +184,7 @@ class ToolObservation(Model):
 
 
 class Asked(Model):
-    """Somebody says something to the model: the question, or what comes after an answer."""
+    """A message to the model: the question, or a follow-up."""
 
     kind: Literal["asked"] = "asked"
     text: str
@@ -192,7 +192,7 @@ class Asked(Model):
 
 
 class Delta(Model):
-    """A piece of a turn as it comes; what the whole turn is, `Said` tells."""
+    """A piece of a turn while it arrives; `Said` has the complete turn."""
 
     kind: Literal["delta"] = "delta"
     step: int
@@ -201,7 +201,7 @@ class Delta(Model):
 
 
 class Discarded(Model):
-    """The attempt that the last deltas were of has failed: they do not count."""
+    """The attempt of the last deltas failed: they are void."""
 
     kind: Literal["discarded"] = "discarded"
     step: int
@@ -221,7 +221,7 @@ class Said(Model):
 
 
 class Started(Model):
-    """A tool has been started; without a result after it, its outcome is lost."""
+    """A tool was started; without a later result its outcome is lost."""
 
     kind: Literal["started"] = "started"
     call_id: str
@@ -243,9 +243,9 @@ class Result(Model):
 
 
 class Steered(Model):
-    """What Boyd says to the model in between, and whether its tools are taken away.
+    """A message from Boyd to the model; `strip` removes its tools.
 
-    With `ending` a limit is nearly reached: the model is asked to conclude, and it ends with that.
+    With `ending` a limit is nearly reached: the model is asked to conclude.
     """
 
     kind: Literal["steered"] = "steered"
@@ -256,7 +256,7 @@ class Steered(Model):
 
 
 class Warned(Model):
-    """Something that those who watch should know: a guard, or a budget that is nearly used up."""
+    """A warning for observers: a detected loop, or a nearly exhausted budget."""
 
     kind: Literal["warned"] = "warned"
     what: str
@@ -294,7 +294,7 @@ class Compacted(Model):
 
 
 class Ended(Model):
-    """It is over: why, and what was found; with what a turn that failed has used up."""
+    """The end: its reason and findings, and the usage of a failed turn."""
 
     kind: Literal["ended"] = "ended"
     ending: Ending
@@ -325,7 +325,7 @@ _entry: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 def read_entry(text: str | bytes) -> Entry | None:
-    """An entry of a log; None: it is of a kind that this release does not know."""
+    """Read an entry of a log; None: this release does not know its kind."""
     try:
         return _entry.validate_json(text, extra="ignore")
     except ValidationError:
@@ -345,7 +345,7 @@ class Logged(Model):
 
 
 class InvestigationRequest(Model):
-    """A question to a model, and what it may use.
+    """A question to a model, its tools and limits.
 
     Attributes:
         question: what it is to find out.
@@ -367,12 +367,12 @@ class InvestigationRequest(Model):
 
     @property
     def name(self) -> str:
-        """What lists call it."""
+        """The title in lists."""
         return self.title or title_of(self.question)
 
 
 class Investigation(InvestigationRequest):
-    """An investigation and how far it is.
+    """An investigation and its state.
 
     Attributes:
         source: what it is for: `api`, `run`, or `plugin:<id>`.

@@ -1,4 +1,4 @@
-"""One iteration of an agent, from outside."""
+"""Iterations: phases, problems and results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Phase = Literal["idle", "start", "observe", "orient", "decide", "act", "complete
 
 
 class Problem(Model):
-    """A component or hook that failed and was left out; `duration` is in milliseconds.
+    """A component or hook that failed and was skipped; `duration` is in milliseconds.
 
-    `host` is where an observer ran.
+    `host` is the host of an observer.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Problem(Model):
 
 
 class ObserverRun(Model):
-    """One run of an observer, or of one of its shards: where, and what came of it.
+    """One run of an observer or of one of its shards.
 
     `duration` is in milliseconds; `worker` names the process, `host` where that runs.
     """
@@ -44,14 +44,14 @@ class ObserverRun(Model):
 
 
 class NotDue(Model):
-    """An observer that an iteration left out because its interval had not passed."""
+    """An observer that an iteration skipped because its interval had not passed."""
 
     id: str
     due_at: Timestamp
 
 
 class ObserverHealth(Model):
-    """How an observer has been doing."""
+    """The health of an observer."""
 
     failures: int = 0
     last_success_at: Timestamp | None = None
@@ -87,7 +87,7 @@ class LoopResult(Model):
 
 
 class LoopStatus(Model):
-    """What an agent is doing now."""
+    """The current state of an agent's loop."""
 
     agent_id: str
     phase: Phase

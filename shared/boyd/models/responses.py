@@ -1,7 +1,4 @@
-"""What the HTTP API answers, where that is no model of its own; see docs/api.md.
-
-The API writes them and the command line reads them: there is one of each.
-"""
+"""Responses of the HTTP API, shared with the command line; see docs/api.md."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from boyd.models.run import RunStatus
 
 
 class AgentState(Model):
-    """An agent and how it stands; `workers` counts the live ones, `loopInterval` is in seconds."""
+    """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds."""
 
     id: str
     name: str
@@ -36,14 +33,14 @@ class AgentState(Model):
 
 
 class AgentList(Model):
-    """The agents that the key may see; `frozen` says why acting is frozen everywhere, if it is."""
+    """The agents that the key may access; `frozen` is the reason of a deployment-wide freeze."""
 
     agents: list[AgentState]
     frozen: str | None = None
 
 
 class Identity(Model):
-    """Who the agent is; `model` is that of its language model, if it has one."""
+    """The agent's identity; `model` is its language model, if any."""
 
     id: str
     name: str
@@ -51,7 +48,7 @@ class Identity(Model):
 
 
 class Capabilities(Model):
-    """The ids of the agent's parts."""
+    """The ids of the agent's components."""
 
     observers: list[str]
     orienters: list[str]
@@ -60,7 +57,7 @@ class Capabilities(Model):
 
 
 class LoopHistory(Model):
-    """How many iterations have ended, and the last one in full."""
+    """The number of ended iterations, and the last one in full."""
 
     total_loops: int
     last_loop: LoopResult | None = None
@@ -75,7 +72,7 @@ class StateResponse(Model):
 
 
 class ObserverState(ObserverHealth):
-    """An observer and how it has been doing."""
+    """An observer and its health."""
 
     id: str
 
@@ -87,9 +84,9 @@ class ObserverList(Model):
 
 
 class WorkerInfo(Model):
-    """A process as it announces itself.
+    """The announcement of a process.
 
-    `queues` are short names, `fingerprints` those of its agents by id, `problem` what ails it.
+    `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill.
     """
 
     name: str
@@ -106,7 +103,7 @@ class WorkerInfo(Model):
 
 
 class WorkerList(Model):
-    """Workers and beats that have said within the last seconds that they live."""
+    """Workers and beats with a recent heartbeat."""
 
     workers: list[WorkerInfo]
 
@@ -122,7 +119,7 @@ class TriggerResult(Model):
 
 
 class Triggered(Model):
-    """What became of a trigger: of the iteration that it started, or joined."""
+    """The outcome of the iteration that a trigger started or joined."""
 
     success: bool
     status: Literal["completed", "failed", "triggered"]
@@ -134,9 +131,9 @@ class Triggered(Model):
 
 
 class IterationSummary(Model):
-    """A past iteration in a few words; `duration` is in milliseconds.
+    """A summary of a past iteration; `duration` is in milliseconds.
 
-    `results` are those of its actions, without what they have put out.
+    `results` are those of its actions, without their output.
     """
 
     iteration: int
@@ -171,7 +168,7 @@ class Abandoned(Model):
 
 
 class Standing(Model):
-    """How the agent stands now; the reason is there when it is so."""
+    """The reasons why the agent is paused or frozen, if it is."""
 
     success: Literal[True] = True
     agent_id: str
@@ -180,14 +177,14 @@ class Standing(Model):
 
 
 class StandingAll(Model):
-    """How the deployment stands now."""
+    """The reason why the deployment is frozen, if it is."""
 
     success: Literal[True] = True
     frozen: str | None = None
 
 
 class Retired(Model):
-    """An agent that was taken out of service: what was withdrawn and cancelled with it."""
+    """A retired agent, with the numbers of withdrawn approvals and cancelled runs."""
 
     success: Literal[True] = True
     agent_id: str
@@ -196,7 +193,7 @@ class Retired(Model):
 
 
 class Resolved(Model):
-    """What an answer led to; `result` is what the action did, if it has ended."""
+    """The result of answering an approval; `result` is the action's, if it has ended."""
 
     success: bool
     approval: ApprovalItem
@@ -220,22 +217,22 @@ class RunCancelled(Model):
 
 
 class Redelivering(Model):
-    """The callback is sent again soon."""
+    """The callback is about to be sent again."""
 
     success: Literal[True] = True
     id: str
 
 
 class ActionList(Model):
-    """What the agent can do."""
+    """The agent's actions."""
 
     actions: list[ActionInfo]
 
 
 class Taken(Model):
-    """What became of an action: a result, an approval that it waits for, or neither yet.
+    """The outcome of an action: a result, an approval that it waits for, or neither yet.
 
-    `earlier`: it had been undone before, and nothing was done now.
+    `earlier`: an earlier rollback had already undone it.
     """
 
     success: bool
@@ -247,7 +244,7 @@ class Taken(Model):
 
 
 class Execution(Model):
-    """An execution and how far it is; `waiting` for the approval that `approvalId` names."""
+    """An execution and its state; `waiting`: for the approval `approvalId`."""
 
     id: str
     state: Literal["queued", "running", "waiting", "succeeded", "failed", "unknown"]
@@ -263,7 +260,7 @@ class Execution(Model):
 
 
 class KeyInfo(Model):
-    """A key without what would let anybody use it."""
+    """An API key without its secret."""
 
     id: str
     name: str
@@ -278,7 +275,7 @@ class KeyInfo(Model):
 
 
 class NewKey(KeyInfo):
-    """A key that was made; `key` is its text, which is told this once."""
+    """A new API key; `key` is its text, which is shown only once."""
 
     key: str | None = None
 
@@ -290,7 +287,7 @@ class KeyList(Model):
 
 
 class Revoked(Model):
-    """The key is of no use any more."""
+    """A revoked API key."""
 
     success: Literal[True] = True
     id: str

@@ -1,4 +1,4 @@
-"""A work item that a client submits."""
+"""Runs: work items that clients submit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HttpUrlText = Annotated[
 
 
 class ActionPerformed(Model):
-    """One action as a run's result tells it."""
+    """An action in a run's result."""
 
     action: str
     success: bool
@@ -55,7 +55,7 @@ class ActionPerformed(Model):
 
 
 class RunResult(Model):
-    """What a run led to; `duration` is in milliseconds.
+    """The result of a run; `duration` is in milliseconds.
 
     `situation_assessment` is the situation's summary; `assessments` are what it was made of.
     """
@@ -72,7 +72,7 @@ class RunResult(Model):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What becomes of a run when its iteration ends; without a status it waits."""
+    """The outcome of a run after its iteration; without a status it waits for approval."""
 
     run_id: str
     status: RunStatus | None
@@ -81,10 +81,10 @@ class RunOutcome:
 
 
 class RunRequest(Model):
-    """What a client sends to start a run.
+    """A client's request to start a run.
 
-    `callback_url` is told when the run has ended. `kind` is a label for whoever reads it, but
-    for `investigation`: the agent's model looks into such a run, without an iteration.
+    `callback_url` is called when the run has ended. `kind` is a free label, except `investigation`:
+    the agent's model investigates such a run without an iteration.
     """
 
     title: TitleText
@@ -97,7 +97,7 @@ class RunRequest(Model):
 
 
 class Run(RunRequest):
-    """A run and where it stands; `reason` says why it ended without its own iteration's doing."""
+    """A run and its state; `reason` says why it ended other than by its iteration."""
 
     id: str
     status: RunStatus
@@ -120,7 +120,7 @@ class RunPage(Model):
 
 
 class Delivery(Model):
-    """One attempt to tell a callback URL how a run ended; `duration` is in milliseconds."""
+    """One attempt to deliver a callback; `duration` is in milliseconds."""
 
     at: Timestamp
     ok: bool
@@ -130,7 +130,7 @@ class Delivery(Model):
 
 
 class Callback(Model):
-    """How far a run's callback is; `next_at` is when it will be tried again."""
+    """The state of a run's callback; `next_at` is the time of the next attempt."""
 
     run_id: str
     url: str

@@ -1,4 +1,4 @@
-"""What the observations mean."""
+"""Observations, the situations they make, and facts about the world."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Place: TypeAlias = tuple[str, str, str]
 
 
 class Triple(Model):
-    """A fact, how sure it is, and where it comes from.
+    """A fact with its confidence and source.
 
-    What a predicate that begins with `agent:` says is how the agent works, and no knowledge.
+    Predicates that begin with `agent:` concern the agent's own work; they are not knowledge.
     """
 
     subject: str = Field(min_length=1, max_length=1000)
@@ -27,12 +27,12 @@ class Triple(Model):
 
     @property
     def place(self) -> Place:
-        """What names the fact: its subject, predicate and object."""
+        """The fact's identity: subject, predicate, object."""
         return (self.subject, self.predicate, self.object)
 
     @property
     def is_metadata(self) -> bool:
-        """Whether it is about how the agent works."""
+        """Whether it concerns the agent's own work."""
         return self.predicate.startswith("agent:")
 
 
@@ -51,7 +51,7 @@ class Observation(Model):
 
 
 class Anomaly(Model):
-    """Something that is not as it should be."""
+    """An abnormal condition."""
 
     type: str
     description: str
@@ -68,10 +68,10 @@ class Correlation(Model):
 
 
 class SituationAssessment(Model):
-    """One orienter's reading of the observations.
+    """One orienter's assessment of the observations.
 
-    `data` is typed evidence for strategies: they should decide on it, not on the words of findings.
-    Without `confidence` it judges nothing, and does not count in that of the situation.
+    `data` is typed evidence for strategies, which should not parse `findings`. Without `confidence`
+    it does not count in that of the situation.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""What a plugin is: component classes, hook specifications, and the host that calls them."""
+"""The plugin API: components, hooks, context, and the host that calls them."""
 
 from boyd.plugin.components import (
     Action,
@@ -9,14 +9,9 @@ from boyd.plugin.components import (
     Perform,
     Strategy,
     Tool,
-    action,
-    endpoint,
-    observer,
-    orienter,
-    strategy,
-    tool,
 )
 from boyd.plugin.context import AgentInfo, ApprovalReader, Context, Graph, Llm, State
+from boyd.plugin.decorators import action, endpoint, observer, orienter, strategy, tool
 from boyd.plugin.hooks import hook
 from boyd.plugin.host import Hook, PluginHost
 from boyd.plugin.plugin_base import Plugin

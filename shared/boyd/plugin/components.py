@@ -1,6 +1,6 @@
-"""What a plugin is made of: observers, orienters, strategies and actions.
+"""The components of a plugin: observers, orienters, strategies, actions, tools and endpoints.
 
-Each can be written in two ways. As methods of the plugin, under a decorator:
+A component is either a method of the plugin with a decorator:
 
     class Disk(Plugin):
         id = "disk"
@@ -8,7 +8,7 @@ Each can be written in two ways. As methods of the plugin, under a decorator:
         @observer(interval=60)
         def usage(self, ctx): ...
 
-or as a class of its own, listed in the plugin's `components`:
+or a class, listed in the plugin's `components`:
 
     class Usage(Observer):
         interval = 60
@@ -24,35 +24,34 @@ from __future__ import annotations
 
 import inspect
 import re
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from boyd.models import Autonomy, AutonomyMode, Budget, Level
+from boyd.models import Autonomy, Budget, Level
 from boyd.models.investigation import Category
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Taker:
-    """A function and the names it takes out of what is offered to it."""
+    """A function that receives only the arguments it declares."""
 
     def __init__(self, function: Callable[..., Any], offered: Sequence[str]) -> None:
         """Check *function* against the names in *offered*.
 
         Raises:
-            ValueError: it takes something else; the message says what it may take.
+            ValueError: it declares an argument that is not offered.
         """
         self.function = function
         self.takes = _names(function, offered)
 
     def __call__(self, **values: Any) -> Any:
-        """Call the function with those of *values* that it takes."""
+        """Call the function with the *values* it declares."""
         return self.function(**{name: values[name] for name in self.takes})
 
 
@@ -79,14 +78,12 @@ Scope = Literal["anywhere", "every_host"]
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ENDPOINT_PATH = re.compile(r"(/([\w.~-]+|\{[a-z_]\w*\}))+|/", re.ASCII)
 
-_C = TypeVar("_C", bound="Component")
-
 
 def check_params(name: str, params: type[BaseModel] | None) -> None:
     """Check that no parameter of the component *name* is declared as a secret.
 
     Raises:
-        ValueError: one is; params are stored, and shown to those who approve and who read.
+        ValueError: one is, and params are stored and shown to readers and approvers.
     """
     try:
         schema = params.model_json_schema(by_alias=True) if params else {}
@@ -107,9 +104,10 @@ def _has_secret(schema: Any) -> bool:
 
 
 class Component:
-    """Common to all: a name, an id `plugin:name`, and functions that take what they need.
+    """The base of all components: a name, an id `plugin:name`, and functions.
 
-    `title` is what people are shown; the name, unless given.
+    A function receives only the arguments it declares. `title` is shown to people; the default is
+    the name.
     """
 
     #: The functions of this kind and the arguments offered to each; the first one is required.
@@ -132,7 +130,7 @@ class Component:
         """Give the component its id and check its functions.
 
         Raises:
-            ValueError: a function is missing or takes arguments that are not offered.
+            ValueError: a function is missing or declares an unknown argument.
         """
         self.id = f"{plugin_id}:{self.name}"
         self._takers = {}
@@ -145,11 +143,11 @@ class Component:
         return self
 
     def has(self, function: str) -> bool:
-        """Whether the optional *function* was given."""
+        """Tell whether the optional *function* is defined."""
         return function in self._takers
 
     def call(self, function: str, **values: Any) -> Any:
-        """Call one of the component's functions with those of *values* that it takes."""
+        """Call one of the component's functions with the *values* it declares."""
         return self._takers[function](**values)
 
     @property
@@ -158,30 +156,30 @@ class Component:
         return self.id.partition(":")[0]
 
     def _model(self) -> type[BaseModel] | None:
-        """The model of `params`, as the first function names it.
+        """The model of `params`, from the annotation of the first function.
 
         Raises:
-            ValueError: a function takes what looks like a parameter, and would never be given.
+            ValueError: a function declares an optional argument that it would never receive.
         """
         for taker in self._takers.values():
             strange = sorted(set(inspect.signature(taker.function).parameters) - set(taker.takes))
             if strange:
                 raise ValueError(
-                    f"{self.name}: takes {', '.join(strange)}; what it is given comes as one "
+                    f"{self.name}: takes {', '.join(strange)}; parameters are passed as one "
                     "argument `params`, a pydantic model or a dict"
                 )
         return _params_model(next(iter(self._takers.values())).function)
 
 
 class Observer(Component):
-    """Looks at something and returns observations.
+    """Observes something and returns observations.
 
     Attributes:
         interval: seconds between two runs, honoured in continuous mode; None: every time.
         timeout: seconds one run may take.
         queue: the queue of workers that can see it; None: any worker.
         scope: `every_host` runs it once on each live host.
-        isolated: run it in a process of its own, which is killed when its time is up.
+        isolated: run it in its own process, which is killed after the time limit.
     """
 
     functions: ClassVar = {"observe": ("ctx", "shard"), "partition": ("ctx",)}
@@ -199,10 +197,10 @@ class Orienter(Component):
 
 
 class Strategy(Component):
-    """Chooses what to do in a situation; `applicable_when` says whether it has a say.
+    """Decides what to do in a situation, if `applicable_when` returns true.
 
-    With `withdraw_when_clear` an approval that it asked for is withdrawn once it has no say any
-    more, or says that nothing is to be done.
+    With `withdraw_when_clear` an approval it requested is withdrawn once it no longer applies or
+    decides on no-op.
     """
 
     functions: ClassVar = {"decide": ("situation", "ctx"), "applicable_when": ("situation", "ctx")}
@@ -211,19 +209,19 @@ class Strategy(Component):
 
 
 class Action(Component):
-    """Does something in the world.
+    """Changes something.
 
     Attributes:
-        risk: what it may break; gates nothing by itself.
+        risk: how much damage it may do; does not restrict it by itself.
         autonomy: when it may run without a person.
-        params: the pydantic model its parameters must fit.
+        params: the pydantic model of its parameters.
         timeout: seconds one execution may take.
-        idempotent: whether it may run again when its outcome was lost.
+        idempotent: whether it may run again after its outcome was lost.
         queue: the queue of the workers that may perform it; None: `boyd.act`.
         target: the parameter that names what it acts on, for budgets.
         budget: how often it may run per target.
-        tool: whether models may use it in investigations, gated like from anywhere else.
-        category: what kind of tool it then is.
+        tool: whether models may use it in investigations, with the usual gate.
+        category: the kind of tool.
     """
 
     functions: ClassVar = {
@@ -264,20 +262,20 @@ class Action(Component):
         self.target = fields[name].alias or name
 
     def target_of(self, params: Mapping[str, Any]) -> str:
-        """What an execution with *params* acts on: the value of the target parameter."""
+        """The value of the target parameter in *params*."""
         return str(params.get(self.target, "")) if self.target else ""
 
 
 class Tool(Component):
-    """Finds something out for a model that investigates; what changes something is an action.
+    """Finds information for a model that investigates; use an action to change something.
 
     Attributes:
-        params: the pydantic model its parameters must fit, which the model is told of.
+        params: the pydantic model of its parameters.
         timeout: seconds one call may take.
         queue: the queue of the workers that can do it; None: `boyd.act`.
-        category: what kind of tool it is, for how a model is brought to an end.
-        idempotent: whether it may be called again when a worker was lost meanwhile.
-        poll: whether calling it again and again is what it is for, as long as its results differ.
+        category: the kind of tool, which affects how a model is led to its conclusion.
+        idempotent: whether it may be called again after its worker was lost.
+        poll: whether repeated calls are expected as long as the results differ.
     """
 
     functions: ClassVar = {"run": ("params", "ctx")}
@@ -300,8 +298,8 @@ class Tool(Component):
 class Endpoint(Component):
     """Answers HTTP requests at `/plugins/<plugin><path>`, on a worker.
 
-    It returns what JSON can hold, an `EndpointReply`, or `Perform` to have an action taken through
-    the one path that executes actions; not with GET, which takes no more than reading.
+    It returns a JSON value or an `EndpointReply`; methods other than GET may return `Perform` to
+    request an action.
 
     Attributes:
         method: GET, POST, PUT, PATCH or DELETE; GET needs the scope `read`, others `actions`.
@@ -328,168 +326,11 @@ class Endpoint(Component):
 
 @dataclass(frozen=True)
 class Perform:
-    """What an endpoint returns to have an action taken: gated, hooked, claimed like any other."""
+    """Returned by an endpoint to request an action, which passes the usual hooks and gate."""
 
     action: str
     params: dict[str, Any] = field(default_factory=dict)
     rationale: str = ""
-
-
-class Declared(Generic[_C]):
-    """A component declared by a decorator; on an instance it is the plain method."""
-
-    def __init__(
-        self, kind: type[_C], function: Callable[..., Any], settings: dict[str, Any]
-    ) -> None:
-        self.kind = kind
-        self.given = {next(iter(kind.functions)): function}
-        self.settings = settings
-
-    def __get__(self, instance: object | None, owner: type) -> Any:
-        if instance is None:
-            return self
-        return types.MethodType(next(iter(self.given.values())), instance)
-
-    def build(self, plugin: object) -> _C:
-        """The component with its functions bound to *plugin*."""
-        main = next(iter(self.given.values()))
-        settings = {"name": main.__name__, "description": _first_line(main), **self.settings}
-        methods = {name: types.MethodType(f, plugin) for name, f in self.given.items()}
-        return self.kind(**settings, **methods)
-
-    def _also(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        self.given[name] = function
-        return function
-
-
-class DeclaredObserver(Declared[Observer]):
-    """What `@observer` makes of a method."""
-
-    def partition(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to split the work: it returns a list of shards."""
-        return self._also("partition", function)
-
-
-class DeclaredStrategy(Declared[Strategy]):
-    """What `@strategy` makes of a method."""
-
-    def applicable_when(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to say whether the strategy has a say in a situation."""
-        return self._also("applicable_when", function)
-
-
-class DeclaredAction(Declared[Action]):
-    """What `@action` makes of a method."""
-
-    def dry_run(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to tell what an execution would do."""
-        return self._also("dry_run", function)
-
-    def rollback(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Use the method to undo a successful execution."""
-        return self._also("rollback", function)
-
-
-def observer(
-    *,
-    name: str | None = None,
-    interval: float | None = None,
-    timeout: float = 30.0,
-    queue: str | None = None,
-    scope: Scope = "anywhere",
-    isolated: bool = False,
-) -> Callable[[Callable[..., Any]], DeclaredObserver]:
-    """Declare a method as an observer; see `Observer` for the settings."""
-    settings = _given(
-        name=name, interval=interval, timeout=timeout, queue=queue, scope=scope, isolated=isolated
-    )
-    return lambda function: DeclaredObserver(Observer, function, settings)
-
-
-def orienter(
-    *, name: str | None = None, timeout: float = 30.0
-) -> Callable[[Callable[..., Any]], Declared[Orienter]]:
-    """Declare a method as an orienter."""
-    settings = _given(name=name, timeout=timeout)
-    return lambda function: Declared(Orienter, function, settings)
-
-
-def strategy(
-    *, name: str | None = None, timeout: float = 30.0, withdraw_when_clear: bool = False
-) -> Callable[[Callable[..., Any]], DeclaredStrategy]:
-    """Declare a method as a decision strategy; see `Strategy` for the settings."""
-    settings = _given(name=name, timeout=timeout, withdraw_when_clear=withdraw_when_clear)
-    return lambda function: DeclaredStrategy(Strategy, function, settings)
-
-
-def action(
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    risk: Level = "low",
-    autonomy: AutonomyMode = "auto",
-    min_confidence: float | None = None,
-    timeout: float = 60.0,
-    idempotent: bool = False,
-    queue: str | None = None,
-    target: str | None = None,
-    budget: Budget | None = None,
-    tool: bool = False,
-    category: Category = "execution",
-) -> Callable[[Callable[..., Any]], DeclaredAction]:
-    """Declare a method as an action; see `Action` for the settings."""
-    settings = _given(
-        name=name,
-        title=title,
-        risk=risk,
-        autonomy=Autonomy(mode=autonomy, min_confidence=min_confidence),
-        timeout=timeout,
-        idempotent=idempotent,
-        queue=queue,
-        target=target,
-        budget=budget,
-        tool=tool,
-        category=category,
-    )
-    return lambda function: DeclaredAction(Action, function, settings)
-
-
-def tool(
-    *,
-    name: str | None = None,
-    timeout: float = 60.0,
-    queue: str | None = None,
-    category: Category = "search",
-    idempotent: bool = False,
-    poll: bool = False,
-) -> Callable[[Callable[..., Any]], Declared[Tool]]:
-    """Declare a method as a tool; see `Tool` for the settings."""
-    settings = _given(
-        name=name,
-        timeout=timeout,
-        queue=queue,
-        category=category,
-        idempotent=idempotent,
-        poll=poll,
-    )
-    return lambda function: Declared(Tool, function, settings)
-
-
-def endpoint(
-    method: str,
-    path: str,
-    *,
-    name: str | None = None,
-    timeout: float = 10.0,
-    queue: str | None = None,
-) -> Callable[[Callable[..., Any]], Declared[Endpoint]]:
-    """Declare a method as an HTTP endpoint; see `Endpoint` for the settings."""
-    settings = _given(method=method, path=path, name=name, timeout=timeout, queue=queue)
-    return lambda function: Declared(Endpoint, function, settings)
-
-
-def _given(**settings: Any) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _params_model(function: Callable[..., Any]) -> type[BaseModel] | None:
@@ -497,10 +338,6 @@ def _params_model(function: Callable[..., Any]) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return None
-
-
-def _first_line(function: Callable[..., Any]) -> str:
-    return (function.__doc__ or "").strip().partition("\n")[0]
 
 
 def _snake(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a plugin's functions are given: agent, logger, shared state, HTTP, a model and the time."""
+"""The `ctx` of a plugin's functions: agent, logger, shared state, HTTP, model and time."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ if TYPE_CHECKING:
 
 
 class ApprovalReader(Protocol):
-    """The agent's approvals, those that wait and those of its history."""
+    """The agent's pending and resolved approvals, read-only."""
 
     def get(self, approval_id: str) -> ApprovalItem | None:
-        """An approval as it is now; None: there is none, or it is not kept any more."""
+        """The current approval; None: it does not exist, or is no longer kept."""
 
     def waiting(self, approval_ids: Collection[str]) -> set[str]:
-        """Those of them that nobody has answered yet, in one round trip; none for none."""
+        """The pending ones among *approval_ids*, in one round trip."""
 
 
 class Graph(Protocol):
-    """Facts that all workers share, found by subject, object, predicate and word.
+    """Facts shared by all workers, indexed by subject, object, predicate and word.
 
-    A fact is there once, with the greatest confidence it was ever added with. Labels that a graph
-    does not know have no facts. Lists are in the order of their labels. Each call but `all`,
-    `page` and a large `add` is one round trip or two, however many labels it is given.
+    Each fact exists once, with the highest confidence it was added with. Lists are sorted by label.
+    Each call except `all`, `page` and a large `add` takes one or two round trips.
     """
 
     def add(self, triples: Iterable[Triple]) -> int:
-        """Add facts; how many were new, or surer than before.
+        """Add facts; the number that are new or have a higher confidence.
 
         Raises:
             PayloadTooLarge: the graph would become too large.
@@ -48,7 +47,7 @@ class Graph(Protocol):
         """
 
     def remove(self, subject: str, predicate: str, object: str) -> bool:
-        """Remove a fact; whether it was there."""
+        """Remove a fact; False: it did not exist."""
 
     def out(self, symbol: str) -> list[Triple]:
         """The facts about a symbol."""
@@ -66,7 +65,7 @@ class Graph(Protocol):
         """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
 
     def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
-        """How many facts each of those symbols is subject or object of."""
+        """The number of facts with each symbol as subject or object."""
 
     def symbols_with(self, words: Collection[str], limit: int = 1000) -> dict[str, list[str]]:
         """For each of those words, as `boyd.tokenizer` has them, up to *limit* labels that hold it.
@@ -77,10 +76,10 @@ class Graph(Protocol):
         """
 
     def size(self) -> int:
-        """How many facts there are."""
+        """The number of facts."""
 
     def revision(self) -> int:
-        """How often it was changed."""
+        """The number of changes so far."""
 
     def page(self, after: Place | None = None, limit: int = 1000) -> list[Triple]:
         """Up to *limit* facts in the order of their labels: the first ones, or those *after* one.
@@ -101,10 +100,9 @@ _sessions = threading.local()
 
 
 class State(Protocol):
-    """A plugin's key-value state, shared by all workers; values are anything JSON can hold.
+    """A plugin's key-value state, shared by all workers; values are JSON.
 
-    Every value has a time to live in seconds (a week unless given): state that nobody writes any
-    more goes away by itself.
+    Every value has a time to live in seconds, one week by default.
     """
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -119,27 +117,27 @@ class State(Protocol):
     def compare_and_set(
         self, key: str, expected: Any, value: Any, ttl: float | None = None
     ) -> bool:
-        """Set *key* only if it still is *expected* (None: absent); say whether that was so."""
+        """Set *key* only if it equals *expected* (None: absent); False: it did not."""
 
     def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
-        """Replace *key* by `change(current)` until no other worker came between; the new value."""
+        """Replace *key* by `change(current)` atomically, with retries; the new value."""
 
     def delete(self, key: str) -> None:
         """Remove *key*."""
 
 
 class Llm(Protocol):
-    """The agent's model: for one answer, or for an investigation."""
+    """The agent's model, for one answer or an investigation."""
 
     def ask(self, prompt: str, *, instructions: str = "") -> str:
-        """One answer in prose, without tools.
+        """Request one answer in prose, without tools.
 
         Raises:
-            ModelError: the model did not answer, or refused.
+            ModelError: the model did not answer or refused.
         """
 
     def answer(self, prompt: str, shape: type[_M], *, instructions: str = "") -> _M:
-        """One answer of that *shape*; an answer that does not fit is put right once.
+        """Request one answer of that *shape*; one that does not fit is requested once more.
 
         Raises:
             ModelError: the model did not answer, refused, or its answer does not fit.
@@ -157,24 +155,23 @@ class Llm(Protocol):
         answer: type[BaseModel] | None = None,
         title: str = "",
     ) -> Investigation:
-        """Begin the investigation that this plugin knows as *key*, or find it; never waits for it.
+        """Start the investigation that this plugin calls *key*, or find it, without waiting.
 
-        Lists call it by its *title*, or else by the beginning of the question.
-        It is stored with the agent, and forgotten like a run; then the same key begins anew.
-        When it ends, an iteration begins that finds it ended: see its `text` and, with *answer*,
-        its `findings`.
+        Its *title* in lists defaults to the beginning of the question. It is kept like a run;
+        afterwards the same key starts a new one. Its end starts an iteration: see its `text` and,
+        with *answer*, its `findings`.
 
         Raises:
-            QueueFull: there are too many already.
+            QueueFull: too many investigations are waiting.
         """
 
     def find(self, key: str) -> Investigation | None:
-        """The investigation that this plugin knows as *key*, if it has begun and is kept."""
+        """The investigation that this plugin calls *key*, if it was started and is kept."""
 
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """Whose plugin this is."""
+    """The agent of a plugin."""
 
     id: str
     name: str
@@ -191,13 +188,10 @@ class _Logger(logging.LoggerAdapter[logging.Logger]):
 class Context:
     """Handed to every function of a plugin as `ctx`.
 
-    `iteration` is None where no iteration is running (`init`, an action a person started).
-    `execution_id` names the execution of an action, wherever it was asked for: no other one ever
-    has it, so it fits as an idempotency key of another system. It is None elsewhere.
-    `catalog` tells what the agent can do. `host` is the host that this runs on, by the name that
-    its worker has in the fleet; `worker` names the process. `not_due` tells orienters and hooks
-    which of the agent's observers this iteration left out because of their intervals, and when
-    they are due.
+    `iteration` is None outside an iteration. `execution_id` is unique to one execution of an action
+    and serves as an idempotency key for other systems; it is None elsewhere. `catalog` lists the
+    agent's components. `host` and `worker` name the host and process. `not_due` tells orienters and
+    hooks which observers this iteration skipped because of their intervals, and their due times.
     """
 
     agent: AgentInfo
@@ -230,7 +224,7 @@ class Context:
         """The agent's model.
 
         Raises:
-            ConfigError: it has none.
+            ConfigError: it has no model here.
         """
         if self._llm is None:
             why = "its file has no table [llm], or this is an isolated observer"
@@ -239,32 +233,32 @@ class Context:
 
     @property
     def has_llm(self) -> bool:
-        """Whether the agent has a model."""
+        """Whether the agent has a model here."""
         return self._llm is not None
 
     def playbooks(self) -> Mapping[str, Sequence[str]]:
-        """The playbooks that plugins give, by plugin, as Markdown."""
+        """The playbooks of each plugin, as Markdown."""
         return self._playbooks()
 
     def graph(self, name: str = "facts", of: str | None = None) -> Graph:
-        """A graph of facts that all workers share: this agent's, or the agent's named by *of*.
+        """A graph of facts shared by all workers: of this agent, or of the agent *of*.
 
         Raises:
-            ConfigError: there is none here.
+            ConfigError: there is no graph here.
         """
         if self._graph is None:
-            raise ConfigError("there is no graph in isolated observers, nor in `boyd observe`")
+            raise ConfigError("isolated observers and `boyd observe` have no graph")
         return self._graph(name, of)
 
     @property
     def approvals(self) -> ApprovalReader:
-        """The agent's approvals, to look at.
+        """The agent's approvals, read-only.
 
         Raises:
-            ConfigError: there are none here.
+            ConfigError: there are no approvals here.
         """
         if self._approvals is None:
-            raise ConfigError("there are no approvals in isolated observers, nor in `boyd observe`")
+            raise ConfigError("isolated observers and `boyd observe` have no approvals")
         return self._approvals
 
     @property

@@ -1,4 +1,4 @@
-"""Finds plugin classes: by entry point, by dotted path, or in a folder."""
+"""Finds plugin classes by entry point, dotted path, or in a folder, and locates their errors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from boyd.plugin.plugin_base import Plugin
 from boyd.settings.validation import nearest, saying
 
 _BOYD = str(Path(__file__).resolve().parent.parent)
-#: Where code lies that no author of a plugin has written.
+#: Paths of code that plugin authors do not write.
 _FOREIGN = (f"{_BOYD}/", "<frozen", f"{Path(traceback.__file__).parent}/")
 _CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
 def located(error: BaseException) -> str:
-    """The error as one line: file, line, and what was wrong, with the nearest known name."""
+    """The error as one line, with its file and line and the nearest known name."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name} line {error.lineno}: {error.msg}"
     frame, line = _own(error.__traceback__)
@@ -38,7 +38,7 @@ def located(error: BaseException) -> str:
 
 
 def _own(trace: TracebackType | None) -> tuple[FrameType | None, int]:
-    """The last frame of code that is neither Boyd's nor Python's nor of an installed package."""
+    """The last frame outside Boyd, Python and installed packages."""
     found: tuple[FrameType | None, int] = (None, 0)
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -61,7 +61,7 @@ def _suggestion(error: BaseException, frame: FrameType | None) -> str:
 
 
 def _wanted(error: BaseException, frame: FrameType | None) -> tuple[str, Iterable[str]]:
-    """The name that there is not, and those that there are."""
+    """The missing name, and the known names."""
     if isinstance(error, NameError) and error.name and frame is not None:
         return error.name, sorted({*frame.f_locals, *frame.f_globals, *dir(builtins)})
     if isinstance(error, AttributeError) and error.name:
@@ -76,15 +76,13 @@ GROUP = "boyd.plugins"
 
 
 def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
-    """The plugin class that *name* stands for.
+    """Find a plugin class by its name.
 
-    Args:
-        name: an entry point's name (`http-monitor`), a dotted path (`package.module:Class`), or
-            the id of a plugin in *folder*.
-        folder: where single-file plugins lie.
+    *name* is an entry point (`http-monitor`), a dotted path (`package.module:Class`), or the id of
+    a single-file plugin in *folder*.
 
     Raises:
-        PluginError: nothing is found, or importing it fails.
+        PluginError: it is not found or cannot be imported.
     """
     if ":" in name:
         return _checked(name, import_object(name))
@@ -93,7 +91,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
     if folder:
         known |= _in_folder(folder, wanted)
     if folder and wanted not in known:
-        known |= _in_folder(folder)  # an id may be put together, or misspelled
+        known |= _in_folder(folder)  # the id may be computed, or misspelled
     if wanted not in known:
         raise PluginError(name, f"not found{nearest(wanted, known)}")
     found = known[wanted]
@@ -106,7 +104,7 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
 
 
 def import_object(path: str) -> Any:
-    """The object that `module:name` stands for.
+    """Import the object `module:name`.
 
     Raises:
         ConfigError: the module cannot be imported, or has no such name.
@@ -133,7 +131,7 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 def _in_folder(folder: Path, wanted: str = "") -> dict[str, type[Plugin]]:
-    """The plugins of a folder by id; only files whose text names *wanted* are imported."""
+    """The plugins of a folder by id; imports only files that mention *wanted*."""
     found: dict[str, type[Plugin]] = {}
     for path in sorted(folder.glob("*.py")):
         if _names(path, wanted):
@@ -144,7 +142,7 @@ def _in_folder(folder: Path, wanted: str = "") -> dict[str, type[Plugin]]:
 def _names(path: Path, wanted: str) -> bool:
     try:
         return wanted in path.read_text("utf-8", "replace").replace("_", "-")
-    except OSError:  # loading it says why
+    except OSError:  # loading it reports the error
         return True
 
 

@@ -1,9 +1,8 @@
-"""The hook specifications: what a plugin may do between the phases, and when.
+"""The hook specifications: the functions that a plugin may run between phases.
 
-A plugin implements a hook as a method of the same name that takes any of the listed arguments by
-name. Hooks run one after the other in plugin order. One that raises is logged, recorded on the
-iteration and left out; one marked `@hook(fail_closed=True)` is a guard: if it raises, the
-iteration's action is not executed.
+A plugin implements a hook as a method of the same name that declares any of its arguments. Hooks
+run sequentially in plugin order. A hook that raises is logged, recorded on the iteration and
+skipped; if it is a guard, marked `@hook(fail_closed=True)`, it also blocks the iteration's action.
 """
 
 from __future__ import annotations
@@ -124,5 +123,5 @@ def hook(*, fail_closed: bool = False) -> Callable[[_F], _F]:
 
 
 def is_guard(function: Callable[..., Any]) -> bool:
-    """Whether the hook method was marked `fail_closed`."""
+    """Tell whether the hook method was marked `fail_closed`."""
     return bool(getattr(function, _MARK, False))

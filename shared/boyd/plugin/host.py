@@ -1,4 +1,4 @@
-"""Holds an agent's plugins: checks them when registered, keeps their order, finds their parts."""
+"""Registers an agent's plugins, and finds their components and hooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from boyd.models import ActionInfo, Catalog, EndpointInfo
 from boyd.plugin.components import (
     Action,
     Component,
-    Declared,
     Endpoint,
     Observer,
     Orienter,
@@ -22,6 +21,7 @@ from boyd.plugin.components import (
     Taker,
     Tool,
 )
+from boyd.plugin.decorators import Declared
 from boyd.plugin.hooks import SPECIFICATIONS, is_guard
 from boyd.plugin.plugin_base import Plugin
 
@@ -38,7 +38,7 @@ class Hook:
     fail_closed: bool
 
     def __call__(self, **values: Any) -> Any:
-        """Call it with those of *values* that it takes."""
+        """Call it with the *values* it declares."""
         return self.taker(**values)
 
 
@@ -49,11 +49,11 @@ class PluginHost:
         """Register *plugins*.
 
         Raises:
-            PluginError: two share an id, or a hook or component is not as specified.
+            PluginError: two share an id, or a hook or component is invalid.
         """
         self.plugins: dict[str, Plugin] = {}
         self._components: dict[str, Component] = {}
-        #: By kind, made when first asked for: an iteration asks for each of its observers.
+        #: Cache of components by kind.
         self._kinds: dict[type[Component], dict[str, Any]] = {}
         self._hooks: dict[str, list[Hook]] = {name: [] for name in SPECIFICATIONS}
         for plugin in plugins:
@@ -91,7 +91,7 @@ class PluginHost:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """All parts, for processes that do not load the plugins."""
+        """All components, for processes that do not load the plugins."""
         return Catalog(
             observers=list(self.observers),
             orienters=list(self.orienters),
@@ -188,7 +188,7 @@ def _hooks(plugin: Plugin) -> list[Hook]:
 def _hook(plugin: Plugin, name: str) -> Hook:
     if name not in SPECIFICATIONS:
         near = difflib.get_close_matches(name, SPECIFICATIONS, 1, 0)[0]
-        raise PluginError(plugin.id, f"there is no hook {name!r}; did you mean {near!r}?")
+        raise PluginError(plugin.id, f"unknown hook {name!r}; did you mean {near!r}?")
     function = getattr(plugin, name)
     try:
         taker = Taker(function, SPECIFICATIONS[name])

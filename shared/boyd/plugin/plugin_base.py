@@ -16,7 +16,7 @@ from boyd.settings.validation import mistakes
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """The texts of all `SecretStr` and `SecretBytes` in a value, however deep."""
+    """All `SecretStr` and `SecretBytes` nested in a value, as text."""
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, SecretBytes):
@@ -34,8 +34,7 @@ def secrets_in(value: Any) -> Iterator[str]:
 class Plugin:
     """A named set of observers, orienters, strategies, actions and hooks.
 
-    A plugin object lives on every worker: nothing may depend on its memory surviving from one
-    iteration to the next. Whoever needs memory uses `ctx.state`.
+    Every worker has its own plugin object, so keep state between iterations in `ctx.state`.
     """
 
     class Options(BaseModel):
@@ -44,9 +43,9 @@ class Plugin:
         model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = ""
-    #: Whether it is of no use to an agent without a model, which then cannot be built with it.
+    #: Whether the agent must have a model.
     needs_llm: bool = False
-    #: Components written as classes; those declared by decorators need not be listed.
+    #: Components written as classes; decorated methods are found automatically.
     components: Sequence[Component] = ()
     options: Any
 
@@ -54,30 +53,29 @@ class Plugin:
         """Check the options.
 
         Raises:
-            PluginError: an option is unknown or its value does not fit.
+            PluginError: an option is unknown or invalid.
         """
         kind = type(self).Options
         try:
             self.options = kind(**options)
         except ValidationError as error:
             raise PluginError(self.id or type(self).__name__, mistakes(error, kind)) from None
-        # What fails may quote them, as a request that failed quotes its URL.
+        # Errors may quote options, as a failed request quotes its URL.
         register(*secrets_in(self.options))
 
     def init(self, ctx: Context) -> None:
-        """Prepare for work, once in every process; raising keeps the agent from starting."""
+        """Prepare for work, once per process; an error keeps the agent from starting."""
 
     def misfits(self, catalog: Catalog) -> Iterable[str]:
-        """What of the options does not fit what the agent has, as its *catalog* lists it.
+        """Report options that do not match the agent's *catalog*; `boyd check` shows them.
 
-        `boyd check` tells it before an agent is started. Whoever cannot work with it raises in
-        `init` as well.
+        A plugin that cannot work with such options also raises in `init`.
         """
         return ()
 
     def playbooks(self, ctx: Context) -> Iterable[str]:
-        """What models are told when it fits: Markdown with settings in front, as in a folder.
+        """Playbooks for models: Markdown with front matter, as in a folder of playbooks.
 
-        Asked for whenever a model is told playbooks, so it may change.
+        Called whenever playbooks are selected, so the result may change.
         """
         return ()
