@@ -96,7 +96,7 @@ class AuditFilter(Model):
 
     @property
     def is_open(self) -> bool:
-        """Whether it matches every entry."""
+        """True if it matches every entry."""
         return not any(getattr(self, name) for name in AuditFilter.model_fields)
 
     def fits(self, entry: AuditEntry) -> bool:

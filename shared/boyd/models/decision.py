@@ -23,7 +23,7 @@ class Decision(Model):
 
     @property
     def is_no_op(self) -> bool:
-        """Whether it is a no-op."""
+        """True for a no-op."""
         return self.action == NO_OP
 
 

@@ -32,7 +32,7 @@ class Triple(Model):
 
     @property
     def is_metadata(self) -> bool:
-        """Whether it concerns the agent's own work."""
+        """True if it concerns the agent's own work."""
         return self.predicate.startswith("agent:")
 
 

@@ -233,7 +233,7 @@ class Context:
 
     @property
     def has_llm(self) -> bool:
-        """Whether the agent has a model here."""
+        """True if the agent has a model here."""
         return self._llm is not None
 
     def playbooks(self) -> Mapping[str, Sequence[str]]:

@@ -92,7 +92,7 @@ class Resolution:
 
     @property
     def done(self) -> bool:
-        """Whether the answer counts."""
+        """True if the answer counts."""
         return self.outcome in ("approved", "counted", "denied", "withdrawn")
 
 

@@ -95,7 +95,7 @@ class LiveOutput:
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is up."""
+        """True once its time is up."""
         return time.monotonic() >= self._until
 
     def _begin(self) -> None:
@@ -182,7 +182,7 @@ class _Until(Watch):
         """Ignore it."""
 
     def stopped(self) -> bool:
-        """Whether the time is up."""
+        """True once the time is up."""
         return time.monotonic() >= self._until
 
 
