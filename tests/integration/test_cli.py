@@ -825,7 +825,7 @@ def test_the_doctor_tells_of_ailing_workers_and_mixed_versions(cli: Cli, store: 
     beats(store, name="w2", role="worker", version="0.0.9")
     found = doctor(cli)
     assert found["worker w1"] == "warning 3 observers hang"
-    assert found["versions"] == f"warning 0.0.9 and {VERSION} run together"
+    assert found["versions"] == f"warning 0.0.9 and {VERSION} run side by side"
 
 
 def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None:
@@ -834,7 +834,7 @@ def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None
     shown = cli("doctor")
     assert "actions of all agents are frozen: moving house" in shown
     assert "paused: holidays" in shown
-    assert shown.endswith(" things to look at.\n")
+    assert shown.endswith(" problems found.\n")
 
 
 def test_the_doctor_answers_without_redis(cli: Cli) -> None:
