@@ -473,9 +473,7 @@ def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         return
     what = f"{counted(agent.expired, 'approval')} past the deadline for"
     what += f" {span(roster.now - agent.next_deadline)} and not expired"
-    yield warning(
-        _subject(agent), what, "start a beat for it: beats and iterations expire approvals"
-    )
+    yield warning(_subject(agent), what, "start a worker or beat for it: both expire approvals")
 
 
 # What somebody has stopped on purpose, so that nobody looks for it elsewhere

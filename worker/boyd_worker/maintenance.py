@@ -1,4 +1,4 @@
-"""The background threads of a worker: heartbeat, sweep, audit seal."""
+"""The background threads of a worker or beat: heartbeat, sweep, audit seal."""
 
 from __future__ import annotations
 

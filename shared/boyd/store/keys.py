@@ -1,4 +1,4 @@
-"""Every Redis key that Boyd uses is built here, and nowhere else.
+"""Every Redis key that Boyd uses; scripts build those with an id in `lua/lib/keys.lua`.
 
 Keys of one agent share a hash tag, so that they lie in one slot of a Redis Cluster.
 """
