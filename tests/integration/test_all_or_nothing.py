@@ -1,0 +1,458 @@
+"""Each script does all or nothing, whatever Redis refuses of it.
+
+An agent lives through everything there is while each call of a script is tried out first: with
+another type in place of each key, with each command forbidden, and without memory. A call that
+fails must have left every other key as it was.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from boyd.errors import StoreError
+from boyd.models import (
+    ActionResult,
+    Budget,
+    CallRequest,
+    Decision,
+    LoopResult,
+    Proposal,
+    RunOutcome,
+    RunRequest,
+    RunResult,
+    Situation,
+    Triple,
+    utc_now,
+)
+from boyd.models.investigation import Asked, InvestigationRequest, Usage
+from boyd.store import (
+    AgentEntry,
+    AgentStore,
+    Ending,
+    Fence,
+    LogChange,
+    Lost,
+    Retention,
+    Slot,
+    Store,
+    StoredAnswer,
+    WorkerInfo,
+    connect,
+)
+from boyd.store.connection import Client
+from boyd.store.scripts import Call, Scripts, sources
+from kit import LAX, person, seen
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+ANN = person("ann")
+KEEP = Retention()
+FOUND = RunResult(summary="s", findings=[], actions_performed=[], loop_iterations=1, duration=0.1)
+#: How often one script is tried out, each time with other keys or arguments.
+TRIES = 3
+#: A user who may do everything but what is taken away.
+USER = "tried"
+
+COMMAND = re.compile(r"redis\.p?call\('(\w+)'")
+
+Snapshot = dict[str, tuple[bytes, bool]]
+
+
+class Trial:
+    """Tries out calls of scripts on the Redis of *admin*, and puts back what was there."""
+
+    def __init__(self, admin: Client, raw: Client) -> None:
+        self._admin = admin
+        self._raw = raw
+        self._seen: set[tuple[str, ...]] = set()
+        self.tried: Counter[str] = Counter()
+        self.faults = 0
+        self.problems: list[str] = []
+        self._busy = False
+
+    def __call__(self, call: Call, run: Callable[[], Any]) -> Any:
+        """Try *call* out with every fault, then make it."""
+        if self._busy:
+            return run()
+        self._busy = True
+        try:
+            before = self._snapshot()
+            shape = (call.name, *call.keys, *(str(one)[:20] for one in call.arguments[:6]))
+            new = shape not in self._seen and self.tried[call.name] < TRIES
+            if new and self._succeeds(run):
+                self._seen.add(shape)
+                self.tried[call.name] += 1
+                touched = self._touched(call, before)
+                self._try(call, run, before, touched)
+            self._restore(before)
+            return run()
+        finally:
+            self._busy = False
+
+    def _succeeds(self, run: Callable[[], Any]) -> bool:
+        try:
+            run()
+        except StoreError:
+            return False
+        return True
+
+    def _touched(self, call: Call, before: Snapshot) -> list[str]:
+        after = self._snapshot()
+        changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+        return sorted({*call.keys, *changed})
+
+    def _try(
+        self, call: Call, run: Callable[[], Any], before: Snapshot, touched: list[str]
+    ) -> None:
+        self._restore(before)
+        whole = self._values()
+        for key in touched:
+            strings = key in before and self._admin.type(key) == "string"
+            self._restore(before)
+            self._admin.delete(key)
+            if strings:
+                self._admin.rpush(key, "foreign")
+            else:
+                self._admin.set(key, "foreign")
+            self._check(call, run, f"a foreign {key}", whole, key)
+        for command in sorted(set(COMMAND.findall(sources()[call.name].text))):
+            self._restore(before)
+            self._admin.execute_command("ACL", "SETUSER", USER, f"-{command.lower()}")
+            self._check(call, run, f"{command} forbidden", whole)
+            self._admin.execute_command("ACL", "SETUSER", USER, f"+{command.lower()}")
+        self._restore(before)
+        self._admin.config_set("maxmemory", 1)
+        self._check(call, run, "no memory", whole)
+        self._admin.config_set("maxmemory", 0)
+
+    def _check(
+        self,
+        call: Call,
+        run: Callable[[], Any],
+        fault: str,
+        before: dict[str, Any],
+        foreign: str = "",
+    ) -> None:
+        """A call that fails has changed nothing."""
+        self.faults += 1
+        if self._succeeds(run):
+            return
+        after = self._values()
+        changed = {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
+        if changed - {foreign}:
+            self.problems.append(f"{call.name}, {fault}: changed {', '.join(sorted(changed))}")
+
+    def _snapshot(self) -> Snapshot:
+        """What to restore: of each key its dump, and whether it expires."""
+        keys = sorted(self._admin.keys("*"))
+        pipe = self._raw.pipeline(transaction=False)
+        for key in keys:
+            pipe.dump(key)
+            pipe.pttl(key)
+        found = pipe.execute()
+        return {
+            key: (dump, ttl > 0)
+            for key, dump, ttl in zip(keys, found[::2], found[1::2], strict=True)
+            if dump is not None
+        }
+
+    def _values(self) -> dict[str, Any]:
+        """What to compare: of each key its value; the dump of a hash depends on its past."""
+        return {key: self._value(key) for key in self._admin.keys("*")}
+
+    def _value(self, key: str) -> Any:
+        read = {
+            "hash": lambda: self._admin.hgetall(key),
+            "zset": lambda: self._admin.zrange(key, 0, -1, withscores=True),
+            "set": lambda: self._admin.smembers(key),
+            "list": lambda: self._admin.lrange(key, 0, -1),
+            "stream": lambda: self._admin.xrange(key),
+            "string": lambda: self._admin.get(key),
+        }
+        return read[self._admin.type(key)](), self._admin.pttl(key) > 0
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        pipe = self._raw.pipeline(transaction=False)
+        pipe.flushdb()
+        for key, (dump, expires) in snapshot.items():
+            pipe.restore(key, 3_600_000 if expires else 0, dump)
+        pipe.execute()
+
+
+@pytest.fixture
+def trial(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Trial, Store]]:
+    """A store all of whose scripts are tried out."""
+    admin, raw = connect(redis_url), redis.Redis.from_url(redis_url)
+    admin.execute_command("ACL", "SETUSER", USER, "on", "nopass", "~*", "&*", "+@all")
+    made = Trial(admin, raw)
+    run, run_and_read = Scripts.run, Scripts.run_and_read
+
+    def tried(self: Scripts, call: Call, pipe: Any = None) -> Any:
+        if pipe is not None:
+            made(call, lambda: run(self, call))
+            return None
+        return made(call, lambda: run(self, call))
+
+    def tried_each(self: Scripts, calls: list[Call]) -> list[Any]:
+        return [tried(self, call) for call in calls]
+
+    def tried_and_read(self: Scripts, call: Call, hash_key: str) -> Any:
+        return made(call, lambda: run_and_read(self, call, hash_key))
+
+    monkeypatch.setattr(Scripts, "run", tried)
+    monkeypatch.setattr(Scripts, "run_each", tried_each)
+    monkeypatch.setattr(Scripts, "run_and_read", tried_and_read)
+    url = redis_url.replace("redis://", f"redis://{USER}:x@")
+    client = connect(url)
+    yield made, Store(client, "w")
+    for one in (client, admin, raw):
+        one.close()
+
+
+def live(store: Store) -> None:
+    """Have an agent do all that scripts are for."""
+    a = store.agent("a")
+    deployment(store)
+    iterations(store, a)
+    work(store, a)
+    questions(store, a)
+    approvals(store, a)
+    losses(store, a)
+
+
+def deployment(store: Store) -> None:
+    """Processes, agents, keys, freezes, answers, plugins."""
+    entry = AgentEntry(
+        id="a", name="A", mode="event-driven", loop_interval=1.0, plugins=[], fingerprint="f"
+    )
+    store.fleet.register(entry)
+    info = WorkerInfo(
+        name="w",
+        role="worker",
+        host="h",
+        queues=["loop"],
+        agents=["a"],
+        pid=1,
+        version="1",
+        started_at=utc_now(),
+    )
+    store.freezes.freeze("maintenance", actor=ANN)
+    store.fleet.beat(info)
+    store.client.hdel("boyd:{*}:frozen", "*")
+    store.fleet.beat(info)
+    store.freezes.lift(actor=ANN)
+    store.freezes.freeze("maintenance", "a", actor=ANN)
+    store.freezes.lift("a", actor=ANN)
+    store.turns(["a"]).take("sweep", 1.0)
+    key, text = store.access.create("k", "ann", ["read"], by=ANN)
+    assert store.access.admit(text, 10, 10).key
+    store.access.revoke(key.id, by=ANN)
+    token = store.answers.take("digest", "request", 10).token
+    store.answers.renew("digest", token, 10)
+    store.answers.keep("digest", token, StoredAnswer(200, {}, "{}"))
+    store.answers.take("digest", "request", 10)
+    token = store.answers.take("other", "request", 10).token
+    store.answers.release("other", token)
+    graph = store.agent("a").graph("notes")
+    graph.add([Triple(subject="red planet", predicate="is", object="Mars")])
+    graph.remove("red planet", "is", "Mars")
+    store.agent("a").state("p").compare_and_set("x", None, 1)
+    store.agent("a").usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1))
+
+
+def iterations(store: Store, a: AgentStore) -> None:
+    """Two whole iterations, with observers, runs and observations from outside."""
+    a.loop.pause("maintenance", ANN)
+    observations = [seen(), seen("x", metadata={"eventId": "1"})]
+    a.loop.intake(observations, start=True, actor=ANN, request="r1")
+    run = RunRequest(title="t", description="d", callback_url="http://127.0.0.1:9/x")
+    a.runs.submit(run, True, ANN, "run1")
+    a.loop.look_again("test")
+    a.loop.resume(ANN)
+    a.loop.begin("test", Slot.at(store.client.time()[0], 60), ANN, "r2")
+    entry = a.iterations.enter(1, 1, "start", "w/1")
+    assert entry
+    a.iterations.put_back(entry, 0.1)
+    entry = a.iterations.enter(1, 1, "start", "w/2", ["trigger"])
+    assert entry
+    a.iterations.renew(1, 1, "w/2")
+    assert a.iterations.plan(entry, ["o"], ["{}", "{}"], {}, [], [])
+    a.batches.enter(1, 1, 1, "w/3")
+    a.batches.renew(1, 1, 1, "w/3")
+    a.batches.replace(1, 2, 1, ["{}"])
+    a.batches.complete_batch(1, 1, 1, "w/3", {"seen:0": "[]"})
+    a.batches.complete_batch(1, 3, 2, "", {})
+    entry = a.iterations.enter_orient(1, 1, "w/4")
+    assert entry
+    assert [run["id"] for run in entry.runs] == ["run1"]
+    situation = Situation(summary="s")
+    a.iterations.leave_orient(entry, situation, "[]", [], [], {})
+    entry = a.iterations.enter(1, 1, "decide", "w/5")
+    assert entry
+    a.iterations.leave(entry, "act", {"decision": "{}"}, "loop")
+    entry = a.iterations.enter(1, 1, "act", "w/6")
+    assert entry
+    fence = Fence(1, 1, "w/6")
+    assert claim(a, "loop:1", fence) == "claimed"
+    a.ledger.renew("loop:1", "token")
+    a.ledger.finish("loop:1", "token", done())
+    a.ledger.forgo("loop:2", fence)
+    a.iterations.leave(entry, "complete", {})
+    entry = a.iterations.enter(1, 1, "complete", "w/7")
+    assert entry
+    ended = [RunOutcome(run_id="run1", status="completed", result=FOUND, approval_id=None)]
+    a.runs.submit(RunRequest(title="t", description="d"), False, ANN, "run2")
+    assert a.iterations.finish(1, 1, "w/7", result(1), ended, FOUND, KEEP) == 2
+    a.runs.redeliver("run1", ANN)
+    a.runs.page(10, status="completed")
+    a.history.outlines()
+    a.iterations.abandon("no longer wanted", ANN)
+    a.iterations.enter(2, 2, "complete", "w/8")
+    assert a.iterations.finish(2, 2, "w/8", result(2), [], FOUND, KEEP) is not None
+    store.seal(["a"])
+
+
+def work(store: Store, a: AgentStore) -> None:
+    """Jobs, with and without trouble."""
+    call = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
+    a.calls.submit(call, None, "c1")
+    name = "call:c1"
+    assert a.jobs.enter(name, 1, "w/1")
+    a.jobs.renew(name, 1, "w/1")
+    assert a.jobs.put_back(name, 1, "w/1", 0) == 2
+    assert a.jobs.enter(name, 2, "w/2")
+    assert claim(a, name, Fence(name, 2, "w/2")) == "claimed"
+    store.client.hset("boyd:{a}:execution:call:c1", "leaseUntil", 1)
+    a.ledger.settle(name)
+    assert a.jobs.leave(name, 2, "w/2", "succeeded", {"result": "{}"}, 60)
+    a.calls.submit(call, None, "c2")
+    assert a.jobs.enter("call:c2", 1, "w/3")
+    assert a.jobs.leave("call:c2", 1, "w/3", "failed", {}, 0)
+    a.calls.submit(call, None, "c3")
+    take(store, a, "call:c3", lambda proof: a.jobs.retry("call:c3", proof))
+
+
+def questions(store: Store, a: AgentStore) -> None:
+    """Investigations and the runs that they are for."""
+    asked = InvestigationRequest(question="why?")
+    run = RunRequest(title="t", description="d")
+    id, _ = a.investigations.ask(asked, "llm", KEEP, id=str(uuid.UUID(int=1)), actor=ANN, run=run)
+    name = f"investigation:{id}"
+    assert a.jobs.enter(name, 1, "w/1")
+    fence = Fence(name, 1, "w/1")
+    change = LogChange(entries=[Asked(text="x", by="ann")], fields={"text": "x"}, step="decides")
+    written = a.investigations.write(id, fence, 1, change)
+    assert written
+    ending = LogChange(
+        fields={"ending": "final_answer", "status": "ended"}, keep=1000, event="ended"
+    )
+    assert a.investigations.write(id, fence, written.version, ending)
+    run_ends: list[Ending] = [(id, "completed", FOUND)]
+    assert a.jobs.leave(name, 1, "w/1", "succeeded", {}, 60, run_ends, KEEP)
+    a.investigations.go_on(id, Asked(text="and?", by="ann"), "llm", ANN)
+    a.investigations.cancel(id, ANN)
+    a.investigations.page(5)
+
+
+def approvals(store: Store, a: AgentStore) -> None:
+    """Items that are approved, denied, joined, shown anew, cancelled and forgotten."""
+    a.runs.submit(RunRequest(title="t", description="d"), False, ANN, "run3")
+    first = a.approvals.enqueue(proposal(1, run_ids=["run3"]), KEEP, "loop:1", notify=True)
+    assert a.approvals.enqueue(proposal(1), KEEP, "loop:2") == first
+    a.approvals.refresh(first, done())
+    policy = LAX.patched({"min_approvals": 2})
+    a.approvals.resolve(first, "approved", ANN, KEEP, policy=policy)
+    a.approvals.resolve(first, "approved", person("bob"), KEEP, policy=policy)
+    second = a.approvals.enqueue(proposal(2, run_ids=["run3"], wakes=["call:c3"]), KEEP)
+    a.approvals.resolve(second, "denied", ANN, KEEP, note="no", policy=LAX)
+    third = a.approvals.enqueue(proposal(3, run_ids=["run3"]), KEEP)
+    store.client.hset("boyd:{a}:run:run3", "status", "investigating")
+    a.runs.cancel("run3", ANN, KEEP, "not wanted")
+    assert a.approvals.get(third)
+    a.runs.submit(RunRequest(title="t", description="d"), False, ANN, "run4")
+    store.client.hset("boyd:{a}:run:run4", "status", "investigating")
+    fourth = a.approvals.enqueue(proposal(4, run_ids=["run4"], wakes=["call:c3"]), KEEP)
+    store.client.zadd("boyd:{a}:approvals:pending", {fourth: 1})
+    a.approvals.expire(KEEP)
+    fifth = a.approvals.enqueue(proposal(5), KEEP)
+    a.approvals.resolve(fifth, "approved", ANN, KEEP, policy=LAX, result=done())
+    a.approvals.page(10)
+
+
+def losses(store: Store, a: AgentStore) -> None:
+    """What the sweeper does."""
+    a.loop.begin("test", actor=ANN)
+    n = a.loop.iteration()
+    take(store, a, "phase", a.iterations.retry)
+    entry = a.iterations.enter(n, 1, "start", "w/1")
+    assert entry
+    take(store, a, "phase", a.iterations.retry)
+    entry = a.iterations.enter(n, 2, "start", "w/2")
+    assert entry
+    a.iterations.plan(entry, ["o"], ["{}"], {}, [], [])
+    take(store, a, "batch:1", lambda proof: a.batches.retry(1, proof))
+    take(store, a, "phase", a.iterations.retry)
+    store.client.hset("boyd:{a}:iteration", "phase", "act")
+    a.iterations.settle_act(n, 2, "nobody serves it")
+    store.client.delete("boyd:{a}:iteration", "boyd:{a}:due")
+    store.take_due(["a"])
+    a.iterations.mend()
+    a.iterations.mend(Lost(n, "its record is gone"))
+
+
+def take(store: Store, a: AgentStore, member: str, retry: Callable[[str], Any]) -> None:
+    """Let a deadline pass and look after it."""
+    store.client.zadd("boyd:{a}:due", {member: 1})
+    store.client.hset("boyd:{a}:loop", "sweptAt", int(store.client.time()[0] * 1000))
+    proof = a.due.take()[member]
+    retry(proof)
+
+
+def claim(a: AgentStore, execution: str, fence: Fence) -> str:
+    """Claim an execution."""
+    budget = Budget(limit=5, window=60)
+    return a.ledger.claim(execution, "token", "p:do", {}, "t", False, budget, fence).outcome
+
+
+def done() -> ActionResult:
+    """What came of an action."""
+    return ActionResult(action="p:do", success=True, duration=0.1)
+
+
+def result(number: int) -> LoopResult:
+    """What came of an iteration."""
+    now = utc_now()
+    return LoopResult(
+        id=f"a-{number}",
+        agent_id="a",
+        iteration=number,
+        trigger="test",
+        started_at=now,
+        duration=0.1,
+        ended_at=now,
+        success=True,
+    )
+
+
+def proposal(number: int, **fields: Any) -> Proposal:
+    """A proposal unlike all others."""
+    decision = Decision(action="p:do", params={"n": number}, rationale="r", confidence=1.0)
+    return Proposal(
+        decision=decision, action_id="p:do", params={"n": number}, loop_iteration=1, **fields
+    )
+
+
+def test_each_script_does_all_or_nothing(trial: tuple[Trial, Store]) -> None:
+    made, store = trial
+    live(store)
+
+    assert not made.problems, "\n".join(made.problems)
+    assert set(sources()) - made.tried.keys() == set()
+    assert made.faults > 1000
