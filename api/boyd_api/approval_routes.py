@@ -8,7 +8,7 @@ from flask import request
 from pydantic import Field
 
 from boyd.errors import StoreUnavailable
-from boyd.models import ApprovalItem, ApprovalQueue, CallRequest, Model
+from boyd.models import ApprovalItem, ApprovalOutcome, ApprovalQueue, CallRequest, Model
 from boyd.models.responses import Resolved
 from boyd.runtime import Resolution, Resolver
 from boyd.store import Verdict
@@ -18,10 +18,7 @@ from boyd_api.routing import JsonResponse, Routes
 
 routes = Routes("approvals")
 
-_REFUSALS = (
-    *("not-pending", "already-approved", "requester", "not-an-approver", "note-required"),
-    "changed",
-)
+_REFUSALS = tuple(outcome.value for outcome in ApprovalOutcome if not outcome.counts)
 _IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
 _ANSWERING: dict[str, Any] = {
     "scope": "approvals",
@@ -95,7 +92,7 @@ def approve(
     """
     found = _answered(ctx, id, "approved", body)
     item = None
-    if found.outcome == "approved":
+    if found.outcome == ApprovalOutcome.APPROVED:
         item = ctx.until(lambda: _executed(ctx, id), query.wait)
     if item is None or item.result is None:
         current = _current(ctx, id) or _item(found)
@@ -166,7 +163,7 @@ def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
     """
     item = ctx.agent.store.approvals.get(id)
     if item is None or item.status != "pending":
-        raise _refused(id, Resolution("not-pending" if item else "unknown", item))
+        raise _refused(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
     return item
 
 
@@ -211,16 +208,17 @@ def _version() -> int | None:
 def _refused(id: str, found: Resolution) -> HttpProblem:
     item = found.item
     if item is None:
-        return HttpProblem("not-pending", f"no approval {id!r}", approvalId=id)
+        return HttpProblem(ApprovalOutcome.NOT_PENDING, f"no approval {id!r}", approvalId=id)
+    by = f" by {item.acted_by}" if item.acted_by else ""
     details = {
-        "not-pending": f"the approval is {item.status}"
-        + (f" by {item.acted_by}" if item.acted_by else ""),
-        "already-approved": "you have approved it already; it waits for somebody else",
-        "requester": f"{' and '.join(item.requested_by)} asked for this action; somebody else has "
-        "to approve it, or its policy to have allow_requester",
-        "not-an-approver": _who_may(item),
-        "note-required": "the policy requires a note that says why",
-        "changed": f"the approval has changed; it is at version {item.version} now",
+        ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
+        ApprovalOutcome.ALREADY_APPROVED: "you have approved it already; it waits for somebody "
+        "else",
+        ApprovalOutcome.REQUESTER: f"{' and '.join(item.requested_by)} asked for this action; "
+        "somebody else has to approve it, or its policy to have allow_requester",
+        ApprovalOutcome.NOT_AN_APPROVER: _who_may(item),
+        ApprovalOutcome.NOTE_REQUIRED: "the policy requires a note that says why",
+        ApprovalOutcome.CHANGED: f"the approval has changed; it is at version {item.version} now",
     }
     more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
     return HttpProblem(found.outcome, details[found.outcome], **more)

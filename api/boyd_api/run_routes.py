@@ -84,13 +84,13 @@ def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCance
     why = (body.reason if body else None) or "no reason given"
     reason, actor = f"cancelled by {ctx.actor.principal}: {why}", ctx.actor
     runs, retention = ctx.agent.store.runs, ctx.agent.entry.retention
-    found = runs.cancel(id, actor, retention, reason, ctx.repeatable_id)
-    if found.now == "unknown":
+    status = runs.cancel(id, actor, retention, reason, ctx.repeatable_id)
+    if status == "unknown":
         raise not_found(f"no run {id!r}")
-    if found.outcome == "over":
-        cancelled = found.now == "cancelled"
-        how = "is cancelled already" if cancelled else f"has ended already ({found.now})"
-        raise HttpProblem("finished", f"the run {how}", state=found.now)
+    if status is not None:
+        cancelled = status == "cancelled"
+        how = "is cancelled already" if cancelled else f"has ended already ({status})"
+        raise HttpProblem("finished", f"the run {how}", state=status)
     run = _run(ctx, id)
     return RunCancelled(id=run.id, status=run.status, updated_at=run.updated_at)
 

@@ -67,7 +67,7 @@ def resolve_approval(
     defaults to the user of this process.
     """
     actor = acted_by or Actor(principal=f"library:{getpass.getuser()}")
-    answered = store.approvals.resolve(
+    outcome = store.approvals.resolve(
         approval_id,
         status,
         actor,
@@ -76,7 +76,7 @@ def resolve_approval(
         policy=ApprovalPolicy(allow_requester=True),
         result=result,
     )
-    return store.approvals.get(approval_id) if answered.outcome == "resolved" else None
+    return store.approvals.get(approval_id) if outcome.counts else None
 
 
 def purge_expired_approvals(store: AgentStore) -> list[ApprovalItem]:

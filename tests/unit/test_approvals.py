@@ -134,7 +134,7 @@ def test_only_the_first_to_resolve_an_item_does() -> None:
     ]
     lab.deliver()
 
-    outcomes = ["denied", "not-pending", "not-pending", "unknown"]
+    outcomes = ["denied", "not-pending", "not-pending", "not-pending"]
     assert [resolution.outcome for resolution in found] == outcomes
     assert (now(lab, item).status, now(lab, item).acted_by) == ("denied", "ann")
     assert recorder.calls == []

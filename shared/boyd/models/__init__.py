@@ -27,6 +27,7 @@ from boyd.models.actor import (
 )
 from boyd.models.approval import (
     ApprovalItem,
+    ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
     ApprovalStatus,
@@ -112,6 +113,7 @@ __all__ = [
     "Anomaly",
     "ApiKey",
     "ApprovalItem",
+    "ApprovalOutcome",
     "ApprovalPolicy",
     "ApprovalQueue",
     "ApprovalStatus",

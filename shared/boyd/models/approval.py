@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
@@ -12,6 +13,41 @@ from boyd.models.base import Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
+
+
+class ApprovalOutcome(StrEnum):
+    """What an answer to an approval came to; the script, HTTP and its problems use these words."""
+
+    APPROVED = "approved"
+    DENIED = "denied"
+    WITHDRAWN = "withdrawn"
+    #: The approval counts, and the policy requires further ones.
+    COUNTED = "counted"
+    #: It was resolved before, has expired, or does not exist.
+    NOT_PENDING = "not-pending"
+    #: The item is not at the version that the answer named.
+    CHANGED = "changed"
+    #: The policy refuses the answer: the principal approved before, asked for the action itself or
+    #: is none of those who may approve; or a note is missing.
+    ALREADY_APPROVED = "already-approved"
+    REQUESTER = "requester"
+    NOT_AN_APPROVER = "not-an-approver"
+    NOTE_REQUIRED = "note-required"
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answer counts; else it is refused."""
+        return self in _COUNTING
+
+
+_COUNTING = frozenset(
+    {
+        ApprovalOutcome.APPROVED,
+        ApprovalOutcome.DENIED,
+        ApprovalOutcome.WITHDRAWN,
+        ApprovalOutcome.COUNTED,
+    }
+)
 
 
 class ApprovalPolicy(Model):

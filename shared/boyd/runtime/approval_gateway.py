@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
 
 from boyd import naming
 from boyd.messaging.dispatcher import Dispatcher
-from boyd.models import Actor, ApprovalItem, Proposal
-from boyd.store import AgentStore, Answered, Retention, Verdict
+from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal
+from boyd.store import AgentStore, Retention, Verdict
 from boyd.store.approvals import Approvals
-
-Outcome = Literal[
-    "approved",
-    "counted",
-    "denied",
-    "withdrawn",
-    "not-pending",
-    "unknown",
-    "already-approved",
-    "requester",
-    "not-an-approver",
-    "note-required",
-    "changed",
-]
-
-_REFUSED: dict[str, Outcome] = {
-    "counted": "counted",
-    "voted": "already-approved",
-    "requester": "requester",
-    "changed": "changed",
-}
 
 
 class ReadOnlyApprovals:
@@ -81,19 +59,15 @@ class StoredApprovalGateway:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The result of an answer, and the approval afterwards.
+    """The outcome of an answer, and the approval afterwards."""
 
-    A `counted` answer waits for further approvals. The item's policy refused `already-approved`,
-    `requester`, `not-an-approver` and `note-required`; `changed` means that its version differs.
-    """
-
-    outcome: Outcome
+    outcome: ApprovalOutcome
     item: ApprovalItem | None
 
     @property
     def done(self) -> bool:
-        """True if the answer counts."""
-        return self.outcome in ("approved", "counted", "denied", "withdrawn")
+        """Whether the answer counts."""
+        return self.outcome.counts
 
 
 class Resolver:
@@ -121,11 +95,11 @@ class Resolver:
         approvals = self._store.approvals
         item = approvals.get(approval_id)
         if item is None:
-            return Resolution("unknown", None)
+            return Resolution(ApprovalOutcome.NOT_PENDING, None)
         refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
         if refusal:
             return Resolution(refusal, item)
-        answered = approvals.resolve(
+        outcome = approvals.resolve(
             approval_id,
             verdict,
             by,
@@ -135,27 +109,20 @@ class Resolver:
             version=version,
             request=request,
         )
-        outcome = _outcome(verdict, answered)
-        if outcome == "approved":
+        if outcome == ApprovalOutcome.APPROVED:
             name = naming.approval(approval_id)
             self._dispatcher.job(self._store.agent_id, name, 1, item.queue)
         return Resolution(outcome, approvals.get(approval_id))
 
 
-def _outcome(verdict: Verdict, answered: Answered) -> Outcome:
-    if answered.outcome == "resolved":
-        return verdict
-    if answered.outcome == "again":  # a repeated request
-        return verdict if answered.now == verdict else "counted"
-    return _REFUSED.get(answered.outcome, "not-pending")
-
-
-def _refusal(item: ApprovalItem, verdict: Verdict, by: Actor, note: str | None) -> Outcome | None:
+def _refusal(
+    item: ApprovalItem, verdict: Verdict, by: Actor, note: str | None
+) -> ApprovalOutcome | None:
     """The reason why the item's policy refuses an answer; the script checks everything else."""
     if verdict == "withdrawn":
         return None
     if verdict == "approved" and not item.required.admits(by):
-        return "not-an-approver"
+        return ApprovalOutcome.NOT_AN_APPROVER
     if item.required.require_note and not (note and note.strip()):
-        return "note-required"
+        return ApprovalOutcome.NOTE_REQUIRED
     return None

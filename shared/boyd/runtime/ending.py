@@ -216,7 +216,7 @@ def retire(
         resolver.answer(item.id, "withdrawn", actor, _NOTE).done for item in _pending(agent)
     ]
     cancelled = [
-        agent.runs.cancel(run.id, actor, entry.retention, _NOTE).outcome == "resolved"
+        agent.runs.cancel(run.id, actor, entry.retention, _NOTE) is None
         for run in _open_runs(agent)
     ]
     Abandoner(agent, dispatcher, entry.retention).abandon(_NOTE, actor, last=True)

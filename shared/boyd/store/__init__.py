@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from boyd.errors import StoreError
 from boyd.store.api_keys import Admission, ApiKeys
-from boyd.store.approvals import Answered, Approvals, Verdict, fingerprint, read_item
+from boyd.store.approvals import Approvals, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, actor_fields, seal_all
 from boyd.store.batches import Batches, Due, StuckBatch, take_each
@@ -162,7 +162,6 @@ __all__ = [
     "AgentEvents",
     "AgentFleet",
     "AgentStore",
-    "Answered",
     "ApiKeys",
     "Audit",
     "BatchRun",

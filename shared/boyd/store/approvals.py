@@ -6,7 +6,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from boyd import naming
@@ -15,6 +14,7 @@ from boyd.models import (
     ActionResult,
     Actor,
     ApprovalItem,
+    ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
     JoinedRequest,
@@ -42,19 +42,6 @@ EXPIRED_AT_ONCE = 100
 SOON = 5.0
 #: Seconds that it is remembered which situation asked for an item.
 WATCHED = 30 * 86400
-
-
-@dataclass(frozen=True)
-class Answered:
-    """What the queue said to an answer: `resolved`, `counted` or why it does not count.
-
-    `voted`: the principal has approved before; `requester`: it asked for the action itself;
-    `changed`: the item is not at the version named; `again`: this request has counted before;
-    `over`: the item was resolved before. `now` tells what the item is, or `unknown`.
-    """
-
-    outcome: str
-    now: str = ""
 
 
 class Approvals:
@@ -158,7 +145,7 @@ class Approvals:
         version: int | None = None,
         result: ActionResult | None = None,
         request: str | None = None,
-    ) -> Answered:
+    ) -> ApprovalOutcome:
         """Answer a pending item; exactly one answer resolves it (A3).
 
         An approval counts towards what *policy* asks for. With the last one needed, the execution
@@ -178,7 +165,7 @@ class Approvals:
             options["version"] = str(version)
         if result is not None:
             options["done"] = result.state
-        outcome, *rest = self._scripts.run(
+        [outcome] = self._scripts.run(
             "resolve_approval",
             approval=self._keys.approval(approval_id),
             id=approval_id,
@@ -188,7 +175,7 @@ class Approvals:
             retention=retention.limits(),
             fields=_updates(actor, note, result),
         )
-        return Answered(outcome, rest[0] if rest else "")
+        return ApprovalOutcome(outcome)
 
     def expire(self, retention: Retention) -> list[ApprovalItem]:
         """Move pending items whose deadline has passed to history; the sweeper does this.

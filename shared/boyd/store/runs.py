@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import TypeAdapter
 
@@ -22,7 +22,6 @@ from boyd.models import (
     RunStatus,
     from_ms,
 )
-from boyd.store.approvals import Answered
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
@@ -99,13 +98,13 @@ class Runs:
         retention: Retention,
         reason: str,
         request: str | None = None,
-    ) -> Answered:
+    ) -> RunStatus | Literal["unknown"] | None:
         """Cancel a run that has not ended, and what was to be done only for it (R4).
 
         The same *request* is answered as the first time.
 
         Returns:
-            `resolved`, or `over` with the run's status or `unknown`.
+            None, or the status that a run has which cannot be cancelled; `unknown`: there is none.
         """
         outcome, *rest = self._scripts.run(
             "cancel_run",
@@ -117,7 +116,7 @@ class Runs:
             retention=retention.limits(),
             actor=actor_fields(actor),
         )
-        return Answered("resolved") if outcome == "cancelled" else Answered(outcome, rest[0])
+        return None if outcome == "cancelled" else rest[0]
 
     def get(self, run_id: str) -> Run | None:
         """One run."""

@@ -6,8 +6,7 @@
 --            approve it; vote: JSON, for an approval; request: the same when it is repeated, or empty; note;
 --            done: how its execution ended, if the principal has executed it; actor; resend_after
 -- fields     field, value, ... to store
--- Returns {'resolved'|'counted'|'voted'|'requester'|'changed', status}, {'over'|'again', what the item is now: its status
---         or 'unknown'}, or {'newer', format version}
+-- Returns {an `ApprovalOutcome`}, or {'newer', format version}
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.vote, run.completed, run.failed
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
   audit_open = unpack(KEYS)
@@ -20,13 +19,13 @@ local have = redis.call('HMGET', approval, 'version', 'requestedBy', 'queue', 'a
   'executionState', 'votes', 'status', request, 'wakes', 'runIds', 'formatVersion', 'vote:' .. principal)
 local status = have[10]
 if options.request ~= '' and have[11] == options.request then
-  return {'again', overdue(id) and 'expired' or status}
+  return {status == verdict and verdict or 'counted'}
 end
 if status ~= 'pending' or not redis.call('ZSCORE', approvals_pending, id) then
-  return {'over', status or 'unknown'}
+  return {'not-pending'}
 end
 if overdue(id) then
-  return {'over', 'expired'}
+  return {'not-pending'}
 end
 if newer(have[14]) then
   return {'newer', newer(have[14])}
@@ -47,7 +46,7 @@ if verdict == 'approved' then
     return {'requester'}
   end
   if have[15] then
-    return {'voted'}
+    return {'already-approved'}
   end
   local votes = (have[9] or 0) + 1
   expect(audit_open, 'stream')
@@ -83,4 +82,4 @@ if done then
       'the action was executed by who approved it', 'approval', id)
   end
 end
-return {'resolved'}
+return {verdict}
