@@ -429,7 +429,7 @@ def _cause(error: requests.RequestException) -> object:
 
 
 def _reason(error: requests.RequestException) -> str:
-    """Why, in a few words."""
+    """The cause of a connection error in a few words."""
     if isinstance(error, requests.ConnectTimeout):
         return "it is unreachable"
     if isinstance(error, requests.Timeout):

@@ -16,7 +16,7 @@ ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"
 
 
 class ApprovalOutcome(StrEnum):
-    """What an answer to an approval came to; the script, HTTP and its problems use these words."""
+    """The outcome of an answer to an approval, in the words of the script and the HTTP API."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -36,7 +36,7 @@ class ApprovalOutcome(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether the answer counts; else it is refused."""
+        """Tell whether the answer counts; all others are refused."""
         return self in _COUNTING
 
 

@@ -66,7 +66,7 @@ class Resolution:
 
     @property
     def done(self) -> bool:
-        """Whether the answer counts."""
+        """Tell whether the answer counts."""
         return self.outcome.counts
 
 

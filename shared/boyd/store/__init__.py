@@ -1,4 +1,4 @@
-"""All of Redis: keys, scripts, and one class per noun. Nothing outside this package names a key."""
+"""All state in Redis: keys, scripts, and a class per noun. No other package names a key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from boyd.store.timing import Retention, ServerClock, Timing
 
 
 class AgentStore:
-    """Everything of one agent in Redis."""
+    """The state of one agent in Redis."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class AgentStore:
         self.audit = Audit(client, of_agent, keys, sealing)
 
     def retention(self) -> Retention:
-        """How long the agent keeps approvals, as its workers have announced it."""
+        """The retention that the agent's workers announced."""
         entry = read_entry(self._client, self.agent_id)
         return entry.retention if entry else Retention()
 
     def graph(self, name: str, of: str | None = None) -> FactGraph:
-        """A graph of facts of this agent, or of the agent *of*."""
+        """A fact graph of this agent, or of the agent *of*."""
         keys = GraphKeys(self.agent_id if of is None else of, name)
         return FactGraph(self._client, self._all_scripts.of(keys), keys)
 
@@ -98,7 +98,7 @@ class AgentStore:
 
 
 class Store:
-    """Boyd's state on one Redis."""
+    """The state of a deployment in one Redis."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Store:
         timing: Timing | None = None,
         sealing: Sealing | None = None,
     ) -> None:
-        """Use *client*; *worker* names this process in claims, *sealing* is for the audit."""
+        """Use *client*; *worker* names this process in claims, *sealing* seals the audit."""
         self.client = client
         self.worker = worker
         self.timing = timing or Timing()
@@ -122,7 +122,7 @@ class Store:
         self.audit = Audit(client, deployment, deployment.keys, self.sealing)
 
     def agent(self, agent_id: str) -> AgentStore:
-        """What belongs to one agent."""
+        """The state of one agent."""
         return AgentStore(
             self.client,
             self._scripts,
@@ -134,23 +134,23 @@ class Store:
         )
 
     def seal(self, agent_ids: Iterable[str] = ()) -> int:
-        """Seal the audit of the deployment and of those agents; how many entries it sealed."""
+        """Seal the audit of the deployment and of *agent_ids*; return the number of entries."""
         return seal_all(self.client, [self.audit, *(self.agent(name).audit for name in agent_ids)])
 
     def take_due(self, agent_ids: Iterable[str]) -> list[dict[str, str] | StoreError]:
-        """What has passed its deadline, of each of those agents, or why it cannot be taken."""
+        """Take the overdue work of each agent; an error stands for work that cannot be taken."""
         return take_each(self._scripts, [self.agent(name).due for name in agent_ids])
 
     def turns(self, agent_ids: Iterable[str]) -> Throttle:
-        """The turns of all processes that run exactly those agents."""
+        """The throttle shared by all processes that run exactly these agents."""
         return Throttle(self.client, self._scripts, agent_ids)
 
     def events(self, agent_ids: list[str]) -> Events:
-        """What happens to those agents from now on."""
+        """The events of these agents from now on."""
         return Events(self.client, agent_ids)
 
     def growth(self) -> StreamWatcher:
-        """Which events and logs grow from now on."""
+        """A watcher for growing event streams and investigation logs."""
         return StreamWatcher(self.client)
 
 

@@ -1,8 +1,7 @@
-"""Keys of the HTTP API: made, listed, revoked, and checked with each request (H2, H4).
+"""API keys: created, listed, revoked, and checked with each request.
 
-The text of a key is `boyd_<id>_<secret>`.
-Of the secret only its SHA-256 is kept. A slow hash would protect nothing: it slows down guessing,
-and nobody guesses 256 random bits; but it would cost each request what it costs the guesser.
+The text of a key is `boyd_<id>_<secret>`. Only the secret's SHA-256 is stored. A slow hash would
+slow down every request and protect nothing, because nobody can guess 256 random bits.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ Refused = Literal["unknown", "expired", "too-many"]
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether a request is let in, for which key, and what is left of the key's allowance.
+    """The result of checking a request's key and rate limit.
 
     Attributes:
-        key: the key that was shown; None for nobody, and when it is refused as unknown.
-        refused: why the request is not let in, if it is not.
-        wait: seconds until it would be.
-        remaining: how many requests may follow at once.
-        whole: seconds until the allowance is whole again.
-        now: the time on the Redis server's clock; None when it was not asked.
+        key: the request's key; None without a key, and for an unknown one.
+        refused: the reason for a refusal.
+        wait: seconds until the request would be admitted.
+        remaining: requests that may follow at once.
+        whole: seconds until the allowance is full again.
+        now: the Redis server's time; None when Redis was not asked.
     """
 
     key: ApiKey | None
@@ -72,22 +71,22 @@ class ApiKeys:
         expires_in: float | None = None,
         key_id: str | None = None,
     ) -> tuple[ApiKey, str | None]:
-        """Make a key; the key, and its text, which is never told again.
+        """Create a key; return it with its text, which cannot be read again.
 
         Args:
-            name: what its owner calls it.
-            principal: whom it stands for.
-            scopes: what it may do.
-            by: who makes it.
+            name: a label for the key's owner.
+            principal: the identity that requests with this key act as.
+            scopes: the permissions of the key.
+            by: the creator, for the audit.
             person: whether the principal is a person.
             groups: the groups of the principal.
-            agents: the agents it may see; none: all.
-            expires_in: seconds that it is good for; None: until it is revoked.
-            key_id: its id, where the same request may come twice: then the second call answers
-                with the key of the first, and no text.
+            agents: the agents that the key may access; empty: all.
+            expires_in: seconds until the key expires; None: never.
+            key_id: an id that makes the call idempotent: a second call returns the first key,
+                without its text.
 
         Raises:
-            pydantic.ValidationError: a value does not fit.
+            pydantic.ValidationError: a value is invalid.
         """
         secret = secrets.token_urlsafe(32)
         now = self._now()
@@ -112,7 +111,7 @@ class ApiKeys:
         return self.get(key.id) or key, None
 
     def all(self) -> list[ApiKey]:
-        """All keys, those that have expired too, oldest first."""
+        """All keys, including expired ones, oldest first."""
         with translated():
             found = self._client.hvals(API_KEYS)
         return sorted(map(ApiKey.from_json, found), key=lambda key: (key.created_at, key.id))
@@ -124,25 +123,25 @@ class ApiKeys:
         return ApiKey.from_json(text) if text else None
 
     def is_good(self, key_id: str) -> bool:
-        """Whether a key still lets anybody in."""
+        """Tell whether a key exists and has not expired."""
         key = self.get(key_id)
         return key is not None and (key.expires_at is None or key.expires_at > from_ms(self._now()))
 
     def revoke(self, key_id: str, by: Actor) -> bool:
-        """Make a key useless at once; False when there is none of that id."""
+        """Revoke a key at once; False when there is none with that id."""
         revoked = self._scripts.run(
             "revoke_api_key", bucket=bucket(key_id), id=key_id, actor=actor_fields(by)
         )
         return bool(revoked)
 
     def admit(self, text: str | None, rate: float, burst: int, purpose: str = "") -> Admission:
-        """Check the key of a request and take the request from its allowance, in one round trip.
+        """Check a request's key and count the request against its rate limit, in one round trip.
 
         Args:
-            text: the key as it was shown; None: none was, and none is needed.
-            rate: requests a second that a key may make for ever.
-            burst: requests that it may make at once.
-            purpose: what the allowance is for, where a key has several.
+            text: the key as sent; None: the request has no key and needs none.
+            rate: sustained requests per second.
+            burst: requests allowed at once.
+            purpose: the name of the allowance when a key has several.
         """
         match = _TEXT.fullmatch(text or "")
         if text is not None and match is None:
@@ -165,7 +164,7 @@ class ApiKeys:
         return Admission(key, refused, wait / 1000, int(remaining), whole / 1000, from_ms(now))
 
     def _now(self) -> float:
-        """The Redis server's clock, which keys expire by; milliseconds."""
+        """The Redis server's time in milliseconds, which decides when keys expire."""
         with translated():
             seconds, micros = self._client.time()
         return float(seconds) * 1000 + float(micros) / 1000

@@ -1,4 +1,4 @@
-"""Approvals: actions that wait for a person, in hashes with a deadline (A1-A9, A14)."""
+"""Approvals: actions that wait for a person, in hashes with a deadline."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
-#: How a person or the loop may resolve an item; it expires by itself.
+#: The ways in which a person or the loop resolves an item; expiry is not one of them.
 Verdict = Literal["approved", "denied", "withdrawn"]
 
-#: How many items the script `expire_approvals` moves at once.
+#: Items that one call of `expire_approvals` moves at most.
 EXPIRED_AT_ONCE = 100
-#: Seconds before its deadline in which an item may be gone before somebody joins it.
+#: Seconds before its deadline in which an item may expire before a proposal can join it.
 SOON = 5.0
-#: Seconds that it is remembered which situation asked for an item.
+#: Seconds to remember the situation that asked for an item.
 WATCHED = 30 * 86400
 
 
@@ -63,11 +63,11 @@ class Approvals:
         proposed_by: str | None = None,
         notify: bool = False,
     ) -> str:
-        """Queue *proposal*, or raise `seen` on the pending item that is the same (A9); its id.
+        """Queue *proposal*, or increment `seen` of an equal pending item; return the item's id.
 
-        *proposed_by* is the execution that it would be: proposed again by the same one, it is the
-        same item, whatever has become of it. The id is empty when all its runs were cancelled.
-        With *notify* notifiers are told of it (A13).
+        *proposed_by* is the id of the execution that waits for the approval; the same execution
+        always gets the same item, even a resolved one. The id is empty when all runs of the
+        proposal were cancelled. With *notify*, notifiers receive a notice.
         """
         approval_id = self._id(proposed_by) if proposed_by else str(uuid.uuid4())
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
@@ -100,7 +100,7 @@ class Approvals:
         return str(found)
 
     def proposed(self, proposed_by: str) -> str | None:
-        """The item that an execution has proposed, if it has."""
+        """The id of the item that an execution has proposed, if any."""
         approval_id = self._id(proposed_by)
         with translated():
             fields = ["sameAs", "id"]
@@ -109,7 +109,7 @@ class Approvals:
         return found
 
     def waits(self, proposal: Proposal) -> bool:
-        """Whether the same proposal is pending already, and will not expire at once."""
+        """Tell whether an equal proposal is pending and does not expire within `SOON`."""
         keys = self._keys
         with translated():
             found = self._client.hget(keys.approvals_fingerprints, fingerprint(proposal))
@@ -120,9 +120,9 @@ class Approvals:
         return deadline is not None and seconds + micros / 1e6 + SOON < deadline / 1000
 
     def refresh(self, approval_id: str, preview: ActionResult) -> bool:
-        """Store what the dry run of an item says now (A12); False when it is not pending.
+        """Store the latest dry run of an item; False when the item is not pending.
 
-        When it says something else than before, the item has another version.
+        A dry run with another result increments the item's version.
         """
         stored = self._scripts.run(
             "store_preview",
@@ -146,11 +146,11 @@ class Approvals:
         result: ActionResult | None = None,
         request: str | None = None,
     ) -> ApprovalOutcome:
-        """Answer a pending item; exactly one answer resolves it (A3).
+        """Answer a pending item; exactly one answer resolves it.
 
-        An approval counts towards what *policy* asks for. With the last one needed, the execution
-        is due in the same step (A4), unless *result* says that it has been done. The same *request*
-        of the same actor is answered as the first time.
+        *policy* sets how many approvals an item needs. The last one also queues the execution,
+        in the same step, unless *result* says that it was done already. Repeating a *request* as
+        the same actor returns the first outcome.
         """
         options = {
             "needed": policy.min_approvals,
@@ -178,9 +178,9 @@ class Approvals:
         return ApprovalOutcome(outcome)
 
     def expire(self, retention: Retention) -> list[ApprovalItem]:
-        """Move pending items whose deadline has passed to history; the sweeper does this.
+        """Move pending items past their deadline to history; the sweeper calls this.
 
-        Until then they are read as expired, and nobody can act on them.
+        Readers see such items as expired even before the move, and nobody can answer them.
         """
         expired: list[str] = []
         while True:
@@ -195,9 +195,9 @@ class Approvals:
         return found[0] if found else None
 
     def page(self, limit: int, cursor: str | None = None, history: bool = True) -> ApprovalQueue:
-        """What waits, first deadline first, and what was resolved, last first; up to *limit* each.
+        """Pending items by deadline and resolved ones, newest first; up to *limit* each.
 
-        Only a `Portion` is read, so there may be fewer and still a cursor to go on with.
+        A `ByteBudget` bounds the page, so a page with fewer items may still have a next cursor.
 
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
@@ -216,14 +216,14 @@ class Approvals:
             past[read_past - 1] if read_past else resolved,
         )
         return ApprovalQueue(
-            # What was resolved between the two reads is not pending any more.
+            # An item resolved between the two reads is no longer pending.
             pending=[item for item in waits if item.status == "pending"],
             history=[*overdue, *done],
             next_cursor=dump_cursor(*positions) if more else None,
         )
 
     def watch(self, approval_id: str, strategy: str, observers: Sequence[str]) -> None:
-        """Remember which strategy asked for an item, and what it went by (A10)."""
+        """Remember the strategy that asked for an item and the observers it relied on."""
         with translated():
             pipe = self._client.pipeline()
             value = " ".join([strategy, *observers])
@@ -232,18 +232,18 @@ class Approvals:
             pipe.execute()
 
     def watched(self) -> dict[str, tuple[str, set[str]]]:
-        """The items that go away with their situation: strategy and observers of each."""
+        """The strategy and observers of each item that is withdrawn when its situation clears."""
         with translated():
             found = self._client.hgetall(self._keys.approvals_clearing)
         return {name: (text.split()[0], set(text.split()[1:])) for name, text in found.items()}
 
     def unwatch(self, approval_ids: Sequence[str]) -> None:
-        """Forget what was remembered of those items."""
+        """Forget the strategies and observers of these items."""
         with translated():
             self._client.hdel(self._keys.approvals_clearing, *approval_ids)
 
     def pending_of(self, approval_ids: Sequence[str]) -> set[str]:
-        """Those of the items that are pending."""
+        """The ids in *approval_ids* that are pending."""
         with translated():
             scores = self._client.zmscore(self._keys.approvals_pending, list(approval_ids))
         found = zip(approval_ids, scores, strict=True)
@@ -268,7 +268,7 @@ class Approvals:
     def _read_page(
         self, portion: ByteBudget, places: Sequence[tuple[str, float]]
     ) -> tuple[list[ApprovalItem], int]:
-        """The items of a page, and at how many of its places the portion was full."""
+        """The items of a page, and the number of places read before the byte budget ran out."""
         found = list(portion.read("approval", [name for name, _ in places]))
         with translated():
             now = _ms(self._client.time())
@@ -278,7 +278,7 @@ class Approvals:
 
 
 def _read_now(fields: Mapping[str, str], deadline: float | None, now: float) -> ApprovalItem:
-    """An item as it is *now*: one that is pending past its deadline has expired."""
+    """An item at the time *now*: a pending one past its deadline has expired."""
     item = read_item(fields)
     if item.status != "pending" or deadline is None or deadline > now:
         return item
@@ -290,7 +290,7 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
     """An item from its hash.
 
     Raises:
-        StoreError: it is not to be read: a later release has written it, or somebody else.
+        StoreError: the hash cannot be read, for example because a later release wrote it.
     """
     try:
         votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
@@ -319,19 +319,19 @@ def _read_vote(fields: Mapping[str, str], name: str) -> Vote:
 
 
 def _said(preview: ActionResult) -> str:
-    """The digest of what a dry run says, however long it took."""
+    """The digest of a dry run's result, without its duration."""
     said = preview.patched({"duration": 0.0}).to_wire()
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _rationale(proposal: Proposal) -> str:
-    """The reason that somebody gave; empty when nobody did."""
+    """The requester's reason; empty when there is none."""
     rationale = proposal.decision.rationale
     return "" if rationale in map(unexplained, proposal.requested_by) else rationale
 
 
 def _title(fields: Mapping[str, str]) -> str:
-    """The title, also of what an earlier release has stored."""
+    """The title; earlier releases did not store it."""
     return fields.get("title") or naming.title(fields["actionId"], fields.get("undoes"))
 
 
@@ -363,9 +363,9 @@ def _vote(actor: Actor, note: str | None) -> Vote:
 
 
 def fingerprint(proposal: Proposal) -> str:
-    """The digest of action id and canonical params: the same proposal has the same one.
+    """The digest of action id and canonical params; equal proposals have the same one.
 
-    A roll-back also names the execution that it undoes; what is for one execution only, that one.
+    It also covers the execution that a roll-back undoes, and the one that a proposal is bound to.
     """
     canonical = json.dumps(proposal.params, sort_keys=True, separators=(",", ":"))
     undoes = f"\n{proposal.undoes}" if proposal.undoes else ""

@@ -1,4 +1,4 @@
-"""Checks a chain of the audit trail and names the first entry that does not fit (A15)."""
+"""The chain of audit entries: seals it, verifies it, and names the first entry that is wrong."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 
 PLAIN = "sha256"
-#: Where an empty chain ends.
+#: The head of an empty chain.
 START = AuditHead(seq=0, hash="")
-#: Fields of an entry that have a place of their own in `AuditEntry`.
+#: Fields of an entry that have their own attribute in `AuditEntry`.
 _NAMED = frozenset({"kind", "who", "key", "from", "claims", "before", "after", "note"})
 
 
 @dataclass(frozen=True)
 class Sealing:
-    """How entries are sealed.
+    """The parameters for sealing entries.
 
     Attributes:
-        key: the secret for HMAC-SHA256; without one it is SHA-256, which anybody can recompute.
-        keep: how many sealed entries are kept.
-        chain: which chain it is, so that none can be put in another's place.
+        key: the secret for HMAC-SHA256; None: plain SHA-256, which anybody can recompute.
+        keep: the number of sealed entries to keep.
+        chain: the chain's name, hashed so that one chain cannot replace another.
     """
 
     key: str | None = field(default=None, repr=False)
@@ -39,24 +39,24 @@ class Sealing:
 
     @classmethod
     def of(cls, key: SecretStr | None, keep: int) -> Self:
-        """What the settings `audit_key` and `audit_keep` say."""
+        """The sealing for the settings `audit_key` and `audit_keep`."""
         return cls(key.get_secret_value() if key else None, keep)
 
     @property
     def name(self) -> str:
-        """What entries sealed like this carry: `sha256`, or `hmac:` and the key's fingerprint."""
+        """The method's name in each entry: `sha256`, or `hmac:` and the key's fingerprint."""
         if self.key is None:
             return PLAIN
         return "hmac:" + self._keyed("boyd audit key")[:8]
 
     def hash(self, prev: str, seq: int, at: str, body: str) -> str:
-        """The hash of an entry, in hex."""
-        # No part holds a line break, so no two entries give the same text.
+        """The hash of an entry as hex digits."""
+        # No part contains a line break, so different entries never give the same text.
         text = f"{self.chain}\n{prev}\n{seq}\n{at}\n{body}"
         return self._keyed(text) if self.key is not None else _sha256(text)
 
     def proof(self, head: AuditHead) -> str:
-        """What shows that a checkpoint was set by somebody with the key."""
+        """The proof that a holder of the key set a checkpoint."""
         text = f"{self.chain}\ncheckpoint\n{head}"
         return self._keyed(text) if self.key is not None else _sha256(text)
 
@@ -71,11 +71,11 @@ def _sha256(text: str) -> str:
 
 @dataclass(frozen=True)
 class Link:
-    """An entry as it lies in the sealed stream.
+    """An entry as stored in the sealed stream.
 
     Attributes:
-        place: its id there, `SEQ-0` when it was put there by a sealer.
-        seq: the number that it says to have.
+        place: its id in that stream; sealers use `SEQ-0`.
+        seq: the sequence number that the entry claims.
         at: its id in the open stream, which is its time.
         body: its fields as canonical JSON.
         prev, sealed_by, hash: as in `AuditEntry`.
@@ -91,27 +91,27 @@ class Link:
 
     @classmethod
     def read(cls, place: str, fields: Mapping[str, str]) -> Link:
-        """One of the stream; what is absent or unreadable is empty, for it may be forged."""
+        """Read a stream entry; absent or unreadable fields are empty, because it may be forged."""
         given = [fields.get(name, "") for name in ("at", "body", "prev", "by", "hash")]
         return cls(place, _whole(fields.get("seq", "")), *given)
 
     @property
     def stands_at(self) -> int:
-        """The number that its place gives it; 0 when no sealer made such a place."""
+        """The sequence number in its place; 0 when no sealer wrote that place."""
         number, _, rest = self.place.partition("-")
         return int(number) if rest == "0" else 0
 
     def arguments(self) -> list[str]:
-        """What the script that stores it takes."""
+        """The link as arguments of the script `seal_audit`."""
         return [str(self.seq), self.at, self.body, self.prev, self.sealed_by, self.hash]
 
     def is_whole(self, sealing: Sealing) -> bool:
-        """Whether its hash is that of its own content."""
+        """Tell whether its hash matches its content."""
         expected = sealing.hash(self.prev, self.seq, self.at, self.body)
         return hmac.compare_digest(expected.encode(), self.hash.encode())
 
     def entry(self) -> AuditEntry:
-        """As it is shown; a forged one too, as far as it can be read."""
+        """The entry for display; a forged one as far as it is readable."""
         fields = _fields(self.body)
         named = {name: fields.get(name) for name in _NAMED - {"kind"}}
         return AuditEntry.model_validate(
@@ -137,18 +137,18 @@ def sealed(sealing: Sealing, prev: str, seq: int, at: str, fields: Mapping[str, 
 
 
 def noted(seq: str | None, digest: str | None) -> AuditHead | None:
-    """A head as it is noted in Redis, if it can be read."""
+    """The head recorded in Redis; None when it is absent."""
     return AuditHead(seq=_whole(seq), hash=digest) if seq and digest else None
 
 
 def _ms(at: str) -> int:
     number = _whole(at.partition("-")[0])
-    # A forged time may be one that no datetime can hold.
+    # A forged time may be too large for a datetime.
     return number if number < 2**47 else 0
 
 
 def _whole(text: str) -> int:
-    """The number, or 0 when it is none that Boyd wrote."""
+    """The number; 0 for a text that Boyd would not write."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
 
 
@@ -160,14 +160,14 @@ def _fields(body: str) -> dict[str, str]:
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-#: Entries read at a time, and how far to look for one that was moved.
+#: Entries to read at a time, and to search for an entry that was moved.
 _PAGE = 1000
-#: How often to look again when the beginning was trimmed meanwhile.
+#: Attempts when the beginning of the chain is trimmed during verification.
 _TRIES = 5
 
 
 class Verifier:
-    """Walks along one chain."""
+    """Verifies one chain from its checkpoint to its end."""
 
     def __init__(self, client: Client, keys: Keys, sealing: Sealing) -> None:
         self._client = client
@@ -177,7 +177,7 @@ class Verifier:
     def verify(
         self, expect: AuditHead | None = None, begin: AuditHead | None = None
     ) -> Verification:
-        """As `Audit.verify`."""
+        """Check the chain; see `Audit.verify`."""
         for _ in range(_TRIES):
             trimmed, proof = self._checkpoint()
             result = self._check(trimmed, proof, expect, begin)
@@ -217,7 +217,7 @@ class Verifier:
     def _unconfirmed(
         self, head: AuditHead | None, trimmed: AuditHead, last: AuditHead | None = None
     ) -> Misfit | None:
-        """What speaks against a head that was noted earlier."""
+        """The misfit of a head noted earlier; None when it is part of the chain."""
         if head is None or head == trimmed:
             return None
         if head.seq < trimmed.seq:
@@ -244,7 +244,7 @@ class Verifier:
         return None
 
     def _end(self, last: AuditHead) -> Misfit | None:
-        """Whether the chain ends where it is noted to end."""
+        """The misfit between the chain's end and the recorded head."""
         end = self._noted_end()
         if end.seq > last.seq and not self._went_on(last):
             return _misfit(last.seq + 1, None, "missing", f"the chain went on to {end.seq}")
@@ -257,7 +257,7 @@ class Verifier:
         return None
 
     def _went_on(self, last: AuditHead) -> bool:
-        """Whether more was sealed while we walked."""
+        """Tell whether more entries were sealed during verification."""
         return bool(self._read(f"({last.seq}-0", 1))
 
     def _noted_end(self) -> AuditHead:
@@ -287,7 +287,7 @@ class Verifier:
 
 
 class _Walk:
-    """How far the chain has been found to fit."""
+    """The progress of verification along the chain."""
 
     def __init__(self, sealing: Sealing, start: AuditHead) -> None:
         self._sealing = sealing
@@ -296,7 +296,7 @@ class _Walk:
         self.checked = 0
 
     def fits(self, link: Link) -> bool:
-        """Whether *link* follows what has been walked."""
+        """Tell whether *link* is the valid next link."""
         seq = self.last.seq + 1
         return (
             link.stands_at == seq == link.seq
@@ -306,13 +306,13 @@ class _Walk:
         )
 
     def step(self, link: Link) -> None:
-        """Go on to a link that fits."""
+        """Advance to a link that fits."""
         self._previous = link
         self.last = AuditHead(seq=link.seq, hash=link.hash)
         self.checked += 1
 
     def explain(self, link: Link, following: Sequence[Link]) -> Misfit:
-        """Why *link* does not fit, as far as it and those behind it tell."""
+        """The reason why *link* does not fit, judged from it and the links after it."""
         seq = self.last.seq + 1
         place = link.stands_at
         if place > seq:
@@ -334,7 +334,7 @@ class _Walk:
         return _misfit(seq, link, "changed", "its content is not what was sealed")
 
     def _out_of_order(self, link: Link, following: Sequence[Link]) -> Misfit:
-        """*link* is genuine in itself, so it is what comes before it that does not fit."""
+        """The misfit before *link*, which is itself genuine."""
         seq, previous = self.last.seq + 1, self._previous
         if previous and link.seq == previous.seq and link.prev == previous.prev:
             return _misfit(previous.seq, previous, "inserted", "the next entry takes its place")
@@ -346,7 +346,7 @@ class _Walk:
         return _misfit(before, previous, "changed", f"entry {seq} was sealed behind another one")
 
     def _belongs(self, other: Link) -> bool:
-        """Whether *other* is what should have come next."""
+        """Tell whether *other* is the link that should have come next."""
         follows = other.seq == self.last.seq + 1 and other.prev == self.last.hash
         return follows and other.is_whole(self._sealing)
 

@@ -1,20 +1,18 @@
-"""The audit trail: who changed what, when and from where, each entry chained to the last (A15).
+"""The audit trail: every change with its actor, time and origin, chained by hashes.
 
-A change writes its entry into an *open* stream, in the same atomic step. A *sealer*, which every
-worker, beat and reader is, moves open entries into the chain: the hash of an entry covers the one
-before it. Redis itself computes only SHA-1, so hashes are made here, and a script stores them if
-the chain still ends where they were computed to follow; of several sealers one wins and the others
-start over. Entries beyond the cap are removed and leave a checkpoint to begin from.
+A change writes its entry into an *open* stream, in the same atomic step. Workers, beat and readers
+act as *sealers*: they move open entries into the chain, where each hash covers the entry before.
+Redis computes only SHA-1, so sealers compute the hashes and a script stores them if the chain still
+ends where they continue it; one sealer wins and the others start over. Entries beyond the cap are
+removed and leave a checkpoint.
 
-What it proves. An entry that was changed, removed, added or moved after it was sealed is found and
-named by `verify`. With an `audit_key`, that holds against whoever can write to Redis and does not
-have the key.
+`verify` finds any entry that was changed, removed, added or moved after sealing. With an
+`audit_key`, this holds against anyone who can write to Redis but does not have the key.
 
-What it does not. Without a key, who can write to Redis can compute everything anew. With one, they
-can still put the whole chain back to an earlier state, which its own hashes cannot show: note heads
-elsewhere and give them to `verify`, which finds a chain that lost what was noted. Entries are not
-protected before they are sealed, a second or so, and who can write to Redis can also add false ones
-to be sealed: the chain tells that a record was not altered, not that it was true.
+Limits: without a key, anyone who can write to Redis can recompute the chain. With a key, they can
+still restore an earlier state of the whole chain; to detect that, note heads elsewhere and pass
+them to `verify`. Entries are unprotected until they are sealed, about a second, and a writer can
+add false entries: the chain shows that a record was not altered, not that it is true.
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
-#: Most entries sealed in one step, and read in one.
+#: The most entries to seal or read in one step.
 BATCH = 1000
-#: Most entries looked at for one page, to find those that fit a filter.
+#: The most entries to scan for one page with a filter.
 SCANNED = 5000
 _ALL = AuditFilter()
 
 
 def actor_fields(actor: Actor | None) -> list[str]:
-    """An actor as field, value, field, value, for the last arguments of a script that audits."""
+    """An actor as field, value, field, value, as scripts take it."""
     if actor is None:
         return []
     named = {
@@ -54,7 +52,7 @@ def actor_fields(actor: Actor | None) -> list[str]:
 
 
 class Audit:
-    """One chain: that of an agent, or of the deployment."""
+    """The audit trail of an agent or of the deployment."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, sealing: Sealing) -> None:
         self._client = client
@@ -64,17 +62,15 @@ class Audit:
 
     @property
     def open_stream(self) -> str:
-        """The key of the stream that changes write to."""
+        """The key of the open stream."""
         return self._keys.audit_open
 
     def append(self, kind: str, actor: Actor | None, **fields: str | int | None) -> None:
-        """Note a change that no script makes; what is None or empty is left out.
+        """Record a change that no script makes.
 
-        Args:
-            kind: what happened, as in `key.created`.
-            actor: who did it.
-            fields: `before`, `after`, `note`, and what was changed; none may have a name of the
-                actor's (`who`, `key`, `from`, `claims`).
+        *kind* is for example `key.created`. *fields* are `before`, `after`, `note` and the
+        changed values; None and empty ones are left out. They must not use the actor's names:
+        `who`, `key`, `from`, `claims`.
         """
         entry = {"kind": kind}
         flat = actor_fields(actor)
@@ -87,7 +83,7 @@ class Audit:
             self._client.xadd(self._keys.audit_open, entry)
 
     def seal(self) -> int:
-        """Move all open entries into the chain; how many this call moved."""
+        """Move all open entries into the chain; return the number that this call moved."""
         moved = 0
         while True:
             done = self._seal_batch()
@@ -96,7 +92,7 @@ class Audit:
             moved += max(0, done)
 
     def _seal_batch(self) -> int:
-        """How many entries it sealed; 0: there is nothing to do, -1: another was quicker."""
+        """Seal a batch; return its size, 0 for nothing to do, -1 when another sealer won."""
         keys, sealing = self._keys, self._sealing
         most = min(BATCH, sealing.keep)
         with translated():
@@ -110,7 +106,7 @@ class Audit:
         if head is None:
             head, by = self._last()
         if sealing.key is None and by not in (None, PLAIN):
-            return 0  # those who have the key seal it; without it the chain would not fit
+            return 0  # only a process with the key can continue this chain
         links = list(self._chained(head, waiting))
         cut = self._to_trim(head.seq + len(links) - sealing.keep, int(trimmed or 0))
         won = self._scripts.run(
@@ -133,7 +129,7 @@ class Audit:
             prev = link.hash
 
     def _last(self) -> tuple[AuditHead, str | None]:
-        """The head as the chain itself shows it, for when the note of it is lost."""
+        """The head read from the chain itself, for when the recorded head is lost."""
         with translated():
             found = self._client.xrevrange(self._keys.audit, count=1)
         if not found:
@@ -142,7 +138,7 @@ class Audit:
         return AuditHead(seq=link.stands_at, hash=link.hash), link.sealed_by
 
     def _to_trim(self, last: int, trimmed: int) -> Sequence[Any]:
-        """The checkpoint that the cap asks for: number, hash, proof; or nothing."""
+        """The checkpoint that the cap requires: number, hash, proof; empty texts for none."""
         if last <= trimmed:
             return "", "", ""
         with translated():
@@ -163,20 +159,13 @@ class Audit:
         until: datetime | None = None,
         wanted: AuditFilter = _ALL,
     ) -> AuditPage:
-        """Sealed entries, newest first; what it costs does not grow with what is kept.
+        """Sealed entries from *since* until before *until*, newest first, at a bounded cost.
 
-        At most `SCANNED` entries are looked at, so with a filter a page may hold fewer than
-        *limit*, or none, and still name a cursor to go on with.
-
-        Args:
-            limit: how many at most.
-            cursor: `next_cursor` of the page before.
-            since: leave out what is older.
-            until: leave out what is not older.
-            wanted: which entries.
+        At most `SCANNED` entries are scanned, so a filtered page may hold fewer than *limit*
+        entries, or none, and still have a next cursor.
 
         Raises:
-            BadCursor: *cursor* is none that was given out.
+            BadCursor: *cursor* was not given out by an earlier page.
         """
         found: list[AuditEntry] = []
         last = self._start(cursor, until)
@@ -194,13 +183,13 @@ class Audit:
         return AuditPage(entries=found)
 
     def _start(self, cursor: str | None, until: datetime | None) -> int | None:
-        """The number of the entry that a page begins behind; None: it begins with the newest."""
+        """The number below which a page begins; None: begin with the newest entry."""
         if cursor is not None:
             return _number(cursor)
         return None if until is None else self._before(until) + 1
 
     def _backwards(self, after: int | None, step: int) -> Iterator[Link]:
-        """The chain from behind that entry to its beginning, read in steps."""
+        """The links below number *after*, newest first, read in steps."""
         place = "+" if after is None else f"({after}-0"
         while True:
             with translated():
@@ -212,11 +201,9 @@ class Audit:
             place = f"({found[-1][0]}"
 
     def entries(self, after: int = 0, since: datetime | None = None) -> Iterator[AuditEntry]:
-        """Sealed entries, oldest first, read piece by piece.
+        """Sealed entries after number *after* and not older than *since*, oldest first.
 
-        Args:
-            after: begin behind the entry of that number.
-            since: begin with the first that is not older, found by bisection.
+        They are read in steps; bisection finds the first.
         """
         if since is not None:
             after = max(after, self._before(since))
@@ -236,16 +223,16 @@ class Audit:
         until: datetime | None = None,
         wanted: AuditFilter = _ALL,
     ) -> Iterator[str]:
-        """Sealed entries, oldest first, each as one line of JSON without the line break."""
+        """Sealed entries, oldest first, each as a line of JSON without the line break."""
         found = self.entries(since=since)
         if until is not None:
             found = takewhile(lambda entry: entry.at < until, found)
         return (entry.to_json() for entry in found if wanted.fits(entry))
 
     def wait(self, after: int, seconds: float) -> list[AuditEntry]:
-        """What is sealed behind the entry numbered *after*; waits for the first.
+        """Wait for entries sealed after number *after*.
 
-        *seconds* must be less than the time limit of the connection.
+        *seconds* must be less than the connection's timeout.
         """
         with translated():
             block = max(1, milliseconds(seconds))
@@ -253,7 +240,7 @@ class Audit:
         return [Link.read(*item).entry() for _, items in found or [] for item in items]
 
     def head(self) -> AuditHead | None:
-        """Where the chain ends."""
+        """The recorded end of the chain; None when it is empty."""
         with translated():
             seq, digest = self._client.hmget(self._keys.audit_head, ["seq", "hash"])
         return noted(seq, digest)
@@ -261,11 +248,11 @@ class Audit:
     def verify(
         self, expect: AuditHead | None = None, begin: AuditHead | None = None
     ) -> Verification:
-        """Check the chain from its beginning, or behind *begin*; read piece by piece.
+        """Check the chain, reading it in steps.
 
         Args:
             expect: a head noted earlier, which must still be part of the chain.
-            begin: a head noted earlier, which is trusted: only what follows is checked.
+            begin: a trusted head noted earlier; only entries after it are checked.
         """
         return Verifier(self._client, self._keys, self._sealing).verify(expect, begin)
 
@@ -289,10 +276,9 @@ class Audit:
 
 
 def seal_all(client: Client, chains: Sequence[Audit]) -> int:
-    """Seal every chain that has open entries; one round trip when none has.
+    """Seal every chain that has open entries; return the number of entries sealed.
 
-    Returns:
-        How many entries were sealed.
+    One round trip is enough when no chain has any.
     """
     with translated():
         pipe = client.pipeline(transaction=False)

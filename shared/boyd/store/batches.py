@@ -1,4 +1,4 @@
-"""Batches: the parts of an observe phase that workers take on their own (L9, L12)."""
+"""Overdue work, and batches: the parts of an observe phase that workers take separately."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from boyd.store.connection import pairs
 from boyd.store.scripts import Call, KeyedScripts, Scripts, flat
 from boyd.store.timing import Timing
 
-#: How much of what is due is taken at once.
+#: The most overdue members to take at once.
 MOST_DUE = 100
 
 
 class Due:
-    """What of one agent has passed its deadline."""
+    """The overdue work of one agent."""
 
     def __init__(self, scripts: KeyedScripts, timing: Timing) -> None:
         self._scripts = scripts
         self._lease = timing.lease_ms
 
     def take(self) -> dict[str, str]:
-        """`phase`, `batch:<number>` and names of jobs, each with a proof of taking.
+        """Take `phase`, `batch:<number>` and names of jobs, each with a proof of taking.
 
-        `mend` is among them when what is stored does not fit together, and `expire` when pending
+        `mend` is among them when the stored state is inconsistent, and `expire` when pending
         approvals have passed their deadline.
         """
         return pairs(self._scripts.run("take_due", lease=self._lease, most=MOST_DUE))
 
     def call(self) -> Call:
-        """The call of `take`, to be made with those of other agents."""
+        """The call of `take`, to run together with those of other agents."""
         return self._scripts.call("take_due", lease=self._lease, most=MOST_DUE)
 
 
 def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | StoreError]:
-    """What has passed its deadline, of several agents, in one round trip.
+    """Take the overdue work of several agents in one round trip.
 
-    Of one agent it is `MOST_DUE` at most: when it is as much, there may be more. An error stands
-    for an agent whose work could not be taken.
+    `MOST_DUE` of an agent are taken at most. An error stands for work that could not be taken.
     """
     replies = scripts.run_each([due.call() for due in each])
     return [reply if isinstance(reply, StoreError) else pairs(reply) for reply in replies]
@@ -46,10 +45,7 @@ def take_each(scripts: Scripts, each: Sequence[Due]) -> list[dict[str, str] | St
 
 @dataclass(frozen=True)
 class StuckBatch:
-    """A batch that passed its deadline: `lost` with its worker, or still waiting for one.
-
-    `waited` is in seconds.
-    """
+    """An overdue batch: `lost` with its worker, or still waiting for one for `waited` seconds."""
 
     iteration: int
     batch: int
@@ -70,7 +66,7 @@ class Batches:
         self._lease = timing.lease_ms
 
     def enter(self, iteration: int, batch: int, attempt: int, worker: str) -> str | None:
-        """Enter a batch of observe; its payload, or None when it is not open for us."""
+        """Enter a batch; return its payload, or None when it is not open under this attempt."""
         reply = self._scripts.run(
             "enter_batch",
             n=iteration,
@@ -96,9 +92,9 @@ class Batches:
     def complete_batch(
         self, iteration: int, batch: int, attempt: int, worker: str, fields: Mapping[str, str]
     ) -> tuple[int, int] | None:
-        """Sign a batch off; how many are open and the epoch, or None when it was not ours.
+        """Complete a batch; return the open batches' number and the epoch, or None if it was lost.
 
-        To give a batch up, *worker* is the one that has lost it, or empty when nobody entered it.
+        To give up a batch, pass the *worker* that lost it, or an empty one if nobody entered it.
         """
         reply = self._scripts.run(
             "complete_batch",
@@ -114,7 +110,7 @@ class Batches:
     def replace(
         self, iteration: int, batch: int, attempt: int, payloads: Sequence[str]
     ) -> tuple[int, int] | None:
-        """Put other batches in place of a lost one; number of the first and their attempt."""
+        """Replace a lost batch by others; return the number of the first and their attempt."""
         reply = self._scripts.run(
             "replace_batch",
             n=iteration,
@@ -126,7 +122,7 @@ class Batches:
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
     def retry(self, batch: int, proof: str) -> StuckBatch | None:
-        """Find out why a batch passed its deadline; None when it is done or has moved since."""
+        """Find out why a batch is overdue; None when it has completed or moved on since."""
         reply = self._scripts.run(
             "retry_batch", number=batch, resend_after=self._resend_after, score=proof
         )

@@ -1,4 +1,4 @@
-"""Calls: what a client asks a worker to do now, and the answers (L31, L33)."""
+"""Calls: requests of clients that a worker answers at once, and the answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import milliseconds
 
-#: Seconds a call and its answer are kept.
+#: Seconds to keep a call and its answer.
 KEEP = 86400.0
-#: The same for what an endpoint was asked and changed nothing.
+#: Seconds to keep a GET of an endpoint, which changes nothing.
 KEEP_READ = 300.0
 
 
@@ -35,9 +35,9 @@ class Calls:
     def submit(
         self, request: CallRequest, queue: str | None, call_id: str | None = None
     ) -> tuple[str, bool]:
-        """Store a call and make it due; its id, and whether it is new.
+        """Queue a call; return its id and whether it is new.
 
-        The same *call_id* is the same call, however often it is submitted.
+        Submitting the same *call_id* again changes nothing.
         """
         call_id = call_id or str(uuid.uuid4())
         reads = request.kind == "dry-run" or _is_get(request)
@@ -62,7 +62,7 @@ class Calls:
 
 
 def kept(call: CallRequest) -> float:
-    """Seconds that a call that has ended is kept."""
+    """Seconds to keep a call that has ended."""
     return KEEP_READ if _is_get(call) else KEEP
 
 

@@ -1,4 +1,4 @@
-"""The connection to Redis: time limits everywhere, no hidden retries, our own errors."""
+"""The connection to Redis: timeouts everywhere, no hidden retries, Boyd's own errors."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SENTINEL_PORT = 26379
 
 @dataclass(frozen=True)
 class Address:
-    """One Redis, or the sentinels that know which one it is now.
+    """The address of a Redis server, or of the sentinels that know the current master.
 
     Attributes:
         options: `db`, `username`, `ssl_ca_certs` ... as redis-py takes them.
         tls: whether connections are encrypted, to sentinels too.
-        sentinels: host and port of each; empty: there are none.
+        sentinels: host and port of each; empty without sentinels.
         service: the name by which sentinels know the master.
         sentinel_options: `username` and `password` for the sentinels themselves.
     """
@@ -53,7 +53,7 @@ class Address:
         options are those of the other URLs, `ssl` and `sentinel_username`, `sentinel_password`.
 
         Raises:
-            ValueError: it is none of them.
+            ValueError: the URL is none of these.
         """
         if not url.startswith(f"{_SENTINEL}://"):
             options = parse_url(url)  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ class Address:
             raise ValueError("the name of the service is missing: sentinel://host:port/SERVICE")
         if db and not db.isdecimal():
             raise ValueError(f"the database after the service should be a number, not {db!r}")
-        # As that of a server: redis-py knows what its options mean.
+        # Parsed like a server's URL, because redis-py knows how to read the options.
         options = parse_url(urlunsplit(("redis", f"{user}{at}sentinel", f"/{db}", parts.query, "")))  # type: ignore[no-untyped-call]
         options.pop("host")
         tls = bool(to_bool(options.pop("ssl", "")))  # type: ignore[no-untyped-call]
@@ -97,20 +97,20 @@ def _sentinel(text: str) -> tuple[str, int]:
 
 log = logging.getLogger("boyd.store")
 
-#: Seconds that a sentinel may take; the next one is asked then.
+#: Seconds to wait for a sentinel before asking the next one.
 SENTINEL_TIMEOUT = 1.0
-#: Seconds between two looks whether the master is still the master.
+#: Seconds between two checks for a new master.
 LOOK = 1.0
-#: Seconds until the next one where no sentinel has answered.
+#: Seconds until the next check when no sentinel has answered.
 LOOK_AGAIN = 10.0
 
 
 def sentinel_options(address: Address) -> dict[str, Any]:
-    """How to connect to the sentinels of *address*, as redis-py takes it."""
+    """The redis-py options for connecting to the sentinels of *address*."""
     return {
         "socket_timeout": SENTINEL_TIMEOUT,
         "socket_connect_timeout": SENTINEL_TIMEOUT,
-        # Left to itself, redis-py tries a dead sentinel for seconds before it asks the next one.
+        # By default redis-py retries a dead sentinel for seconds before it asks the next one.
         "retry": Retry(NoBackoff(), 0),
         "ssl": address.tls,
         **address.ssl_options,
@@ -119,16 +119,16 @@ def sentinel_options(address: Address) -> dict[str, Any]:
 
 
 class Sentinels(Sentinel):
-    """Sentinels that several threads may ask."""
+    """A thread-safe client of the sentinels."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Host and port of the master.
+        """Return the master's host and port.
 
-        Each thread asks with a list of its own: redis-py moves who has answered to the front, and
-        when two threads do that at once, the one that was there is forgotten for good.
+        Each thread works on its own list: redis-py moves the sentinel that answers to the front,
+        and two threads that do this at once would lose a sentinel for good.
 
         Raises:
-            redis.sentinel.MasterNotFoundError: no sentinel knows one.
+            redis.sentinel.MasterNotFoundError: no sentinel knows a master.
         """
         asked = copy.copy(self)
         asked.sentinels = list(self.sentinels)
@@ -138,11 +138,10 @@ class Sentinels(Sentinel):
 
 
 class Pool(SentinelConnectionPool):
-    """Connections to the master.
+    """A pool of connections to the current master.
 
-    A master that was cut off, not killed, does not hang up when another takes its place: until it
-    learns of that it takes writes that will be lost. So the pool looks once in a while, and drops
-    its idle connections when the master is another.
+    An isolated master stays connected after a failover, and accepts writes that will be lost. So
+    the pool checks regularly for a new master, and then drops its idle connections.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -164,7 +163,7 @@ class Pool(SentinelConnectionPool):
         try:
             found = self.get_master_address()  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            # What is connected may well go on without them.
+            # Existing connections work without sentinels.
             log.warning("no sentinel names a master of %s: %s", self.service_name, error)
             self._look_at = time.monotonic() + LOOK_AGAIN
             return
@@ -173,23 +172,23 @@ class Pool(SentinelConnectionPool):
             log.warning("the master of %s is now %s:%s", self.service_name, *found)
 
 
-#: A `redis.Redis` with decoded replies, which its own annotations cannot say.
+#: A `redis.Redis` with decoded replies, which its annotations cannot express.
 Client: TypeAlias = Any
 
-#: Seconds to wait for an answer and for a connection.
+#: Seconds to wait for an answer, and for a connection.
 TIMEOUT = 5.0
 CONNECT_TIMEOUT = 2.0
-#: What a server says that takes no writes; where a script was refused, Redis 6.2 says it last.
+#: Errors of a server that takes no writes; Redis 6.2 puts them last when it refuses a script.
 _REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
-#: What it says when its memory or its disk is full, or its cluster is not whole.
+#: Errors of a server whose memory or disk is full, or whose cluster is incomplete.
 _FULL = re.compile(r"(?:^|-)(?:OOM|MISCONF|CLUSTERDOWN)\b")
 
 
 def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
-    """A client for *url*; it connects when first used.
+    """Return a client for *url*, which connects when first used.
 
-    redis-py repeats a command after a time-out unless told not to, which would run a script twice:
-    here nothing is retried below the code that knows what a repetition means.
+    Retries are off: by default redis-py repeats a command after a timeout, which could run a script
+    twice. Only callers know whether a command may be repeated.
 
     Raises:
         ConfigError: *url* is not a Redis URL.
@@ -208,14 +207,14 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         client = _through_sentinels(address, limits) if address.sentinels else by_url(url, **limits)
         pool = client.connection_pool
         pool.connection_class = _leaving(pool.connection_class)
-        pool.connection_class(**pool.connection_kwargs)  # it would refuse an option when used
+        pool.connection_class(**pool.connection_kwargs)  # refuses bad options now, not on first use
     except (ValueError, TypeError, redis.RedisError) as error:
         raise ConfigError(f"redis_url {masked(url)!r} cannot be used: {error}") from None
     return client
 
 
 def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
-    """A client that asks the sentinels where the master is, whenever it has to connect."""
+    """Return a client that asks the sentinels for the master whenever it connects."""
     sentinels = Sentinels(address.sentinels, sentinel_kwargs=sentinel_options(address))  # type: ignore[no-untyped-call]
     options = {**limits, **address.options, "ssl": address.tls}
     return sentinels.master_for(address.service, connection_pool_class=Pool, **options)  # type: ignore[no-untyped-call]
@@ -223,12 +222,12 @@ def _through_sentinels(address: Address, limits: dict[str, Any]) -> Client:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the client's errors into ours.
+    """Turn redis-py errors into Boyd's.
 
     Raises:
         StoreUnavailable: Redis did not answer.
-        StoreReadOnly: it takes no writes now.
-        StoreError: it answered with an error.
+        StoreReadOnly: Redis takes no writes now.
+        StoreError: Redis answered with an error.
     """
     try:
         yield
@@ -243,12 +242,12 @@ def translated() -> Iterator[None]:
 
 
 def pairs(flat: list[Any]) -> dict[str, str]:
-    """The reply of HGETALL inside a script, as a mapping."""
+    """The mapping in a flat list of fields and values, as scripts return hashes."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def whole(text: str | None) -> int | None:
-    """The whole number that a stored text is; None when it is none, as after a slip of the hand."""
+    """The integer in a stored text; None for an invalid one, as after a manual edit."""
     try:
         return int(float(text)) if text else None
     except (ValueError, OverflowError):
@@ -256,7 +255,7 @@ def whole(text: str | None) -> int | None:
 
 
 class _Refused(redis.ConnectionError):
-    """The server takes no writes, so the connection to it was dropped."""
+    """The server takes no writes, and its connection was closed."""
 
 
 def _refuses(error: Exception) -> bool:
@@ -271,10 +270,10 @@ def _is_full(error: redis.RedisError) -> bool:
 
 @cache
 def _leaving(kind: type[Any]) -> type[Any]:
-    """A class of connections that leave a server which takes no writes.
+    """A connection class that disconnects from a server which takes no writes.
 
-    It was the master once: the next call connects anew and may find another. redis-py knows only
-    the refusal of a plain command, and only behind sentinels.
+    Such a server was probably the master once, and the next call may reach the new one. redis-py
+    does this only for plain commands behind sentinels.
     """
 
     class Leaving(kind):  # type: ignore[misc]

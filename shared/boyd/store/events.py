@@ -1,4 +1,4 @@
-"""An agent's event stream: a line for every change, written by the script that makes it."""
+"""An agent's event stream: an event for every change, written by the script that makes it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.timing import milliseconds
 
-#: How many events are read at once.
+#: Events to read at once.
 PAGE = 200
-#: How many events a stream keeps at least, as by `emit` in the scripts.
+#: The fewest events that a full stream keeps; `emit` in the scripts trims it.
 KEPT = 1000
 
 
 class Events:
-    """The events of several agents, read in order of time."""
+    """Follows the events of several agents."""
 
     def __init__(self, client: Client, agent_ids: Iterable[str]) -> None:
-        """Begin with what happens from now on."""
+        """Begin with events from now on."""
         self._client = client
         self._streams: dict[str, tuple[str, str]] = {}
         self.follow(agent_ids)
 
     def follow(self, agent_ids: Iterable[str]) -> bool:
-        """Read those agents too, from the next `wait` on; whether any of them is new."""
+        """Follow these agents too, from the next `wait` on; True when any of them is new."""
         known = len(self._streams)
         for agent_id in agent_ids:
             self._streams.setdefault(Keys(agent_id).events, (agent_id, "$"))
         return len(self._streams) > known
 
     def wait(self, seconds: float) -> list[tuple[str, Event]]:
-        """What has happened since the last call, as (agent id, event); waits for the first."""
+        """Wait for events since the last call; return pairs of agent id and event."""
         if not self._streams:
             time.sleep(seconds)
             return []
         after = {stream: last for stream, (_, last) in self._streams.items()}
         with translated():
-            # `$` means another thing in each call, so it is replaced by a real position first.
+            # `$` means a different position in each call, so it is resolved first.
             for stream, last in after.items():
                 if last == "$":
                     newest = self._client.xrevrange(stream, count=1)
@@ -57,22 +57,22 @@ class Events:
 
 
 class AgentEvents:
-    """The events of one agent, read from wherever the reader is."""
+    """The events of one agent, read from any position."""
 
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._stream = keys.events
 
     def newest(self) -> str:
-        """The id of the last event, to go on from."""
+        """The id of the newest event; `0-0` without any."""
         with translated():
             found = self._client.xrevrange(self._stream, count=1)
         return str(found[0][0]) if found else "0-0"
 
     def reaches(self, event_id: str) -> bool:
-        """Whether everything after that event is still there.
+        """Tell whether all events after *event_id* are still stored.
 
-        It is not when that event is later than the newest: then Redis has lost what came last.
+        They are not when *event_id* is later than the newest event: then Redis has lost data.
         """
         with translated():
             oldest = self._client.xrange(self._stream, count=1)
@@ -83,23 +83,23 @@ class AgentEvents:
             if not is_later(oldest[0][0], event_id):
                 return True
             kept = self._client.xinfo_stream(self._stream)
-        # Redis before 7.0 does not count what was added; a stream is cut to no less than KEPT.
+        # Redis before 7.0 does not count added entries; trimming leaves at least KEPT.
         added = kept.get("entries-added")
         return bool(kept["length"] < KEPT if added is None else added == kept["length"])
 
     def after(self, event_id: str, count: int = PAGE) -> list[Event]:
-        """The events after that one, oldest first; none: there are no more."""
+        """Up to *count* events after *event_id*, oldest first; empty at the end."""
         while True:
             with translated():
                 rows = self._client.xrange(self._stream, min=f"({event_id}", count=count)
             found = [event for row in rows if (event := _event(*row)) is not None]
             if found or len(rows) < count:
                 return found
-            event_id = rows[-1][0]  # a whole page of entries that cannot be read
+            event_id = rows[-1][0]  # the whole page was unreadable
 
 
 def is_later(event_id: str, other: str) -> bool:
-    """Whether an event came after another one."""
+    """Tell whether an event is later than another."""
     return _position(event_id) > _position(other)
 
 
@@ -109,7 +109,7 @@ def _position(event_id: str) -> tuple[int, int]:
 
 
 def _event(entry_id: str, fields: dict[str, str]) -> Event | None:
-    """An entry of the stream; None: it has no kind, so it is no event."""
+    """The event in a stream entry; None for an entry without a kind."""
     if "kind" not in fields:
         return None
     data: JsonObject = {key: value for key, value in fields.items() if key != "kind"}
@@ -117,19 +117,19 @@ def _event(entry_id: str, fields: dict[str, str]) -> Event | None:
     return Event(id=entry_id, kind=fields["kind"], at=at, data=data)
 
 
-#: What can be waited for: the events of an agent, or the log of one of its investigations.
+#: An agent id and None for its events, or an investigation's id for its log.
 Topic = tuple[str, str | None]
 
 
 class StreamWatcher:
-    """The streams of several topics, each watched from when it is first followed."""
+    """Watches the streams of several topics for new entries."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._last: dict[Topic, str] = {}
 
     def follow(self, topics: Iterable[Topic]) -> set[Topic]:
-        """Watch exactly those *topics*; those of them that were not watched before."""
+        """Watch exactly these *topics* from now on; return the new ones."""
         wanted = set(topics)
         self._last = {topic: last for topic, last in self._last.items() if topic in wanted}
         new = wanted - self._last.keys()
@@ -137,7 +137,7 @@ class StreamWatcher:
         return new
 
     def wait(self, seconds: float) -> set[Topic]:
-        """Those that have grown since they were looked at last; waits for the first."""
+        """Wait for growth; return the topics with entries since the last look."""
         if not self._last:
             time.sleep(seconds)
             return set()
@@ -150,7 +150,7 @@ class StreamWatcher:
         return grown
 
     def _look(self, topics: set[Topic]) -> None:
-        """Note where those streams end."""
+        """Record the current ends of these streams."""
         named = list(topics)
         if not named:
             return

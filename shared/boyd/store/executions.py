@@ -1,4 +1,4 @@
-"""The ledger: every execution of an action, claimed before it starts (L32, L34)."""
+"""The ledger: every execution of an action, claimed before it starts."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from boyd.store.paging import Search, load_cursor
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import milliseconds
 
-#: Seconds the ledger remembers an execution: longer than any message of it can come late.
+#: Seconds to keep an execution: longer than any message about it can be delayed.
 KEEP = 7 * 86400.0
-#: What a list tells of an execution.
+#: The fields of an execution in a list.
 _LISTED = (
     *("id", "state", "action", "params", "target", "by"),
     *("host", "worker", "startedAt", "endedAt"),
 )
-#: Sorts behind every execution's name.
+#: Sorts after the name of every execution.
 _BEHIND = "\uffff"
 
 
-#: Seconds until a heartbeat has registered an agent again.
+#: Seconds after which a heartbeat has registered a lost agent again.
 HEARTBEAT = 2.0
 
 
 class StillRunning(StoreError):
-    """The execution is still claimed by a worker that lives, for `seconds` unless renewed."""
+    """A live worker still holds the execution's claim, for `seconds` unless it renews it."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -43,15 +43,14 @@ class StillRunning(StoreError):
 
 
 class Stale(StoreError):
-    """The act phase belongs to another worker now."""
+    """The phase or job of the execution belongs to another worker now."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Where an execution comes from, as a worker entered it: while that holds, it may be claimed.
+    """The phase or job that an execution belongs to; its worker may claim while it holds it.
 
-    `origin` is an iteration's number, whose act phase has an epoch, or the name of a job, which
-    has an attempt.
+    `origin` is an iteration's number or a job's name, and `token` the epoch or attempt.
     """
 
     origin: int | str
@@ -61,14 +60,14 @@ class Fence:
 
 @dataclass(frozen=True)
 class ClaimReply:
-    """What the ledger says to a claim: `outcome` and what belongs to it."""
+    """The ledger's reply to a claim: the `outcome`, and a reason or result as `detail`."""
 
     outcome: str
     detail: str = ""
 
 
 class ActionLedger:
-    """The executions of one agent."""
+    """The ledger of one agent's executions."""
 
     def __init__(
         self, client: Client, scripts: KeyedScripts, keys: Keys, worker: str, lease: float
@@ -81,14 +80,14 @@ class ActionLedger:
         self._search = Search(client, scripts, keys.executions, "execution", "action")
 
     def find(self, execution_id: str) -> ActionResult | None:
-        """How that execution ended, if it did."""
+        """The result of an execution; None while it has not ended."""
         with translated():
             names = ["result", "state", "action", "lost"]
             found = self._client.hmget(self._keys.execution(execution_id), names)
         return _result(*found)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
-        """The ledger's entry of that execution; `loop:12` is that of iteration 12."""
+        """The ledger's entry for an execution; `loop:12` names that of iteration 12."""
         whole = self.whole(execution_id)
         with translated():
             fields = self._client.hgetall(self._keys.execution(whole))
@@ -110,9 +109,9 @@ class ActionLedger:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> ExecutionPage:
-        """Executions that fit, without their results, the one that was claimed last first.
+        """Matching executions without their results, latest claim first.
 
-        A page may hold fewer than *limit* and still name a cursor to go on with.
+        A page may hold fewer than *limit* and still have a next cursor.
 
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
@@ -133,17 +132,17 @@ class ActionLedger:
         return ExecutionPage(executions=found, next_cursor=hits.next_cursor)
 
     def whole(self, execution_id: str) -> str:
-        """The execution's whole name, where it may be short: `loop:12` is that of iteration 12."""
+        """The full name of an execution; `loop:12` is short for that of iteration 12."""
         undoes = naming.is_rollback(execution_id)
         done = naming.parts(execution_id)[1] if undoes else execution_id
         number = naming.loop_number(done)
-        if number is None:  # that of a roll-back too, which nothing undoes
+        if number is None:  # also for a roll-back of a roll-back, which does not exist
             return execution_id
         found = self.of_iteration(number)
         return naming.rollback(found) if undoes else found
 
     def of_iteration(self, number: int) -> str:
-        """The execution of an iteration that is in flight or in history."""
+        """The name of the execution of an iteration, in flight or in history."""
         keys = self._keys
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -154,18 +153,18 @@ class ActionLedger:
         return naming.loop(naming.iteration(number, found or ""))
 
     def settle(self, execution_id: str, origin: int | str | None = None) -> ActionResult | None:
-        """How that execution ended; an outcome that was lost with its worker is unknown now.
+        """Return an execution's result; if its worker was lost, the outcome becomes unknown.
 
         Args:
-            execution_id: its name.
-            origin: what would run it again, as of a `Fence`; it is due again when the claim lapses.
-                None: nothing will, so it is settled in any case.
+            execution_id: the execution.
+            origin: the iteration or job that would run it again, as in a `Fence`; it is due again
+                when the claim expires. None: nothing will, so the execution is always settled.
 
         Returns:
-            None when it has not begun, or may be run again.
+            None when it has not begun, or may run again.
 
         Raises:
-            StillRunning: its worker lives.
+            StillRunning: its worker is alive.
         """
         keys = self._keys
         outcome, *rest = self._scripts.run(
@@ -192,18 +191,19 @@ class ActionLedger:
         by: str = "",
         host: str = "",
     ) -> ClaimReply:
-        """Take the right to execute once; claimed again with the same token, it stays claimed.
+        """Claim the right to execute once; claiming again with the same token changes nothing.
 
-        *by* is who wants it and *host* where it runs, for the audit and for who looks for it.
+        *by* is the requester and *host* the place of execution; both are stored for the audit
+        and for filters.
 
         Returns:
-            `claimed`, `cancelled`, `frozen` and why, `over` (budget), `done` with the result as
-            JSON, `unknown` and why.
+            `claimed`, `cancelled`, `frozen` and the reason, `over` (budget), `done` with the
+            result as JSON, `unknown` and the reason.
 
         Raises:
-            StillRunning: another worker executes it and lives; or Redis has lost data, and the
-                agent has to be registered again first.
-            Stale: the phase that it comes from was taken away.
+            StillRunning: another live worker executes it; or Redis has lost data and the agent is
+                not registered again yet.
+            Stale: the phase or job of *fence* was taken away.
         """
         keys = self._keys
         options = {
@@ -237,14 +237,14 @@ class ActionLedger:
         return self._read(execution_id, reply)
 
     def forgo(self, execution_id: str, fence: Fence) -> ClaimReply:
-        """Settle that an execution of an iteration does not start any more.
+        """Give up an execution of an iteration, so that it never starts.
 
         Returns:
-            `none` when it was never started, `over` when the ledger knows how it ended, `unknown`
-            and why.
+            `none` when it never started, `over` when the ledger has its result, `unknown` and the
+            reason.
 
         Raises:
-            Stale: the phase that it comes from was taken away.
+            Stale: the phase of *fence* was taken away.
         """
         reply = self._scripts.run(
             "forgo_execution",
@@ -272,7 +272,7 @@ class ActionLedger:
         return self._keys.iteration
 
     def renew(self, execution_id: str, token: str) -> bool:
-        """Renew a claim; False when it is lost."""
+        """Renew the lease of a claim; False when the claim is lost."""
         execution = self._keys.execution(execution_id)
         renewed = self._scripts.run(
             "renew_execution", execution=execution, token=token, lease=self._lease
@@ -280,7 +280,7 @@ class ActionLedger:
         return bool(renewed)
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the outcome; False when the claim was lost meanwhile."""
+        """Record the result; False when the claim was lost."""
         recorded = self._scripts.run(
             "finish_execution",
             execution=self._keys.execution(execution_id),
@@ -298,7 +298,7 @@ def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
 def _result(
     result: str | None, state: str | None, action: str | None, lost: str | None
 ) -> ActionResult | None:
-    """The outcome of an execution from what the ledger stores of it."""
+    """The result of an execution from its fields in the ledger."""
     if result:
         return ActionResult.from_json(result)
     if state != "unknown":
@@ -310,7 +310,7 @@ def _result(
 
 
 def _fence(fence: Fence | None) -> dict[str, str]:
-    """What the script `claim_execution` asks of where an execution comes from."""
+    """A fence as options of the script `claim_execution`."""
     if fence is None:
         return {}
     token = str(fence.token)
