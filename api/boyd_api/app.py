@@ -20,6 +20,7 @@ from werkzeug.http import http_date
 from boyd.models import Model
 from boyd.settings.process_settings import Settings
 from boyd_api import auth, idempotency_keys
+from boyd_api.documentation import OPENAPI, document_once
 from boyd_api.problems import answer_to
 from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
 from boyd_api.routes import ALL
@@ -46,6 +47,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.url_map.merge_slashes = False
     app.url_map.converters["rest"] = Rest
     app.extensions["boyd"] = services
+    app.extensions[OPENAPI] = document_once(ALL)
     bind(app, services, ALL)
     return app
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
 
-from flask import Response, request
+from flask import Response, current_app, request
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
@@ -22,6 +22,9 @@ from boyd_api import idempotency_keys
 from boyd_api.problems import MEDIA_TYPE, PROBLEM_TYPES, ProblemDocument, ProblemType, not_found
 from boyd_api.request_context import RequestContext
 from boyd_api.routing import Media, Route, Routes
+
+#: The extension of the application that gives the OpenAPI document as JSON.
+OPENAPI = "boyd_openapi"
 
 routes = Routes("documents", base="")
 
@@ -152,7 +155,7 @@ def index(ctx: RequestContext) -> Index | Response:
 )
 def openapi(ctx: RequestContext) -> Response:
     """Show this document."""
-    return Response(_document(), mimetype="application/json")
+    return Response(current_app.extensions[OPENAPI](), mimetype="application/json")
 
 
 @routes.get("/docs", scope=None, answers={200: Media("text/html", "A page for people.")})
@@ -183,11 +186,9 @@ def problem(ctx: RequestContext, name: str) -> ProblemType:
     return PROBLEM_TYPES[name]
 
 
-@cache
-def _document() -> str:
-    from boyd_api.routes import ALL
-
-    return json.dumps(document(ALL))
+def document_once(routes: Sequence[Route]) -> Callable[[], str]:
+    """A function that makes the OpenAPI document of *routes* when it is first asked for."""
+    return cache(lambda: json.dumps(document(routes)))
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:

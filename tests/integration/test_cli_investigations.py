@@ -356,7 +356,7 @@ def test_followed_entries_can_be_read_by_programs(study: Study) -> None:
 def test_an_end_that_the_log_does_not_have_is_shown(study: Study) -> None:
     study.cli.result("ask", "Why?")
     store = study.lab.store.investigations
-    study.lab.client.delete(store._names(study.last.id)[1])
+    study.lab.client.delete(store._names(study.last.id)["log"])
     shown = study.cli("investigations", "follow", study.last.id)
 
     assert shown.splitlines()[0] == "It is **full**."
