@@ -35,7 +35,7 @@ _PASSING = {
 
 @dataclass
 class AnswerOutcome:
-    """What came of one answer: an exit status, the item as far as it is known, what went wrong."""
+    """The result of one answer: an exit status, the item as far as it is known, what went wrong."""
 
     item: ApprovalItem
     status: int = 0
@@ -159,7 +159,7 @@ def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
 
 
 def _explain_refusal(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
-    """What it is instead: somebody else, or the time, was first; or we may not."""
+    """Return the outcome of an answer that did not count: too late, or not allowed."""
     status = output.status_of(problem)
     known = problem.document.get("approval")
     if isinstance(known, dict):

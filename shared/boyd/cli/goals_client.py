@@ -319,7 +319,7 @@ class Cycle:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether a freeze kept it from being a cycle."""
+        """True if a freeze kept it from being a cycle."""
         return (self.refusal or "").startswith(FROZEN)
 
     def to_wire(self) -> dict[str, Any]:

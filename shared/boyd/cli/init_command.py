@@ -78,7 +78,7 @@ from boyd import action, observer, orienter, strategy
 
 
 class GreetParams(BaseModel):
-    """What the action needs; params that do not fit are refused before it runs."""
+    """Params of the action; any that do not fit are refused before it runs."""
 
     name: str = Field(min_length=1)
 

@@ -91,7 +91,7 @@ class Spinner:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time has passed."""
+        """True if the time has passed."""
         return time.monotonic() >= self._until
 
     def ask(self, question: Callable[[], _T]) -> _T | None:
