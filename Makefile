@@ -32,13 +32,13 @@ help: ## Show the targets.
 up: $(VENV)/.runs ## Run the example agent, with everything it needs, until Ctrl-C.
 	@exec $(VENV)/bin/boyd up examples/watch/agent.toml
 
-test: $(VENV)/.tests ## Run the tests, but for the few that take long; ARGS="-k words" chooses some.
+test: $(VENV)/.tests ## Run the tests, except the slow ones; ARGS="-k words" chooses some.
 	@$(PYTEST) -m "not long" $(ARGS)
 
-test-all: $(VENV)/.tests ## Run all tests; ARGS="-m long" leaves out what `make test` runs.
+test-all: $(VENV)/.tests ## Run all tests; ARGS="-m long" runs only those that `make test` skips.
 	@$(PYTEST) $(ARGS)
 
-check: $(VENV)/.tests ## Lint, check format, types, dependencies between packages, and the examples.
+check: $(VENV)/.tests ## Check lint, format, types, imports between packages, and the examples.
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -52,23 +52,23 @@ docs: $(VENV)/.tests ## Build the documentation as a site in ./site; a broken li
 bench: $(VENV)/.tests ## Run the benchmarks.
 	@exec $(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
 
-soak: $(VENV)/.tests ## See that Redis holds no more after 10 000 iterations; ARGS="--iterations 2000".
+soak: $(VENV)/.tests ## Check that Redis does not grow over 10 000 iterations; ARGS="--iterations 2000".
 	@exec $(VENV)/bin/python tests/faults/soak.py $(ARGS)
 
-chaos: $(VENV)/.tests ## Kill, stop and cut off processes under load for half an hour; ARGS="--minutes 5".
+chaos: $(VENV)/.tests ## Kill, stop and disconnect processes under load for half an hour; ARGS="--minutes 5".
 	@exec $(VENV)/bin/python tests/faults/chaos.py $(ARGS)
 
-protections: $(VENV)/.tests ## Take out one protection at a time: a test must fail; ARGS="--only P6".
+protections: $(VENV)/.tests ## Check that a test fails when any one protection is removed; ARGS="--only P6".
 	@exec $(VENV)/bin/python tests/faults/protections.py $(ARGS)
 
-lock: ## Renew the hashes of what the image is made of, from constraints.txt (needs uv).
+lock: ## Renew the image's requirements and hashes from constraints.txt (needs uv).
 	@set -e; compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --constraint constraints.txt"; \
-	{ echo "# What the image is made of, with the hashes of all files; renewed by \`make lock\`."; \
+	{ echo "# Requirements of the image, with hashes; renewed by \`make lock\`."; \
 	  $$compile pyproject.toml --extra goals; } > deploy/requirements.txt; \
-	{ echo "# What builds the wheel of the image, with the hashes of all files; renewed by \`make lock\`."; \
+	{ echo "# Requirements to build the image's wheel, with hashes; renewed by \`make lock\`."; \
 	  printf 'build\nhatchling\n' | $$compile -; } > deploy/build-requirements.txt
 
-clean: ## Remove .venv and everything else that was made here.
+clean: ## Remove .venv and all generated files.
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 

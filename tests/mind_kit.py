@@ -208,7 +208,7 @@ class ImaginaryMind:
             act = NOTHING
         self.results[number] = self._done(number, act, active)
         self.begun.set()
-        message = "the iteration has begun"
+        message = "iteration started"
         return 202, {
             "success": True,
             "status": "triggered",

@@ -212,13 +212,13 @@ def _refused(id: str, found: Resolution) -> HttpProblem:
     by = f" by {item.acted_by}" if item.acted_by else ""
     details = {
         ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
-        ApprovalOutcome.ALREADY_APPROVED: "you have approved it already; it waits for somebody "
-        "else",
-        ApprovalOutcome.REQUESTER: f"{' and '.join(item.requested_by)} asked for this action; "
-        "somebody else has to approve it, or its policy to have allow_requester",
+        ApprovalOutcome.ALREADY_APPROVED: "you have already approved it; it needs another "
+        "approver",
+        ApprovalOutcome.REQUESTER: f"{' and '.join(item.requested_by)} requested this action; "
+        "someone else must approve it, unless its policy sets allow_requester",
         ApprovalOutcome.NOT_AN_APPROVER: _who_may(item),
-        ApprovalOutcome.NOTE_REQUIRED: "the policy requires a note that says why",
-        ApprovalOutcome.CHANGED: f"the approval has changed; it is at version {item.version} now",
+        ApprovalOutcome.NOTE_REQUIRED: "the policy requires a note with the reason",
+        ApprovalOutcome.CHANGED: f"the approval has changed; its version is now {item.version}",
     }
     more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
     return HttpProblem(found.outcome, details[found.outcome], **more)

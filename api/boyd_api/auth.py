@@ -22,7 +22,7 @@ ANONYMOUS = "anonymous"
 #: The name of a key's separate rate limit for intake.
 _INTAKE_LIMIT = "intake"
 
-_HOW = "send `Authorization: Bearer boyd_<id>_<secret>`; `boyd keys create` makes a key"
+_HOW = "send `Authorization: Bearer boyd_<id>_<secret>`; `boyd keys create` creates a key"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _bearer_key() -> str | None:
         return None
     scheme, _, text = header.strip().partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
-        raise _unauthenticated(f"the Authorization header holds no bearer key; {_HOW}")
+        raise _unauthenticated(f"the Authorization header has no bearer key; {_HOW}")
     return text.strip()
 
 
@@ -80,7 +80,7 @@ def _password(text: str) -> str:
     except ValueError:
         colon = password = ""
     if not colon or not password:
-        raise _unauthenticated(f"the Authorization header holds no password; {_HOW}")
+        raise _unauthenticated(f"the Authorization header has no password; {_HOW}")
     return password
 
 
@@ -92,14 +92,20 @@ def _check_open(services: Services) -> None:
     if not services.settings.api.allow_unauthenticated:
         raise _unauthenticated(f"no key was sent; {_HOW}")
     if not is_loopback(_host(f"//{request.host}")):
-        raise HttpProblem("forbidden", f"without a key, {request.host!r} cannot be the host")
+        raise HttpProblem(
+            "forbidden", f"requests without a key must use a loopback host, not {request.host!r}"
+        )
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
-        raise HttpProblem("forbidden", f"without a key, {origin!r} cannot be the origin")
+        raise HttpProblem(
+            "forbidden", f"requests without a key must not come from the origin {origin!r}"
+        )
     # A browser leaves the origin out when a page has it fetch an image or follow a link.
     site = request.headers.get("Sec-Fetch-Site", "none").strip().lower()
     if site in ("cross-site", "same-site"):
-        raise HttpProblem("forbidden", "without a key, no page of another site may send requests")
+        raise HttpProblem(
+            "forbidden", "requests without a key must not come from pages of other sites"
+        )
 
 
 def _host(url: str) -> str:
@@ -121,7 +127,7 @@ def _admission(services: Services, route: Route, text: str | None) -> Admission:
     g.now = admission.now
     if admission.refused in ("unknown", "expired"):
         why = "has expired" if admission.refused == "expired" else "is not known, or was revoked"
-        raise _unauthenticated(f"the key {why}; `boyd keys create` makes one")
+        raise _unauthenticated(f"the key {why}; `boyd keys create` creates one")
     g.limits = {
         "RateLimit-Limit": str(limits.burst),
         "RateLimit-Remaining": str(admission.remaining),
@@ -140,7 +146,7 @@ def _check_allowed(route: Route, key: ApiKey) -> None:
         raise HttpProblem("forbidden", detail, scope=route.scope)
     if route.reach == "deployment" and key.agents:
         limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
-        detail = f"this concerns all agents, but {limit}"
+        detail = f"this request concerns all agents, but {limit}"
         raise HttpProblem("forbidden", detail)
 
 

@@ -35,8 +35,8 @@ _PART = re.compile(r"<(?:(\w+):)?(\w+)>")
 _JSON = "application/json"
 
 _DESCRIPTION = (
-    "Every path below `/api/v0` that concerns an agent is also there below "
-    "`/api/v0/agents/{agentId}`; without that, the default agent is meant.\n\n"
+    "Every path below `/api/v0` that concerns an agent also exists below "
+    "`/api/v0/agents/{agentId}`; the shorter path means the default agent.\n\n"
     "Errors are `application/problem+json`; `GET /problems/{name}` explains each type.\n\n"
     "<details><summary>All types</summary>\n\n| Status | Type | Meaning |\n| --- | --- | --- |\n"
     + "\n".join(
@@ -48,7 +48,7 @@ _IDEMPOTENCY_KEY = {
     "name": idempotency_keys.HEADER,
     "in": "header",
     "required": False,
-    "description": "Names the request: repeating it returns the first answer and does nothing.",
+    "description": "Identifies the request: repeating it returns the first response.",
     "schema": {
         "type": "string",
         "minLength": 1,
@@ -76,9 +76,9 @@ _CALLBACK = {
     ],
     "requestBody": {"content": {_JSON: {"schema": _CALLBACK_BODY}}},
     "responses": {
-        "2XX": {"description": "It was received."},
-        "410": {"description": "It is not wanted any more, and not sent again."},
-        "default": {"description": "It is sent again."},
+        "2XX": {"description": "Received."},
+        "410": {"description": "No longer wanted; not retried."},
+        "default": {"description": "Retried later."},
     },
 }
 
@@ -158,7 +158,7 @@ def openapi(ctx: RequestContext) -> Response:
     return Response(current_app.extensions[OPENAPI](), mimetype="application/json")
 
 
-@routes.get("/docs", scope=None, answers={200: Media("text/html", "A page for people.")})
+@routes.get("/docs", scope=None, answers={200: Media("text/html", "An HTML page.")})
 def docs(ctx: RequestContext) -> Response:
     """Show this document as a page from which requests can be sent."""
     return Response(_PAGE, mimetype="text/html", headers={"Content-Security-Policy": _POLICY})
@@ -182,7 +182,7 @@ def asset(ctx: RequestContext, name: str) -> Response:
 def problem(ctx: RequestContext, name: str) -> ProblemType:
     """Explain a type of problem."""
     if name not in PROBLEM_TYPES:
-        raise not_found(f"no problem {name!r}; there are: {', '.join(PROBLEM_TYPES)}")
+        raise not_found(f"no problem {name!r}; known: {', '.join(PROBLEM_TYPES)}")
     return PROBLEM_TYPES[name]
 
 
@@ -203,7 +203,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Boyd", "version": VERSION, "description": _DESCRIPTION},
-        "servers": [{"url": "/", "description": "The API that this document came from."}],
+        "servers": [{"url": "/", "description": "The server of this document."}],
         "tags": [{"name": noun} for noun in dict.fromkeys(route.noun for route in routes)],
         "paths": paths,
         "components": {"schemas": shapes, "securitySchemes": {"bearer": bearer}},

@@ -239,7 +239,7 @@ class EventStreams:
             yield
         except Exception:
             agent_id, _ = group[0].feed.topic
-            log.exception("event streams of agent %s end: they cannot be sent", agent_id)
+            log.exception("closing the event streams of agent %s: they cannot be sent", agent_id)
             self._end(group)
 
     def _send(self, group: list[EventStream], now: float) -> None:

@@ -78,7 +78,9 @@ def once(
     if claim.answer is not None:
         return _replayed(claim.answer)
     if claim.outcome == "mismatch":
-        raise HttpProblem("idempotency-mismatch", f"another request had the {HEADER} {key!r}")
+        raise HttpProblem(
+            "idempotency-mismatch", f"the {HEADER} {key!r} belongs to another request"
+        )
     if claim.outcome == "in flight":
         raise HttpProblem("idempotency-in-flight", headers=retry_after(1))
     with leases.hold(lambda: answers.renew(digest, claim.token, LEASE), limit):
@@ -92,7 +94,7 @@ def once(
             answers.keep(digest, claim.token, StoredAnswer(status, headers, kept))
     except StoreError as error:
         # The work is done, and the client hears so; a repetition creates objects of the same ids.
-        log.warning("a response could not be kept: %s", error)
+        log.warning("a response could not be stored: %s", error)
     return response
 
 

@@ -145,7 +145,7 @@ def cancel(ctx: RequestContext, id: str) -> Investigation:
         raise _unknown(id)
     found = _found(ctx, id)
     if outcome == "over":
-        detail = f"the investigation has ended already ({found.ending})"
+        detail = f"the investigation has already ended ({found.ending})"
         raise HttpProblem("finished", detail, state="ended", ending=found.ending)
     return found
 
@@ -157,7 +157,7 @@ def check_model(entry: AgentEntry) -> None:
         HttpProblem: it has none.
     """
     if entry.model is None:
-        detail = f"the agent {entry.id!r} has no model; give it a table [llm]"
+        detail = f"the agent {entry.id!r} has no model; add a table [llm] to its agent file"
         raise HttpProblem("no-model", detail)
 
 

@@ -122,7 +122,7 @@ def trigger(ctx: RequestContext, body: TriggerRequest | None) -> JsonResponse:
     result = ctx.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
     if result is not None and not asked.async_:
         return JsonResponse(_ended(result, asked.context))
-    message = "the iteration has begun" if begun.new else "joined the iteration in flight"
+    message = "iteration started" if begun.new else "joined the iteration in flight"
     going = Triggered(
         success=True,
         status="triggered",
@@ -202,7 +202,7 @@ def one(ctx: RequestContext, iteration: int) -> LoopResult:
     """Show a past iteration in full, with the trace of its decision."""
     result = ctx.agent.store.history.get(iteration)
     if result is None:
-        raise not_found(f"iteration {iteration} has not ended, or is not kept any more")
+        raise not_found(f"iteration {iteration} has not ended, or is no longer in history")
     return result
 
 
@@ -232,7 +232,7 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
         raise HttpProblem("invalid-request", str(error)) from None
     begun = _accept(ctx, observations)
     if begun < 0:
-        detail = "too many observations wait already; none of these was accepted"
+        detail = "too many observations are already waiting; none of these were accepted"
         raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
     ctx.services.metrics.taken(format, len(observations))
     return JsonResponse(Accepted(accepted=len(observations), iteration=begun or None))

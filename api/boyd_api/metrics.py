@@ -307,7 +307,7 @@ _PER_AGENT: tuple[tuple[str, str, Callable[[AgentHealth, float], float | None]],
     ),
     (
         "boyd_agent_last_observed_timestamp_seconds",
-        "Start of the last iteration, which observes first.",
+        "Start of the last iteration, when it observed.",
         lambda agent, _: agent.observed,
     ),
     (

@@ -116,4 +116,4 @@ def _missing(roster: Roster, default: str | None) -> Iterator[str]:
             yield f"no beat is alive for agent {name}"
         flight = roster.flights.get(name)
         if flight is not None and flight.stands_still(roster.now):
-            yield f"the iteration in flight of agent {name} stands still"
+            yield f"the iteration in flight of agent {name} has stalled"

@@ -58,8 +58,8 @@ def send(ctx: RequestContext, plugin: str, path: str) -> Response:
     call_id = ctx.call_worker(work, endpoint.queue)
     call = ctx.await_call(call_id, endpoint.timeout * 2)
     if call is None:
-        raise HttpProblem("timeout", f"endpoint {endpoint.id} has not answered in time")
-    reply = call.reply or EndpointReply(status=503, failed="the endpoint gave no answer")
+        raise HttpProblem("timeout", f"endpoint {endpoint.id} did not answer in time")
+    reply = call.reply or EndpointReply(status=503, failed="the endpoint returned no answer")
     if reply.failed is not None:
         name = _FAILURES.get(reply.status, "endpoint-failed")
         raise HttpProblem(name, reply.failed, callId=call_id)
@@ -80,5 +80,7 @@ def _find(ctx: RequestContext, plugin: str, path: str) -> tuple[EndpointInfo, di
     if allowed:
         allowed += ["HEAD"] if "GET" in allowed else []
         headers = {"Allow": ", ".join(sorted(set(allowed)))}
-        raise HttpProblem("method-not-allowed", f"{path} has no {method}", headers=headers)
+        raise HttpProblem(
+            "method-not-allowed", f"{path} does not support {method}", headers=headers
+        )
     raise not_found(f"plugin {plugin!r} has no endpoint {path}")

@@ -55,7 +55,7 @@ A header or another part of the request is not well-formed. Nothing was done.
 
 401 unauthenticated: A valid key is needed
 Send `Authorization: Bearer boyd_<id>_<secret>`. The key is missing, unknown, revoked or expired.
-On the host of Redis, `boyd keys create` makes one.
+On the host of Redis, `boyd keys create` creates one.
 
 403 forbidden: The key does not allow this
 The key is valid, but lacks the required scope, or is limited to some agents while the request
@@ -136,7 +136,7 @@ It raised an error, took too long or did not answer with JSON. The log of the wo
 under the call in `callId`.
 
 503 endpoint-lost: The worker was lost while it answered
-It is unknown if the endpoint has done its work; `callId` is the call.
+It is unknown whether the endpoint did its work; `callId` is the call.
 
 503 unavailable: Temporarily unavailable
 Redis does not answer or accepts no writes, or the API is overloaded. Retry after the seconds in
@@ -303,7 +303,7 @@ def problem_of(error: Exception) -> HttpProblem:
     if isinstance(error, StoreUnavailable):
         log.warning("%s: %s", g.get("request_id", "-"), error)
         full = isinstance(error, StoreReadOnly)
-        why = "Redis accepts no writes now" if full else "Redis does not answer"
+        why = "Redis does not accept writes now" if full else "Redis does not answer"
         return HttpProblem("unavailable", why, headers=retry_after(_RETRY))
     log.error("%s failed", g.get("request_id", "-"), exc_info=error)
     return HttpProblem("internal", "an unexpected error; the log has details")

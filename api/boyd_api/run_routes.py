@@ -89,7 +89,7 @@ def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCance
         raise not_found(f"no run {id!r}")
     if status is not None:
         cancelled = status == "cancelled"
-        how = "is cancelled already" if cancelled else f"has ended already ({status})"
+        how = "is already cancelled" if cancelled else f"has already ended ({status})"
         raise HttpProblem("finished", f"the run {how}", state=status)
     run = _run(ctx, id)
     return RunCancelled(id=run.id, status=run.status, updated_at=run.updated_at)
@@ -135,7 +135,7 @@ def _question(run: RunRequest) -> InvestigationRequest:
         parts.append(f"Context:\n{json.dumps(run.context, ensure_ascii=False, indent=1)}")
     question = "\n\n".join(parts)
     if len(question) > MOST_ASKED:
-        wrong = f"with it the question has {len(question)} of at most {MOST_ASKED} characters"
+        wrong = f"question and context have {len(question)} characters; the limit is {MOST_ASKED}"
         error = FieldError(pointer="/context", detail=wrong)
         raise HttpProblem("invalid-request", f"context: {wrong}", errors=[error])
     return InvestigationRequest(question=question, title=run.title)

@@ -135,7 +135,7 @@ class Services:
         seen = self.visible(key)
         wanted = name or self._default(seen, key)
         if wanted not in seen:
-            raise UnknownAgent(f"no agent {wanted!r}; there are: {', '.join(seen) or 'none'}")
+            raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(seen) or 'none'}")
         entry, store = seen[wanted], self.store.agent(wanted)
         return AgentAccess(entry, store, Launcher(store, self.dispatcher, entry.mode))
 
@@ -148,7 +148,7 @@ class Services:
             return serving[0]
         names = ", ".join(serving)
         how = f"name one of the agents, as in /api/v0/agents/NAME/… or --agent NAME: {names}"
-        there = how if serving else "no agent was started yet"
+        there = how if serving else "no agent has been started yet"
         raise HttpProblem("no-default-agent", there, agents=serving)
 
     def stop(self) -> None:
@@ -229,8 +229,8 @@ class BackgroundDispatcher:
 def _check_open(settings: Settings) -> None:
     if settings.api.allow_unauthenticated and not is_loopback(settings.api.host):
         raise ConfigError(
-            f"api.allow_unauthenticated admits everybody who reaches {settings.api.host}; "
-            "it is for a loopback address such as 127.0.0.1: unset it, and use keys"
+            f"api.allow_unauthenticated admits everyone who can reach {settings.api.host}; "
+            "it is meant for a loopback address such as 127.0.0.1: unset it, and use keys"
         )
 
 

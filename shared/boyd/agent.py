@@ -213,7 +213,9 @@ def load_agent(reference: str) -> Agent:
     found = import_object(reference) if ":" in reference else None
     if isinstance(found, Agent):
         return found
-    raise ConfigError(f"{reference!r} is neither a .toml file nor module:agent of a boyd.Agent")
+    raise ConfigError(
+        f"{reference!r} is neither a .toml file nor the module:attribute of a boyd.Agent"
+    )
 
 
 def load_agents(references: Iterable[str]) -> dict[str, Agent]:
@@ -227,10 +229,10 @@ def load_agents(references: Iterable[str]) -> dict[str, Agent]:
     for reference in references:
         agent = load_agent(reference)
         if agent.id in agents:
-            raise ConfigError(f"{reference}: another agent has the id {agent.id!r} too")
+            raise ConfigError(f"{reference}: another agent already has the id {agent.id!r}")
         agents[agent.id] = agent
     if not agents:
-        raise ConfigError("no agent: name an agent file, or set BOYD_AGENTS")
+        raise ConfigError("no agent given: name an agent file, or set BOYD_AGENTS")
     return agents
 
 
@@ -264,7 +266,7 @@ def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
     except PluginError:
         raise
     except Exception as error:
-        why = f"cannot be made: {located(error)}"
+        why = f"cannot be created: {located(error)}"
         raise PluginError(reference.id or reference.use, why) from error
     if reference.id:
         plugin.id = reference.id

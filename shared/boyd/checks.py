@@ -124,7 +124,7 @@ def _version(server: ServerHealth) -> Finding:
     hole = release.hole
     if hole is None:
         return ok(subject, str(release))
-    later = f"to {hole.fixed} or later" if hole.fixed else "to a later release line"
+    later = f"to {hole.fixed} or later" if hole.fixed else "to a newer release series"
     advice = f"update it {later}, unless your distribution has backported the fix"
     return warning(subject, f"{release} lets clients execute code ({hole.name})", advice)
 
@@ -132,7 +132,7 @@ def _version(server: ServerHealth) -> Finding:
 def _role(server: ServerHealth) -> Finding:
     if server.role == "master":
         return ok("role", "master")
-    return error("role", server.role, "name the master: a replica takes no writes")
+    return error("role", server.role, "use the master: a replica does not accept writes")
 
 
 def _persistence(server: ServerHealth) -> Finding:
@@ -293,7 +293,7 @@ def _nobody(roster: Roster, agent: AgentHealth) -> Finding:
     found = "no live worker runs it"
     swept = roster.swept.get(agent.entry.id)
     if swept is not None and roster.now - swept > LATE and not roster.live(None, agent.entry.id):
-        found += f", none has for {_unused(roster, agent)}"
+        found += f"; unused for {_unused(roster, agent)}"
     return warning(_subject(agent), found, advice)
 
 
@@ -471,8 +471,8 @@ def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that expired approvals are moved to the history."""
     if agent.next_deadline is None or roster.now - agent.next_deadline <= OVERDUE:
         return
-    what = f"{counted(agent.expired, 'approval')} past the deadline for"
-    what += f" {span(roster.now - agent.next_deadline)} and not expired"
+    what = f"{counted(agent.expired, 'approval')} still pending"
+    what += f" {span(roster.now - agent.next_deadline)} after the deadline"
     yield warning(_subject(agent), what, "start a worker or beat for it: both expire approvals")
 
 

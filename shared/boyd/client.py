@@ -369,9 +369,9 @@ def normalize_url(text: str) -> str:
     """
     parts = urlsplit(text.strip())
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise ConfigError(f"{text!r} is not the URL of an API, such as http://127.0.0.1:8700")
+        raise ConfigError(f"{text!r} is not an API URL, such as http://127.0.0.1:8700")
     if parts.query or parts.fragment:
-        raise ConfigError(f"the URL of an API has no query: {text!r}")
+        raise ConfigError(f"an API URL must not have a query: {text!r}")
     return parts.geturl().rstrip("/").removesuffix(BASE)
 
 
@@ -443,4 +443,4 @@ def _reason(error: requests.RequestException) -> str:
     ):
         if sign in text:
             return meaning
-    return "the connection broke" if _was_dropped(error) else text[:200]
+    return "the connection was lost" if _was_dropped(error) else text[:200]

@@ -168,5 +168,5 @@ def test_after_an_emptied_replica_was_promoted_no_id_is_used_again_and_a_freeze_
     for number in (frozen + 1, frozen + 2):
         result = history.get(number)
         assert result is not None
-        assert "Acting is frozen" in (result.action_results[0].error or "")
+        assert "Actions are frozen" in (result.action_results[0].error or "")
         assert f"loop:{result.id}" not in lines

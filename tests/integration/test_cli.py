@@ -209,7 +209,7 @@ def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli, lab: Lab) -> None
     assert isinstance(cli.result("status", "--agent", "nobody").exception, UnknownAgent)
     ended = cli.process("status", "--agent", "nobody")
     assert ended.returncode == 4
-    assert ended.stderr == "boyd: no agent 'nobody'; there are: test\n"
+    assert ended.stderr == "boyd: no agent 'nobody'; known: test\n"
 
 
 def test_status_without_an_api_is_one_line(cli: Cli) -> None:
@@ -419,7 +419,7 @@ def test_agents_are_listed_with_what_they_do(cli: Cli, lab: Lab) -> None:
 
 
 def test_a_trigger_begins_an_iteration_and_the_next_one_joins_it(cli: Cli, lab: Lab) -> None:
-    assert cli("trigger") == "test #1: the iteration has begun\n"
+    assert cli("trigger") == "test #1: iteration started\n"
     joined = "test #1: joined the iteration in flight\n"
     assert cli("trigger", "--agent", "test", "--no-wait") == joined
     assert cli.json("trigger", "--context", "x")["context"] == "x"
@@ -462,7 +462,7 @@ def test_a_trigger_that_waits_can_be_interrupted(cli: Cli, lab: Lab) -> None:
 
 def test_a_key_that_may_only_trigger_may_trigger(cli: Cli, lab: Lab, redis_url: str) -> None:
     key = new_key(redis_url, "robot", "trigger")
-    assert cli("trigger", BOYD_API_KEY=key) == "#1: the iteration has begun\n"
+    assert cli("trigger", BOYD_API_KEY=key) == "#1: iteration started\n"
     assert "lacks the scope 'read'" in cli("status", BOYD_API_KEY=key, status=3)
 
 
@@ -505,7 +505,7 @@ def test_lifting_one_freeze_tells_which_other_stays(cli: Cli, lab: Lab) -> None:
 
 
 def test_an_agent_that_nobody_knows_is_not_frozen(cli: Cli, lab: Lab) -> None:
-    assert "no agent 'tset'; there are: test" in cli("freeze", "--agent", "tset", status=4)
+    assert "no agent 'tset'; known: test" in cli("freeze", "--agent", "tset", status=4)
     unknown = cli.result("freeze", "--agent", "tset", "--redis")
     assert isinstance(unknown.exception, UnknownAgent)
 
@@ -747,7 +747,7 @@ def test_an_observer_that_fails_says_how(cli: Cli, tmp_path: Path, url: str, err
 
 def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) -> None:
     shown = cli("observe", site(tmp_path), "loop", status=4)
-    assert "no observer 'loop'; there are: site:look" in shown
+    assert "no observer 'loop'; known: site:look" in shown
 
 
 # Doctor

@@ -183,7 +183,7 @@ def test_an_item_is_shown_in_full(strict: Desk) -> None:
         "risk": "high",
         "confidence": "0.75",
         "digest": item.fingerprint,
-        "policy": "2 approvals, by anybody, not by who asked for it, with a note",
+        "policy": "2 approvals, by anyone, not by the requester, with a note",
         "approved by": "bob just now: fine",
     }.items():
         assert re.search(rf"{name} +{re.escape(text)}", shown), name
@@ -310,7 +310,7 @@ def test_it_takes_as_many_people_as_the_policy_says(strict: Desk) -> None:
     first = strict.cli("approvals", "approve", item.id, "--note", "ok")
     assert "p:do has 1 of 2 approvals, and waits for 1 more approval" in first
     again = strict.cli("approvals", "approve", item.id, "--note", "ok", status=5)
-    assert "you have approved it" in again
+    assert "you have already approved it" in again
     bob = strict.key("bob")
     second = strict.cli("approvals", "approve", item.id, "--note", "me too", BOYD_API_KEY=bob)
     assert "p:do ok" in second

@@ -79,7 +79,7 @@ def test_a_frozen_agent_is_named_and_so_is_what_lets_it_go_on(cli: Cli) -> None:
     cli("freeze", "--reason", "maintenance")
     shown = cli("agent", "run", "--goals", "Find mammals", "--max-cycles", "2", status=1)
     assert re.match(
-        r"Acting is frozen: maintenance \(by .*\); `boyd unfreeze` lifts the freeze\."
+        r"Actions are frozen: maintenance \(by .*\); `boyd unfreeze` lifts the freeze\."
         r" Stopped after 0 cycles; goals: 1 active; `boyd agent resume` continues\.$",
         shown.strip().splitlines()[0],
     )

@@ -373,8 +373,8 @@ def test_an_investigation_is_cancelled(study: Study) -> None:
     study.lab.deliver()
     followed = study.cli.result("investigations", "follow", name)
     assert followed.exit_code == 1
-    assert "ended by cancelled: ann cancelled it" in followed.stdout
-    assert "has ended already" in study.cli("investigations", "cancel", name, status=5)
+    assert "ended by cancelled: cancelled by ann" in followed.stdout
+    assert "has already ended" in study.cli("investigations", "cancel", name, status=5)
 
 
 # Talking
@@ -532,7 +532,7 @@ def test_who_may_not_approve_what_he_asked_for_is_told_so(
             talk.types("Please?\r")
             talk.types("y\r", after="Approve?")
             talk.types("\r", after="Reason")
-            talk.hears("somebody else has to approve it")
+            talk.hears("someone else must approve it")
             study.lab.resolver.answer(study.waiting, "approved", person("bob"))
             study.resolved()
             talk.hears("final_answer")

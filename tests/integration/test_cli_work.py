@@ -124,7 +124,7 @@ def test_a_run_is_cancelled_once(cli: Cli, place: Place) -> None:
     assert cli("runs", "cancel", run_id[:8], "--reason", "why") == (
         f"run {run_id[:8]} is cancelled\n"
     )
-    assert "is cancelled already" in cli("runs", "cancel", run_id, status=5)
+    assert "is already cancelled" in cli("runs", "cancel", run_id, status=5)
     assert "cancelled by ann: why" in cli("runs", "wait", run_id, status=1)
 
 

@@ -394,7 +394,7 @@ def test_an_answer_that_drips_for_ever_is_given_up_after_the_total_time(world: A
 def test_a_slow_beginning_has_a_limit_of_its_own(world: Any) -> None:
     with world(hang(5, say("late")), say("Yes."), first=0.2, idle=60) as w:
         assert w.turn().requests == 2
-    assert "no event came within 0.2 s" in w.watcher.discards[0]
+    assert "no event arrived within 0.2 s" in w.watcher.discards[0]
 
 
 def test_redirects_are_not_followed(world: Any) -> None:
@@ -410,7 +410,7 @@ def test_redirects_are_not_followed(world: Any) -> None:
 def test_an_end_without_reason_or_marker_is_no_answer(world: Any) -> None:
     with (
         world(*[unfinished(say("It is"))] * 3) as w,
-        pytest.raises(ModelUnavailable, match="ended in the middle"),
+        pytest.raises(ModelUnavailable, match="cut off without a finish reason"),
     ):
         w.turn()
 
@@ -597,8 +597,8 @@ def test_an_answer_that_is_too_large_is_a_gateway_error(
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>", "not with a stream"),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", "not with a stream"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>", "instead of an event stream"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "instead of an event stream"),
     ],
 )
 def test_what_is_no_stream_of_events_is_refused(answer: bytes, why: str) -> None:

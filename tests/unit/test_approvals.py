@@ -176,7 +176,7 @@ def test_a_freeze_refuses_what_was_approved_before() -> None:
     result = now(lab, item).result
 
     assert result is not None
-    assert result.error == "Acting is frozen: incident"
+    assert result.error == "Actions are frozen: incident"
     assert recorder.calls == []
 
 
@@ -252,7 +252,9 @@ def test_an_execution_that_loses_every_worker_ends() -> None:
     done = now(lab, item)
 
     assert done.result is not None
-    assert "it lost its workers before it started, last lost" in (done.result.error or "")
+    assert "its workers were lost before it started, the last one was lost" in (
+        done.result.error or ""
+    )
     assert done.result.unknown is None
     assert recorder.calls == []
     assert lab.client.zcard("boyd:{test}:due") == 0

@@ -242,7 +242,7 @@ def test_a_freeze_and_a_budget_hold_for_calls_too() -> None:
     call(lab)
     over = call(lab)
 
-    assert error(frozen) == "Acting is frozen: incident"
+    assert error(frozen) == "Actions are frozen: incident"
     assert error(over) == "Approval required"
     assert len(recorder.calls) == 1
 
@@ -323,7 +323,9 @@ def test_what_is_not_known_or_did_not_succeed_cannot_be_rolled_back() -> None:
 
     assert error(made.back("loop:9")) == "Unknown execution 'loop:9'"
     whole = made.lab.store.ledger.whole("loop:1")
-    assert f"Only a success can be rolled back: {whole} is failed" in error(made.back("loop:1"))
+    assert f"Only a successful execution can be rolled back: {whole} is failed" in error(
+        made.back("loop:1")
+    )
     assert made.undone == []
 
 
@@ -734,7 +736,9 @@ def test_a_call_that_loses_every_worker_ends() -> None:
         lab.sweeper.sweep()
         lab.dispatcher.hints.clear()
 
-    assert "it lost its workers before it started, last lost" in error(answer(lab, call_id))
+    assert "its workers were lost before it started, the last one was lost" in error(
+        answer(lab, call_id)
+    )
 
 
 def test_a_call_is_kept_for_a_day() -> None:

@@ -116,7 +116,7 @@ def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: st
             '[[plugins]]\nuse = "host-metrics"\noptions = { intervall = 3 }\n',
             "plugin 'host-metrics': intervall: is not known; did you mean 'interval'?",
         ),
-        ("[history]\nzzz = 1\n", "history.zzz: is not known; known are max_age, max_count"),
+        ("[history]\nzzz = 1\n", "history.zzz: is not known; known: max_age, max_count"),
     ],
 )
 def test_an_unknown_setting_is_told_with_the_nearest_known_one(
@@ -132,7 +132,7 @@ def test_a_plugin_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "broken"\n', BROKEN)
 
     assert done.exit_code == 1
-    assert "plugin 'broken': cannot be made: one.py line 9: ValueError: boo" in done.stderr
+    assert "plugin 'broken': cannot be created: one.py line 9: ValueError: boo" in done.stderr
 
 
 def test_what_an_agent_may_be_called_is_told_in_words(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_policy_that_nobody_can_meet_is_refused(tmp_path: Path, where: str) ->
     done = checked(tmp_path, f'{FOLDER}{where}{required}\n[[plugins]]\nuse = "web"\n')
 
     assert done.exit_code == 1
-    said = "required: it takes 2 approvals and only 1 principal may give them"
+    said = "required: it needs 2 approvals, but only 1 principal may approve"
     assert said in done.stderr
 
 

@@ -175,7 +175,7 @@ def test_an_agent_without_a_worker_is_told_with_the_time_since_somebody_ran_it()
     elsewhere = process(agents=["other"])
 
     assert bad(health(processes=[elsewhere], swept={"a": NOW - 300})) == [
-        "warning: no live worker runs it, none has for 5 min"
+        "warning: no live worker runs it; unused for 5 min"
     ]
 
 
@@ -350,7 +350,7 @@ def test_an_approval_that_nobody_expires_is_a_warning() -> None:
     late = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 300)
     fresh = AgentHealth(ENTRY, approvals=3, expired=2, next_deadline=NOW - 5)
 
-    assert bad(health(late)) == ["warning: 2 approvals past the deadline for 5 min and not expired"]
+    assert bad(health(late)) == ["warning: 2 approvals still pending 5 min after the deadline"]
     assert bad(health(fresh)) == []
 
 

@@ -228,7 +228,7 @@ def test_an_approval_of_an_earlier_run_is_shown_until_somebody_has_answered_it(
     assert "waits for an approval" not in cli("agent", "run", "--max-cycles", "1")
 
 
-FROZEN = Act(None, undone="Acting is frozen: maintenance (by root)")
+FROZEN = Act(None, undone="Actions are frozen: maintenance (by root)")
 
 
 def test_a_run_of_a_frozen_agent_says_so_at_once_and_what_lifts_it(
@@ -238,14 +238,14 @@ def test_a_run_of_a_frozen_agent_says_so_at_once_and_what_lifts_it(
     mind.acts = [FROZEN, FROZEN]
     shown = cli("agent", "run", "--goals", "a", "--max-cycles", "2", status=1)
     assert shown.startswith(
-        "Acting is frozen: maintenance (by root); `boyd unfreeze` lifts the freeze."
+        "Actions are frozen: maintenance (by root); `boyd unfreeze` lifts the freeze."
         " Stopped after 0 cycles; goals: 1 active; `boyd agent resume` continues.\n"
     )
     assert len(mind.results) == 1
     mind.acts = [Act(), FROZEN]
     found = cli.result("agent", "run", "-o", "json").stdout.splitlines()
     end = json.loads(found[-1])
-    assert (end["ending"], end["why"]) == ("frozen", "Acting is frozen: maintenance (by root)")
+    assert (end["ending"], end["why"]) == ("frozen", "Actions are frozen: maintenance (by root)")
 
 
 def test_a_freeze_of_everywhere_is_lifted_everywhere(cli: Cli, mind: ImaginaryMind) -> None:
@@ -261,13 +261,13 @@ def test_a_cycle_of_a_frozen_agent_fails_and_says_what_lifts_it(
     mind.acts = [FROZEN]
     shown = cli.result("agent", "cycle", "--goal", "a", "--agent", "test")
     assert shown.exit_code == 1
-    assert "Acting is frozen: maintenance (by root)" in shown.stdout
+    assert "Actions are frozen: maintenance (by root)" in shown.stdout
     assert "`boyd unfreeze --agent test` lifts the freeze" in shown.stderr
     assert len(mind.results) == 1
     mind.acts = [FROZEN]
     piped = cli.result("agent", "repl", stdin="\n")
     assert piped.exit_code == 1
-    assert "boyd: Acting is frozen: maintenance (by root); `boyd unfreeze`" in piped.stderr
+    assert "boyd: Actions are frozen: maintenance (by root); `boyd unfreeze`" in piped.stderr
 
 
 def test_an_action_that_was_not_done_fails_the_command_that_wanted_a_cycle(

@@ -133,7 +133,7 @@ def test_a_post_that_is_dropped_is_sent_again_as_the_same(server: Server, client
 def test_it_is_not_sent_for_ever(server: Server, client: Client) -> None:
     for _ in range(3):
         server.will_drop()
-    with pytest.raises(ApiUnavailable, match="the connection broke; start it with"):
+    with pytest.raises(ApiUnavailable, match="the connection was lost; start it with"):
         client.get("/state", Said)
     assert server.answers == []
 

@@ -41,7 +41,7 @@ def test_two_plugins_with_one_id_are_refused() -> None:
 
 
 def test_two_components_with_one_name_are_refused() -> None:
-    assert "two components are called 'o'" in refused(plugin(sees("o"), sees("o")))
+    assert "two components are named 'o'" in refused(plugin(sees("o"), sees("o")))
 
 
 def test_an_unknown_hook_is_refused_with_the_nearest_one() -> None:

@@ -75,7 +75,7 @@ def test_the_built_in_formats_are_installed_like_those_of_others() -> None:
 def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
     with pytest.raises(LookupError, match="no format 'alertmanger'; did you mean 'alertmanager'"):
         find_format("alertmanger")
-    with pytest.raises(LookupError, match="known are alertmanager, cloudevents, json"):
+    with pytest.raises(LookupError, match="known formats: alertmanager, cloudevents, json"):
         find_format("x")
 
 
@@ -126,7 +126,7 @@ def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message:
 @pytest.mark.usefixtures("installed")
 def test_what_a_format_gives_is_bounded_and_can_be_stored() -> None:
     assert "the limit is 10000" in refusal("too_many", request({}))
-    assert "at most 33554432 fit" in refusal("too_much", request({}))
+    assert "the limit is 33554432" in refusal("too_much", request({}))
     assert "observation 0 cannot be stored" in refusal("half_a_character", request({}))
 
 
@@ -316,7 +316,7 @@ def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
 def test_what_all_alerts_of_a_group_repeat_is_bounded() -> None:
     sent = alerts(*[{}] * 100, groupLabels={"a": "x" * 200_000})
 
-    assert "groupLabels and groupKey, 100 times, have" in refusal("alertmanager", sent)
+    assert "when repeated for 100 alerts" in refusal("alertmanager", sent)
 
 
 #: As Grafana sends it, by its documentation.
@@ -385,10 +385,10 @@ def test_fields_of_other_releases_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ([], "an object is expected"),
+        ([], "expected an object"),
         ({"alerts": []}, "version: is missing"),
-        ({**NOTIFICATION, "version": "3"}, "version: is '3'; '4' or '1' is expected"),
-        ({**NOTIFICATION, "version": 4}, "version: is 4; '4' or '1' is expected"),
+        ({**NOTIFICATION, "version": "3"}, "version: is '3'; expected '4' or '1'"),
+        ({**NOTIFICATION, "version": 4}, "version: is 4; expected '4' or '1'"),
         ({"version": "4"}, "alerts: Field required"),
         ({**NOTIFICATION, "alerts": {}}, "alerts: "),
         ({**NOTIFICATION, "alerts": [ALERT, {**ALERT, "status": "odd"}]}, "alerts.1.status: "),
@@ -529,7 +529,7 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        (event(specversion="0.3"), "specversion: is '0.3'; '1.0' is expected"),
+        (event(specversion="0.3"), "specversion: is '0.3'; expected '1.0'"),
         (event(specversion=...), "specversion: is missing"),
         (event(id=...), "id: Field required"),
         (event(source=None), "source: Field required"),
@@ -538,7 +538,7 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
         (event(time="yesterday"), "time: should be a time as in RFC 3339"),
         (event(time="2026-02-30T00:00:00Z"), "time: "),
         (event(time=1767614400), "time: "),
-        (event(traceParent="x"), "'traceParent': attributes are named with lower-case"),
+        (event(traceParent="x"), "'traceParent': attribute names consist of lower-case"),
         (event(trace={"a": 1}), "trace: should be text, a whole number, true or false"),
         (event(data_base64="AA=="), "data or data_base64, not both"),
         (event(data=..., data_base64="%"), "data_base64: is not base64"),
@@ -547,14 +547,14 @@ def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
         (binary(b"{"), "not JSON"),
         (binary(b"", specversion="2.0"), "specversion: is '2.0'"),
         (binary(b"", id=""), "id: should not be empty"),
-        (binary(b"", data="x"), "'data': attributes are named"),
+        (binary(b"", data="x"), "'data': attribute names consist of"),
         (binary(b"", subject="%ff"), "ce-subject: is not UTF-8"),
         (request([EVENT], STRUCTURED), "an event should be an object"),
         (request(EVENT, BATCH), "a batch should be a list"),
         (request([EVENT, {**EVENT, "id": ""}], BATCH), "1: id: "),
         (request([EVENT, 5], BATCH), "1: an event should be an object"),
         (request([EVENT] * 10_001, BATCH), "10001 in one request; the limit is 10000"),
-        (request(EVENT), "no CloudEvent: send the Content-Type"),
+        (request(EVENT), "not a CloudEvent: send the Content-Type"),
         (request(b"", "application/cloudevents+avro"), "unknown event format"),
     ],
 )
@@ -633,11 +633,11 @@ def test_several_observations_are_a_list_or_in_an_object(body: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (5, "an observation is expected, such as"),
-        ({"anything": 1}, "an observation is expected, such as"),
-        ([POSTED, "x"], "1: an observation is expected"),
-        ({"observations": {}}, "an observation is expected"),
-        ({"observations": [], "source": "a"}, "source: unknown field beside observations"),
+        (5, "expected an observation, such as"),
+        ({"anything": 1}, "expected an observation, such as"),
+        ([POSTED, "x"], "1: expected an observation"),
+        ({"observations": {}}, "expected an observation"),
+        ({"observations": [], "source": "a"}, "source: unknown field next to observations"),
         ({"source": "a"}, "data: Field required"),
         ({**POSTED, "colour": "red"}, "colour: Extra inputs"),
         ({**POSTED, "data": []}, "data: "),

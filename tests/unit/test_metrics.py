@@ -355,7 +355,7 @@ def test_a_deployment_whose_iteration_stands_still_is_not_ready() -> None:
 
     assert before.ready
     assert readiness(lab.whole, Settings()).missing == [
-        "the iteration in flight of agent test stands still"
+        "the iteration in flight of agent test has stalled"
     ]
 
 

@@ -23,7 +23,7 @@ _IN_A_SCRIPT = "Error running script (call to f_0a): @user_script:12: @user_scri
     ],
 )
 def test_no_room_is_a_reason_to_wait(error: redis.RedisError) -> None:
-    with pytest.raises(StoreReadOnly, match="takes no writes"), translated():
+    with pytest.raises(StoreReadOnly, match="does not accept writes"), translated():
         raise error
 
 

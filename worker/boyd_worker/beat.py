@@ -84,12 +84,12 @@ def run_beat(runtime: AgentHost) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     log.info(
-        "beat %s ticks for %s", runtime.name, ", ".join(service.scheduler.schedule) or "nobody"
+        "beat %s ready: agents %s", runtime.name, ", ".join(service.scheduler.schedule) or "none"
     )
     try:
         service.start()
     except SystemExit:
-        log.info("beat %s stops", runtime.name)
+        log.info("beat %s is stopping", runtime.name)
     finally:
         maintenance.stop()
     return 0

@@ -59,12 +59,12 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
             if agent_id not in steps:
                 raise ValueError(f"agent {agent_id!r} does not run on this worker")
         except ValueError as error:
-            log.error("a message was ignored: %s", error)
+            log.error("ignoring a message: %s", error)
             raise Ignore from None
         try:
             goes_on = step(steps[agent_id], *ids)
         except StoreError as error:
-            log.warning("a step was left to be sent again: %s", error, extra={"agent": agent_id})
+            log.warning("a step failed and will be resent: %s", error, extra={"agent": agent_id})
             goes_on = False
         if chained and not goes_on:
             raise Ignore  # ends the chain: nothing to do, or the iteration has failed
@@ -76,12 +76,12 @@ def _job(jobs: Mapping[str, JobRunner]) -> Callable[..., None]:
     def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
         named = isinstance(name, str) and _is_number(attempt)
         if not named or agent_id not in jobs:
-            log.error("a message was ignored: it names no job of an agent on this worker")
+            log.error("ignoring a message: it names no job of an agent on this worker")
             return
         try:
             jobs[agent_id].execute(name, attempt)
         except StoreError as error:
-            log.warning("a job was left to be sent again: %s", error)
+            log.warning("a job failed and will be resent: %s", error)
 
     return run
 
@@ -134,7 +134,7 @@ def _hush() -> None:
     warnings.simplefilter("ignore", SecurityWarning)
     logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)
     if os.geteuid() == 0:
-        log.warning("this worker and its plugins run as root: give it a user of its own")
+        log.warning("this worker and its plugins run as root: use a dedicated user")
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
@@ -171,7 +171,7 @@ def _connect(runtime: AgentHost, maintenance: Maintenance) -> None:
 
     def stopping(**_: Any) -> None:
         maintenance.stop()
-        log.info("worker %s stops", runtime.name)
+        log.info("worker %s is stopping", runtime.name)
 
     def child(**_: Any) -> None:
         # A pool process must not outlive a worker that was killed.

@@ -289,7 +289,7 @@ def _job(
         _report_pending(taken)
     if not shown:
         if taken.earlier:
-            output.note(f"boyd: {undoes} had already been undone; nothing was done")
+            output.note(f"boyd: {undoes} has already been undone; nothing was done")
         show_result(taken.result, naming.title(taken.result.action, undoes))
         output.print_pairs([("execution", taken.execution_id)])
     if not taken.result.success:

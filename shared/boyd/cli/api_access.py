@@ -82,7 +82,7 @@ def read_profile(name: str | None) -> Profile | None:
     if (name or DEFAULT) not in tables:
         if name is None:
             return None
-        raise ConfigError(f"{path} has no profile {name!r}; it has: {', '.join(tables) or 'none'}")
+        raise ConfigError(f"{path} has no profile {name!r}; known: {', '.join(tables) or 'none'}")
     try:
         profile = Profile.model_validate(tables[name or DEFAULT])
     except ValidationError as error:

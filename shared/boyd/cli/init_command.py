@@ -17,33 +17,33 @@ from boyd.errors import ConfigError
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 _AGENT = Template("""\
-# An agent: what it is called, when it looks, and the plugins that make it up.
+# An agent: its name, when it runs, and its plugins.
 # Check it with `boyd check $file`, run it with `boyd up $file`.
 
-# Names the agent everywhere: keys in Redis, queues, metrics, commands.
+# Identifies the agent in Redis keys, queues, metrics and commands.
 id = "$id"
 name = "$name"
 
-# When iterations begin:
+# When iterations start:
 #   manual        by `boyd trigger`, the API or a run
 #   continuous    also every `loop_interval` seconds
 #   event-driven  also at once for every event from outside
 mode = "continuous"
 loop_interval = 10
 
-# Where plugins of your own lie; each file may hold one or more.
+# Folder of your own plugins; each file may define one or more.
 plugins_dir = "plugins"
 
-# How long an action waits for a person before its approval expires, in seconds.
+# Seconds until a pending approval expires.
 [approvals]
 ttl = 3600
 
-# Whoever asks for an action may approve it, too: leave this out once there are two of you.
+# Lets you approve actions that you requested: remove it once a second person can approve.
 [approvals.required]
 allow_requester = true
 
-# At most so many executions of an action per target in so many seconds; what is over it waits
-# for a person.
+# Maximum number of executions of an action per target within a window of seconds; further
+# ones wait for approval.
 [budgets]
 "hello:greet" = { limit = 5, window = 60 }
 
@@ -61,7 +61,7 @@ use = "host-metrics"
 # A little less than loop_interval, so that a measurement is due in every iteration.
 interval = 9
 
-# Which decisions need a person's approval. Keep it last: it sees what the others decided.
+# Decisions that need a person's approval. Keep it last, so that it sees the final decision.
 [[plugins]]
 use = "approval-policy"
 [plugins.options]
@@ -69,7 +69,7 @@ risks = ["high", "critical"]
 """)
 
 _PLUGIN = '''\
-"""A plugin to begin with: greets once, when nobody has been greeted yet."""
+"""A first plugin: greets once, if nobody has been greeted yet."""
 
 from pydantic import BaseModel, Field
 
@@ -78,13 +78,13 @@ from boyd import action, observer, orienter, strategy
 
 
 class GreetParams(BaseModel):
-    """Params of the action; any that do not fit are refused before it runs."""
+    """Parameters of the action; invalid ones are refused before it runs."""
 
     name: str = Field(min_length=1)
 
 
 class Hello(Plugin):
-    """Greets. A plugin lives on every worker, so what it must remember goes to `ctx.state`."""
+    """Greets. Every worker has its own instance, so shared state belongs in `ctx.state`."""
 
     id = "hello"
 
@@ -146,13 +146,13 @@ def init(folder: Path) -> None:
     """
     name = folder.resolve().name
     if not folder.exists() and not _PLAIN.fullmatch(name):
-        what = f"{name!r} names no agent: use letters, digits, '.', '_' and '-'"
+        what = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
         raise ConfigError(f"{what}, as in {_slug(name)}; nothing was written")
     agent, plugin = folder / "agent.toml", folder / "plugins" / "hello.py"
     texts = {agent: _agent_text(folder, agent), plugin: _PLUGIN}
     for path in texts:
         if path.exists():
-            raise ConfigError(f"{path} exists already; nothing was written")
+            raise ConfigError(f"{path} already exists; nothing was written")
     for path, text in texts.items():
         _write(path, text)
         output.say(f"wrote {path}")

@@ -67,7 +67,7 @@ def _find(agent: Agent, name: str) -> Observer:
     if len(found) != 1:
         what = "several observers are named" if found else "no observer"
         names = ", ".join(o.id for o in found) or ", ".join(observers) or "none"
-        output.stop(output.NOT_FOUND, f"{what} {name!r}; there are: {names}")
+        output.stop(output.NOT_FOUND, f"{what} {name!r}; known: {names}")
     return found[0]
 
 

@@ -307,7 +307,7 @@ def choose_agent(
     if wanted is None:
         raise UnknownAgent(f"choose an agent with --agent NAME: {', '.join(serving)}")
     if wanted not in known:
-        raise UnknownAgent(f"no agent {wanted!r}; there are: {', '.join(known)}")
+        raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(known)}")
     return known[wanted], store.agent(wanted)
 
 

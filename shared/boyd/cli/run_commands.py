@@ -76,8 +76,10 @@ def submit(
 
 
 @runs.command("list")
-@click.option("--status", type=click.Choice(get_args(RunStatus)), help="Only such.")
-@click.option("--priority", type=click.Choice(LEVELS), help="Only such.")
+@click.option(
+    "--status", type=click.Choice(get_args(RunStatus)), help="Only runs with this status."
+)
+@click.option("--priority", type=click.Choice(LEVELS), help="Only runs with this priority.")
 @click.option("--source", help="Only runs from this source.")
 @click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
 @output.output_option

@@ -79,7 +79,7 @@ def _choose(known: list[AgentState], name: str | None) -> list[AgentState]:
         raise UnknownAgent("no agent has been started yet, or the key may not see any")
     if not chosen:
         names = ", ".join(one.id for one in known)
-        raise UnknownAgent(f"no agent {name!r}; there are: {names}")
+        raise UnknownAgent(f"no agent {name!r}; known: {names}")
     return chosen
 
 

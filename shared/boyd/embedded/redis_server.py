@@ -156,7 +156,7 @@ def _check_program(named: str) -> Path:
     wanted = f"BOYD_EMBEDDED__SERVER: {named}"
     program = shutil.which(named)
     if program is None:
-        raise ConfigError(f"{wanted}: there is no such program")
+        raise ConfigError(f"{wanted}: program not found")
     release = _release(program)
     if release is None:
         raise ConfigError(f"{wanted}: it is neither redis-server nor valkey-server")
@@ -197,7 +197,7 @@ def _hold(folder: Path) -> int:
     lock = open_locked(path, PREDECESSOR_SECONDS)
     if lock is None:
         raise ConfigError(
-            f"a Redis server of an earlier start still uses {folder}; "
+            f"a Redis server from an earlier start still uses {folder}; "
             f"find it with `fuser {path}`, stop it, and try again"
         )
     return lock
@@ -233,7 +233,7 @@ def _is_free(port: int) -> bool:
 
 def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
     lines = [
-        "# Written anew at each start of `boyd up`.",
+        "# Rewritten at each start of `boyd up`.",
         f"bind {HOST}",
         f"port {access.port}",
         "protected-mode yes",

@@ -351,7 +351,7 @@ class _Post:
         """Its last *count* log lines, as the end of an error message."""
         lines = last_log_lines(self.child.log, count, self._log_began)
         if not lines:
-            return f"; it logged nothing in {self.child.log}"
+            return f"; it logged nothing to {self.child.log}"
         if count == 1:
             return f"; the last line of {self.child.log}: {lines[-1]}"
         return "\n  ".join([f"; the end of {self.child.log}:", *lines])

@@ -119,12 +119,12 @@ def parse(request: IntakeRequest) -> list[Observation]:
 
 def _check_head(body: Any) -> None:
     if not isinstance(body, dict):
-        raise BadIntake("an object is expected, as Alertmanager's webhook sends it")
+        raise BadIntake("expected an object, as sent by Alertmanager's webhook")
     check_one({name: value for name, value in body.items() if name != "alerts"})
     if "version" not in body:
         raise BadIntake("version: is missing; Alertmanager's webhook sends '4', Grafana's '1'")
     if body["version"] not in ("4", "1"):
-        raise BadIntake(f"version: is {body['version']!r}; '4' or '1' is expected")
+        raise BadIntake(f"version: is {body['version']!r}; expected '4' or '1'")
     if isinstance(body.get("alerts"), list):
         check_count(body["alerts"])
 
@@ -141,7 +141,10 @@ def _alert(given: Any, index: int) -> Alert:
 def _check_repeated(sent: Notification) -> None:
     size = len(json.dumps([sent.shared, sent.group_labels])) * len(sent.alerts)
     if size > MAX_REPEATED:
-        raise BadIntake(f"groupLabels and groupKey, {len(sent.alerts)} times, have {size} bytes")
+        raise BadIntake(
+            f"groupLabels and groupKey take {size} bytes when repeated for {len(sent.alerts)} "
+            f"alerts; the limit is {MAX_REPEATED}"
+        )
 
 
 def _observation(alert: Alert, sent: Notification) -> Observation:

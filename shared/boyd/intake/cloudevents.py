@@ -59,7 +59,9 @@ def parse(request: IntakeRequest) -> list[Observation]:
         raise BadIntake(f"Content-Type: unknown event format; send {STRUCTURED} or {BATCH}")
     if any(name.startswith(_PREFIX) for name in request.headers):
         return [_binary(request)]
-    raise BadIntake(f"no CloudEvent: send the Content-Type {STRUCTURED} or {BATCH}, or ce- headers")
+    raise BadIntake(
+        f"not a CloudEvent: send the Content-Type {STRUCTURED} or {BATCH}, or ce- headers"
+    )
 
 
 def _batch(body: Any) -> list[Observation]:
@@ -182,16 +184,16 @@ def _observation(given: Mapping[str, Any], data: JsonObject, where: str = "") ->
 
 def _check_version(present: Mapping[str, Any], at: str) -> None:
     if "specversion" not in present:
-        raise BadIntake(f"{at}specversion: is missing; {VERSION!r} is expected")
+        raise BadIntake(f"{at}specversion: is missing; expected {VERSION!r}")
     if present["specversion"] != VERSION:
-        raise BadIntake(f"{at}specversion: is {present['specversion']!r}; {VERSION!r} is expected")
+        raise BadIntake(f"{at}specversion: is {present['specversion']!r}; expected {VERSION!r}")
 
 
 def _check_extensions(extensions: Mapping[str, JsonValue], at: str) -> None:
     for name, value in extensions.items():
         if not _NAME.fullmatch(name) or name == "data":
             raise BadIntake(
-                f"{at}{name!r}: attributes are named with lower-case letters and digits"
+                f"{at}{name!r}: attribute names consist of lower-case letters and digits"
             )
         if not isinstance(value, bool | int | str):
             raise BadIntake(f"{at}{name}: should be text, a whole number, true or false")

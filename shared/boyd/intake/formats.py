@@ -37,7 +37,7 @@ def parse(name: str, request: IntakeRequest) -> list[Observation]:
     check_count(found)
     size = sum(_size(observation, index) for index, observation in enumerate(found))
     if size > MAX_BYTES:
-        raise BadIntake(f"{size} bytes of observations in one request; at most {MAX_BYTES} fit")
+        raise BadIntake(f"{size} bytes of observations in one request; the limit is {MAX_BYTES}")
     return found
 
 
@@ -59,7 +59,9 @@ def find_format(name: str) -> Parse:
     """
     if name not in _installed():
         near = difflib.get_close_matches(name, format_names(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(format_names())}"
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"known formats: {', '.join(format_names())}"
+        )
         raise UnknownFormat(f"no format {name!r}; {hint}")
     try:
         found = _installed()[name].load()

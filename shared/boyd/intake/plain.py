@@ -17,7 +17,7 @@ from boyd.intake.request import (
 from boyd.models import Observation, ObservationType
 
 EXPECTED = (
-    "an observation is expected, such as "
+    "expected an observation, such as "
     '{"source": "backup", "severity": "error", "data": {"job": "nightly"}}, '
     'or a list of them, or {"observations": [...]}'
 )
@@ -48,7 +48,7 @@ def _items(body: Any) -> list[Any]:
     if isinstance(body, dict):
         others = body.keys() - {"observations"}
         if others:
-            raise BadIntake(f"{min(others)}: unknown field beside observations")
+            raise BadIntake(f"{min(others)}: unknown field next to observations")
         given = body["observations"]
     if not isinstance(given, list):
         raise BadIntake(EXPECTED)

@@ -194,7 +194,7 @@ class Conclusion:
             rest.append(Discarded(step=conversation.step + 1, why=why))
         for called in conversation.open:
             status: ToolStatus = "interrupted" if called.started else "skipped"
-            outcome = "Its outcome is unknown" if called.started else "It was not made"
+            outcome = "Its outcome is unknown" if called.started else "Not called"
             rest.append(Result(observation=called.observe(status, f"{outcome}: {why}", now)))
         return [*rest, self.end(conversation.after(rest), ending, why, lost=lost)]
 
@@ -209,7 +209,7 @@ class Conclusion:
             )
         found = synthesis.digest(evidence, reason)
         last = next((t.text for t in reversed(conversation.turns) if is_substantive(t.text)), "")
-        return f"{found}\n\nThe model's last words were:\n\n{last}" if last else found
+        return f"{found}\n\nThe model's last message was:\n\n{last}" if last else found
 
 
 def fields_of(ended: Ended) -> dict[str, str]:

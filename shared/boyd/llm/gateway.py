@@ -204,7 +204,7 @@ class Gateway:
                 for event in decoder.decode(data):
                     answer.add(event)
         if not answer.is_complete:
-            raise Fault("the answer ended in the middle, without a reason or an end marker")
+            raise Fault("the answer was cut off without a finish reason or an end marker")
 
     def _events(self, exchange: Exchange, answer: TurnAccumulator, watch: Watch) -> Iterator[str]:
         """The data of the events until the end of the answer."""
@@ -254,13 +254,13 @@ class _Deadline:
         now = time.monotonic()
         self._end = now + timeouts.total
         self._until = now + timeouts.first
-        self._reason = f"no event came within {timeouts.first:g} s"
+        self._reason = f"no event arrived within {timeouts.first:g} s"
 
     def extend(self, is_complete: bool) -> None:
         """Start waiting for the next event."""
         idle = min(self._timeouts.idle, _LINGER) if is_complete else self._timeouts.idle
         self._until = time.monotonic() + idle
-        self._reason = f"no further event came within {idle:g} s"
+        self._reason = f"no further event arrived within {idle:g} s"
 
     @property
     def left(self) -> float:
@@ -295,7 +295,9 @@ def _check_key(key: SecretStr | None) -> None:
         return
     text = key.get_secret_value()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise ConfigError("the model's key is empty or has characters that no header can hold")
+        raise ConfigError(
+            "the model's API key is empty or has characters that are not allowed in a header"
+        )
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def _identical(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation 
         return None
     what = (
         f"The model asked {_in_words(run + 1)} times in a row for the same call of {call.name}; "
-        "the last one was not made."
+        "the last one was not executed."
     )
     return _violation("doom_loop", "identical", history, call, run, what)
 
@@ -187,7 +187,7 @@ def _cycle(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | No
             names = ", ".join(executed.name for executed in history[-period:])
             what = (
                 f"The model made the same {_in_words(period)} calls three times with the "
-                f"same results ({names}); the last one was not made."
+                f"same results ({names}); the last one was not executed."
             )
             return _violation("stuck_cycle", "cycle", history, call, compared, what, period)
     return None
@@ -211,8 +211,8 @@ def _warn_of_identical(history: Sequence[ExecutedCall]) -> LoopWarning | None:
     if history[-1].poll or not history[-1].runnable:
         return None
     text = (
-        f"You have made the same call of {history[-1].name} twice in a row. A third will not be "
-        "made and ends the investigation. Try something else, or answer with what you have."
+        f"You have made the same call of {history[-1].name} twice in a row. A third one will not "
+        "be executed and ends the investigation. Try something else, or answer with what you have."
     )
     return LoopWarning("identical", text)
 

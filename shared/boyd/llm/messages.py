@@ -164,5 +164,5 @@ def limit_reply(text: str) -> str:
     if len(text) <= MAX_SAID:
         return text
     omitted = len(text) - MAX_SAID
-    note = f"[{omitted} characters left out: at most {MAX_SAID} are kept of one turn]"
+    note = f"[{omitted} characters left out: at most {MAX_SAID} of a turn are kept]"
     return f"{text[:MAX_SAID]}\n\n{note}"

@@ -48,7 +48,7 @@ _INSPECTED = 4000
 #: Upper bound for `Retry-After`, in seconds.
 MAX_RETRY_AFTER = 60.0
 
-_IN_STREAM = "an error came in the stream"
+_IN_STREAM = "the stream reported an error"
 _TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
 #: Error types within a stream that are about the request.
 _PERMANENT_TYPES = frozenset(
@@ -153,7 +153,7 @@ def fault_of_response(status: int, headers: Mapping[str, str], body: str, now: f
     hint = "" if document else " (is llm.base_url complete?)"
     if status < 300:
         kind = headers.get("content-type", "nothing")
-        why = f"it answered with {kind} and not with a stream of events{hint}"
+        why = f"it answered with {kind} instead of an event stream{hint}"
         return Fault(why, details, permanent=True, status=status)
     if status < 400:
         why = f"{why}; redirects are not followed"

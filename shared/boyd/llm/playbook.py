@@ -192,7 +192,7 @@ def _split(text: str, name: str) -> tuple[dict[str, Any], str]:
     begin = _FENCE.match(plain)
     end = _FENCE.search(plain, begin.end()) if begin else None
     if begin is None or end is None:
-        raise ConfigError(f"{name}: does not begin with settings between two lines of ---")
+        raise ConfigError(f"{name}: must start with settings between two lines of ---")
     if end.start() - begin.end() > MAX_SETTINGS:
         raise ConfigError(f"{name}: the settings have more than {MAX_SETTINGS} characters")
     try:

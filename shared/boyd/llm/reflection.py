@@ -41,27 +41,27 @@ _DUPLICATE = (
     "You have already made this call with the same arguments: {names}. Try a different approach, "
     "or synthesise what you have."
 )
-_STALE = "Your last searches have brought nothing new. Look elsewhere, or synthesise what you have."
+_STALE = "Your last searches found nothing new. Look elsewhere, or synthesise what you have."
 _HALFWAY = (
     "You have used half of your tool calls: {used} of {budget}. Assess: do you have enough to "
     "answer, or do you need one more targeted call? Answer now if you have enough."
 )
 _ADVICE = (
     "You have made {successes} successful calls. If the task is done, answer now: {instruction} "
-    "If it is not, go on."
+    "Otherwise, continue."
 )
 _STUCK = (
     "All {errors} calls so far have failed. Unless you know what to change, stop and say what you "
     "tried, what went wrong, and what you would need."
 )
 _RETRY = (
-    "That was no answer, and you have no tools any more. Write the final answer in words, from the "
-    "results above, now."
+    "That was not an answer, and you no longer have tools. Write the final answer in words "
+    "now, based on the results above."
 )
 _WHY: dict[Reason, str] = {
     "threshold": "You have gathered enough: {successes} calls succeeded and {errors} failed.",
     "max_errors": "All {errors} calls have failed.",
-    "no_novelty": "Your last {stale} searches have brought nothing new.",
+    "no_novelty": "Your last {stale} searches found nothing new.",
 }
 
 

@@ -40,7 +40,7 @@ def check_schema(schema: JsonObject) -> None:
     for part in _objects(schema):
         # A client's pattern on a model's text could occupy a worker for ever.
         if {"pattern", "patternProperties"} & set(part):
-            raise ValueError("it may not use patterns")
+            raise ValueError("it must not use patterns")
     try:
         Draft202012Validator.check_schema(schema)
         for part in _objects(schema):
@@ -50,7 +50,7 @@ def check_schema(schema: JsonObject) -> None:
     except SchemaError as error:
         raise ValueError(error.message) from None
     except Unresolvable as error:
-        raise ValueError(f"a reference has no target in it: {error}") from None
+        raise ValueError(f"a reference has no target: {error}") from None
     except RecursionError:
         raise ValueError("its references are circular") from None
     except (AttributeError, TypeError) as error:
@@ -131,7 +131,7 @@ class Replies:
             text, findings = self._strip_marker(turn.text), self._findings(turn.text)
             why = f"{limit.why}; the model was asked to conclude" if limit else None
             return self._conclusion.end(conversation, ending, why, text=text, findings=findings)
-        why = "the model did not answer without its tools"
+        why = "the model gave no answer after its tools were removed"
         if limit:
             return self._conclusion.end(conversation, ending, f"{limit.why}; {why}")
         retry = self._messages.retry_answer(conversation)
@@ -148,7 +148,7 @@ class Replies:
             ]
         if not found.marked:  # the model knows the rule, so this is its answer
             return self.handle_text(conversation, turn)
-        why = f"The model writes its tool calls as text: {steering.UNPARSED}"
+        why = f"The model writes its tool calls as plain text: {steering.UNPARSED}"
         return [self._conclusion.end(conversation, "error", why)]
 
     def fits(self, text: str) -> bool:
@@ -160,9 +160,9 @@ class Replies:
         if len(called.call.arguments) > MAX_SAID:
             return f"The answer is too long: the limit is {MAX_SAID} characters"
         if called.arguments is None:
-            return "The answer does not fit its form: it is not a JSON object"
+            return "The answer does not match its schema: it is not a JSON object"
         wrong = misfit(called.arguments, self._schema or {})
-        return f"The answer does not fit its form: {wrong}" if wrong else None
+        return f"The answer does not match its schema: {wrong}" if wrong else None
 
     def accept_answer_call(
         self, conversation: Conversation, called: ToolCallRecord, now: datetime
@@ -171,7 +171,11 @@ class Replies:
         findings = called.arguments or {}
         accepted = called.observe("succeeded", "The answer was accepted.", now)
         skipped = [
-            Result(observation=other.observe("skipped", "The answer was given before.", now))
+            Result(
+                observation=other.observe(
+                    "skipped", "Not called: the answer had already been given.", now
+                )
+            )
             for other in conversation.open
             if other is not called
         ]

@@ -130,7 +130,7 @@ class InvestigationSteps:
         said = self._say(conversation, turn, turn.text)
         after = conversation.after([said])
         if turn.finish == "filtered":
-            why = "The model's server has withheld the answer"
+            why = "The model server withheld the answer"
             return [said, self.conclusion.end(after, "error", why)]
         if conversation.stripped:
             return [said, self._replies.handle_last_turn(after, turn)]
@@ -154,7 +154,7 @@ class InvestigationSteps:
         compacted = self._context.compact_refused(conversation, request, error)
         if compacted is not None:
             return [compacted]
-        why = f"the conversation does not fit into the context of the model: {error}"
+        why = f"the conversation does not fit into the model's context: {error}"
         return self.conclusion.stop(conversation, "error", why, now, error)
 
     def add_failure(
@@ -254,7 +254,7 @@ class InvestigationSteps:
             return Use(called)
         over = next((each for each in budgets if each.stops_calls), None)
         if over is not None and over.what == "tool_calls":
-            skipped = called.observe("skipped", f"It was not made: {over}", now)
+            skipped = called.observe("skipped", f"Not called: {over}", now)
             return Write(self.add_result(conversation, skipped))
         if over is not None:
             return Write(self.conclusion.stop(conversation, over.ending, str(over), now))

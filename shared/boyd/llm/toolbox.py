@@ -132,7 +132,7 @@ def parameters(model: Any) -> JsonObject:
 def _describe(tool: Action | Tool) -> str:
     described = tool.description or tool.title
     if isinstance(tool, Action) and tool.autonomy.mode != "auto":
-        return f"{described} (a person is asked first)"
+        return f"{described} (needs a person's approval)"
     return described
 
 
@@ -156,7 +156,7 @@ def _is_json(text: str) -> bool:
 
 def answer_spec(schema: JsonObject) -> ToolSpec:
     """The tool that gives an answer which fits *schema*."""
-    description = "Give your final answer. Call this once, when you have found out enough."
+    description = "Give your final answer. Call this once, when you know enough."
     return ToolSpec(name=ANSWER, description=description, parameters=schema)
 
 
@@ -172,8 +172,8 @@ def read_output_spec() -> ToolSpec:
     return ToolSpec(
         name=READ_OUTPUT,
         description=(
-            "Show more of the output of an earlier call, where you were shown a part or it was "
-            "left out to make room. Nothing is called again."
+            "Show more of the output of an earlier call that was truncated or omitted to "
+            "make room. The call is not repeated."
         ),
         parameters=PageRequest.model_json_schema(),
     )
@@ -194,8 +194,8 @@ def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
     if wanted.offset >= max(1, size):
         raise ValueError(f"the output of #{wanted.call} has {size} characters")
     end = min(size, wanted.offset + PAGE)
-    more = f"; offset={end} continues" if end < size else ", which is its end"
-    kept = f" that are kept of {seen.total_bytes} bytes" if seen.truncated else ""
+    more = f"; offset={end} continues" if end < size else ", the end"
+    kept = f" kept of {seen.total_bytes} bytes" if seen.truncated else ""
     head = f"[#{wanted.call}, characters {wanted.offset} to {end} of {size}{kept}{more}]"
     return f"{head}\n{seen.output[wanted.offset : end]}"
 

@@ -149,7 +149,7 @@ class EndpointReply(Model):
 
 def unexplained(principal: str) -> str:
     """The rationale of a call for which *principal* gave none."""
-    return f"asked for by {principal}"
+    return f"requested by {principal}"
 
 
 class CallRequest(Model):

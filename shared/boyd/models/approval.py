@@ -72,12 +72,12 @@ class ApprovalPolicy(Model):
     @property
     def words(self) -> str:
         """The policy in words."""
-        who = "a person" if self.person else "anybody"
-        among = [f"of group {name}" for name in self.groups] + self.principals
+        who = "a person" if self.person else "anyone"
+        among = [f"group {name}" for name in self.groups] + self.principals
         parts = [
             f"{self.min_approvals} approvals" if self.min_approvals > 1 else "one approval",
             f"by {who}" + (f" ({' or '.join(among)})" if among else ""),
-            "" if self.allow_requester else "not by who asked for it",
+            "" if self.allow_requester else "not by the requester",
             "with a note" if self.require_note else "",
         ]
         return ", ".join(filter(None, parts))
@@ -89,7 +89,7 @@ class ApprovalPolicy(Model):
         if self.groups or not able or able >= self.min_approvals:
             return None
         may = "1 principal" if able == 1 else f"{able} principals"
-        return f"it takes {self.min_approvals} approvals and only {may} may give them"
+        return f"it needs {self.min_approvals} approvals, but only {may} may approve"
 
     def admits(self, actor: Actor) -> bool:
         """Tell whether *actor* may approve."""

@@ -131,7 +131,7 @@ def explain(error: ValidationError, *above: str | int) -> str:
     *above* is the path of the validated value.
     """
     if error.error_count() > MAX_MISTAKES:
-        return f"{error.error_count()} fields do not fit"
+        return f"{error.error_count()} fields are invalid"
     parts = []
     for item in error.errors(include_url=False, include_context=False):
         where = ".".join(str(step) for step in (*above, *item["loc"]))
@@ -144,8 +144,8 @@ def explain(error: ValidationError, *above: str | int) -> str:
 def _no_json(value: object) -> str:
     """The error for a value that is not JSON."""
     kind = type(value).__name__
-    instead = {"set": "a list", "frozenset": "a list", "tuple": "a list", "bytes": "a text"}
-    better = instead.get(kind, "texts, numbers, lists and dicts")
+    instead = {"set": "a list", "frozenset": "a list", "tuple": "a list", "bytes": "a string"}
+    better = instead.get(kind, "strings, numbers, lists and dicts")
     return f"{kind} is not valid JSON; use {better}"
 
 

@@ -157,7 +157,9 @@ def act(
         if not action.has("rollback"):
             return failed(action.id, "The action has no rollback")
         if undone is None or undone.state != "succeeded":
-            return failed(action.id, f"Only a success can be rolled back: {_state(undone)}")
+            return failed(
+                action.id, f"Only a successful execution can be rolled back: {_state(undone)}"
+            )
         if undone.action != action.id:
             return failed(action.id, f"{undone.id} executed {undone.action}, not this action")
         if earlier := ledger.find(request.execution_id):
@@ -189,7 +191,7 @@ def _earlier(
 
 
 def _state(entry: ExecutionEntry | None) -> str:
-    return f"{entry.id} is {entry.state}" if entry else "no such execution is known"
+    return f"{entry.id} is {entry.state}" if entry else "no such execution"
 
 
 def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str | None:
@@ -320,7 +322,10 @@ class _Execution:
         if self.request.for_model:
             result = _without_secrets(result)
         if not self.ledger.finish(self.request.execution_id, token, result):
-            note = "the worker lost its claim while executing; another may have reported it unknown"
+            note = (
+                "the worker lost its claim while executing; another one may have reported the "
+                "outcome as unknown"
+            )
             self.ctx.report(action.id, note)
         return result
 

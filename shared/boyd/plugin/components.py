@@ -256,7 +256,9 @@ class Action(Component):
         aliases = {field.alias: name for name, field in fields.items() if field.alias}
         if self.target not in fields and self.target not in aliases:
             known = ", ".join(field.alias or name for name, field in fields.items())
-            raise ValueError(f"{self.name}: target {self.target!r} is no parameter; known: {known}")
+            raise ValueError(
+                f"{self.name}: target {self.target!r} is not a parameter; known: {known}"
+            )
         # Parameters are stored under their aliases.
         name = aliases.get(self.target, self.target)
         self.target = fields[name].alias or name
@@ -318,7 +320,9 @@ class Endpoint(Component):
     def bind(self, plugin_id: str) -> Self:
         """Also check method and path."""
         if self.method not in METHODS:
-            raise ValueError(f"{self.name}: method {self.method!r} is none of {', '.join(METHODS)}")
+            raise ValueError(
+                f"{self.name}: method {self.method!r} is not one of {', '.join(METHODS)}"
+            )
         if not _ENDPOINT_PATH.fullmatch(self.path):
             raise ValueError(f"{self.name}: path {self.path!r} does not look like /things/{{id}}")
         return super().bind(plugin_id)

@@ -112,7 +112,9 @@ class PluginHost:
 
     def _register(self, plugin: Plugin) -> None:
         if not plugin.id or ":" in plugin.id:
-            raise PluginError(type(plugin).__name__, "its id must be set and hold no colon")
+            raise PluginError(
+                type(plugin).__name__, "its id must be set and must not contain a colon"
+            )
         if plugin.id in self.plugins:
             raise PluginError(plugin.id, "two plugins have this id; give one of them another")
         components = [self._bound(plugin, part) for part in _parts(plugin)]
@@ -134,7 +136,7 @@ class PluginHost:
         seen: set[str] = set()
         for part in components:
             if part.id in seen:
-                raise PluginError(plugin.id, f"two components are called {part.name!r}")
+                raise PluginError(plugin.id, f"two components are named {part.name!r}")
             seen.add(part.id)
         routes = [(part.method, part.path) for part in components if isinstance(part, Endpoint)]
         if len(routes) > len(set(routes)):

@@ -42,7 +42,7 @@ class Hours(BaseModel):
     @model_validator(mode="after")
     def _not_empty(self) -> Hours:
         if self.start == self.end:
-            raise ValueError("start and end are the same; leave hours out for the whole day")
+            raise ValueError("start and end are the same; omit the hours for the whole day")
         return self
 
     def include(self, now: datetime) -> bool:

@@ -116,7 +116,7 @@ def chat_message(approval: ApprovalItem, stage: str, link: str = "") -> str:
         lines.append(f"preview: {_one_line(approval.preview)}")
     if stage != "expired":
         until = approval.expires_at
-        lines.append(f"takes: {approval.required.words}")
+        lines.append(f"requires: {approval.required.words}")
         lines.append(f"until {until:%Y-%m-%d %H:%M:%S} UTC" if until else "without a deadline")
     lines.append(link or f"boyd approvals show {approval.id[:8]} --agent {approval.agent_id}")
     return "\n".join(lines)

@@ -311,7 +311,7 @@ class ProcessControl(Plugin):
         if name in self._processes or name in self.options.units:
             return self._processes.get(name)
         known = ", ".join([*self._processes, *self.options.units]) or "none"
-        raise LookupError(f"no process or unit {name!r} in the options, which name: {known}")
+        raise LookupError(f"no process or unit {name!r} in the options; known: {known}")
 
     def _unit_state(self, unit: str) -> tuple[bool, JsonObject]:
         # Not checked: the exit code is not 0 for an inactive unit.

@@ -180,7 +180,7 @@ def _read(reply: ClaimReply, token: str) -> Claim:
     if reply.outcome == "cancelled":
         return Claim(refused=CANCELLED)
     if reply.outcome == "frozen":
-        return Claim(refused=f"Acting is frozen: {reply.detail}")
+        return Claim(refused=f"Actions are frozen: {reply.detail}")
     if reply.outcome == "unknown":
         return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
     return Claim(over_budget=True)

@@ -132,7 +132,7 @@ class Sweeper:
         record = self._store.iterations.current()
         if record is None or record.iteration != iteration:
             return
-        why = record.error or "complete repeatedly lost its worker"
+        why = record.error or "the worker of its complete phase was lost repeatedly"
         result = ending.ruined(self.agent_id, record, self._store.clock.now(), why)
         self._warn("ending iteration %d: %s", iteration, why)
         ending.end(self._engine, iteration, epoch, "", result)

@@ -42,7 +42,7 @@ def check_address(url: str, *, allow_http: bool) -> str:
         raise ValueError(f"it ends in {ending}, which Boyd appends itself; leave that out")
     if url.startswith("http:") and not (allow_http or _is_loopback(host)):
         raise ValueError(
-            f"{host} is another host, and http is not encrypted;"
+            f"{host} is a remote host, and http is not encrypted;"
             " use https, or set llm.allow_http = true"
         )
     return url
@@ -67,7 +67,7 @@ def _host(url: str) -> str:
             " and name the key with llm.api_key_env or llm.api_key_file"
         )
     if not (host and _FORM.fullmatch(url) and url.isprintable()):
-        raise ValueError(_describe_form("it is not the URL of a server"))
+        raise ValueError(_describe_form("it is not a server URL"))
     return host
 
 
@@ -90,7 +90,7 @@ Wire = Literal["openai", "anthropic"]
 
 #: Advice for servers that pass tool calls on as text.
 PARSE_CALLS = (
-    "let it parse them: llama.cpp needs --jinja, vLLM --enable-auto-tool-choice and the "
+    "let it parse tool calls: llama.cpp needs --jinja, vLLM --enable-auto-tool-choice and the "
     "--tool-call-parser of the model, Ollama a model whose template has tools"
 )
 
@@ -187,8 +187,8 @@ class ModelSettings(_Group):
     def _steerable(self) -> Self:
         if self.wire == "anthropic" and self.steering == "system":
             raise ValueError(
-                "steering: the wire 'anthropic' accepts no system message in mid-conversation;"
-                " leave it at 'user'"
+                "steering: the wire 'anthropic' accepts system messages only at the start;"
+                " use 'user'"
             )
         return self
 

@@ -130,7 +130,7 @@ class ApiSettings(_Group):
             return None
         return (
             "api.allow_unauthenticated is set:"
-            " every user of this machine may do everything, without a key"
+            " every user of this machine may do anything, without a key"
         )
 
 
@@ -159,7 +159,7 @@ def _webhook_secret(text: str) -> str:
     except ValueError:
         key = b""
     if encoded == text or not 24 <= len(key) <= 64:
-        raise ValueError("should be whsec_ and the base64 form of 24 to 64 bytes")
+        raise ValueError("must be whsec_ followed by 24 to 64 bytes in base64")
     return text
 
 

@@ -77,7 +77,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, 1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; known are {', '.join(names)}" if names else ""
+    return f"; known: {', '.join(names)}" if names else ""
 
 
 def _names(model: type[BaseModel], place: Iterable[int | str]) -> set[str]:

@@ -211,7 +211,7 @@ class Verifier:
     def _forged_checkpoint(self, trimmed: AuditHead, proof: str) -> Misfit | None:
         if trimmed == START or proof == self._sealing.proof(trimmed):
             return None
-        detail = "the checkpoint of what the cap removed was not set with this audit key"
+        detail = "the checkpoint of the trimmed entries was not signed with this audit key"
         return _misfit(trimmed.seq, None, "wrong key", detail)
 
     def _unconfirmed(
@@ -224,17 +224,17 @@ class Verifier:
             detail = f"the entries up to {trimmed.seq} have been trimmed"
             return _misfit(head.seq, None, "missing", detail)
         if last and head.seq > last.seq:
-            detail = f"entry {head.seq} was noted, but the chain ends before it"
+            detail = f"the chain ends before the noted entry {head.seq}"
             return _misfit(last.seq + 1, None, "missing", detail)
         with translated():
             place = f"{head.seq}-0"
             found = self._client.xrange(self._keys.audit, place, place)
         if not found:
-            return _misfit(head.seq, None, "missing", "the noted entry is not there")
+            return _misfit(head.seq, None, "missing", "the noted entry is missing")
         link = Link.read(*found[0])
         if link.hash == head.hash:
             return None
-        return _misfit(head.seq, link, "changed", "its hash is not the one that was noted")
+        return _misfit(head.seq, link, "changed", "its hash differs from the noted one")
 
     def _along(self, walk: _Walk) -> Misfit | None:
         for link in self._links(walk.last.seq):
@@ -247,13 +247,17 @@ class Verifier:
         """The misfit between the chain's end and the recorded head."""
         end = self._noted_end()
         if end.seq > last.seq and not self._went_on(last):
-            return _misfit(last.seq + 1, None, "missing", f"the chain went on to {end.seq}")
+            return _misfit(last.seq + 1, None, "missing", f"the chain continued to entry {end.seq}")
         if end == START and last != START:
-            return _misfit(last.seq, None, "missing", "the note of where the chain ends is gone")
+            return _misfit(last.seq, None, "missing", "the record of the chain's end is missing")
         if end.seq < last.seq:
-            return _misfit(end.seq + 1, None, "inserted", f"the chain ended with {end.seq}")
+            return _misfit(
+                end.seq + 1, None, "inserted", f"the recorded end of the chain is entry {end.seq}"
+            )
         if end.seq == last.seq and end.hash != last.hash:
-            return _misfit(last.seq, None, "changed", "the chain is noted to end with another hash")
+            return _misfit(
+                last.seq, None, "changed", "its hash differs from the recorded end of the chain"
+            )
         return None
 
     def _went_on(self, last: AuditHead) -> bool:
@@ -316,12 +320,14 @@ class _Walk:
         seq = self.last.seq + 1
         place = link.stands_at
         if place > seq:
-            return _misfit(seq, link, "missing", f"after {seq - 1} comes entry {place}")
+            return _misfit(seq, link, "missing", f"entry {seq - 1} is followed by entry {place}")
         if place < seq:
-            return _misfit(seq, link, "inserted", f"no sealer puts an entry at {link.place}")
+            return _misfit(
+                seq, link, "inserted", f"{link.place} is not a position of a sealed entry"
+            )
         if link.sealed_by != self._sealing.name:
             ours = self._sealing.name
-            detail = f"it was sealed with {_words(link.sealed_by)}, not with {_words(ours)}"
+            detail = f"it was sealed with {_words(link.sealed_by)} instead of {_words(ours)}"
             return _misfit(seq, link, "wrong key", detail)
         if not link.is_whole(self._sealing):
             return self._altered(link, following)
@@ -330,20 +336,20 @@ class _Walk:
     def _altered(self, link: Link, following: Sequence[Link]) -> Misfit:
         seq = self.last.seq + 1
         if any(self._belongs(other) for other in following):
-            return _misfit(seq, link, "inserted", "the entry that belongs here comes after it")
-        return _misfit(seq, link, "changed", "its content is not what was sealed")
+            return _misfit(seq, link, "inserted", "the entry that belongs here follows it")
+        return _misfit(seq, link, "changed", "its content has changed since it was sealed")
 
     def _out_of_order(self, link: Link, following: Sequence[Link]) -> Misfit:
         """The misfit before *link*, which is itself genuine."""
         seq, previous = self.last.seq + 1, self._previous
         if previous and link.seq == previous.seq and link.prev == previous.prev:
-            return _misfit(previous.seq, previous, "inserted", "the next entry takes its place")
+            return _misfit(previous.seq, previous, "inserted", "the next entry has its number")
         if link.seq != seq:
             if any(self._belongs(other) for other in following):
-                return _misfit(seq, link, "reordered", f"entry {link.seq} stands in its place")
-            return _misfit(seq, link, "missing", f"entry {link.seq} stands in its place")
+                return _misfit(seq, link, "reordered", f"entry {link.seq} is in its place")
+            return _misfit(seq, link, "missing", f"entry {link.seq} is in its place")
         before = max(self.last.seq, 1)
-        return _misfit(before, previous, "changed", f"entry {seq} was sealed behind another one")
+        return _misfit(before, previous, "changed", f"entry {seq} was sealed after a different one")
 
     def _belongs(self, other: Link) -> bool:
         """Tell whether *other* is the link that should have come next."""

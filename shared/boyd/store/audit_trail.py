@@ -290,5 +290,5 @@ def seal_all(client: Client, chains: Sequence[Audit]) -> int:
 
 def _number(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > 18:
-        raise BadCursor(f"cursor {cursor[:40]!r} is none that was given out")
+        raise BadCursor(f"invalid cursor {cursor[:40]!r}: pass nextCursor of an earlier response")
     return int(cursor)

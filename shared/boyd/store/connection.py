@@ -91,7 +91,7 @@ def masked(url: str) -> str:
 def _sentinel(text: str) -> tuple[str, int]:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
-        raise ValueError("a sentinel has no name: sentinel://host:port,host:port/SERVICE")
+        raise ValueError("a sentinel has no host name: sentinel://host:port,host:port/SERVICE")
     return parts.hostname, parts.port or _SENTINEL_PORT
 
 
@@ -164,7 +164,7 @@ class Pool(SentinelConnectionPool):
             found = self.get_master_address()  # type: ignore[no-untyped-call]
         except (redis.ConnectionError, redis.TimeoutError) as error:
             # Existing connections work without sentinels.
-            log.warning("no sentinel names a master of %s: %s", self.service_name, error)
+            log.warning("no sentinel knows a master of %s: %s", self.service_name, error)
             self._look_at = time.monotonic() + LOOK_AGAIN
             return
         self._look_at = time.monotonic() + LOOK
@@ -232,13 +232,13 @@ def translated() -> Iterator[None]:
     try:
         yield
     except _Refused as error:
-        raise StoreReadOnly(f"Redis takes no writes: {error}") from error
+        raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise StoreUnavailable(f"Redis does not answer: {error}") from error
     except redis.RedisError as error:
         if _is_full(error):
-            raise StoreReadOnly(f"Redis takes no writes: {error}") from error
-        raise StoreError(f"Redis refused: {error}") from error
+            raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
+        raise StoreError(f"Redis refused a command: {error}") from error
 
 
 def pairs(flat: list[Any]) -> dict[str, str]:

@@ -189,7 +189,7 @@ def _is_after(triple: Triple, place: Place | None) -> bool:
 def _parts(triple: Triple) -> tuple[str, str, str]:
     parts = triple.place
     if any(_BETWEEN in part for part in parts):
-        raise ValueError("a label holds the control character 0x1f")
+        raise ValueError("a label contains the control character 0x1f")
     return parts
 
 

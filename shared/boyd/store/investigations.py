@@ -121,7 +121,9 @@ class Investigations:
             fields=fields,
         )
         if began < 0:
-            raise QueueFull(f"there are {MOST} investigations already; this one did not begin")
+            raise QueueFull(
+                f"the limit of {MOST} investigations is reached; this one was not started"
+            )
         return id, bool(began)
 
     def write(

@@ -55,7 +55,9 @@ def load_cursor(text: str | None, count: int) -> Sequence[Position]:
         if len(positions) != count:
             raise ValueError
     except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
-        raise BadCursor(f"cursor {text[:40]!r} is none that was given out") from None
+        raise BadCursor(
+            f"invalid cursor {text[:40]!r}: pass nextCursor of an earlier response"
+        ) from None
     return positions
 
 

@@ -67,7 +67,7 @@ class PluginState:
                 return value
             # Those who came in each other's way must not try again in step.
             time.sleep(random.uniform(0, 0.001) * min(attempt, 20))
-        raise StoreError(f"state {key!r} of {self._plugin_id!r} is changed by too many at once")
+        raise StoreError(f"state {key!r} of {self._plugin_id!r} has too many concurrent changes")
 
     def delete(self, key: str) -> None:
         """Remove *key*."""

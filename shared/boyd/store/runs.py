@@ -85,10 +85,10 @@ class Runs:
             fields=[*flatten(request), "requestedBy", actor.principal],
         )
         if new < 0:
-            raise QueueFull(f"{PENDING} runs wait already; this one was not taken")
+            raise QueueFull(f"{PENDING} runs are already waiting; this one was not accepted")
         run = self.get(run_id)
         if run is None:
-            raise StoreError(f"run {run_id} was stored and is gone")
+            raise StoreError(f"run {run_id} disappeared after it was stored")
         return Submitted(run, bool(new), int(iteration))
 
     def cancel(

@@ -133,8 +133,8 @@ def test_a_problem_says_the_same_to_all_clients(site: Site) -> None:
         "type": "/problems/not-found",
         "title": "Not found",
         "status": 404,
-        "detail": "iteration 99 has not ended, or is not kept any more",
-        "error": "iteration 99 has not ended, or is not kept any more",
+        "detail": "iteration 99 has not ended, or is no longer in history",
+        "error": "iteration 99 has not ended, or is no longer in history",
         "instance": "abc-1",
     }
 
@@ -177,7 +177,7 @@ def test_what_redis_refuses_for_a_while_is_unavailable(site: Site) -> None:
         full = problem_of(StoreReadOnly("OOM command not allowed"))
         broken = problem_of(StoreError("ERR user_script:1: attempt to index"))
 
-        assert (full.kind.name, str(full)) == ("unavailable", "Redis accepts no writes now")
+        assert (full.kind.name, str(full)) == ("unavailable", "Redis does not accept writes now")
         assert broken.kind.name == "internal"
         assert problem_of(PayloadTooLarge()).kind.name == "too-large"
         assert problem_of(HttpProblem("timeout")).kind.status == 504

@@ -333,7 +333,7 @@ def test_the_options_say_what_the_psyche_begins_with_and_what_the_shadow_forbids
     mind.cycle()
 
     for forbidden in ("shut down now", "rm -rf /"):
-        with pytest.raises(Veto, match=r"people work here|brought back"):
+        with pytest.raises(Veto, match=r"people work here|irreversibly"):
             mind.plugin.on_before_act(clean, {"line": forbidden}, mind.ctx)
     told = mind.ask("show_psyche")[1]["psyche"]
     assert (told["weights"]["explorer"], told["weights"]["sage"]) == (0.9, 0.7)

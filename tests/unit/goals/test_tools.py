@@ -54,7 +54,7 @@ def test_a_fact_that_is_added_is_spelled_as_rules_and_imports_spell_it() -> None
     assert [one.predicate for one in mind.facts.out("wheel")] == ["part-of"]
     assert '"wheel" -> part-of -> "cart"' in use(mind, "infer_rules")
     assert use(mind, "kg_mutate", subject="wheel", predicate="part of", object="axle") == (
-        '"wheel" -> part-of -> "axle"  [0.80] was known already'
+        '"wheel" -> part-of -> "axle"  [0.80] was already known'
     )
 
 
@@ -73,10 +73,10 @@ def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
 
     assert use(mind, "gap_analysis", goal=f"goal:{goal}").startswith("2 symbols, ")
     unknown = mind.goal("zorb")
-    assert use(mind, "gap_analysis", goal=f"goal:{unknown}") == "Nothing is known to look around"
+    assert use(mind, "gap_analysis", goal=f"goal:{unknown}") == "The graph is empty"
     assert use(mind, "reason", expression="(and b a)").splitlines()[0]
-    assert use(mind, "similarity_search", symbol="nothing") == "Nothing is like it"
-    assert use(mind, "memory_recall", query_symbols=["x"]) == "Nothing like it is remembered"
+    assert use(mind, "similarity_search", symbol="nothing") == "No similar symbol found"
+    assert use(mind, "memory_recall", query_symbols=["x"]) == "No similar episode found"
     assert use(mind, "consolidate") == "0 entries became episodes, 0 were forgotten"
 
 

@@ -59,7 +59,7 @@ def test_a_model_that_will_not_conclude_is_asked_once_and_gets_a_digest() -> Non
         found = here.ask()
 
         assert (found.ending, len(here.model.requests)) == ("max_steps", 3)
-        assert "did not answer without its tools" in (found.detail or "")
+        assert "gave no answer after its tools were removed" in (found.detail or "")
         assert "saw" in (found.text or "")
         assert len(here.plugin.ran) == 2
 

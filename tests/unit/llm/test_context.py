@@ -213,7 +213,7 @@ def test_what_can_never_fit_ends_with_what_was_found_after_few_requests() -> Non
         found = here.ask("Which file is it?")
 
         assert found.ending == "error"
-        assert "does not fit into the context" in (found.detail or "")
+        assert "does not fit into the model's context" in (found.detail or "")
         assert "line of f1" in (found.text or "")
         assert len(here.model.requests) <= 6
 

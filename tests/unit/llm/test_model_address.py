@@ -36,7 +36,7 @@ def checked(tmp_path: Path, url: str, *options: str) -> Result:
 def test_nothing_goes_unencrypted_to_other_hosts(host: str) -> None:
     said = refused(f"http://{host}:1/v1")
 
-    assert f"{host} is another host" in said
+    assert f"{host} is a remote host" in said
     assert "llm.allow_http = true" in said
 
 

@@ -140,7 +140,7 @@ def test_an_answer_that_is_too_long_is_kept_in_part_and_says_so() -> None:
         text = found.text or ""
         assert found.ending == "final_answer"
         assert len(text) < MAX_SAID + 100
-        assert text.endswith("[200000 characters left out: at most 100000 are kept of one turn]")
+        assert text.endswith("[200000 characters left out: at most 100000 of a turn are kept]")
         assert len(here.entries(Said)[0].text) < MAX_SAID + 100
 
 

@@ -91,8 +91,8 @@ def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("no settings", "does not begin with settings"),
-        ("---\nname: x\n", "does not begin with settings"),
+        ("no settings", "must start with settings"),
+        ("---\nname: x\n", "must start with settings"),
         (written("- a\n"), "not a mapping"),
         (written("name: a\n"), "description: Field required"),
         (written("name: ''\ndescription: b\n"), "name: "),

@@ -58,7 +58,7 @@ def test_what_was_shown_of_a_turn_is_withdrawn_when_it_is_cancelled() -> None:
 
         kinds = [type(entry) for entry in here.log]
         assert (here.found.ending, kinds[-2:]) == ("cancelled", [Discarded, Ended])
-        assert [entry.why for entry in here.entries(Discarded)] == ["bob cancelled it"]
+        assert [entry.why for entry in here.entries(Discarded)] == ["cancelled by bob"]
 
 
 def test_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancelled() -> None:

@@ -201,7 +201,7 @@ def test_markup_of_calls_is_never_an_answer() -> None:
         assert found.ending == "error"
         assert "--jinja" in (found.detail or "")
         assert len(here.model.requests) == 2
-        assert "<tool_call>" not in here.entries(Ended)[0].text.partition("last words")[0]
+        assert "<tool_call>" not in here.entries(Ended)[0].text.partition("last message was")[0]
 
 
 def test_an_answer_that_ends_with_an_example_is_taken_when_the_model_insists() -> None:

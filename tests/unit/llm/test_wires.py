@@ -160,7 +160,7 @@ def test_system_messages_in_the_middle_are_refused_where_servers_take_none() -> 
         "steering": "system",
     }
 
-    with pytest.raises(ValidationError, match="leave it at 'user'"):
+    with pytest.raises(ValidationError, match="use 'user'"):
         ModelSettings.model_validate(settings)
 
 

@@ -449,7 +449,7 @@ def test_without_the_model_there_is_a_plain_story(telling: Telling) -> None:
 
 def test_with_nothing_on_record_it_is_not_sure_at_all() -> None:
     said = Rig().says(full())
-    assert (said.findings, said.confidence) == (["No incident is on record"], None)
+    assert (said.findings, said.confidence) == (["No incidents recorded"], None)
 
 
 def test_what_is_not_like_anything_is_03() -> None:

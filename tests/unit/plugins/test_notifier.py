@@ -52,7 +52,7 @@ def test_a_chat_is_told_what_why_and_how_to_answer() -> None:
         'Approval needed: disk:clean {"path": "/"}',
         "why: / is 97 % full",
         "risk medium, requested by the agent, seen 1 time",
-        "takes: one approval, by anybody, not by who asked for it",
+        "requires: one approval, by anyone, not by the requester",
         "without a deadline",
         "boyd approvals show 4711 --agent test",
     ]
@@ -66,8 +66,7 @@ def test_a_message_has_the_preview_the_policy_in_words_and_who_asked() -> None:
     assert "preview: 9 files 4 MB" in lines
     assert "risk medium, requested by the agent and ann, seen 1 time" in lines
     assert (
-        "takes: 2 approvals, by a person (of group ops), not by who asked for it, with a note"
-        in lines
+        "requires: 2 approvals, by a person (group ops), not by the requester, with a note" in lines
     )
 
 

@@ -166,7 +166,7 @@ def _fragment(fragment: Mapping[str, Any]) -> CallFragment:
 
 def _finish(reason: str) -> Iterator[StreamEvent]:
     if reason in _FAILURES:
-        raise Fault(f"the server gave up in the middle of the answer: {reason}")
+        raise Fault(f"the server stopped in the middle of the answer: {reason}")
     if reason:
         yield TurnFinished(_FINISHES.get(reason, "stop"))
 

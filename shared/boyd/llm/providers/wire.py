@@ -59,7 +59,7 @@ def parse_event(data: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise Fault("an event of the stream is not a JSON object")
+        raise Fault("an event in the stream is not a JSON object")
     return value
 
 

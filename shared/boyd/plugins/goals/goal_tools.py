@@ -101,7 +101,7 @@ class GoalTools(Plugin):
             source=f"agent:{ctx.agent.id}",
         )
         added = self.graph(ctx).add([triple])
-        line = f"{_line(triple)}{'' if added else ' was known already'}"
+        line = f"{_line(triple)}{'' if added else ' was already known'}"
         return self._result("kg_mutate", [line], "", _ends([triple]))
 
     @action(idempotent=True)
@@ -111,7 +111,7 @@ class GoalTools(Plugin):
         found = memory.recall(session.episodes, params.query_symbols, params.top_k)
         # One line each, so that lines about decisions can be left out.
         lines = [f"{one.timestamp:%Y-%m-%d %H:%M} {' '.join(one.summary.split())}" for one in found]
-        return _join(lines, "Nothing like it is remembered")
+        return _join(lines, "No similar episode found")
 
     @action(idempotent=True)
     def reason(self, params: ReasonParams, ctx: Context) -> ActionResult:
@@ -132,11 +132,11 @@ class GoalTools(Plugin):
 
     @action(idempotent=True)
     def similarity_search(self, params: SimilarParams, ctx: Context) -> ActionResult:
-        """Find symbols that are like another one."""
+        """Find symbols that are similar to another one."""
         found = similar(self.graph(ctx), params.symbol, params.top_k)
         symbols = [params.symbol, *(one.symbol for one in found)] if found else []
         lines = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
-        return self._result("similarity_search", lines, "Nothing is like it", symbols)
+        return self._result("similarity_search", lines, "No similar symbol found", symbols)
 
     @action(risk="medium", idempotent=True, timeout=120.0)
     def infer_rules(self, params: InferParams, ctx: Context) -> ActionResult:
@@ -158,7 +158,7 @@ class GoalTools(Plugin):
         starts = find_mentions(graph, goal.description, STARTS) if goal else [params.goal]
         report = find_gaps(graph, starts, params.max_gaps)
         if not report.examined:
-            return self._result("gap_analysis", [], "Nothing is known to look around", ())
+            return self._result("gap_analysis", [], "The graph is empty", ())
         head = (
             f"{count_of(report.examined, 'symbol')}, {report.coverage:.0%} of them well connected"
         )
@@ -204,7 +204,7 @@ class GoalTools(Plugin):
         """Read, write or list files below the allowed folders."""
         files = self.toolbox.files
         if params.action == "list":
-            return _join(files.names(params.path), "It is empty")
+            return _join(files.names(params.path), "The folder is empty")
         if params.action == "read":
             return files.read(params.path)
         if params.content is None:
@@ -281,7 +281,7 @@ class GoalTools(Plugin):
         found = Library(ctx.state).search(params.query, params.top_k)
         lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
         return self._result(
-            "library_search", lines, "No passage fits", [one.title for one in found]
+            "library_search", lines, "No passage found", [one.title for one in found]
         )
 
     def _result(

@@ -138,7 +138,7 @@ def add_goal(
     """
     threshold = config.stall_threshold if stall_threshold is None else stall_threshold
     if threshold < 1:
-        raise GoalError(f"a goal cannot stall after {threshold} cycles")
+        raise GoalError(f"the stall threshold cannot be {threshold} cycles")
     values: dict[str, Any] = {
         "description": _checked_text("description", description),
         "criteria": _checked_text("criteria", (criteria or "").strip() or description),
@@ -283,7 +283,7 @@ def settle(
             return set_status(
                 session, parent.id, "Completed", now, config, reason=reason, known=known
             )
-        return _reactivate(session, parent, f"{reason} and the criteria not met", now)
+        return _reactivate(session, parent, f"{reason}, but the criteria are not met", now)
     if any(one.status == "Failed" for one in children) and not _is_worked_on(session, parent):
         return _reactivate(session, parent, "a sub-goal has failed", now)
     return session
@@ -309,7 +309,7 @@ def _resume(session: GoalSession, goal: Goal, reason: str | None, now: datetime)
 def _end(
     session: GoalSession, goal: Goal, status: GoalStatus, reason: str | None, now: datetime
 ) -> GoalSession:
-    why = f"goal {goal.id!r} above it has ended: {status}"
+    why = f"its parent goal {goal.id!r} has ended: {status}"
     ended = [
         update_goal(one, now, status="Failed", reason=why, **FREE)
         for one in below(session, goal)
@@ -354,7 +354,7 @@ def _checked_text(field: str, text: str) -> str:
 
 def _checked_priority(priority: int) -> int:
     if not 0 <= priority <= 255:
-        raise GoalError(f"priority {priority} is not from 0 to 255")
+        raise GoalError(f"priority {priority} is not between 0 and 255")
     return priority
 
 

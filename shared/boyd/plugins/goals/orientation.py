@@ -35,7 +35,7 @@ _MAX_FACTS, _SHOWN, _ACTIVATED = 60, 5, 5
 #: Activation starts at the goal and the symbols nearest to its words.
 _SEEDS = 6
 _BRIEF_CHARS = 100
-_IDLE = "no goal is worked on"
+_IDLE = "no goal is active"
 
 
 def observe_goals(session: GoalSession, graph: Graph) -> Observation:
@@ -144,7 +144,7 @@ class Assessments:
         return self._assess(name, [_IDLE], {})
 
     def _assess(self, name: str, findings: Sequence[str], data: JsonObject) -> SituationAssessment:
-        texts = [one for one in findings if one] or ["nothing of note"]
+        texts = [one for one in findings if one] or ["nothing notable"]
         source = f"{self._plugin_id}:{name}"
         return SituationAssessment(source=source, findings=texts, confidence=1.0, data=data)
 

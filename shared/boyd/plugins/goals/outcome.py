@@ -219,7 +219,7 @@ def _reason(outcome: DecisionOutcome) -> str:
 # --- Results of actions --------------------------------------------------------------------------
 
 #: The start of the error of an action that was not executed because acting is frozen.
-FROZEN = "Acting is frozen"
+FROZEN = "Actions are frozen"
 #: Errors of actions that a hook or a guard stopped, and of actions that were not executed for a
 #: reason that has nothing to do with the tool.
 _STOPPED = re.compile(r"Vetoed by |guard \S+ failed: ")

@@ -99,7 +99,7 @@ Need = Literal["knowledge", "reasoning", "external"]
 
 _REASONS = {
     "kg_query": "look up what is known",
-    "similarity_search": "look for what is alike",
+    "similarity_search": "look for similar symbols",
     "reason": "draw conclusions from what is known",
     "memory_recall": "remember what helped before",
     "file_io": "read or write files",

@@ -33,7 +33,7 @@ SHADOW = (
     ShadowPattern(
         name="destructive_action",
         triggers=["delete all", "drop table", "rm -rf"],
-        explanation="it destroys what cannot be brought back",
+        explanation="it destroys data irreversibly",
     ),
     ShadowPattern(
         name="filesystem_write",

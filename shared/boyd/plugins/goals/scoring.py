@@ -127,7 +127,7 @@ def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
     ]
     if not found:
         params = _query(outlook.symbol)
-        return [Candidate(FALLBACK, Score(base=0.0), "nothing else fits", params)]
+        return [Candidate(FALLBACK, Score(base=0.0), "no other tool is applicable", params)]
     return sorted(found, key=lambda candidate: -candidate.score.total)
 
 
@@ -181,8 +181,8 @@ def _kg_query(outlook: Outlook, tool: ToolProfile) -> _Base:
     )
     params = _query(next(barely_known, outlook.symbol))
     if outlook.facts:
-        return _Base(0.40, "more may be known", params)
-    return _Base(0.80, "nothing is known of the goal yet", params)
+        return _Base(0.40, "the graph may hold more facts", params)
+    return _Base(0.80, "no facts about the goal yet", params)
 
 
 def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -198,7 +198,7 @@ def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
         "object": unconnected,
         "confidence": 0.7,
     }
-    return _Base(0.70, f"{unconnected!r} can be connected with the goal", params)
+    return _Base(0.70, f"{unconnected!r} can be connected to the goal", params)
 
 
 def _memory_recall(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -206,7 +206,7 @@ def _memory_recall(outlook: Outlook, tool: ToolProfile) -> _Base | None:
         return None
     learnings = [symbol for episode in outlook.episodes for symbol in episode.learnings]
     params: JsonObject = {"query_symbols": [*learnings[:3]] or [outlook.symbol], "top_k": 3}
-    return _Base(0.55, "something like it was worked on before", params)
+    return _Base(0.55, "a similar goal was worked on before", params)
 
 
 def _reason(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -215,14 +215,14 @@ def _reason(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     # In turn: the same fact again would give the same conclusions.
     fact = facts[outlook.goal.used.get(tool.name, 0) % len(facts)]
     params: JsonObject = {"expression": show(("triple", *fact.place))}
-    return _Base(0.50, "what is known can be reasoned about", params)
+    return _Base(0.50, "the known facts can be reasoned about", params)
 
 
 def _similarity_search(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     if not outlook.inferred:
         return None
     params: JsonObject = {"symbol": outlook.inferred[0], "top_k": 5}
-    return _Base(0.55, "what was inferred may have likes", params)
+    return _Base(0.55, "inferred symbols may have similar ones", params)
 
 
 def _infer_rules(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -230,21 +230,21 @@ def _infer_rules(outlook: Outlook, tool: ToolProfile) -> _Base | None:
         return None
     first = 0.0 if _was_used(outlook.goal, tool.name) else 0.1
     score = tool.multiplier * affinity(outlook.goal, tool) + first
-    return _Base(min(max(score, 0.35), 0.75), "rules may follow from what is known")
+    return _Base(min(max(score, 0.35), 0.75), "rules may follow from the known facts")
 
 
 def _gap_analysis(outlook: Outlook, tool: ToolProfile) -> _Base:
     asked = 0.1 if outlook.goal.used.get(FALLBACK, 0) >= 2 else 0.0
     score = tool.multiplier * affinity(outlook.goal, tool) + asked
     params: JsonObject = {"goal": outlook.symbol, "max_gaps": 10}
-    return _Base(min(max(score, 0.30), 0.75), "it may be seen what is missing", params)
+    return _Base(min(max(score, 0.30), 0.75), "missing facts may be found", params)
 
 
 def _by_affinity(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     near = affinity(outlook.goal, tool)
     if near <= tool.threshold or near <= CHANCE:
         return None
-    return _Base(tool.multiplier * near, f"the goal sounds like it ({near:.3f})")
+    return _Base(tool.multiplier * near, f"the goal matches the tool ({near:.3f})")
 
 
 _RULES: dict[str, Callable[[Outlook, ToolProfile], _Base | None]] = {

@@ -236,7 +236,7 @@ def _get(session: GuardedSession, url: str) -> Page:
     with session.get(url, stream=True, headers=headers, verify=trusted) as response:
         body = response.raw.read(MOST + 1, decode_content=False)
         if len(body) <= MOST and response.raw.length_remaining:
-            raise requests.ConnectionError("the connection broke off")
+            raise requests.ConnectionError("the connection was lost")
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         body = _unpacked(body, packing)
         text = body[:MOST].decode(_charset(response.encoding), "replace")

@@ -90,7 +90,7 @@ class Historian(Plugin):
         """Recall incidents similar to the current observations."""
         index = _read(ctx.state.get(_INDEX))
         if not index:
-            return self._assess("No incident is on record", None)
+            return self._assess("No incidents recorded", None)
         words = keywords(at_least(observations, self.options.trigger_severity))
         scored = [(similarity(words, one.keywords), one) for one in index]
         like = [pair for pair in scored if words and pair[0] >= self.options.min_similarity]

@@ -64,7 +64,7 @@ class HttpMonitor(Plugin):
     def _observer(self) -> Observer:
         return Observer(
             name="health_check",
-            description="Ask every endpoint once.",
+            description="Check every endpoint once.",
             interval=self.options.check_interval,
             timeout=max(e.timeout for e in self._endpoints.values()) + MARGIN,
             queue=self.options.queue,

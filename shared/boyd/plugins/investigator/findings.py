@@ -21,12 +21,12 @@ class InvestigationAnswer(BaseModel):
     """Your findings."""
 
     findings: list[str] = Field(
-        min_length=1, description="what you found, one fact each, with where you saw it"
+        min_length=1, description="your findings, one fact each, with its source"
     )
     root_cause: str | None = Field(default=None, description="why it happens, if you know")
     impact: str | None = Field(default=None, description="who is affected, and how badly")
     affected: list[str] = Field(
-        default=[], description="hosts, services and the like that are affected, by their names"
+        default=[], description="names of the affected hosts, services and so on"
     )
     recommended_action: str | None = Field(default=None, description="what should be done")
     confidence: float | None = Field(

@@ -122,7 +122,7 @@ class LiveOutput:
 
 
 #: Faults of a turn that is not an answer, by its finish reason.
-_WRONG = {"length": "is cut off", "filtered": "is withheld"}
+_WRONG = {"length": "was cut off", "filtered": "was withheld"}
 
 
 class Asking:
@@ -153,7 +153,7 @@ class Asking:
                 raise ModelUnavailable(why, requests=late.requests, usage=late.usage) from None
         self._used += turn.usage
         if turn.finish in _WRONG or not (turn.calls or is_substantive(turn.text)):
-            what = _WRONG.get(turn.finish, "is empty")
+            what = _WRONG.get(turn.finish, "was empty")
             why = f"the model's answer {what}"
             raise ModelRefused(why, requests=turn.requests, usage=turn.usage)
         return turn
@@ -251,8 +251,11 @@ class ModelAccess:
                 return shape.model_validate_json(json.dumps(found))
             except ValidationError as error:
                 wrong = explain(error) if found is not None else "it is not a JSON object"
-            messages = [*messages, *_refused(turn, f"The answer does not fit: {wrong}")]
-        raise ModelRefused(f"the answer does not fit its schema: {wrong}", requests=1 + REPAIRS)
+            messages = [
+                *messages,
+                *_refused(turn, f"The answer does not match its schema: {wrong}"),
+            ]
+        raise ModelRefused(f"the answer does not match its schema: {wrong}", requests=1 + REPAIRS)
 
     def investigate(
         self,

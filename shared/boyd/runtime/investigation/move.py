@@ -135,7 +135,7 @@ class Move:
         if by is None or self._log.ended is not None or not self._settle():
             return None
         conclusion = self._steps.conclusion
-        return steps.Write(conclusion.stop(self._log, "cancelled", f"{by} cancelled it", now))
+        return steps.Write(conclusion.stop(self._log, "cancelled", f"cancelled by {by}", now))
 
     def _settle(self) -> bool:
         """Log the result of a started call if it is known; False: it is still executing."""
@@ -201,10 +201,10 @@ class Move:
         """
         found, now = self._store.get(self._id), self._now()
         if found is not None and found.cancelled_by is not None:
-            why = f"{found.cancelled_by} cancelled it"
+            why = f"cancelled by {found.cancelled_by}"
             return self._steps.conclusion.stop(self._log, "cancelled", why, now, stopped)
         if is_late:
-            why = "its time was up"
+            why = "it ran out of time"
             return self._steps.conclusion.stop(self._log, "deadline", why, now, stopped)
         raise self._stale()
 

@@ -33,7 +33,7 @@ SCHEMA = "boyd.tool_observation.v1"
 LOST = "Its worker was lost, or Redis restarted: it may have been executed; the outcome is unknown"
 
 _REFUSALS: dict[str, tuple[ToolStatus, str]] = {
-    "denied": ("denied", "A person has refused it"),
+    "denied": ("denied", "A person denied it"),
     "expired": ("expired", "Nobody answered the approval request in time"),
     "withdrawn": ("withdrawn", "The approval request was withdrawn"),
 }

@@ -52,7 +52,7 @@ def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJ
     worker = stuck.worker.partition("/")[0]
     why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
     if worker:
-        why = f"it lost its workers before it started, last {worker}"
+        why = f"its workers were lost before it started, the last one was {worker}"
     return engine.store.ledger.settle(execution) or act.failed(action, f"Not executed: {why}")
 
 

@@ -86,7 +86,7 @@ class InvestigationHandler:
         from boyd.llm.conversation import Unreadable
 
         worker = stuck.worker.partition("/")[0]
-        why = f"it repeatedly lost its worker, last {worker}"
+        why = f"its worker was lost repeatedly, the last one was {worker}"
         if not worker:
             why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
         fence = Fence(naming.investigation(id), stuck.attempt, stuck.worker)

@@ -90,7 +90,7 @@ class JobRunner:
         kind, id = naming.parts(name)
         handler = self._handlers.get(kind)
         if handler is None:
-            log.error("a job was ignored: unknown kind: %r", name)
+            log.error("ignoring a job of unknown kind %r", name)
             return
         worker = self._engine.token()
         fields = self._jobs.enter(name, attempt, worker)
@@ -122,7 +122,7 @@ class JobRunner:
         if stuck is None:
             return
         if stuck.give_up:
-            log.warning("%s: %s is given up", self._engine.agent.id, name)
+            log.warning("%s: giving up %s", self._engine.agent.id, name)
             self._leave(name, stuck.attempt, "", handler.given_up(id, stuck))
             return
         try:
