@@ -43,7 +43,7 @@ def test_a_fact_is_added_with_where_it_comes_from() -> None:
     use(mind, "kg_mutate", subject="a", predicate="b", object="c")
 
     assert [one.source for one in mind.facts.out("a")] == ["agent:a"]
-    assert use(mind, "kg_mutate", subject="a", predicate="b", object="c").endswith("already")
+    assert use(mind, "kg_mutate", subject="a", predicate="b", object="c").endswith("already known")
 
 
 def test_a_fact_that_is_added_is_spelled_as_rules_and_imports_spell_it() -> None:
