@@ -212,8 +212,7 @@ def _refused(id: str, found: Resolution) -> HttpProblem:
     by = f" by {item.acted_by}" if item.acted_by else ""
     details = {
         ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
-        ApprovalOutcome.ALREADY_APPROVED: "you have already approved it; it needs another "
-        "approver",
+        ApprovalOutcome.ALREADY_APPROVED: "you have already approved it; it needs another approver",
         ApprovalOutcome.REQUESTER: f"{' and '.join(item.requested_by)} requested this action; "
         "someone else must approve it, unless its policy sets allow_requester",
         ApprovalOutcome.NOT_AN_APPROVER: _who_may(item),
