@@ -16,6 +16,7 @@ from boyd.settings.process_settings import Settings
 from boyd.store.connection import Client, connect
 from boyd.store.fleet import WorkerInfo
 from boyd.store.health_snapshot import AgentHealth, HealthSnapshot, Roster, ServerHealth
+from boyd.store.scripts import FORMAT
 from boyd.store.server_release import OLDEST
 from boyd.version import VERSION
 
@@ -275,6 +276,7 @@ def _agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator
         *_flight(roster, agent, bool(live)),
         *_blind(roster, agent),
         *_events(roster, agent),
+        *_formats(roster, agent),
         *_text_calls(roster, agent),
         *_approvals(roster, agent),
     ]
@@ -449,6 +451,15 @@ def _events(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         age = span(max(0.0, roster.now - agent.events_lost))
         what = f"an event could not be written {age} ago: {agent.events_error}"
         yield warning(_subject(agent), what, "allow XADD for the Redis user")
+
+
+def _formats(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
+    """Check that this release can read what is stored of the agent."""
+    if agent.format > FORMAT:
+        what = f"a newer release keeps it in format {agent.format}; this one reads up to {FORMAT}"
+        yield warning(
+            _subject(agent), what, "upgrade all processes, or keep the newer ones running"
+        )
 
 
 def _text_calls(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:

@@ -66,6 +66,10 @@ class StoreReadOnly(StoreUnavailable):
     """Redis answers and takes no writes now; check its disk, its memory and its replicas."""
 
 
+class NewerFormat(StoreError):
+    """A newer release has written this in a format unknown to this one, which leaves it alone."""
+
+
 class PayloadTooLarge(StoreError):
     """A value is larger than Boyd keeps in Redis."""
 

@@ -1004,7 +1004,7 @@ PROTECTIONS = (
         "P17",
         "a script asks whether its commands are permitted before it writes",
         "shared/boyd/store/scripts.py",
-        "  if not redis.acl_check_cmd(command, KEYS[1], KEYS[1], '1', '1') then\n",
+        "  if not redis.acl_check_cmd(command, KEYS[1], KEYS[1], KEYS[1]) then\n",
         "  if false then\n",
         "integration/test_all_or_nothing.py",
         ("test_each_script_does_all_or_nothing",),

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 import requests
 
+from boyd.checks import examine
+from boyd.messaging.celery_app import TASKS, make_app
 from boyd.models import Actor, RunRequest
+from boyd.store.health_reader import read_health
+from boyd.store.keys import Keys
 from harness import Deployment, wait_until
 from measuring import Measure
 
@@ -74,4 +78,32 @@ def test_a_message_and_an_job_of_a_later_release_are_left_alone(
     wait_until(lambda: client.zscore("boyd:{storm0}:due", "dream:1") > 1)
 
     assert all(result.success for result in results)
+    assert "Traceback" not in deployment.log("now")
+
+
+def test_what_a_newer_release_writes_in_a_format_of_its_own_is_reported_and_left_alone(
+    deployment: Deployment, measure: Measure
+) -> None:
+    deployment.worker("now", "agents.storm:storm0")
+    launcher = deployment.launcher("storm0")
+    assert deployment.ended("storm0", launcher.trigger("test").iteration).success
+    client, keys = deployment.store.client, Keys("storm0")
+    kept = {"iteration": "7", "phase": "dream", "epoch": "1", "formatVersion": "2", "sentAt": "1"}
+    client.hset(keys.loop, mapping={"iteration": 7, "active": 7})
+    client.hset(keys.iteration, mapping=kept)
+    client.zadd(keys.due, {"phase": 1})
+    make_app(deployment.redis_url).send_task(
+        TASKS["start"], ("storm0", 7, 1), queue="boyd.loop.storm0", headers={"formatVersion": 2}
+    )
+    wait_until(lambda: "has format version 2" in deployment.log("now"))
+    wait_until(lambda: "a message of format version 2" in deployment.log("now"))
+    found = [finding.what for finding in examine(read_health(client))]
+    measure(13, "a record and a message of format 2: reported and left alone")
+
+    assert client.hgetall(keys.iteration) == kept
+    assert any("a newer release keeps it in format 2" in what for what in found)
+    client.delete(keys.iteration)
+    client.hdel(keys.loop, "active")
+    wait_until(lambda: deployment.agent("storm0").loop.status().phase == "idle")
+    assert deployment.ended("storm0", launcher.trigger("test").iteration).success
     assert "Traceback" not in deployment.log("now")

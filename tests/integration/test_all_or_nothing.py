@@ -190,7 +190,7 @@ class Trial:
 def trial(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Trial, Store]]:
     """A store all of whose scripts are tried out."""
     admin, raw = connect(redis_url), redis.Redis.from_url(redis_url)
-    admin.execute_command("ACL", "SETUSER", USER, "on", "nopass", "~*", "&*", "+@all")
+    admin.execute_command("ACL", "SETUSER", USER, "on", "nopass", "~boyd:*", "+@all")
     made = Trial(admin, raw)
     run, run_and_read = Scripts.run, Scripts.run_and_read
 

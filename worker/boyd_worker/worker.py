@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from celery import Celery, signals
+from celery import Celery, current_task, signals
 from celery.apps import worker as celery_worker
 from celery.exceptions import Ignore, SecurityWarning
 from kombu import Exchange, Queue
 
 from boyd import queues
 from boyd.errors import StoreError
-from boyd.messaging.celery_app import FOLLOWS, JOB, TASKS
+from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS
 from boyd.models import Phase
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin.hooks import SPECIFICATIONS
@@ -54,6 +54,7 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
     chained = phase in FOLLOWS
 
     def run(*message: Any) -> None:
+        _check_format()
         try:
             agent_id, ids = _checked(message)
             if agent_id not in steps:
@@ -74,6 +75,7 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
 
 def _job(jobs: Mapping[str, JobRunner]) -> Callable[..., None]:
     def run(agent_id: Any = None, name: Any = None, attempt: Any = None) -> None:
+        _check_format()
         named = isinstance(name, str) and _is_number(attempt)
         if not named or agent_id not in jobs:
             log.error("ignoring a message: it names no job of an agent on this worker")
@@ -84,6 +86,18 @@ def _job(jobs: Mapping[str, JobRunner]) -> Callable[..., None]:
             log.warning("a job failed and will be resent: %s", error)
 
     return run
+
+
+def _check_format() -> None:
+    """Leave a message alone that a newer release has sent: its workers get it from their sweeper.
+
+    Raises:
+        Ignore: it is such a message.
+    """
+    version = current_task.request.get("formatVersion") if current_task else None
+    if isinstance(version, int) and version > FORMAT:
+        log.warning("a message of format version %d is left to newer workers", version)
+        raise Ignore
 
 
 def _is_number(value: Any) -> bool:

@@ -130,6 +130,10 @@ def _sentinel_transport(address: Address) -> dict[str, Any]:
     return {"master_name": address.service, "sentinel_kwargs": sentinel_options(address)}
 
 
+#: The version of the format of messages: of what their arguments mean.
+FORMAT = 1
+
+
 class CeleryDispatcher:
     """Publishes hints as Celery messages; implements `Dispatcher`."""
 
@@ -155,7 +159,7 @@ class CeleryDispatcher:
         where = queues.full_name(queue or queues.ACT, agent_id)
         arguments = (agent_id, name, attempt)
         self._publish(
-            self._app.signature(JOB, args=arguments, immutable=True, options={"queue": where})
+            self._app.signature(JOB, args=arguments, immutable=True, options=_options(where))
         )
 
     def chain_from(
@@ -172,7 +176,7 @@ class CeleryDispatcher:
     def _task(self, phase: Phase, agent_id: str, queue: str, *ids: int) -> Signature:
         name = queues.full_name(queue, agent_id)
         return self._app.signature(
-            TASKS[phase], args=(agent_id, *ids), immutable=True, options={"queue": name}
+            TASKS[phase], args=(agent_id, *ids), immutable=True, options=_options(name)
         )
 
     def _publish(self, canvas: Signature) -> None:
@@ -181,6 +185,10 @@ class CeleryDispatcher:
         # After a failed reconnect kombu keeps a channel without a connection.
         except (OperationalError, OSError, AttributeError) as error:
             log.warning("could not send a message; it will be resent: %s", error)
+
+
+def _options(queue: str) -> dict[str, Any]:
+    return {"queue": queue, "headers": {"formatVersion": FORMAT}}
 
 
 def _usual_queue(phase: Phase) -> str:

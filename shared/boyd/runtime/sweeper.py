@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from boyd import naming, queues
-from boyd.errors import StoreError
+from boyd.errors import NewerFormat, StoreError
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Problem
 from boyd.phases.planning import Batch
@@ -46,6 +46,8 @@ class Sweeper:
         for member, proof in taken.items():
             try:
                 self._recover(member, proof)
+            except NewerFormat as error:
+                log.warning("%s of agent %s was left alone: %s", member, self.agent_id, error)
             except StoreError:
                 raise
             except Exception:

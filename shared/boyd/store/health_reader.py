@@ -269,6 +269,7 @@ class _Look:
             observed=_seconds(flight["startedAt"] or self._past(details)[1]),
             events_lost=_seconds(loop["eventsLostAt"]),
             events_error=loop["eventsLostWhy"] or "",
+            format=max(whole(one["formatVersion"]) or 1 for one in (loop, flight)),
             worker=entered.partition("/")[0] if entered else None,
             deadline=due[0][1] / 1000 if due else None,
             waiting=tuple(self._waiting(flight, due, details)),
@@ -341,8 +342,10 @@ class _Look:
         return answers.get((self._entry.id, name))
 
 
-_LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy")
-_FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue")
+#: The version of the format of a hash.
+_FORMAT = ("formatVersion",)
+_LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy", *_FORMAT)
+_FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)
 _JOB = ("executionState", "queuedAt", "queue")
 #: Jobs that somebody waits for, by what their names begin with, in words.
 _JOBS = {"approval": "an approved action", "call": "a call"}

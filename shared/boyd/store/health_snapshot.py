@@ -189,6 +189,7 @@ class AgentHealth:
         flight_since: when it began.
         observed: when the last iteration began, which observes first.
         events_lost: when an event could not be written, if one could not; `events_error` says why.
+        format: the newest format version of the agent's state and its iteration in flight.
         deadline: by when the first step has to move, or is sent again.
         waiting: steps that no worker has taken.
         intake: how many observations from outside wait.
@@ -213,6 +214,7 @@ class AgentHealth:
     observed: float | None = None
     events_lost: float | None = None
     events_error: str = ""
+    format: int = 1
     worker: str | None = None
     deadline: float | None = None
     waiting: tuple[WaitingWork, ...] = ()

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.exceptions import NoScriptError
 
-from boyd.errors import StoreError, StoreUnavailable
+from boyd.errors import NewerFormat, StoreError, StoreUnavailable
 from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 
@@ -53,15 +53,11 @@ _REST = re.compile(r"^local (\w+) = rest\(\d+\)$", re.MULTILINE)
 _COMMAND = re.compile(r"redis\.call\('(\w+)'")
 _PERMITTED = """\
 for _, command in ipairs(redis.acl_check_cmd and {%s} or {}) do
-  if not redis.acl_check_cmd(command, KEYS[1], KEYS[1], '1', '1') then
-    return redis.error_reply('NOPERM this user may not run ' .. command .. '; nothing was changed')
+  if not redis.acl_check_cmd(command, KEYS[1], KEYS[1], KEYS[1]) then
+    return redis.error_reply('NOPERM this user may not run ' .. command .. ': nothing was changed')
   end
 end
 """
-
-
-class NewerFormat(StoreError):
-    """A newer release has written this; this one leaves it alone."""
 
 
 @dataclass(frozen=True)

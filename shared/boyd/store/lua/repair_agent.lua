@@ -4,7 +4,8 @@
 -- why        it fails, for its record
 -- run_ids    of the runs that it looked into, separated by spaces
 -- results    JSON: what is known of its action
--- Returns {'lost', n, timeline or ''} when the record of n is gone: to be called again with what is known of it;
+-- Returns {'newer', format version} when a newer release keeps the agent;
+--         {'lost', n, timeline or ''} when the record of n is gone: to be called again with what is known of it;
 --         {'ended', n, epoch} when that is done; else {'mended'}
 -- Events  phase
 local loop, iteration, due, history, jobs, events = unpack(KEYS)
@@ -16,7 +17,10 @@ local function whole(text)
   return number and number >= 0 and number < 2 ^ 53 and number == math.floor(number) and number or nil
 end
 local now = now_ms()
-local have = redis.call('HMGET', loop, 'iteration', 'active', 'slot', 'timeline')
+local have = redis.call('HMGET', loop, 'iteration', 'active', 'slot', 'timeline', 'formatVersion')
+if newer(have[5]) then
+  return {'newer', newer(have[5])}
+end
 local flight = redis.call('HMGET', iteration, 'iteration', 'phase', 'epoch')
 expect(due, 'zset', history, 'zset')
 local running = whole(flight[1])

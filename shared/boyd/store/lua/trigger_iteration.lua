@@ -4,11 +4,12 @@
 -- slot       of the tick, by the time it begins, in ms; or empty
 -- slot_length  ms: a tick that comes after the slot's end, or long before it begins, is skipped
 -- remember_for  ms that the request is remembered, or 0: it does not come again
--- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} or {'late', slot}
+-- Returns {'begun'|'joined', n}, {'paused', why}, {'duplicate', last slot} {'late', slot}, or
+--         {'newer', format version}
 -- Events  iteration.started
 local loop, iteration, due, events, audit_open, asked = unpack(KEYS)
 local trigger, slot, slot_length, resend_after, remember_for = unpack(ARGV, 1, 5)
--- @include audit begin_iteration expect rest
+-- @include audit begin_iteration expect format rest
 local actor = rest(6)
 -- done(outcome, n): remember which iteration the request has led to.
 local function done(outcome, n)
@@ -21,8 +22,11 @@ local before = remember_for ~= '0' and redis.call('GET', asked)
 if before then
   return {'joined', tonumber(before)}
 end
-local have = redis.call('HMGET', loop, 'paused', 'slot', 'active')
+local have = redis.call('HMGET', loop, 'paused', 'slot', 'active', 'formatVersion')
 local paused, last, active = have[1], have[2], have[3]
+if newer(have[4]) then
+  return {'newer', newer(have[4])}
+end
 if paused then
   return {'paused', paused}
 end

@@ -39,7 +39,8 @@ local function begin_iteration(trigger, resend_after)
     redis.call('DEL', iteration)
   end
   -- In one step, so that no number is skipped.
-  redis.call('HSET', loop, 'iteration', n, 'active', n, 'timeline', line, 'server', server, 'formatVersion', FORMAT)
+  redis.call('HSET', loop, 'iteration', n, 'active', n, 'timeline', line, 'server', server)
+  redis.call('HSETNX', loop, 'formatVersion', FORMAT)
   redis.call('HDEL', loop, 'again')
   redis.call('HSET', iteration, 'iteration', n, 'timeline', line, 'trigger', trigger, 'epoch', 1, 'phase', 'start',
     'startedAt', now, 'sentAt', now, 'phaseAt', now, 'resends', 0, 'attempts', 0, 'retries', 0, 'server', server,
