@@ -1,8 +1,8 @@
-"""Graphs of facts: a hash of all, and indexes by subject, object, predicate and word.
+"""Fact graphs: a hash of all facts, with indexes by subject, object, predicate and word.
 
-Facts can be looked for by their labels, and knowledge also by the words of its labels: what an
-agent notes of its own work (`agent:…`) is found by its labels only (M11). Everything that is cut
-at a limit is read from a sorted set, so that the same facts give the same answer on every server.
+All facts are indexed by label, and knowledge also by the words of its labels; the agent's notes
+about its own work (`agent:…`) are not. Results with a limit come from sorted sets, so the same
+facts give the same answer on every server.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from boyd.store.keys import GraphKeys
 from boyd.store.scripts import KeyedScripts
 from boyd.tokenizer import words
 
-#: The most facts of one graph.
+#: The most facts in a graph.
 MOST = 1_000_000
-#: How many facts are added in one step, and read in one.
+#: Facts to add in one step, and to read in one.
 BATCH = 200
 PAGE = 1000
-#: The facts of how many subjects are read in one step of a page.
+#: Subjects whose facts a page reads in one step.
 _SUBJECTS = 200
 
-#: Between the parts of a fact in keys and members; no label holds it.
+#: Separates the parts of a fact in keys and members; no label contains it.
 _BETWEEN = "\x1f"
 
 
 class FactGraph:
-    """One graph of one agent; implements `boyd.plugin.Graph`."""
+    """A graph of one agent; implements `boyd.plugin.Graph`."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, keys: GraphKeys) -> None:
         self._client = client
@@ -39,9 +39,7 @@ class FactGraph:
         self._keys = keys
 
     def add(self, triples: Iterable[Triple]) -> int:
-        """Add facts; how many were new, or surer than before.
-
-        Every `BATCH` of them is one step.
+        """Add facts, `BATCH` of them per step; return how many were new or gained confidence.
 
         Raises:
             PayloadTooLarge: the graph would hold more than `MOST`; the batch was not added.
@@ -58,7 +56,7 @@ class FactGraph:
         return added
 
     def remove(self, subject: str, predicate: str, object: str) -> bool:
-        """Remove a fact; whether it was there."""
+        """Remove a fact; False when it did not exist."""
         triple = Triple(subject=subject, predicate=predicate, object=object)
         s, p, o = _parts(triple)
         removed = self._scripts.run(
@@ -81,26 +79,26 @@ class FactGraph:
         return self.into_many([symbol])[symbol]
 
     def out_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
-        """The facts about each of those symbols."""
+        """The facts about each symbol."""
         found = self._members("out", symbols)
         pairs = {s: [tuple(m.split(_BETWEEN)) for m in found[s]] for s in symbols}
         return self._read({s: [(s, p, o) for p, o in pairs[s]] for s in symbols})
 
     def into_many(self, symbols: Sequence[str]) -> dict[str, list[Triple]]:
-        """The facts that name each of those symbols as their object."""
+        """The facts that name each symbol as their object."""
         found = self._members("into", symbols)
         pairs = {o: [tuple(m.split(_BETWEEN)) for m in found[o]] for o in symbols}
         return self._read({o: [(s, p, o) for s, p in pairs[o]] for o in symbols})
 
     def with_predicate(self, predicate: str, limit: int = PAGE) -> list[Triple]:
-        """Up to *limit* facts with that predicate, the first ones in the order of their labels."""
+        """Up to *limit* facts with a predicate, in the order of their labels."""
         with translated():
             members = self._client.zrange(self._keys.index("by", predicate), 0, limit - 1)
         pairs = [tuple(member.split(_BETWEEN)) for member in members]
         return self._read({predicate: [(s, predicate, o) for s, o in pairs]})[predicate]
 
     def degrees(self, symbols: Sequence[str]) -> dict[str, int]:
-        """How many facts each of those symbols is subject or object of."""
+        """The number of facts with each symbol as subject or object."""
         with translated():
             pipe = self._client.pipeline(transaction=False)
             for symbol in symbols:
@@ -111,7 +109,7 @@ class FactGraph:
         return dict(zip(symbols, sums, strict=True))
 
     def symbols_with(self, words: Collection[str], limit: int = PAGE) -> dict[str, list[str]]:
-        """Up to *limit* labels that hold each of the words, as `boyd.tokenizer` gives them."""
+        """Up to *limit* labels with each word, as split by `boyd.tokenizer`."""
         wanted = list(words)
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -120,17 +118,17 @@ class FactGraph:
             return dict(zip(wanted, pipe.execute(), strict=True))
 
     def size(self) -> int:
-        """How many facts there are."""
+        """The number of facts."""
         with translated():
             return int(self._client.hlen(self._keys.facts))
 
     def revision(self) -> int:
-        """How often it was changed."""
+        """The number of changes so far."""
         with translated():
             return int(self._client.hget(self._keys.meta, "revision") or 0)
 
     def page(self, after: Place | None = None, limit: int = PAGE) -> list[Triple]:
-        """Up to *limit* facts in the order of their labels, those *after* one."""
+        """Up to *limit* facts in the order of their labels, from *after* on."""
         found: list[Triple] = []
         first = "-" if after is None else "[" + after[0]
         while len(found) < limit:
@@ -148,7 +146,7 @@ class FactGraph:
     def all(self) -> Iterator[Triple]:
         """Every fact, in the order of their labels.
 
-        What is added or removed meanwhile may be among them or not.
+        Facts added or removed during the iteration may be missing or included.
         """
         last: Place | None = None
         while found := self.page(last):
@@ -164,7 +162,7 @@ class FactGraph:
         return {symbol: sorted(members) for symbol, members in zip(symbols, found, strict=True)}
 
     def _read(self, places: dict[str, list[tuple[str, ...]]]) -> dict[str, list[Triple]]:
-        """The facts at those places, in one round trip; one that has just gone is left out."""
+        """The facts at these places; those just removed are left out."""
         every = [place for group in places.values() for place in group]
         values: dict[tuple[str, ...], str | None] = {}
         for at in range(0, len(every), PAGE):
@@ -181,8 +179,8 @@ class FactGraph:
 
 
 def _is_after(triple: Triple, place: Place | None) -> bool:
-    # As the members of an index are ordered; that differs from the order of tuples where a label
-    # holds a control character.
+    # In the order of an index's members; tuples order differently when a label contains a control
+    # character.
     return place is None or _BETWEEN.join(triple.place) > _BETWEEN.join(place)
 
 
@@ -194,14 +192,14 @@ def _parts(triple: Triple) -> tuple[str, str, str]:
 
 
 def _fact(triple: Triple) -> list[Any]:
-    """A fact as the script `add_facts` takes it."""
+    """A fact as an argument of the script `add_facts`."""
     own = [] if triple.is_metadata else _label_words(triple)
     knowledge = not triple.is_metadata
     return [*_parts(triple), str(triple.confidence), triple.source or "", knowledge, own]
 
 
 def _label_words(triple: Triple) -> list[Any]:
-    """Each label, each of its words, and how many other words the label has."""
+    """Triples of label, word, and the number of other words in the label."""
     found: list[Any] = []
     for label in _parts(triple):
         own = words(label)

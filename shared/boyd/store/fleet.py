@@ -1,4 +1,4 @@
-"""The deployment: which agents are registered and which processes live."""
+"""The deployment: registered agents and live processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Role = Literal["worker", "beat"]
 
 #: Seconds of silence after which a worker counts as dead.
 ALIVE = 6.0
-#: Seconds a process may use what it last read of the workers; its own beat reads more often.
+#: Seconds for which a process caches the live workers.
 _CACHE = 4.0
 
 
@@ -27,10 +27,10 @@ WorkerInfo = responses.WorkerInfo
 
 
 class AgentEntry(Model):
-    """An agent as the workers that run it announce it.
+    """An agent as its workers announce it.
 
-    `model` names its model, if it has one. `retired_at` is when somebody took it out of service;
-    a process that registers it puts it back, as does the heartbeat of one that runs it.
+    `model` names its model, if any. `retired_at` is the time when it was taken out of service;
+    a process that registers it, or beats for it, puts it back.
     """
 
     id: str
@@ -46,12 +46,12 @@ class AgentEntry(Model):
 
 
 def in_service(agents: Mapping[str, AgentEntry]) -> list[str]:
-    """The agents that are not retired, by id; all, if every one of them is."""
+    """The ids of the agents that are not retired, or of all if all are retired."""
     return [name for name, entry in agents.items() if entry.retired_at is None] or list(agents)
 
 
 def read_entry(client: Client, agent_id: str) -> AgentEntry | None:
-    """One agent as it was announced."""
+    """The entry of an agent; None when it is not registered."""
     with translated():
         text = client.hget(AGENTS, agent_id)
     return AgentEntry.from_json(text) if text else None
@@ -65,17 +65,17 @@ class Fleet:
         self._scripts = scripts.of(Keys(DEPLOYMENT))
         self._lock = threading.Lock()
         self._seen: tuple[float, list[WorkerInfo]] = (float("-inf"), [])
-        #: What this process has registered, and when, by the Redis server's clock in ms.
+        #: The entries that this process registered, with the Redis server's time in ms.
         self._entries: dict[str, tuple[AgentEntry, int]] = {}
         #: The freeze marks as of the last heartbeat, by scope.
         self._freezes: dict[str, str] = {}
 
     def beat(self, info: WorkerInfo) -> list[str]:
-        """Record a heartbeat of this process; the agents that had to be registered again.
+        """Record a heartbeat of this process; return the agents that it registered again.
 
-        Redis may lose any of its keys while processes run: what this process has registered, and
-        the freezes that it has seen, are written back when they are gone or older (P16).
-        An agent that was retired although this process runs it is registered again, too.
+        Redis may lose keys while processes run, so the entries that this process registered and
+        the freezes that it has seen are written back when they are gone or outdated. A retired
+        agent that this process runs is registered again, too.
         """
         registered = [part for name in info.agents for part in self._registered(name)]
         lost, kept = self._scripts.run(
@@ -91,11 +91,11 @@ class Fleet:
         return list(lost)
 
     def _registered(self, name: str) -> tuple[str, int] | tuple[()]:
-        """An agent and when this process registered it; nothing if it has not."""
+        """An agent and the time when this process registered it; empty if it did not."""
         return (name, self._entries[name][1]) if name in self._entries else ()
 
     def leave(self, name: str) -> None:
-        """Say that a worker has stopped."""
+        """Remove a worker that has stopped."""
         with translated():
             pipe = self._client.pipeline()
             pipe.zrem(WORKERS, name)
@@ -103,7 +103,7 @@ class Fleet:
             pipe.execute()
 
     def workers(self) -> list[WorkerInfo]:
-        """The processes that have beaten within the last seconds."""
+        """The processes with a heartbeat in the last `ALIVE` seconds."""
         now, found = self._read()
         return [info for beat, info in found if beat >= now - ALIVE]
 
@@ -112,7 +112,7 @@ class Fleet:
         return AgentFleet(self, agent_id)
 
     def register(self, entry: AgentEntry) -> None:
-        """Register an agent, in place of what was registered of it before."""
+        """Register an agent, replacing its previous entry."""
         self._entries[entry.id] = (entry, self._announce(entry))
 
     def retire(self, entry: AgentEntry, at: datetime) -> None:
@@ -120,7 +120,7 @@ class Fleet:
         self._announce(entry.patched({"retired_at": at}))
 
     def _announce(self, entry: AgentEntry) -> int:
-        """Store an entry in place of the one before it; when, in ms."""
+        """Store an entry in place of the previous one; return the time in ms."""
         retired = entry.retired_at is not None
         at = self._scripts.run(
             "register_agent", id=entry.id, entry=entry.to_json(), retired=retired
@@ -128,17 +128,17 @@ class Fleet:
         return int(at)
 
     def agents(self) -> dict[str, AgentEntry]:
-        """All agents that are registered, by id."""
+        """All registered agents, by id."""
         with translated():
             found = self._client.hgetall(AGENTS)
         return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
 
     def recent(self, fresh: bool = False) -> list[WorkerInfo]:
-        """The workers that live, as read a few seconds ago or, with *fresh*, now.
+        """The live workers, as read a few seconds ago or, with *fresh*, now.
 
-        Judged against the latest beat instead of the clock: after Redis was away all are late, and
-        whoever asks is alive himself. What a process announces is read once: its queues and agents
-        stay; when it last beat and what ails it are not told here.
+        A heartbeat's age is measured against the latest one, not the clock, because all of them
+        are late after Redis was away. Each process is read only once: its queues and agents never
+        change, but its last beat and problems are outdated here.
         """
         with self._lock:
             read_at, workers = self._seen
@@ -150,23 +150,23 @@ class Fleet:
         return known
 
     def _lively(self) -> set[str]:
-        """The names of the processes that live."""
+        """The names of the live processes."""
         with translated():
             beats = self._client.zrange(WORKERS, 0, -1, withscores=True)
         latest = max((beat for _, beat in beats), default=0.0)
         return {name for name, beat in beats if beat >= latest - ALIVE * 1000}
 
     def _known(self, names: set[str], before: Mapping[str, WorkerInfo]) -> list[WorkerInfo]:
-        """What those processes are; of those *before*, nothing is read again."""
+        """The processes called *names*; those in *before* are not read again."""
         new = sorted(names - before.keys())
         with translated():
             texts = self._client.hmget(WORKER_INFO, new) if new else []
-        # One that says goodbye meanwhile has none.
+        # A process that has just left has no text.
         read = [WorkerInfo.from_json(text) for text in texts if text]
         return [worker for name, worker in before.items() if name in names] + read
 
     def _read(self) -> tuple[float, list[tuple[float, WorkerInfo]]]:
-        """The Redis server's time, and when each process last beat; in seconds."""
+        """The Redis server's time, and each process with the time of its last beat; in seconds."""
         with translated():
             pipe = self._client.pipeline(transaction=False)
             pipe.time()
@@ -182,22 +182,22 @@ def _info(text: str, beat: float) -> WorkerInfo:
 
 
 class AgentFleet:
-    """The workers that run one agent; what planning asks (`loop.planning.Fleet`)."""
+    """The workers that run one agent."""
 
     def __init__(self, fleet: Fleet, agent_id: str) -> None:
         self._fleet = fleet
         self._agent_id = agent_id
 
     def serving(self, queue: str, fresh: bool = False) -> int:
-        """How many live workers consume *queue* for this agent.
+        """The number of live workers that consume *queue* for this agent.
 
-        Before it says none it looks again: one may have started just now. With *fresh* it does so
-        in any case: one may have died just now.
+        Before it returns 0 it reads anew, because a worker may have just started; with *fresh* it
+        always does, because one may have just died.
         """
         return (not fresh and self._count(queue, fresh=False)) or self._count(queue, fresh=True)
 
     def hosts(self) -> list[str]:
-        """The hosts on which live workers consume their host's queue, sorted."""
+        """The hosts, sorted, on which live workers consume the host's queue."""
         workers = self._workers()
         return sorted({w.host for w in workers if self.host_queue(w.host) in w.queues})
 
@@ -213,14 +213,14 @@ class AgentFleet:
 
 
 class Observers:
-    """The observers of one agent, as its iterations have left them."""
+    """The observers of one agent: their last runs and their health."""
 
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client = client
         self._keys = keys
 
     def last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
-        """When each observer last ran, in seconds since the epoch, and how it has been doing."""
+        """The last run of each observer, in seconds since the epoch, and its health."""
         with translated():
             pipe = self._client.pipeline(transaction=False)
             pipe.hgetall(self._keys.observers_ran)
@@ -229,7 +229,7 @@ class Observers:
         return {name: float(ms) / 1000 for name, ms in ran.items()}, _read(health)
 
     def health(self, observers: Sequence[str]) -> dict[str, ObserverHealth]:
-        """How those *observers* have been doing (L15)."""
+        """The health of these *observers*."""
         if not observers:
             return {}
         with translated():

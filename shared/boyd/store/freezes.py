@@ -1,8 +1,7 @@
-"""Freezes: while acting is frozen, of one agent or of all, no action starts (L34).
+"""Freezes: while an agent or the deployment is frozen, no action starts.
 
-A freeze is a mark in one hash of the deployment, which every claim of an action reads in the step
-that takes the right to execute. It does not depend on which agents are registered, and so holds
-for agents that start later, too.
+A freeze is a mark in one hash of the deployment, which the claim of every execution reads in its
+own atomic step. It also holds for agents that are registered later.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _FROZEN = re.compile(r"\d+ (.*)", re.DOTALL)
 
 
 def scopes_of(agent_id: str) -> list[str]:
-    """The marks that decide whether an agent may act: its own, then that of the deployment."""
+    """The scopes whose marks freeze an agent: its own, then the deployment."""
     return [agent_id, DEPLOYMENT]
 
 
 def reason_in(mark: str | None) -> str | None:
-    """Why acting is frozen by that mark; None when it is not.
+    """The reason of the freeze in *mark*; None when it freezes nothing.
 
     A mark that cannot be read counts as a freeze, as it does in the scripts.
     """
@@ -37,7 +36,7 @@ def reason_in(mark: str | None) -> str | None:
 
 
 def first_reason(marks: Sequence[str | None]) -> str | None:
-    """Why acting is frozen by the first of those marks that freezes."""
+    """The reason of the first freeze in *marks*; None without any."""
     return next((why for mark in marks if (why := reason_in(mark)) is not None), None)
 
 
@@ -49,29 +48,29 @@ class Freezes:
         self._scripts = scripts
 
     def freeze(self, reason: str, agent_id: str | None = None, actor: Actor | None = None) -> None:
-        """Let no action start from now on: of that agent or, without one, of all.
+        """Freeze an agent or, without one, the deployment: no action starts from now on.
 
         Raises:
-            StoreError: Redis did not confirm it; actions may start.
+            StoreError: Redis did not confirm the freeze; actions may start.
         """
         self._set(agent_id, reason, actor)
 
     def lift(self, agent_id: str | None = None, actor: Actor | None = None) -> None:
-        """Lift the freeze of that agent or, without one, that of all."""
+        """Lift the freeze of an agent or, without one, of the deployment."""
         self._set(agent_id, None, actor)
 
     def everywhere(self) -> str | None:
-        """Why acting is frozen everywhere; None when it is not."""
+        """The reason of the deployment's freeze; None when there is none."""
         with translated():
             return reason_in(self._client.hget(FREEZES, DEPLOYMENT))
 
     def of(self, agent_id: str) -> str | None:
-        """Why that agent may not act, by its own freeze or by that of all; None when it may."""
+        """The reason why an agent is frozen, by its own freeze or the deployment's; else None."""
         with translated():
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
 
     def all(self) -> Mapping[str, str]:
-        """Why acting is frozen, by agent; that of all under `DEPLOYMENT`."""
+        """The reasons of all freezes by agent; the deployment's under `DEPLOYMENT`."""
         with translated():
             marks = self._client.hgetall(FREEZES)
         reasons = {scope: reason_in(mark) for scope, mark in sorted(marks.items())}
@@ -88,7 +87,7 @@ class Freezes:
             self._note(agent_id, change)
 
     def _note(self, agent_id: str | None, change: Mapping[str, object]) -> None:
-        """Tell the agents' events; the freeze holds already, whoever is known here."""
+        """Write events for the agents concerned; the freeze itself already holds."""
         with translated():
             agents = [agent_id] if agent_id else self._client.hkeys(AGENTS)
             pipe = self._client.pipeline(transaction=False)
@@ -100,5 +99,5 @@ class Freezes:
 
 
 def reason_text(who: str, why: str | None) -> str:
-    """A reason for a pause or a freeze as it is stored and shown."""
+    """The reason for a pause or freeze, as stored and shown."""
     return f"{why or 'no reason given'} (by {who})"

@@ -1,4 +1,4 @@
-"""Between flat Redis hashes, readable by eye, and models: texts stay texts, the rest is JSON."""
+"""Conversion between models and Redis hashes: texts stay plain, everything else is JSON."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _text(key: str, value: Any) -> str:
 
 
 def restore(kind: type[_M], fields: Mapping[str, str]) -> _M:
-    """A model from what `flatten` and the scripts stored, perhaps beside other fields.
+    """A model from the fields that `flatten` and the scripts stored.
 
-    What a later release has put inside of its fields is passed over, too (P13).
+    Unknown fields are ignored, also inside of values, because a later release may add some.
     """
     known = {field.alias or name for name, field in kind.model_fields.items()}
     values = {k: _value(k, text) for k, text in fields.items() if k in known}

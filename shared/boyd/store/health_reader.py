@@ -1,4 +1,4 @@
-"""Reads how a deployment is doing, in a handful of round trips however much history there is."""
+"""Reads the health of a deployment in a few round trips, however much history there is."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from boyd.store.health_snapshot import (
 from boyd.store.investigations import read_totals
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
 
-#: How many of the steps that have to move are looked at, per agent: those due first.
+#: Due members to read per agent, earliest first.
 _STEPS = 50
-#: What each level of urgency adds to the score of a pending run (`submit_run`).
+#: The score that each level of urgency adds to a pending run in `submit_run`.
 _URGENCY = 1e13
 #: Queues that every agent has.
 _SHARED = (queues.LOOP, queues.OBSERVE, queues.ACT, queues.CALLBACK, queues.THINK)
@@ -41,11 +41,11 @@ _Question = Callable[[Client], Any]
 
 
 def read_roster(client: Client) -> Roster:
-    """Who is there; two round trips.
+    """Read the agents and processes, in two round trips.
 
     Raises:
         StoreUnavailable: Redis did not answer.
-        StoreError: it answered with an error.
+        StoreError: Redis answered with an error.
     """
     roster = _roster(_ask(client, _ROSTER))
     questions: dict[tuple[str, str], _Question] = {}
@@ -70,16 +70,16 @@ def read_health(
     broker: Client | None = None,
     queues_of: Mapping[str, Collection[str]] | None = None,
 ) -> HealthSnapshot:
-    """How the deployment is doing; four round trips.
+    """Read the health of the deployment, in four round trips.
 
     Args:
         client: the Redis that holds the state.
-        broker: the one that carries messages; absent: the same.
-        queues_of: queues to look into besides those known here, by agent.
+        broker: the Redis that carries messages; None: the same.
+        queues_of: further queues to measure, by agent.
 
     Raises:
-        StoreUnavailable: Redis did not answer; that the broker did not is in the answer.
-        StoreError: it answered with an error.
+        StoreUnavailable: Redis did not answer; an error of the broker is part of the result.
+        StoreError: Redis answered with an error.
     """
     began, clock = time.monotonic(), time.time()
     first = _ask(client, _ROSTER | _SERVER, optional=_SERVER)
@@ -103,7 +103,7 @@ def read_health(
     )
 
 
-# What is asked
+# Questions
 
 
 def _get(key: str, name: str) -> _Question:
@@ -131,7 +131,7 @@ _SERVER: dict[str, _Question] = {
 def _ask(
     client: Client, questions: Mapping[_Q, _Question], optional: Collection[Any] = ()
 ) -> dict[_Q, Any]:
-    """The answer to each question, all in one round trip; None for *optional* ones refused."""
+    """The answers to all questions in one round trip; None for *optional* ones refused."""
     if not questions:
         return {}
     with translated():
@@ -150,25 +150,25 @@ def _merged(parts: Iterable[Mapping[_Q, _Question]]) -> dict[_Q, _Question]:
 
 
 def _due(keys: Keys) -> _Question:
-    """What is due first."""
+    """The question for the members that are due first."""
     return lambda pipe: pipe.zrange(keys.due, 0, _STEPS - 1, withscores=True)
 
 
 def _flight(
     record: Sequence[str | None], due: Sequence[tuple[str, float]]
 ) -> InFlightIteration | None:
-    """The iteration in flight, from its phase and when that began; None when there is none."""
+    """The iteration in flight, from its phase and the phase's start; None without one."""
     phase, since = record
     began = _seconds(since)
     if not phase or began is None:
         return None
     deadline = dict(due).get("phase")
-    # With so much that is due before it, it may be further behind.
+    # A full list may have cut it off.
     listed = deadline is not None or len(due) >= _STEPS
     return InFlightIteration(began, listed, deadline / 1000 if deadline is not None else None)
 
 
-# Who is there
+# Agents and processes
 
 
 def _roster(answers: Mapping[str, Any]) -> Roster:
@@ -201,14 +201,14 @@ def _process(text: str, beat: float) -> WorkerInfo:
 
 
 class _Look:
-    """What is asked about one agent: first what there is, then the details of it."""
+    """The questions about one agent, in two rounds."""
 
     def __init__(self, entry: AgentEntry) -> None:
         self._entry = entry
         self._keys = Keys(entry.id)
 
     def questions(self, now: float) -> dict[tuple[str, str], _Question]:
-        """What there is."""
+        """The questions of the first round."""
         keys = self._keys
         asked: dict[str, _Question] = {
             "loop": _get_many(keys.loop, *_LOOP),
@@ -230,7 +230,7 @@ class _Look:
         return self._named(asked)
 
     def details(self, answers: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], _Question]:
-        """What the answers lead to."""
+        """The questions that follow from the first round's answers."""
         keys = self._keys
         asked: dict[str, _Question] = {}
         for number, _ in self._of(answers, "last"):
@@ -253,7 +253,7 @@ class _Look:
         details: Mapping[tuple[str, str], Any],
         freezes: Mapping[str, str],
     ) -> AgentHealth:
-        """All of it."""
+        """The agent's health from the answers of both rounds."""
         loop = dict(zip(_LOOP, self._of(answers, "loop"), strict=True))
         flight = dict(zip(_FLIGHT, self._of(answers, "flight"), strict=True))
         due = self._of(answers, "due")
@@ -321,7 +321,7 @@ class _Look:
         return None
 
     def _past(self, details: Mapping[tuple[str, str], Any]) -> tuple[str | None, str | None]:
-        """Of the last iteration that ended: whether it succeeded, and when it began."""
+        """The success and start of the last iteration that ended."""
         success, began = self._of(details, "past") or (None, None)
         return success, began
 
@@ -347,7 +347,7 @@ _FORMAT = ("formatVersion",)
 _LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy", *_FORMAT)
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)
 _JOB = ("executionState", "queuedAt", "queue")
-#: Jobs that somebody waits for, by what their names begin with, in words.
+#: Descriptions of the jobs that somebody waits for, by the beginning of their names.
 _JOBS = {"approval": "an approved action", "call": "a call"}
 
 
@@ -366,7 +366,7 @@ def _job(what: str, state: str | None, queued: str | None, queue: str | None) ->
 
 
 def _resumed(events: list[tuple[str, dict[str, str]]]) -> float | None:
-    """When the agent was resumed, if that is the last that happened."""
+    """The time when the agent was resumed, if that is its latest event."""
     for name, fields in events:
         if fields.get("kind") == "agent.resumed":
             return _seconds(name.partition("-")[0])

@@ -1,7 +1,6 @@
-"""How a deployment is doing: the shapes of what `boyd.store.health_reader` reads.
+"""The health of a deployment, as `boyd.store.health_reader` reads and `boyd.checks` judges it.
 
-What is wrong with it is for `boyd.checks` to say. Times are seconds since the epoch on the Redis
-server's clock.
+Times are seconds since the epoch on the Redis server's clock.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from boyd.models import ActionInfo, EndpointInfo, ObserverHealth
 from boyd.store.fleet import ALIVE, AgentEntry, Role, WorkerInfo
 from boyd.store.server_release import Release
 
-#: Seconds that nobody ran an agent after which it counts as retired.
+#: Seconds without any process running it, after which an agent counts as retired.
 RETIRED = 86_400.0
-#: Seconds beyond its deadline, or without one, after which an iteration stands still.
+#: Seconds past its deadline, or without one, after which an iteration is stuck.
 STUCK = 10.0
 
 
 @dataclass(frozen=True)
 class InFlightIteration:
-    """The iteration in flight, as a sweeper would find it.
+    """The iteration in flight, as a sweeper finds it.
 
     Attributes:
-        since: when its phase began.
-        looked_after: whether sweepers will come to it at all.
-        deadline: by when it moves or is looked after, if that is known.
+        since: the start of its phase.
+        looked_after: whether it is among the due members that sweepers check.
+        deadline: the time when it becomes overdue, if known.
     """
 
     since: float
@@ -35,7 +34,7 @@ class InFlightIteration:
     deadline: float | None
 
     def stands_still(self, now: float) -> bool:
-        """Whether it has not moved for longer than any sweeper allows."""
+        """Tell whether it has been stuck for longer than any sweeper allows."""
         if not self.looked_after:
             return now - self.since > STUCK
         return self.deadline is not None and now - self.deadline > STUCK
@@ -43,17 +42,17 @@ class InFlightIteration:
 
 @dataclass(frozen=True)
 class ServerHealth:
-    """What Redis says of itself.
+    """The state of the Redis server.
 
     Attributes:
-        release: as it names it.
-        role: `master`, or what it replicates as.
+        release: its product and version.
+        role: `master` or its role as a replica.
         aof: whether it writes an append-only file; `aof_ok` whether the last write succeeded.
-        rdb: its snapshot rules as (seconds, changes); None when it may not be asked.
+        rdb: its snapshot rules as (seconds, changes); None without permission to ask.
         rdb_ok: whether the last snapshot succeeded.
         unsaved: changes since the last snapshot, which was at `saved_at`.
         used: bytes in use, of at most `limit`; 0: no limit.
-        policy: what it does when it is full; None when it may not be asked.
+        policy: its eviction policy; None when unknown.
     """
 
     release: Release
@@ -70,7 +69,7 @@ class ServerHealth:
 
     @classmethod
     def of(cls, info: Mapping[str, Any], rules: Mapping[str, str] | None) -> ServerHealth:
-        """From the replies to INFO and CONFIG GET save."""
+        """Read the replies to INFO and CONFIG GET save."""
         return cls(
             release=Release.of(info),
             role=str(info.get("role", "master")),
@@ -88,14 +87,14 @@ class ServerHealth:
 
 @dataclass(frozen=True)
 class Roster:
-    """Who is there.
+    """The agents and processes of a deployment.
 
     Attributes:
-        now: the time on the Redis server's clock.
-        agents: all agents that were ever announced, by id.
-        processes: those that have beaten within the last hour, alive or not.
+        now: the Redis server's time.
+        agents: all registered agents, by id.
+        processes: the processes with a heartbeat in the last hour, alive or not.
         unreadable: names of processes and agents whose announcement cannot be read.
-        swept: when a process last looked after an agent, by id.
+        swept: the time of the last sweep, by agent.
         flights: the iterations in flight, by agent.
     """
 
@@ -107,11 +106,11 @@ class Roster:
     flights: dict[str, InFlightIteration] = field(default_factory=dict)
 
     def live(self, role: Role | None = None, agent_id: str | None = None) -> list[WorkerInfo]:
-        """The processes that live: all, or those of a role or of an agent."""
+        """The live processes: all, or those of a role or an agent."""
         return [process for process in self._of(role, agent_id) if self.age(process) <= ALIVE]
 
     def silent(self) -> list[WorkerInfo]:
-        """The processes that stopped without a goodbye, where no other has taken their place."""
+        """The processes that stopped without saying so and were not replaced."""
         live = self.live()
         return [
             process
@@ -120,7 +119,7 @@ class Roster:
         ]
 
     def age(self, process: WorkerInfo) -> float:
-        """Seconds since it last said that it lives."""
+        """Seconds since the last heartbeat of *process*."""
         assert process.last_beat is not None
         return self.now - process.last_beat.timestamp()
 
@@ -129,7 +128,7 @@ class Roster:
         return {queue for worker in self.live("worker", agent_id) for queue in worker.queues}
 
     def retired(self, agent_id: str) -> bool:
-        """Whether an agent was retired, or nobody has run it for so long that it counts as such."""
+        """Tell whether an agent was retired, or no process has run it for `RETIRED` seconds."""
         entry = self.agents.get(agent_id)
         if entry is not None and entry.retired_at is not None:
             return True
@@ -144,7 +143,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class WaitingWork:
-    """A step that waits for a worker to take it from *queue*."""
+    """A step that waits for a worker to take it from `queue`."""
 
     what: str
     queue: str
@@ -153,7 +152,7 @@ class WaitingWork:
 
 @dataclass(frozen=True)
 class EndedTotals:
-    """The last iteration that ended; `success` None: its record is not kept any more."""
+    """The last iteration that ended; `success` is None when its record is gone."""
 
     iteration: int
     at: float
@@ -162,13 +161,13 @@ class EndedTotals:
 
 @dataclass(frozen=True)
 class ModelTotals:
-    """What an agent's model was asked since the agent is there.
+    """The totals of an agent's model since the agent was created.
 
     Attributes:
         tokens: by model, and `input` or `output`.
-        requests: by model and how they ended.
-        ended: investigations by how they ended.
-        spoken_at: when its server last passed a tool call on as text; None: never.
+        requests: by model and outcome.
+        ended: investigations by outcome.
+        spoken_at: the last time when its server returned a tool call as text; None: never.
     """
 
     tokens: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -179,30 +178,29 @@ class ModelTotals:
 
 @dataclass(frozen=True)
 class AgentHealth:
-    """How one agent is doing.
+    """The health of one agent.
 
     Attributes:
-        entry: how its workers announce it.
-        iterations: how many began.
-        phase: what it is in, or `idle`; since `phase_since`, in the hands of `worker`.
-        flight: the iteration in flight.
-        flight_since: when it began.
-        observed: when the last iteration began, which observes first.
-        events_lost: when an event could not be written, if one could not; `events_error` says why.
+        entry: the agent as its workers announce it.
+        iterations: the number of iterations that have begun.
+        phase: its phase or `idle`, since `phase_since`, entered by `worker`.
+        flight: the iteration in flight, which began at `flight_since`.
+        observed: the start of the last iteration, which begins by observing.
+        events_lost: the last time when an event could not be written; `events_error` is the error.
         format: the newest format version of the agent's state and its iteration in flight.
-        deadline: by when the first step has to move, or is sent again.
+        deadline: the earliest deadline among the due members.
         waiting: steps that no worker has taken.
-        intake: how many observations from outside wait.
-        runs: how many are pending, the oldest since `oldest_run`.
-        approvals: how many are pending; `expired` of them have passed their deadline.
-        next_deadline: when the next of them expires.
+        intake: the number of waiting observations from outside.
+        runs: the number of pending runs, the oldest since `oldest_run`.
+        approvals: the number of pending approvals; `expired` of them are past their deadline.
+        next_deadline: the deadline of the approval that expires next.
         last: the last iteration that ended.
-        slot: when the last tick's slot began.
-        swept_at: when a process last looked after it.
-        resumed_at: when it was resumed, if nothing has happened since.
-        paused: why, if it is; the same for `frozen`.
-        observers: how they have been doing.
-        model: what its model was asked.
+        slot: the start of the last tick's slot.
+        swept_at: the time of the last sweep.
+        resumed_at: the time when it was resumed, if nothing has happened since.
+        paused: the reason of its pause, if any; `frozen` is that of a freeze.
+        observers: the health of its observers.
+        model: the totals of its model.
     """
 
     entry: AgentEntry
@@ -235,7 +233,7 @@ class AgentHealth:
 
     @property
     def named_queues(self) -> dict[str, list[str]]:
-        """The queues that its actions and endpoints name, with their ids."""
+        """The ids of its actions and endpoints, by the queue they name."""
         found: dict[str, list[str]] = {}
         catalog = self.entry.catalog
         parts: list[ActionInfo | EndpointInfo] = [*catalog.actions, *catalog.endpoints]
@@ -246,7 +244,7 @@ class AgentHealth:
 
     @property
     def oldest(self) -> dict[str, float]:
-        """Since when the longest waiting step has been waiting, by queue."""
+        """The time since which the oldest step has been waiting, by queue."""
         found: dict[str, float] = {}
         for step in self.waiting:
             found[step.queue] = min(step.since, found.get(step.queue, step.since))
@@ -255,17 +253,17 @@ class AgentHealth:
 
 @dataclass(frozen=True)
 class HealthSnapshot:
-    """How a deployment is doing.
+    """The health of a deployment.
 
     Attributes:
-        roster: who is there.
-        server: what Redis says of itself; None when it may not be asked.
-        skew: seconds by which its clock is ahead of ours.
-        latency: seconds that its first answer took.
-        frozen: why acting is frozen everywhere, if it is.
-        agents: all agents.
-        messages: how many lie in each queue, by agent and short name; None when the broker does
-            not answer, and `broker_error` says why.
+        roster: the agents and processes.
+        server: the state of the Redis server; None without permission to ask.
+        skew: seconds by which the server's clock is ahead of this process's.
+        latency: seconds until the server's first answer.
+        frozen: the reason of the deployment's freeze, if any.
+        agents: the health of each agent.
+        messages: the length of each queue, by agent and short name; None when the broker does not
+            answer, and `broker_error` says why.
     """
 
     roster: Roster
@@ -279,7 +277,7 @@ class HealthSnapshot:
 
 
 def _replaces(process: WorkerInfo, lost: WorkerInfo) -> bool:
-    """Whether *process* has come up where *lost* was, for the same agents and queues."""
+    """Tell whether *process* started on the host of *lost*, for the same agents and queues."""
     same = process.role == lost.role and process.host == lost.host
     covers = set(process.agents) >= set(lost.agents) and set(process.queues) >= set(lost.queues)
     assert lost.last_beat is not None

@@ -1,4 +1,4 @@
-"""History: the iterations that have ended (L37)."""
+"""History: the iterations that have ended."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from boyd.store.keys import Keys
 from boyd.store.paging import ByteBudget
 from boyd.store.scripts import KeyedScripts
 
-#: The fields of a record that an outline is read from.
+#: The fields of a record that an outline needs.
 FIELDS = ("outline", "endedAt")
-#: The most characters of an action's error that an outline tells.
+#: The most characters of an action's error in an outline.
 REASON = 200
 
 
 @dataclass(frozen=True)
 class Summaries:
-    """Past iterations, newest first; `before` is the number to go on from, if there are more."""
+    """Past iterations, newest first; `before` continues the list, None at its end."""
 
     iterations: list[IterationSummary]
     before: int | None = None
@@ -47,18 +47,18 @@ def summary_of(result: LoopResult) -> IterationSummary:
 
 
 def _in_short(result: ActionResult) -> ActionResult:
-    """What the action came to, without what it has put out, which may be large."""
+    """The result without its output, which may be large."""
     waits = {"approvalId": result.waits_for} if result.waits_for else None
     why = result.error[:REASON] if result.error else None
     return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": why})
 
 
 def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
-    """The outline from those fields of a record; None when an earlier release wrote it."""
+    """The outline in the `FIELDS` of a record; None when an earlier release wrote it."""
     if "outline" not in fields:
         return None
     outline = IterationSummary.from_json(fields["outline"])
-    # The record says when it ended by the clock of the Redis server.
+    # The record has the end by the Redis server's clock.
     ended = from_ms(float(fields["endedAt"]))
     duration = (ended - outline.started_at).total_seconds() * 1000
     return outline.patched({"ended_at": ended, "duration": duration})
@@ -80,7 +80,7 @@ class History:
         return self._result(fields) if fields else None
 
     def results(self, limit: int = 50, before: int | None = None) -> list[LoopResult]:
-        """A few past iterations as a whole, newest first; *before* is the number to go on from."""
+        """Up to *limit* past iterations in full, newest first, those *before* a number."""
         last = self._newest() if before is None else before - 1
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -89,12 +89,12 @@ class History:
             return [self._result(fields) for fields in pipe.execute() if fields]
 
     def outlines(self, limit: int = 50, before: int | None = None) -> Summaries:
-        """Past iterations in a few words, newest first; *before* is the number to go on from.
+        """Outlines of past iterations, newest first, those *before* a number.
 
-        Only a `Portion` is read, so there may be fewer than *limit* and still more to come.
+        A `ByteBudget` bounds the list, so fewer than *limit* does not mean the end.
         """
         last = self._newest() if before is None else before - 1
-        # One more tells whether there are more; the newest may be in flight, and is not shown then.
+        # One more shows whether the list goes on; the newest may be in flight and is skipped.
         numbers = range(last, max(0, last - limit - 2), -1)
         portion = ByteBudget(self._scripts)
         read = portion.read("iteration", list(map(str, numbers)), FIELDS)
@@ -108,7 +108,7 @@ class History:
         return Summaries(shown, shown[-1].iteration if more and shown else None)
 
     def last(self) -> Record | None:
-        """The record of the iteration in flight, or of the last one that has ended."""
+        """The record of the iteration in flight, or of the last one that ended."""
         keys = self._keys
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -120,7 +120,7 @@ class History:
         return Record(current) if current else None
 
     def situation(self) -> Situation | None:
-        """The latest situation: of the iteration in flight, or of the one before it."""
+        """The latest situation, of the iteration in flight or the previous one."""
         keys = self._keys
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -136,7 +136,7 @@ class History:
     def _outline(self, number: int, fields: Mapping[str, str]) -> IterationSummary | None:
         if not fields:
             return None
-        # A record of an earlier release tells it only as a whole.
+        # Earlier releases stored no outline.
         result = None if "outline" in fields else self.get(number)
         return summary_of(result) if result else read_summary(fields)
 

@@ -1,4 +1,4 @@
-"""Answers to requests that carry an `Idempotency-Key`, for those that ask again (H3)."""
+"""Answers to requests with an `Idempotency-Key`, kept for repetitions of the request."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from boyd.store.keys import DEPLOYMENT, Keys, answer
 from boyd.store.scripts import Scripts
 from boyd.store.timing import milliseconds
 
-#: Seconds that an answer is kept.
+#: Seconds to keep an answer.
 KEPT = 86_400.0
 
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer as it was given the first time."""
+    """The first answer to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -28,10 +28,11 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class ReservedAnswer:
-    """What came of taking a request.
+    """The result of taking a request.
 
-    `taken`: it is ours, under *token*. `stored`: here is its *answer*. `mismatch`: another request
-    carried this key. `in flight`: somebody works on it, for at most *wait* more seconds.
+    `taken`: the caller holds it under `token`. `stored`: it was answered before, with `answer`.
+    `mismatch`: a different request used this key. `in flight`: another process works on it, for at
+    most `wait` more seconds.
     """
 
     outcome: Literal["taken", "stored", "mismatch", "in flight"]
@@ -41,14 +42,14 @@ class ReservedAnswer:
 
 
 class IdempotentAnswers:
-    """The answers of a deployment; *digest* names whose request it was, where, and its key."""
+    """The answers of a deployment; a *digest* covers the requester, the path and the key."""
 
     def __init__(self, client: Client, scripts: Scripts) -> None:
         self._client = client
         self._scripts = scripts.of(Keys(DEPLOYMENT))
 
     def take(self, digest: str, request: str, lease: float) -> ReservedAnswer:
-        """Take a request for *lease* seconds; *request* is the digest of what it asks for."""
+        """Take a request for *lease* seconds; *request* is the digest of its content."""
         token = uuid.uuid4().hex
         outcome, *rest = self._scripts.run(
             "take_answer",
@@ -67,14 +68,14 @@ class IdempotentAnswers:
         return ReservedAnswer("mismatch")
 
     def renew(self, digest: str, token: str, lease: float) -> bool:
-        """Go on working on a request; False when it has passed to another."""
+        """Renew the lease of a request; False when it is lost."""
         renewed = self._scripts.run(
             "renew_answer", answer=answer(digest), token=token, lease=milliseconds(lease)
         )
         return bool(renewed)
 
     def keep(self, digest: str, token: str, given: StoredAnswer, kept: float = KEPT) -> bool:
-        """Keep the answer for *kept* seconds; False when the request has passed to another."""
+        """Store the answer for *kept* seconds; False when the lease is lost."""
         stored = self._scripts.run(
             "store_answer",
             answer=answer(digest),
@@ -87,5 +88,5 @@ class IdempotentAnswers:
         return bool(stored)
 
     def release(self, digest: str, token: str) -> bool:
-        """Forget a request that came to nothing; False when it has passed to another."""
+        """Forget a request without an answer; False when the lease is lost."""
         return bool(self._scripts.run("release_answer", answer=answer(digest), token=token))

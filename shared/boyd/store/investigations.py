@@ -1,4 +1,4 @@
-"""Investigations: each a hash, which is also its job, and a log that only grows (T2)."""
+"""Investigations: each is a hash, which is also its job, and an append-only log."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
 
-#: The most investigations of an agent, whether they have ended or not.
+#: The most investigations of an agent, including ended ones.
 MOST = 5000
-#: How many entries are read at once.
+#: Log entries to read at once.
 PAGE = 500
 
 
 @dataclass(frozen=True)
 class LogChange:
-    """What one step writes: entries, fields of the hash, and the event that tells of it.
+    """The writes of one step: log entries, fields of the hash, and an event.
 
-    `keep` is how many milliseconds the log is kept from then on; None: it goes on. `step` says that
-    something was decided now, or that a tool is started, which a cancelled one does not.
+    `keep` is the milliseconds to keep the log from now on; None: the investigation continues.
+    `step` marks a decision, or the start of a tool, which is refused after a cancellation.
     """
 
     entries: Sequence[Entry] = ()
@@ -60,10 +60,10 @@ class LogChange:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: the *version* after it.
+    """The log's version after a write.
 
-    With *restarted* Redis has come up anew since it was decided which tool is started now: it may
-    have been started before, and that be forgotten.
+    `restarted` says that Redis has restarted since the tool that starts now was chosen: Redis may
+    have forgotten an earlier start of it.
     """
 
     version: int
@@ -93,13 +93,13 @@ class Investigations:
         actor: Actor | None = None,
         run: RunRequest | None = None,
     ) -> tuple[str, bool]:
-        """Begin an investigation on *queue*; its id, and whether it is new.
+        """Begin an investigation on *queue*; return its id and whether it is new.
 
-        The same *id* is the same investigation, however often it is asked for. With *run*, a run of
-        the same id is under investigation from the beginning and ends with it.
+        Asking with the same *id* again changes nothing. With *run*, a run of the same id is
+        investigated from the beginning and ends with the investigation.
 
         Raises:
-            QueueFull: there are `MOST` of them, and this one did not begin.
+            QueueFull: there are `MOST` investigations; this one did not begin.
         """
         id = id or str(uuid.uuid4())
         request = InvestigationRequest.from_json(_safe(request))
@@ -129,16 +129,17 @@ class Investigations:
     def write(
         self, id: str, fence: Fence, version: int | None, change: LogChange
     ) -> Written | None:
-        """Append to the log in one step with what changes, without secrets.
+        """Write *change* in one step, with secrets redacted.
 
         Args:
-            id: of the investigation.
-            fence: as its job was entered.
-            version: that the log was read at; None: pieces of a turn, which change nothing.
-            change: what to write.
+            id: the investigation.
+            fence: the job as the worker entered it.
+            version: the version at which the log was read; None for pieces of a turn, which do not
+                depend on it.
+            change: the log entries, fields and event to write.
 
         Returns:
-            None when it is not ours any more; for pieces and a start also when it was cancelled.
+            None when the job or version is lost; for pieces and a start also after a cancellation.
         """
         reply = self._scripts.run(
             "write_log",
@@ -162,9 +163,9 @@ class Investigations:
         actor: Actor | None = None,
         request: str | None = None,
     ) -> int | None:
-        """Say something more after the end; the attempt of its job, or None while it goes on.
+        """Continue an ended investigation; return its job's attempt, or None while it still runs.
 
-        The same *request* says it once.
+        Repeating a *request* changes nothing.
 
         Raises:
             KeyError: there is no such investigation.
@@ -184,9 +185,9 @@ class Investigations:
         return int(rest[0]) if outcome == "ok" else None
 
     def cancel(self, id: str, actor: Actor, request: str | None = None) -> str:
-        """Have the next worker end it, and start nothing more for it: `ok`, `over` or `unknown`.
+        """Cancel an investigation, so that its worker ends it: `ok`, `over` or `unknown`.
 
-        The same *request* is `ok` also when it is over by then.
+        Repeating a *request* is `ok` even when the investigation is over by then.
         """
         outcome = self._scripts.run(
             "cancel_investigation",
@@ -205,7 +206,7 @@ class Investigations:
         return read_investigation(fields) if "status" in fields else None
 
     def status(self, id: str) -> str | None:
-        """Whether it is running, waits or has ended; None: there is no such investigation."""
+        """The status of an investigation; None when there is no such investigation."""
         with translated():
             found: str | None = self._client.hget(
                 self._keys.job(naming.investigation(id)), "status"
@@ -213,27 +214,27 @@ class Investigations:
         return found
 
     def newest(self, id: str) -> str:
-        """The id of the last entry of its log."""
+        """The id of the newest entry in its log; `0-0` without any."""
         with translated():
             found = self._client.xrevrange(self._keys.log(id), count=1)
         return str(found[0][0]) if found else "0-0"
 
     def log(self, id: str, after: str = "0-0") -> list[Logged]:
-        """The entries of its log after *after*, oldest first."""
+        """The log entries after *after*, oldest first."""
         found: list[Logged] = []
         while page := self.entries(id, found[-1].id if found else after):
             found += page
         return found
 
     def entries(self, id: str, after: str = "0-0", count: int = PAGE) -> list[Logged]:
-        """Up to *count* entries of its log after *after*."""
+        """Up to *count* log entries after *after*, oldest first."""
         with translated():
             rows = self._client.xrange(self._keys.log(id), min=f"({after}", count=count)
-        # Those of a later release have a place and nothing that this one could say of them.
+        # An entry of a later release keeps its id, but cannot be read.
         return [Logged(id=row, entry=read_entry(fields.get("entry", ""))) for row, fields in rows]
 
     def forget(self, id: str, places: Sequence[str]) -> None:
-        """Remove entries of its log that others say in full."""
+        """Remove log entries whose content later entries repeat in full."""
         if places:
             with translated():
                 self._client.xdel(self._keys.log(id), *places)
@@ -262,12 +263,12 @@ class Investigations:
 
 
 def _line(entry: Entry) -> str:
-    """An entry as the log holds it: this is where secrets are taken out (T8)."""
+    """A log entry as stored, with secrets redacted."""
     return redacted(entry).to_json()
 
 
 def _safe(request: InvestigationRequest) -> str:
-    """A request without secrets, and no longer than it may be for that."""
+    """A request with secrets redacted, cut to the permitted lengths."""
     safe = redactor().redact_json(request.to_wire())
     for name in ("question", "instructions"):
         safe[name] = safe[name][:MOST_ASKED]
@@ -280,7 +281,7 @@ def _named(**values: str | None) -> list[str]:
 
 
 def _read_or_none(fields: Mapping[str, str]) -> Investigation | None:
-    """One of a page, unless it has gone meanwhile or a later release has written it."""
+    """An investigation; None when it is gone or a later release wrote it."""
     try:
         return read_investigation(fields) if "status" in fields else None
     except StoreError:
@@ -295,19 +296,19 @@ def read_investigation(fields: Mapping[str, str]) -> Investigation:
         raise StoreError(f"investigation {fields.get('id')} cannot be read: {error}") from None
 
 
-#: How many fields there may be before another model finds no room.
+#: The most fields of totals; models beyond that count as `OTHERS`.
 ROOM = 100
-#: What models count as that found none, and characters of a name that are kept.
+#: The name for models beyond `ROOM`, and the most characters of a model's name.
 OTHERS = "(others)"
 LONGEST = 100
-#: When a tool call last came as text.
+#: The field for the last time when a tool call came as text.
 SPOKEN = "spoken at"
-#: Tokens that one request may have used: what a broken server claims must not end all counting.
+#: The most tokens to count for one request, because a broken server may report any number.
 MOST_TOTALS = 10**9
 
 
 class ModelUsage:
-    """The totals of one agent."""
+    """The running totals of one agent's model."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys) -> None:
         self._client = client
@@ -315,7 +316,7 @@ class ModelUsage:
         self._key = keys.usage
 
     def count(self, model: str, outcome: RequestOutcome, usage: Usage) -> None:
-        """Count a request to *model* that ended so."""
+        """Count a request to *model* with its outcome and tokens."""
         tokens = [min(MOST_TOTALS, number) for number in (usage.input_tokens, usage.output_tokens)]
         self._scripts.run(
             "count_model_request",
@@ -328,13 +329,13 @@ class ModelUsage:
         )
 
     def spoken(self, at: int) -> None:
-        """Note that a tool call came as text, *at* so many milliseconds since the epoch."""
+        """Record that a tool call came as text, *at* a time in milliseconds since the epoch."""
         with translated():
             self._client.hset(self._key, SPOKEN, at)
 
 
 def read_totals(fields: Mapping[str, str]) -> ModelTotals:
-    """The totals that a hash holds; what a later release counts besides is passed over."""
+    """The totals in a hash; unknown ones of a later release are ignored."""
     found = ModelTotals(spoken_at=_seconds(fields.get(SPOKEN)))
     for name, number in fields.items():
         kind, _, rest = name.partition(" ")
