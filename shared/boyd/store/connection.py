@@ -77,7 +77,7 @@ class Address:
 
     @property
     def ssl_options(self) -> dict[str, Any]:
-        """What is said of certificates."""
+        """The options about TLS certificates."""
         return {name: value for name, value in self.options.items() if name.startswith("ssl_")}
 
 

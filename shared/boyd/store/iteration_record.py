@@ -1,4 +1,4 @@
-"""An iteration's hash: what the phases stored, read field by field, and how they store it."""
+"""The record of an iteration: a hash that the phases write and readers read field by field."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from boyd.models import (
     from_ms,
 )
 
-#: What the fields begin with that say where a batch ran.
+#: The prefix of fields that describe a batch's run.
 _RAN = "ran:"
 
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
@@ -36,9 +36,9 @@ _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 
 @dataclass(frozen=True)
 class BatchRun:
-    """Where a batch of the observe phase ran, and by index what came of its tasks.
+    """The run of a batch: its host and worker, and the tasks by index.
 
-    Of each the number of observations, and how many ms it took.
+    Each task has its number of observations and its duration in ms.
     """
 
     host: str
@@ -46,20 +46,20 @@ class BatchRun:
     tasks: Mapping[int, tuple[int, float]]
 
     def fields(self, batch: int) -> dict[str, str]:
-        """As a field of the iteration's hash."""
+        """The run as a field of the iteration's hash."""
         told = [self.host, self.worker, self.tasks]
         return {f"{_RAN}{batch}": json.dumps(told, separators=(",", ":"))}
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> Iterator[BatchRun]:
-        """Those that an iteration's hash tells of."""
+        """The batch runs in an iteration's hash."""
         for text in _indexed(fields, _RAN).values():
             host, worker, tasks = json.loads(text)
             yield cls(host, worker, {int(index): (n, ms) for index, (n, ms) in tasks.items()})
 
 
 class Record:
-    """An iteration's hash, read field by field."""
+    """The record of an iteration."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._fields = fields
@@ -71,32 +71,32 @@ class Record:
 
     @property
     def id(self) -> str:
-        """The iteration's id among those of its agent, never used twice."""
+        """The iteration's id, unique within its agent even after data loss."""
         return naming.iteration(self.iteration, self._fields.get("timeline", ""))
 
     @property
     def trigger(self) -> str:
-        """Who asked for it."""
+        """The trigger that began the iteration."""
         return self._fields["trigger"]
 
     @property
     def started_at(self) -> datetime:
-        """When it began, on the Redis server's clock."""
+        """The start by the Redis server's clock."""
         return from_ms(float(self._fields["startedAt"]))
 
     @property
     def error(self) -> str | None:
-        """Why the iteration failed, if it did."""
+        """The reason why the iteration failed, if it did."""
         return self._fields.get("error")
 
     @property
     def abandoned(self) -> str | None:
-        """The phase in which somebody abandoned the iteration, if somebody did."""
+        """The phase in which the iteration was abandoned, if it was."""
         return self._fields.get("abandoned")
 
     @property
     def runs(self) -> list[str]:
-        """The runs this iteration investigates."""
+        """The runs that the iteration investigates."""
         return self._fields.get("runs", "").split()
 
     @property
@@ -107,18 +107,18 @@ class Record:
 
     @property
     def seen(self) -> dict[int, str]:
-        """What each task saw, as JSON text, by index."""
+        """The observations of each task as JSON text, by index."""
         return _indexed(self._fields, "seen:")
 
     @property
     def observer_errors(self) -> list[Problem]:
-        """The tasks that failed, and observers that could not be planned, by index."""
+        """The tasks that failed and the observers that could not be planned, in order."""
         failed = _indexed(self._fields, "fail:")
         return [Problem.from_json(failed[index]) for index in sorted(failed)]
 
     @property
     def observer_runs(self) -> list[ObserverRun]:
-        """Every run of an observer that a worker has signed off, by index."""
+        """Every completed run of an observer, in order."""
         names = self.observers
         runs = {
             index: ObserverRun(
@@ -135,7 +135,7 @@ class Record:
 
     @property
     def intake(self) -> list[Observation]:
-        """Observations that came from outside, with how often those came that came repeatedly."""
+        """Observations from outside; repeated ones have their number as `occurrences`."""
         found = _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
         for index, times in json.loads(self._fields.get("intakeTimes", "{}")).items():
             one = found[int(index)]
@@ -145,7 +145,7 @@ class Record:
 
     @property
     def observations(self) -> list[Observation]:
-        """All observations, as the orienters saw them."""
+        """All observations, as given to the orienters."""
         seen = self.seen
         own = [
             o
@@ -156,44 +156,44 @@ class Record:
 
     @property
     def problems(self) -> list[Problem]:
-        """Components and hooks that failed."""
+        """The failures of components and hooks."""
         return _problems.validate_json(self._fields.get("problems", "[]"), extra="ignore")
 
     @property
     def not_due(self) -> list[NotDue]:
-        """Observers that were left out because of their intervals."""
+        """Observers that were skipped because of their intervals."""
         return _not_due.validate_json(self._fields.get("notDue", "[]"), extra="ignore")
 
     @property
     def blocks(self) -> list[Refusal]:
-        """Guards that failed."""
+        """The refusals of guards."""
         return _refusals.validate_json(self._fields.get("blocks", "[]"), extra="ignore")
 
     @property
     def situation(self) -> Situation | None:
-        """The situation, once orient is done."""
+        """The situation, after orient."""
         text = self._fields.get("situation")
         return Situation.from_json(text) if text else None
 
     @property
     def decision(self) -> Decision | None:
-        """The decision, once decide is done."""
+        """The decision, after decide."""
         text = self._fields.get("decision")
         return Decision.from_json(text) if text else None
 
     @property
     def trace(self) -> DecisionTrace | None:
-        """How the decision came about."""
+        """The trace of the decision."""
         text = self._fields.get("trace")
         return DecisionTrace.from_json(text) if text else None
 
     @property
     def action_results(self) -> list[ActionResult]:
-        """What acting came to."""
+        """The results of the actions."""
         return _results.validate_json(self._fields.get("results", "[]"), extra="ignore")
 
     def result(self, agent_id: str, ended_at: datetime) -> LoopResult:
-        """The iteration from outside (L38: only what this iteration produced)."""
+        """The iteration's result for clients, only from what this iteration produced."""
         ended = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
         ended_at = from_ms(ended) if ended else ended_at
         return LoopResult(
@@ -221,7 +221,7 @@ class Record:
         )
 
     def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
-        """The iteration when its record cannot be read: only what needs no parsing."""
+        """The failed result of an unreadable record, from the fields that need no parsing."""
         return LoopResult(
             id=f"{agent_id}:{self.id}",
             agent_id=agent_id,

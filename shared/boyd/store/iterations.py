@@ -1,7 +1,7 @@
 """The iteration in flight and its phases.
 
-Every move is one script; each returns what happened instead of raising, because a message that
-comes twice or late is normal.
+Every transition is one script. Methods return the outcome instead of raising, because duplicate and
+late messages are normal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from boyd.store.timing import Retention, Timing, milliseconds
 
 @dataclass(frozen=True)
 class PhaseEntry:
-    """A phase that was entered; `fields` is the iteration's whole record as stored."""
+    """A phase that a worker has entered; `fields` are those read of the iteration's record."""
 
     iteration: int
     epoch: int
@@ -55,16 +55,16 @@ class PhaseEntry:
 
     @property
     def record(self) -> Record:
-        """The record, readable."""
+        """The record in `fields`."""
         return Record(self.fields)
 
 
 @dataclass(frozen=True)
 class Retry:
-    """A phase that nobody has moved on.
+    """An overdue phase.
 
-    With `send` its message is to be sent again, else it is on its way; with `finish` nobody could
-    complete the iteration.
+    With `send`, its message must be sent again. With `finish`, all attempts to complete the
+    iteration failed, and the sweeper must end it.
     """
 
     iteration: int
@@ -77,7 +77,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class Lost:
-    """What is known of an iteration whose record is gone."""
+    """The remains of an iteration whose record is gone."""
 
     iteration: int
     why: str
@@ -87,11 +87,11 @@ class Lost:
 
 @dataclass(frozen=True)
 class Mended:
-    """What mending has found.
+    """The result of mending.
 
     Attributes:
         lost: number and timeline of an iteration whose record is gone.
-        ended: number and epoch of one that was ended.
+        ended: number and epoch of an iteration that was ended.
     """
 
     lost: tuple[int, str] | None = None
@@ -99,7 +99,7 @@ class Mended:
 
 
 class Iterations:
-    """The iteration of one agent that is in flight; `Loop` begins it, `History` keeps it."""
+    """The iteration in flight of one agent; `Loop` begins it, `History` keeps it."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, timing: Timing) -> None:
         self._client = client
@@ -113,9 +113,9 @@ class Iterations:
     def enter(
         self, iteration: int, epoch: int, phase: Phase, worker: str, fields: Sequence[str] = ()
     ) -> PhaseEntry | None:
-        """Enter a phase; None when it is not due under this epoch or somebody is in it.
+        """Enter a phase; None when it is not due under this epoch, or already entered.
 
-        Only *fields* of the record come back; all of them when none is named.
+        The entry has only the named *fields* of the record, or all if none are named.
         """
         call = self._scripts.call(
             "enter_phase",
@@ -135,7 +135,7 @@ class Iterations:
         return PhaseEntry(iteration, epoch, phase, worker, from_ms(reply[1]), pairs(reply[2]))
 
     def enter_orient(self, iteration: int, epoch: int, worker: str) -> PhaseEntry | None:
-        """Enter orient and claim the runs and intake events that wait (L13)."""
+        """Enter orient and claim the waiting runs and intake events."""
         call = self._scripts.call(
             "enter_orient", n=iteration, epoch=epoch, worker=worker, lease=self._lease
         )
@@ -146,9 +146,9 @@ class Iterations:
     def leave(
         self, entry: PhaseEntry, following: Phase, fields: Mapping[str, str], queue: str = ""
     ) -> bool:
-        """Leave a phase with what it produced; False when the entry was lost.
+        """Leave a phase and store its output *fields*; False when the entry was lost.
 
-        *queue* is where the following phase goes, if not where it usually does.
+        *queue* overrides the usual queue of the following phase.
         """
         left = self._scripts.run(
             "leave_phase",
@@ -162,7 +162,7 @@ class Iterations:
         return bool(left)
 
     def put_back(self, entry: PhaseEntry, seconds: float) -> bool:
-        """Give a phase back that cannot be worked on for so many *seconds*; no attempt is lost."""
+        """Put a phase back for so many *seconds*, without counting an attempt."""
         wait = milliseconds(seconds)
         put = self._scripts.run("put_back_phase", **_fence(entry), phase=entry.phase, wait=wait)
         return bool(put)
@@ -205,7 +205,7 @@ class Iterations:
     ) -> bool:
         """Leave orient with the situation; False when the entry was lost.
 
-        *added* are the observations that no observer made, as JSON text.
+        *added* are the observations that did not come from observers, as JSON text.
         """
         fields = {
             "situation": situation.to_json(),
@@ -246,17 +246,17 @@ class Iterations:
         retention: Retention,
         told: bool = False,
     ) -> int | None:
-        """End the iteration; the number of the follow-up or 0, or None when the entry was lost.
+        """End the iteration; return the follow-up's number or 0, or None when the entry was lost.
 
         Args:
             iteration: its number.
             epoch: its fencing token.
-            worker: as it entered `complete`; empty when the sweeper ends it.
+            worker: the worker as it entered `complete`; empty when the sweeper ends it.
             result: the complete result.
-            runs: what becomes of its runs.
-            unheard: the result of runs that it was to look into and could not even claim.
-            retention: what is kept of iterations and finished runs.
-            told: whether what *result* says of the action is to be stored; else its act phase has.
+            runs: the outcomes of its runs.
+            unheard: the result for runs that it should have claimed but did not.
+            retention: the limits for iterations and finished runs.
+            told: whether to store the action results of *result*; otherwise the act phase did.
         """
         ends = [
             item
@@ -287,7 +287,7 @@ class Iterations:
         return int(reply[1]) if reply[0] == "ok" else None
 
     def retry(self, proof: str) -> Retry | None:
-        """Decide what becomes of a phase that passed its deadline; None when it has moved since."""
+        """Decide how to go on with an overdue phase; None when it has moved on since."""
         reply = self._scripts.run(
             "retry_phase",
             resend_after=self._resend_after,
@@ -304,8 +304,8 @@ class Iterations:
     def settle_act(self, iteration: int, epoch: int, why: str) -> int:
         """Take the act phase away from a queue that nobody serves.
 
-        Whoever takes it on the queue `loop` executes nothing. The new epoch, or 0 when the phase
-        has moved since.
+        The worker that takes it on the queue `loop` executes nothing. Return the new epoch, or 0
+        when the phase has moved on since.
         """
         settled = self._scripts.run(
             "settle_act", n=iteration, epoch=epoch, why=why, resend_after=self._resend_after
@@ -315,13 +315,13 @@ class Iterations:
     def abandon(
         self, why: str, actor: Actor, iteration: int | None = None, last: bool = False
     ) -> tuple[Literal["abandoned", "over", "idle"], int, int]:
-        """Shut out whoever works on the iteration in flight, and leave it nothing but its end.
+        """Abandon the iteration in flight: its worker loses it, and it only completes.
 
-        With *last* no other iteration follows it; the work that waits goes on waiting.
+        With *last*, no other iteration follows, and waiting work goes on waiting.
 
         Returns:
-            `abandoned` with its number and new epoch; `over` with the number of the one in flight,
-            which is not *iteration*; `idle`.
+            `abandoned` with its number and new epoch; `over` with the number of the iteration in
+            flight when it is not *iteration*; `idle`.
         """
         outcome, *rest = self._scripts.run(
             "abandon_iteration",
@@ -335,9 +335,9 @@ class Iterations:
         return outcome, number, epoch
 
     def mend(self, lost: Lost | None = None) -> Mended:
-        """Make what is stored fit together: what is in flight is due, what has no record ends.
+        """Repair inconsistent state: work in flight becomes due, and work without a record ends.
 
-        Called again with what is known of a *lost* iteration, that one ends.
+        A second call with the remains of a *lost* iteration ends that one.
         """
         outcome, *rest = self._scripts.run(
             "repair_agent",
@@ -353,7 +353,7 @@ class Iterations:
         )
 
     def current(self) -> Record | None:
-        """The iteration in flight."""
+        """The record of the iteration in flight; None when the agent is idle."""
         with translated():
             fields = self._client.hgetall(self._keys.iteration)
         return Record(fields) if fields else None
@@ -367,9 +367,9 @@ def _entered(
     phase: Phase,
     worker: str,
 ) -> PhaseEntry | None:
-    """An entry whose record was read in a step of its own; None when it was lost before that.
+    """An entry whose record was read in a separate step; None when it was lost in between.
 
-    While the record names it, nobody but its worker has written what phases produce.
+    While the record names the entry, only its worker has written the phases' output.
     """
     ours = {"iteration": str(iteration), "epoch": str(epoch), "phase": phase, "entered": worker}
     if reply[0] != "ok" or not ours.items() <= record.items():

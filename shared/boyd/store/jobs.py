@@ -1,9 +1,8 @@
-"""Jobs: what workers do besides iterations, each under a lease and the fence of an attempt.
+"""Jobs: the work besides iterations, each with a lease and an attempt as fencing token.
 
-A job is a hash with fields of its own and those of its execution, a name that says its kind
-(`approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`, `investigation:<id>`) and finds its
-key, and a place among what is due. A worker that dies with it, or a message that is lost, costs
-one lease.
+A job is a hash with its own fields and those of its execution, and a member of the due set. Its
+name gives its kind and key: `approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`,
+`investigation:<id>`. A dead worker or a lost message delays it by one lease.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts, flat
 from boyd.store.timing import Retention, Timing, milliseconds
 
-#: A run that ends with a job: its id, what it becomes, and its result.
+#: A run that ends with a job: its id, new status and result.
 Ending = tuple[str, RunStatus, RunResult]
 
 
 @dataclass(frozen=True)
 class StuckJob:
-    """A job to send again on *queue*, or one that *worker* was the last to lose."""
+    """An overdue job: to send again on `queue`, or to give up because `worker` lost it."""
 
     attempt: int
     queue: str | None
@@ -45,14 +44,14 @@ class Jobs:
         self._queue_timeout = timing.queue_timeout_ms
 
     def enter(self, name: str, attempt: int, worker: str) -> dict[str, str] | None:
-        """Enter a job; its fields, or None when it is not queued under this attempt."""
+        """Enter a job; return its fields, or None when it is not queued under this attempt."""
         reply = self._scripts.run(
             "enter_job", **self._held(name, attempt, worker), lease=self._lease
         )
         return pairs(reply[1]) if reply[0] == "ok" else None
 
     def renew(self, name: str, attempt: int, worker: str) -> bool:
-        """Renew the lease of a job; False when it is lost."""
+        """Renew the lease of a job; False when the job is lost."""
         held = self._held(name, attempt, worker)
         return bool(
             self._scripts.run("renew_job", **held, wait=self._lease, give_back=0, fields=[])
@@ -66,12 +65,10 @@ class Jobs:
         seconds: float,
         fields: Mapping[str, str] | None = None,
     ) -> int:
-        """Queue a job again that is not to be worked on for so many *seconds*.
-
-        With 0 seconds the caller sends its message now.
+        """Queue a job again for so many *seconds* later; with 0, the caller sends its message now.
 
         Returns:
-            The attempt that it has from then on; 0 when it was lost.
+            The job's new attempt; 0 when the job was lost.
         """
         attempt = self._scripts.run(
             "renew_job",
@@ -93,17 +90,17 @@ class Jobs:
         runs: Sequence[Ending] = (),
         retention: Retention | None = None,
     ) -> bool:
-        """End a job, and the runs that waited for it; False when it was lost.
+        """End a job and the runs that waited for it; False when the job was lost.
 
         Args:
-            name: the job's.
+            name: the job's name.
             attempt: its fencing token.
-            worker: as it entered; empty: it is ended for whoever had it.
+            worker: the worker as it entered; empty: end it for any worker.
             state: `succeeded`, `failed` or `unknown`.
-            fields: what to store with it.
-            keep: seconds until it is forgotten; 0: at once.
+            fields: fields to store with it.
+            keep: seconds to keep it; 0: delete it at once.
             runs: the runs that end with it.
-            retention: what is kept of finished runs.
+            retention: the limits for finished runs.
         """
         left = self._scripts.run(
             "leave_job",
@@ -117,9 +114,9 @@ class Jobs:
         return bool(left)
 
     def retry(self, name: str, proof: str, patient: bool = False) -> StuckJob | None:
-        """Decide what becomes of a job that passed its deadline; None when it moved on.
+        """Decide how to go on with an overdue job; None when it has moved on since.
 
-        A *patient* one waits for a worker as long as it takes.
+        A *patient* job waits for a worker without a time limit.
         """
         reply = self._scripts.run(
             "retry_job",
@@ -140,13 +137,13 @@ class Jobs:
 
 
 def read_execution(fields: Mapping[str, str]) -> JobExecution | None:
-    """How far a job is; None when it has not been placed."""
+    """The state of a job's execution; None when it was never queued."""
     if "executionState" not in fields:
         return None
     state = fields["executionState"]
     queued = state == "queued"
     by = "" if queued else fields.get("executionClaimedBy") or fields.get("executionBy", "")
-    # What it executes was claimed then, perhaps by an earlier worker than entered it last.
+    # The claim of its execution may be older than the last worker's entry.
     started = "executionClaimedAt" if "executionClaimedAt" in fields else "executionStartedAt"
     return JobExecution.model_validate(
         {

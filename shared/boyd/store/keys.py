@@ -5,12 +5,12 @@ Keys of one agent share a hash tag, so that they lie in one slot of a Redis Clus
 
 from __future__ import annotations
 
-#: What all workers of a deployment share; `*` can be no agent's id.
+#: The scope of the whole deployment; `*` is not a valid agent id.
 DEPLOYMENT = "*"
 AGENTS = "boyd:{*}:agents"
-#: When each agent was registered, or that it is retired.
+#: The time when each agent was registered, or a mark that it is retired.
 REGISTERED = "boyd:{*}:agents:registered"
-#: The freeze marks: of each agent by its id, and of all by `DEPLOYMENT`.
+#: The freeze marks, by agent id or `DEPLOYMENT`.
 FREEZES = "boyd:{*}:frozen"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
@@ -18,25 +18,22 @@ API_KEYS = "boyd:{*}:keys"
 
 
 def bucket(key_id: str, purpose: str = "") -> str:
-    """How much of its allowance an API key has used, of that for a *purpose* if there is one."""
+    """The rate limit of an API key, or its separate one for a *purpose*."""
     return f"boyd:{{*}}:bucket:{key_id}{purpose and ':'}{purpose}"
 
 
 def answer(digest: str) -> str:
-    """The answer to a request that carried an `Idempotency-Key`."""
+    """The answer to a request with an `Idempotency-Key`."""
     return f"boyd:{{*}}:answer:{digest}"
 
 
 def turn(kind: str, digest: str) -> str:
-    """When one of several processes last did what any of them can do."""
+    """The last turn of any process at a shared task."""
     return f"{WORKERS}:turn:{kind}:{digest}"
 
 
 class Keys:
-    """The keys of one agent, or of the deployment; scripts name them as they are named here.
-
-    What has an id has a kind, too, which its key begins with.
-    """
+    """The keys of one agent or of the deployment; scripts use the names of these attributes."""
 
     agents = AGENTS
     registered = REGISTERED
@@ -48,24 +45,24 @@ class Keys:
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self.prefix = f"boyd:{{{agent_id}}}:"
-        #: Hash: counter, iteration in flight, last slot, last sweep, why it is paused.
+        #: Hash: counter, iteration in flight, last slot, last sweep, reason of a pause.
         self.loop = self.prefix + "loop"
         #: Hash: the iteration in flight.
         self.iteration = self.prefix + "iteration"
-        #: Sorted set: what has to move on, by deadline.
+        #: Sorted set: the due members, by deadline.
         self.due = self.prefix + "due"
         #: Set: the names of the open jobs.
         self.jobs = self.prefix + "jobs"
         #: Stream: the last events.
         self.events = self.prefix + "events"
-        #: Sorted set: the ledger's entries, by when they were claimed.
+        #: Sorted set: the ledger's entries, by time of claim.
         self.executions = self.prefix + "executions"
-        #: Sorted set: the iterations that are kept, by their end.
+        #: Sorted set: past iterations, by end.
         self.history = self.prefix + "history"
-        #: Hashes by observer: when it last ran, and its health as JSON.
+        #: Hashes by observer: the time of its last run, and its health as JSON.
         self.observers_ran = self.prefix + "observers:ran"
         self.observers_health = self.prefix + "observers:health"
-        #: Sorted sets: all runs by creation, pending ones by urgency, finished ones by their end.
+        #: Sorted sets: all runs by creation, pending ones by urgency, finished ones by end.
         self.runs = self.prefix + "runs"
         self.runs_pending = self.prefix + "runs:pending"
         self.runs_finished = self.prefix + "runs:finished"
@@ -73,27 +70,27 @@ class Keys:
         self.investigations = self.prefix + "investigations"
         #: Hash: running totals of the agent's model.
         self.usage = self.prefix + "usage"
-        #: List: ids of the observations that wait, in order.
+        #: List: ids of the waiting observations, in order.
         self.intake = self.prefix + "intake"
-        #: Hash: `of:<id>` such an observation as JSON, `times:<id>` how often it came if more than
-        #: once; `next`, `bytes`.
+        #: Hash: `of:<id>` an observation as JSON, `times:<id>` its count if above 1, `next`,
+        #: `bytes`.
         self.intake_waiting = self.prefix + "intake:waiting"
-        #: Sorted set: events that were taken lately, by when.
+        #: Sorted set: recent events, by time of intake.
         self.intake_taken = self.prefix + "intake:taken"
-        #: Sorted sets: pending items by deadline, resolved ones by when.
+        #: Sorted sets: pending items by deadline, resolved ones by time of resolution.
         self.approvals_pending = self.prefix + "approvals:pending"
         self.approvals_history = self.prefix + "approvals:history"
         #: Hash: fingerprint to pending item.
         self.approvals_fingerprints = self.prefix + "approvals:fingerprints"
-        #: Hash: item to the strategy and observers that it goes away with.
+        #: Hash: item to the strategy and observers that decide when it is withdrawn.
         self.approvals_clearing = self.prefix + "approvals:clearing"
-        #: Streams: the sealed audit, and what is not sealed yet. Hash: where the chain ends.
+        #: Streams: sealed and open audit entries. Hash: the end of the chain.
         self.audit = self.prefix + "audit"
         self.audit_open = self.prefix + "audit:open"
         self.audit_head = self.prefix + "audit:head"
 
     def of(self, kind: str, id: str) -> str:
-        """What has an id, by its kind: `run`, `approval`, `execution`, `iteration`, `log` ..."""
+        """The key of an object by kind and id; kinds are `run`, `approval`, `execution` ..."""
         return f"{self.prefix}{kind}:{id}"
 
     def archived(self, iteration: int) -> str:
@@ -109,15 +106,15 @@ class Keys:
         return self.of("approval", approval_id)
 
     def job(self, name: str) -> str:
-        """A job by its name: its kind, as in `call`, a colon, and its id."""
+        """A job by its name, which is kind, colon and id."""
         return self.prefix + name
 
     def log(self, investigation_id: str) -> str:
-        """What was said and done in an investigation."""
+        """The log of an investigation."""
         return self.of("log", investigation_id)
 
     def asked(self, request: str) -> str:
-        """What a request has led to, for when it comes again."""
+        """The outcome of a request, in case it is repeated."""
         return self.of("asked", request)
 
     def execution(self, execution_id: str) -> str:
@@ -125,7 +122,7 @@ class Keys:
         return self.of("execution", execution_id)
 
     def budget(self, action_id: str, target: str) -> str:
-        """The recent executions of an action on a target."""
+        """The recent executions of an action on a target, for its budget."""
         return self.of("budget", f"{action_id}:{target}")
 
     def state(self, plugin_id: str, key: str) -> str:
@@ -139,13 +136,13 @@ class GraphKeys(Keys):
     def __init__(self, agent_id: str, name: str) -> None:
         super().__init__(agent_id)
         self.graph = f"graph:{name}"
-        #: Hashes: subject, predicate, object to confidence and source; revision; how many facts
-        #: each label is in. Sorted set: all subjects.
+        #: Hashes: confidence and source by fact; the revision; the number of facts by label.
+        #: Sorted set: all subjects.
         self.facts = self.of(self.graph, "facts")
         self.meta = self.of(self.graph, "meta")
         self.labels = self.of(self.graph, "labels")
         self.subjects = self.of(self.graph, "subjects")
 
     def index(self, kind: str, label: str) -> str:
-        """The facts by their subject (`out`), object (`into`), predicate (`by`) or a `word`."""
+        """The index by subject (`out`), object (`into`), predicate (`by`) or `word`."""
         return self.of(f"{self.graph}:{kind}", label)

@@ -1,4 +1,4 @@
-"""The loop of an agent: what starts its iterations, what stops that, and what it is doing."""
+"""The loop of an agent: triggers, ticks and intake, pause and resume, and its status."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from boyd.store.keys import FREEZES, Keys
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Timing, milliseconds
 
-#: Fields of an observation's metadata that say what it repeats; see `Loop.intake`.
+#: Fields of an observation's metadata that identify repetitions; see `Loop.intake`.
 FINGERPRINT, EVENT_ID = "fingerprint", "eventId"
-#: Milliseconds that it is remembered what a request has led to.
+#: Milliseconds to remember the outcome of a request.
 REMEMBERED = 86_400_000
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A stretch of an agent's `loop_interval` on the Redis server's clock; milliseconds."""
+    """A time slot of one `loop_interval` on the Redis server's clock, in milliseconds."""
 
     begins: int
     length: int
 
     @classmethod
     def at(cls, now: float, interval: float) -> Slot:
-        """The slot in which *now* lies; both in seconds."""
+        """The slot that contains *now*; both arguments in seconds."""
         length = milliseconds(interval)
         return cls(milliseconds(now) // length * length, length)
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What a trigger or tick came to.
+    """The outcome of a trigger or tick.
 
-    `begun` or `joined` with the iteration's number; for a tick also `duplicate`, `late` or
-    `paused`, and 0.
+    It is `begun` or `joined` with the iteration's number; for a tick also `duplicate`, `late` or
+    `paused` with 0.
     """
 
     outcome: str
@@ -48,17 +48,17 @@ class Begun:
 
     @property
     def new(self) -> bool:
-        """Whether an iteration began and its first message has to be sent."""
+        """Tell whether an iteration began, so that the caller must send its first message."""
         return self.outcome == "begun"
 
 
 @dataclass(frozen=True)
 class Room:
-    """How much from outside may wait for one agent.
+    """The limits for observations from outside that wait for one agent.
 
     Attributes:
-        observations: how many.
-        bytes: of JSON, all together.
+        observations: their number.
+        bytes: their total size as JSON.
     """
 
     observations: int = 20_000
@@ -84,13 +84,13 @@ class Loop:
         actor: Actor | None = None,
         request: str | None = None,
     ) -> Begun:
-        """Take the agent's iteration, or join the one in flight (L3, L4).
+        """Begin an iteration, or join the one in flight.
 
-        With a *slot* it is a tick of beat, which counts once in its slot and not after it; with an
-        *actor* the audit says who asked. The same *request* joins what it has led to before.
+        A call with a *slot* is a tick of beat, which is valid once and only during its slot. The
+        *actor* is recorded in the audit. Repeating a *request* joins the same iteration.
 
         Raises:
-            AgentPaused: the agent takes no triggers; a tick is ignored instead (L5).
+            AgentPaused: the agent is paused; a tick is ignored instead.
         """
         outcome, value = self._scripts.run(
             "trigger_iteration",
@@ -107,7 +107,7 @@ class Loop:
         return Begun(outcome, int(value) if outcome in ("begun", "joined") else 0)
 
     def look_again(self, trigger: str) -> int:
-        """Have an iteration look at what has come; its number if it begins now, 0 if later (L3)."""
+        """Request an iteration for new work; return its number, or 0 if it begins later."""
         n = self._scripts.run("request_iteration", trigger=trigger, resend_after=self._resend_after)
         return int(n)
 
@@ -119,11 +119,11 @@ class Loop:
         request: str | None = None,
         room: Room | None = None,
     ) -> int:
-        """Hand *observations* to the loop; the iteration that began, 0, or -1 without *room*.
+        """Queue *observations*; return the iteration that began, 0, or -1 when *room* is exceeded.
 
-        An observation with the source and `metadata.fingerprint` of one that still waits takes its
-        place and is counted; one with the source and `metadata.eventId` of one that came within the
-        last hour is left out. The same *request* is taken once.
+        An observation replaces a waiting one with the same source and `metadata.fingerprint`, and
+        is counted. One with the source and `metadata.eventId` of another within the last hour is
+        dropped. Repeating a *request* changes nothing.
         """
         room = room or Room()
         n = self._scripts.run(
@@ -140,23 +140,23 @@ class Loop:
         return int(n)
 
     def pause(self, reason: str, actor: Actor | None = None) -> None:
-        """Ignore ticks and refuse triggers from now on (L5); the iteration in flight ends."""
+        """Ignore ticks and refuse triggers from now on; the iteration in flight still completes."""
         self._scripts.run("pause_agent", reason=reason, actor=actor_fields(actor))
 
     def resume(self, actor: Actor | None = None) -> int:
-        """Go on; the number of the iteration that waiting work starts, or 0."""
+        """Resume the agent; return the number of the iteration that waiting work starts, or 0."""
         n = self._scripts.run(
             "resume_agent", resend_after=self._resend_after, actor=actor_fields(actor)
         )
         return int(n)
 
     def iteration(self) -> int:
-        """The number of the iteration in flight, or else of the last one; 0: there was none."""
+        """The number of the iteration in flight or else of the last one; 0 before the first."""
         with translated():
             return int(self._client.hget(self._keys.loop, "iteration") or 0)
 
     def status(self) -> LoopStatus:
-        """What the agent is doing now."""
+        """The current status of the agent."""
         keys = self._keys
         with translated():
             pipe = self._client.pipeline(transaction=False)
@@ -180,7 +180,7 @@ class Loop:
 
 
 def _handed(one: Observation) -> tuple[str, str, str]:
-    """An observation as the script takes it: how it and its event are known, and its text."""
+    """An observation as script arguments: digests of its fingerprint and event id, and JSON."""
     return _known(one, FINGERPRINT), _known(one, EVENT_ID), one.to_json()
 
 

@@ -1,4 +1,4 @@
-"""Pages of hashes that fit some filters, at a cost that does not grow with what is kept."""
+"""Pages of hashes with filters, at a cost that does not grow with the number of hashes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from boyd.errors import BadCursor
 from boyd.store.connection import Client, pairs, translated
 from boyd.store.scripts import KeyedScripts
 
-#: Where a page begins: the member and score of the last one seen; empty at the beginning.
+#: The member and score that a page continues after; None for the first page.
 Position = tuple[str, float] | None
 
 
 def read_page(
     scripts: KeyedScripts, key: str, position: Position, limit: int, newest_first: bool = True
 ) -> list[tuple[str, float]]:
-    """Up to *limit* members with their scores, after *position*, wherever it is by now."""
+    """Up to *limit* members with their scores, after *position* even if that member is gone."""
     member, score = position or ("", 0.0)
     flat = scripts.run(
         "read_page",
@@ -35,16 +35,16 @@ def read_page(
 
 
 def dump_cursor(*positions: Position) -> str:
-    """Positions as a text for a client, who gives it back as it is."""
+    """Positions as an opaque text for clients."""
     text = json.dumps([list(p) if p else None for p in positions], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def load_cursor(text: str | None, count: int) -> Sequence[Position]:
-    """The positions of a cursor; the beginning when there is none.
+    """The *count* positions in a cursor; without a cursor, those of a first page.
 
     Raises:
-        BadCursor: it is none of ours.
+        BadCursor: the cursor is invalid.
     """
     if not text:
         return [None] * count
@@ -67,20 +67,20 @@ def _position(item: Any) -> Position:
     member, score = item
     if not isinstance(member, str) or not member or isinstance(score, bool):
         raise ValueError
-    member.encode()  # half of a surrogate pair is nothing that Redis can be asked for
+    member.encode()  # raises for half of a surrogate pair, which cannot be sent to Redis
     if math.isnan(float(score)):
         raise ValueError
     return member, float(score)
 
 
-#: Bytes as stored after which a page ends; somewhat more when the last hash is large.
+#: Stored bytes after which a page ends; its last hash may exceed them.
 PORTION = 8 * 1024 * 1024
-#: Bytes after which a step ends.
+#: Stored bytes after which a step ends.
 STEP = 1024 * 1024
 
 
 class ByteBudget:
-    """What is left of a page's bytes."""
+    """The bytes that a page may still read."""
 
     def __init__(self, scripts: KeyedScripts) -> None:
         self._scripts = scripts
@@ -88,15 +88,15 @@ class ByteBudget:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be read; the page then names a cursor to go on with."""
+        """Tell whether the budget is used up, so that the page ends with a next cursor."""
         return self._left <= 0
 
     def read(
         self, kind: str, ids: Sequence[str], fields: Sequence[str] = ()
     ) -> Iterator[dict[str, str]]:
-        """The hashes of that *kind* with those *ids* in order, until the portion is full.
+        """The hashes of a *kind* with these *ids*, in order, until the budget is used up.
 
-        Only *fields* of them; all when none is named. One that is not there is empty.
+        They have only the named *fields*, or all if none are named. A missing hash is empty.
         """
         done = 0
         while done < len(ids) and not self.full:
@@ -114,7 +114,7 @@ class ByteBudget:
                 yield pairs(flat)
 
 
-#: The most hashes that are looked at for one page, to find those that fit.
+#: The most hashes to scan for one page with filters.
 SCANNED = 500
 
 _Places = Sequence[tuple[str, float]]
@@ -122,17 +122,17 @@ _Places = Sequence[tuple[str, float]]
 
 @dataclass(frozen=True)
 class Hits:
-    """What was found, and where the next page goes on, if there may be more."""
+    """The hashes of a page; `next_cursor` is None when there are no more."""
 
     hashes: list[dict[str, str]]
     next_cursor: str | None = None
 
 
 class Search:
-    """Looks for hashes by an index of them, newest first."""
+    """Searches hashes through an index, newest first."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, index: str, kind: str, sign: str):
-        """Search hashes of a *kind* that *index* lists; one without the field *sign* is gone."""
+        """Search the hashes of a *kind* in *index*; a hash without the field *sign* is gone."""
         self._client = client
         self._scripts = scripts
         self._index = index
@@ -148,24 +148,24 @@ class Search:
         fields: Sequence[str] = (),
         oldest: float = -math.inf,
     ) -> Hits:
-        """Hashes after *position* in which every field has the value that *filters* names.
+        """Hashes after *position* that match all *filters*, with scores of at least *oldest*.
 
-        At most `SCANNED` are looked at and only a `Portion` is read, so a page may hold fewer than
-        *limit*, or none, and still name a cursor to go on with. Of each hash only *fields* are
-        read, if any are named; what has a lower score than *oldest* is left out.
+        At most `SCANNED` hashes are scanned within a `ByteBudget`, so a page may hold fewer than
+        *limit*, or none, and still have a next cursor. The hashes have only the named *fields*, or
+        all if none are named.
         """
         portion = ByteBudget(self._scripts)
         found: list[dict[str, str]] = []
         looked_at = 0
         while True:
-            # As many again as have been looked at: usually the first step has them all.
+            # Each step doubles the number scanned; usually the first one suffices.
             step = min(max(limit, looked_at), SCANNED - looked_at) if filters else limit
             places = read_page(self._scripts, self._index, position, step)
             recent = [place for place in places if place[1] >= oldest]
             fitting = self._fitting(recent, filters)
             read = portion.read(self._kind, [name for name, _ in fitting], fields)
             for place, hash in zip(fitting, read, strict=False):
-                # One may be given up, or not fit any more, by the time that all of it is read.
+                # It may have been deleted or changed since its filter fields were read.
                 if self._sign in hash and _fits(hash, filters):
                     found.append(hash)
                 if len(found) == limit or portion.full:
@@ -178,7 +178,7 @@ class Search:
                 return Hits(found, dump_cursor(position))
 
     def every(self, filters: Mapping[str, str]) -> list[str]:
-        """The members of all hashes that fit; reads all that are kept, so ask rarely."""
+        """The members of all hashes that match; use it rarely, because it scans all of them."""
         with translated():
             names = self._client.zrevrange(self._index, 0, -1)
         return [
@@ -190,7 +190,7 @@ class Search:
         ]
 
     def _fitting(self, places: _Places, filters: Mapping[str, str]) -> _Places:
-        """The places of those that fit, by the few fields that tell."""
+        """The places of the hashes that match, judged by the filtered fields only."""
         if not filters or not places:
             return places
         with translated():

@@ -1,4 +1,4 @@
-"""A plugin's state in Redis: JSON values with a time to live and compare-and-set."""
+"""The state of a plugin: JSON values with a time to live and compare-and-set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.keys import Keys
 from boyd.store.scripts import KeyedScripts
 
-#: Seconds a value lives unless told otherwise, and the most bytes it may have.
+#: The default time to live in seconds, and the largest value in bytes.
 DEFAULT_TTL = 7 * 86400.0
 MAX_BYTES = 1_000_000
 _UPDATE_ATTEMPTS = 200
@@ -34,7 +34,7 @@ class PluginState:
         return default if text is None else json.loads(text)
 
     def get_many(self, keys: list[str]) -> dict[str, Any]:
-        """The values of those *keys* that are set, in one round trip."""
+        """The values of the *keys* that are set, in one round trip."""
         if not keys:
             return {}
         with translated():
@@ -42,7 +42,7 @@ class PluginState:
         return {k: json.loads(text) for k, text in zip(keys, texts, strict=True) if text}
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Set *key*, whoever wrote it last.
+        """Set *key* unconditionally.
 
         Raises:
             PluginError: the value is not JSON, or too large.
@@ -54,18 +54,18 @@ class PluginState:
     def compare_and_set(
         self, key: str, expected: Any, value: Any, ttl: float | None = None
     ) -> bool:
-        """Set *key* only if it still is *expected* (None: absent); say whether that was so."""
+        """Set *key* only if its value is *expected* (None: absent); return whether it was set."""
         before = "" if expected is None else self._dump(key, expected)
         return self._swap(key, before, self._dump(key, value), ttl)
 
     def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
-        """Replace *key* by `change(current)` until no other worker came between; the new value."""
+        """Set *key* to `change(current)`, retrying on conflicts; return the new value."""
         for attempt in range(_UPDATE_ATTEMPTS):
             text = self._read(key)
             value = change(None if text is None else json.loads(text))
             if self._swap(key, text or "", self._dump(key, value), ttl):
                 return value
-            # Those who came in each other's way must not try again in step.
+            # Random delays keep competing workers from colliding again.
             time.sleep(random.uniform(0, 0.001) * min(attempt, 20))
         raise StoreError(f"state {key!r} of {self._plugin_id!r} has too many concurrent changes")
 

@@ -1,4 +1,4 @@
-"""Runs: what clients ask an agent to look into (L13, L35, R1-R6)."""
+"""Runs: requests of clients that an agent investigates in its iterations."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from boyd.store.timing import Retention, milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Milliseconds that a callback is kept, as by the scripts that end a run.
+#: Milliseconds to keep a callback; the scripts that end a run use the same.
 KEEP_CALLBACK = 2 * 86400 * 1000
-#: The most runs of an agent that may be pending.
+#: The most pending runs of an agent.
 PENDING = 10_000
 
 _deliveries: TypeAdapter[list[Delivery]] = TypeAdapter(list[Delivery])
@@ -43,7 +43,7 @@ _deliveries: TypeAdapter[list[Delivery]] = TypeAdapter(list[Delivery])
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that was stored, whether it is new, and the iteration that it started, if it did."""
+    """A stored run, whether it is new, and the iteration that it started, else 0."""
 
     run: Run
     new: bool
@@ -67,10 +67,10 @@ class Runs:
     ) -> Submitted:
         """Store a pending run; with *start*, an idle agent begins an iteration.
 
-        The same *run_id* is the same run, however often it is submitted.
+        Submitting the same *run_id* again changes nothing.
 
         Raises:
-            QueueFull: `PENDING` runs wait already, and this one was not taken.
+            QueueFull: `PENDING` runs are already waiting; this one was not stored.
         """
         run_id = run_id or str(uuid.uuid4())
         new, iteration = self._scripts.run(
@@ -99,12 +99,12 @@ class Runs:
         reason: str,
         request: str | None = None,
     ) -> RunStatus | Literal["unknown"] | None:
-        """Cancel a run that has not ended, and what was to be done only for it (R4).
+        """Cancel a run that has not ended, and work that was only for it.
 
-        The same *request* is answered as the first time.
+        Repeating a *request* returns the first answer.
 
         Returns:
-            None, or the status that a run has which cannot be cancelled; `unknown`: there is none.
+            None when cancelled; otherwise the run's status, or `unknown` without such a run.
         """
         outcome, *rest = self._scripts.run(
             "cancel_run",
@@ -124,7 +124,7 @@ class Runs:
         return found[0] if found else None
 
     def requesters(self, run_ids: Sequence[str]) -> list[str]:
-        """The principals who submitted those runs."""
+        """The principals who submitted these runs."""
         if not run_ids:
             return []
         with translated():
@@ -143,10 +143,10 @@ class Runs:
         priority: Level | None = None,
         source: str | None = None,
     ) -> RunPage:
-        """Runs, newest first, that fit the filters.
+        """Runs that match the filters, newest first.
 
-        A page may hold fewer than *limit*, or none, and still name a cursor to go on with: its
-        cost is bounded whatever is kept.
+        Its cost is bounded, so a page may hold fewer than *limit* runs, or none, and still have a
+        next cursor.
 
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
@@ -159,17 +159,17 @@ class Runs:
         return RunPage(runs=found, total=len(found), next_cursor=hits.next_cursor)
 
     def claimed_by(self, iteration: int) -> list[str]:
-        """The runs that an iteration looks into; reads all that are kept, so ask rarely."""
+        """The runs that an iteration investigates; use it rarely, because it scans all runs."""
         return self._search.every({"status": "investigating", "iteration": str(iteration)})
 
     def callback(self, run_id: str) -> Callback | None:
-        """How far a run's callback is; None when it asked for none, or has not ended."""
+        """The callback of a run; None when it asked for none or has not ended."""
         with translated():
             fields = self._client.hgetall(self._keys.job(naming.callback(run_id)))
         return read_callback(fields) if fields else None
 
     def redeliver(self, run_id: str, actor: Actor | None = None) -> bool:
-        """Send a run's callback once more, from the beginning of the plan; False without one."""
+        """Send a run's callback again, with all its retries; False when it has none."""
         name = naming.callback(run_id)
         found = self._scripts.run(
             "redeliver_callback",
@@ -187,7 +187,7 @@ class Runs:
             pipe = self._client.pipeline(transaction=False)
             for run_id in ids:
                 pipe.hgetall(self._keys.run(run_id))
-            # A run that is given up between two reads leaves nothing to read.
+            # A run may have been deleted between two reads.
             return [read_run(fields) for fields in pipe.execute() if "status" in fields]
 
 

@@ -1,27 +1,26 @@
-"""Loads the Lua scripts and runs them; nobody else does.
+"""Loads and runs the Lua scripts; no other module does.
 
-A script lies in `lua/<verb_noun>.lua`. Its header says what it does, what its arguments mean, what
-it returns and which events it emits. Its first lines name its keys and arguments, and callers name
-them the same way:
+A script is a file `lua/<verb_noun>.lua`. Its header describes its effect, arguments, reply and
+events. Its first lines name its keys and arguments, and callers use the same names:
 
     local iteration, due = unpack(KEYS)
     local n, epoch = unpack(ARGV, 1, 2)
     -- @include expect rest
     local batches = rest(3)
 
-A key is an attribute of `Keys` unless the caller gives it. `rest` takes any number of arguments.
-Lists and mappings are passed as JSON, which the script decodes. Some arguments mean the same in all
-scripts: `n` is an iteration's number, `resend_after` the milliseconds a message may take to reach a
-worker, `lease` milliseconds, `retention` a `Retention.limits()`, and `actor` the fields of an actor
-for the audit.
+A key is an attribute of `Keys` unless the caller passes it. `rest` takes any number of arguments.
+Lists and mappings are passed as JSON. Some arguments mean the same in all scripts: `n` is an
+iteration's number, `resend_after` the milliseconds until a message counts as lost, `lease` is in
+milliseconds, `retention` is a `Retention.limits()`, and `actor` the fields of an actor for the
+audit.
 
-`-- @include name ...` puts functions of `lua/lib/` in its place, with what they include themselves.
-Such a function may use keys of the script by their names; its file says so (`-- Uses due`).
+`-- @include name ...` inserts functions of `lua/lib/` and their own includes. Such a function may
+use keys of the script by name; its file says so (`-- Uses due`).
 
-A script does all or nothing. Redis runs it without interruption, but does not undo it when a
-command in it fails. So it checks before its first write: what is put before it here, that Redis
-permits every command it may call; `expect`, that the keys it writes to have the right type. Memory
-that runs out stops a script only before its first write.
+A script does all or nothing. Redis runs it without interruption, but does not roll it back when a
+command fails. So everything is checked before the first write: a prefix added here checks that
+Redis permits every command of the script, and `expect` that the keys have the right type. A lack of
+memory stops a script only before its first write.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from boyd.store.keys import Keys
 if TYPE_CHECKING:
     from redis.commands.core import Script
 
-#: The version of the format in which this release writes hashes; `lua/lib/format.lua` has it, too.
+#: The format version of the hashes that this release writes, also in `lua/lib/format.lua`.
 FORMAT = 1
 
 _INCLUDE = re.compile(r"^-- @include (.+)\n", re.MULTILINE)
@@ -62,11 +61,11 @@ end
 
 @dataclass(frozen=True)
 class Source:
-    """A script, and what its first lines name.
+    """The source of a script, and the names in its first lines.
 
     Attributes:
-        text: with the includes in place.
-        rest: the argument that takes all that follow the others, if there is one.
+        text: the source with its includes.
+        rest: the argument that takes all remaining ones, if any.
     """
 
     text: str
@@ -97,7 +96,7 @@ def _source(text: str) -> Source:
 
 
 def _included(text: str, done: set[str]) -> str:
-    """*text* with its includes in place, each once in a script."""
+    """*text* with each include inserted once."""
 
     def include(match: re.Match[str]) -> str:
         found = ""
@@ -121,7 +120,7 @@ class Scripts:
         }
 
     def of(self, keys: Keys) -> KeyedScripts:
-        """The scripts on those keys."""
+        """The scripts on these keys."""
         return KeyedScripts(self, keys)
 
     def run(self, call: Call, pipe: Any = None) -> Any:
@@ -129,7 +128,7 @@ class Scripts:
 
         Raises:
             StoreUnavailable: Redis did not answer.
-            NewerFormat: a newer release has written what it is about.
+            NewerFormat: a newer release wrote the data.
             StoreError: the script failed.
         """
         with translated():
@@ -139,13 +138,12 @@ class Scripts:
     def run_and_read(self, call: Call, hash_key: str) -> tuple[Any, dict[str, str]]:
         """Run a script and read a whole hash after it, in one round trip.
 
-        Redis hands a large hash out many times as fast as a script does, and serves nobody else
-        meanwhile. The two are not one step: others may write in between, and the caller has to see
-        from the hash that they did not.
+        Redis returns a large hash many times faster outside of a script. The two are not atomic:
+        others may write in between, so the caller must check in the hash that they did not.
 
         Raises:
             StoreUnavailable: Redis did not answer.
-            NewerFormat: a newer release has written what it is about.
+            NewerFormat: a newer release wrote the data.
             StoreError: the script failed.
         """
         pipe = self._client.pipeline(transaction=False)
@@ -158,10 +156,10 @@ class Scripts:
             return call.checked(_good(reply)), _good(fields)
 
     def run_each(self, calls: Sequence[Call]) -> list[Any]:
-        """Run each call, in one round trip.
+        """Run all calls in one round trip.
 
         Returns:
-            The replies in order; a `StoreError` in place of one that failed.
+            The replies in order, with a `StoreError` in place of each failure.
 
         Raises:
             StoreUnavailable: Redis did not answer.
@@ -184,13 +182,13 @@ class Scripts:
             return error
 
     def _add(self, pipe: Any, call: Call) -> None:
-        """Add a script to a pipeline; redis-py would ask before whether the server has it."""
+        """Add a script to a pipeline; redis-py would first ask whether the server has it."""
         pipe.evalsha(self._scripts[call.name].sha, len(call.keys), *call.keys, *call.arguments)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A script with its keys and arguments in order."""
+    """The call of a script, with keys and arguments in order."""
 
     name: str
     keys: list[str]
@@ -198,7 +196,7 @@ class Call:
 
     @classmethod
     def of(cls, name: str, keys: Keys, given: dict[str, Any]) -> Call:
-        """The call of a script with what is *given* by name."""
+        """Order the keys and arguments *given* by name."""
         source = sources()[name]
         own = [given.pop(key) if key in given else getattr(keys, key) for key in source.keys]
         arguments = [_argument(given.pop(argument)) for argument in source.arguments]
@@ -208,7 +206,7 @@ class Call:
         return cls(name, own, arguments)
 
     def checked(self, reply: Any) -> Any:
-        """A reply, unless it says that a newer release has written what the script is about."""
+        """Return *reply*, or raise `NewerFormat` when a newer release wrote the data."""
         if isinstance(reply, list) and reply and reply[0] == "newer":
             raise NewerFormat(
                 f"{self.keys[0]} has format version {reply[1]}; this release reads up to {FORMAT},"
@@ -225,35 +223,35 @@ class KeyedScripts:
         self.keys = keys
 
     def run(self, name: str, /, **given: Any) -> Any:
-        """Run the script *name*; its keys and arguments are *given* by the names it has for them.
+        """Run the script *name* with the keys and arguments *given* by name.
 
         Raises:
             StoreUnavailable: Redis did not answer.
-            NewerFormat: a newer release has written what it is about.
+            NewerFormat: a newer release wrote the data.
             StoreError: the script failed.
         """
         return self._scripts.run(self.call(name, **given))
 
     def call(self, name: str, /, **given: Any) -> Call:
-        """The call of the script *name*, to be run otherwise."""
+        """The call of the script *name*, to run later."""
         return Call.of(name, self.keys, given)
 
     def run_call(self, call: Call) -> Any:
-        """Run what `call` has made."""
+        """Run a call made by `call`."""
         return self._scripts.run(call)
 
     def run_and_read(self, call: Call, hash_key: str) -> tuple[Any, dict[str, str]]:
-        """Run what `call` has made, and read a hash after it: `Scripts.run_and_read`."""
+        """Run a call made by `call`, and read a hash after it; see `Scripts.run_and_read`."""
         return self._scripts.run_and_read(call, hash_key)
 
 
 def flat(fields: Mapping[str, Any]) -> list[Any]:
-    """A mapping as field, value, field, value ..."""
+    """A mapping as a flat list of fields and values."""
     return [item for pair in fields.items() for item in pair]
 
 
 def _argument(value: Any) -> Any:
-    """An argument as Redis takes it: lists and mappings are JSON, and nothing is an empty text."""
+    """An argument as Redis takes it: lists and mappings as JSON, None as an empty text."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, list | tuple | Mapping):

@@ -1,4 +1,4 @@
-"""Releases of Redis and Valkey: which are too old for Boyd, and which have known holes."""
+"""Releases of Redis and Valkey that are too old for Boyd or have known vulnerabilities."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Self
 OLDEST = (6, 2)
 _PRINTED = re.compile(r"(Redis|Valkey) server v=(\d[\w.-]*)")
 _LUA, _STREAM = "CVE-2025-49844", "CVE-2026-63639"
-#: Release lines with a hole that lets clients run code in the server: the first release of the
-#: line without it (None: there is none) and the hole's name.
+#: Release lines with a vulnerability that lets clients run code in the server: the first fixed
+#: patch release (None: there is none) and the vulnerability's name.
 _HOLES: Mapping[tuple[str, int, int], tuple[int | None, str]] = {
     ("Redis", 6, 2): (20, _LUA),
     ("Redis", 7, 0): (None, _LUA),
@@ -31,11 +31,11 @@ _HOLES: Mapping[tuple[str, int, int], tuple[int | None, str]] = {
 
 @dataclass(frozen=True)
 class Hole:
-    """A known hole of a release.
+    """A known vulnerability of a release.
 
     Attributes:
-        name: its number in the list of all (CVE).
-        fixed: the first release of the same line without it; None: there is none.
+        name: its CVE number.
+        fixed: the first fixed release of the same line; None: there is none.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Hole:
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a server.
+    """The release of a server.
 
     Attributes:
         product: `Redis` or `Valkey`.
-        version: its number as the server prints it; empty when it names none.
+        version: its version as the server prints it; empty when unknown.
     """
 
     product: str
@@ -56,14 +56,14 @@ class Release:
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> Self:
-        """From the reply to INFO; Valkey names a version of Redis too, for old clients."""
+        """Read the reply to INFO; Valkey also reports a Redis version for old clients."""
         if "valkey_version" in info:
             return cls("Valkey", str(info["valkey_version"]))
         return cls("Redis", str(info.get("redis_version", "")))
 
     @classmethod
     def printed(cls, text: str) -> Self | None:
-        """From what `--version` prints; None when it is another program."""
+        """Read the output of `--version`; None when it is another program's."""
         found = _PRINTED.match(text)
         return cls(found[1], found[2]) if found else None
 
@@ -72,12 +72,12 @@ class Release:
 
     @property
     def too_old(self) -> bool:
-        """Whether Boyd does not work with it. All releases of Valkey are new enough."""
+        """Tell whether it is too old for Boyd; no release of Valkey is."""
         return self._numbers[:2] < OLDEST
 
     @property
     def hole(self) -> Hole | None:
-        """The known hole that it has."""
+        """The known vulnerability of this release, if any."""
         major, minor, patch = (*self._numbers, 0, 0, 0)[:3]
         if (self.product, major, minor) not in _HOLES:
             return None

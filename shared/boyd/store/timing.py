@@ -1,4 +1,4 @@
-"""The clock of the Redis server: the only one that all processes of a deployment agree on."""
+"""Times: the Redis server's clock, which all processes share, timeouts, and retention."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from boyd.errors import StoreError
 from boyd.models import Model, from_ms
 from boyd.store.connection import Client, translated
 
-#: Seconds between two looks at it.
+#: Seconds between two reads of the server's clock.
 RESYNC = 10.0
 
 
 class ServerClock:
-    """The Redis server's clock, read now and then and carried on by our own monotonic one."""
+    """The Redis server's clock, read regularly and extrapolated by the monotonic clock."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -23,7 +23,7 @@ class ServerClock:
         self._read_at = float("-inf")
 
     def seconds(self) -> float:
-        """Seconds since the epoch; our own wall clock's until Redis has answered once."""
+        """Seconds since the epoch; by this machine's clock until Redis has answered once."""
         if time.monotonic() - self._read_at > RESYNC:
             self._resync()
         return time.monotonic() + self._offset
@@ -37,7 +37,7 @@ class ServerClock:
         try:
             with translated():
                 seconds, micros = self._client.time()
-            # As if the answer had taken no time: never ahead of the server, so no slot is early.
+            # Ignoring the latency keeps this clock behind the server's, so no slot is early.
             read_at = time.monotonic()
             self._offset = seconds + micros / 1e6 - read_at
             self._read_at = read_at
@@ -48,9 +48,9 @@ class ServerClock:
 
 @dataclass(frozen=True)
 class Timing:
-    """How patient the engine is, in seconds; see docs/configuration.md.
+    """The timeouts of the engine in seconds, and as milliseconds for scripts.
 
-    Scripts take milliseconds: `resend_after_ms`, `lease_ms` and `queue_timeout_ms`.
+    See docs/configuration.md.
     """
 
     resend_after: float = 2.0
@@ -60,29 +60,29 @@ class Timing:
 
     @property
     def resend_after_ms(self) -> int:
-        """How long a message may take until it counts as lost."""
+        """The time after which an unanswered message counts as lost."""
         return milliseconds(self.resend_after)
 
     @property
     def lease_ms(self) -> int:
-        """How long a worker counts as alive that does not renew what it holds."""
+        """The time for which a worker holds its work without renewing it."""
         return milliseconds(self.lease)
 
     @property
     def queue_timeout_ms(self) -> int:
-        """How long something waits for a worker that takes it."""
+        """The time for which work waits for a worker."""
         return milliseconds(self.queue_timeout)
 
 
 def milliseconds(seconds: float) -> int:
-    """Whole milliseconds, as scripts take times."""
+    """Convert to whole milliseconds, as scripts take times."""
     return int(seconds * 1000)
 
 
 class Retention(Model):
-    """How long items wait, and how much of what has ended an agent keeps.
+    """The limits for pending items and for ended ones, with times in seconds.
 
-    Times are in seconds; `ttl` None: they wait for ever.
+    Without a `ttl`, items wait forever.
     """
 
     ttl: float | None = 3600.0
@@ -94,19 +94,19 @@ class Retention(Model):
     iterations_max_count: int = 500
 
     def of_items(self) -> list[int]:
-        """Milliseconds and number that resolved items are kept."""
+        """The time in ms and the number of resolved items to keep."""
         return [milliseconds(self.max_age), self.max_count]
 
     def of_runs(self) -> list[int]:
-        """The same for finished runs."""
+        """The time in ms and the number of finished runs to keep."""
         return [milliseconds(self.runs_max_age), self.runs_max_count]
 
     def of_iterations(self) -> list[int]:
-        """The same for iterations."""
+        """The time in ms and the number of iterations to keep."""
         return [milliseconds(self.iterations_max_age), self.iterations_max_count]
 
     def limits(self) -> dict[str, list[int]]:
-        """All of them, as scripts take them."""
+        """All limits, as scripts take them."""
         return {
             "items": self.of_items(),
             "runs": self.of_runs(),
