@@ -47,7 +47,7 @@ from boyd.store import (
     connect,
 )
 from boyd.store.connection import Client
-from boyd.store.scripts import Call, Scripts, sources
+from boyd.store.scripts import ScriptCall, Scripts, sources
 from kit import LAX, person, seen
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -77,7 +77,7 @@ class Trial:
         self.problems: list[str] = []
         self._busy = False
 
-    def __call__(self, call: Call, run: Callable[[], Any]) -> Any:
+    def __call__(self, call: ScriptCall, run: Callable[[], Any]) -> Any:
         """Try *call* out with every fault, then make it."""
         if self._busy:
             return run()
@@ -103,13 +103,13 @@ class Trial:
             return False
         return True
 
-    def _touched(self, call: Call, before: Snapshot) -> list[str]:
+    def _touched(self, call: ScriptCall, before: Snapshot) -> list[str]:
         after = self._snapshot()
         changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         return sorted({*call.keys, *changed})
 
     def _try(
-        self, call: Call, run: Callable[[], Any], before: Snapshot, touched: list[str]
+        self, call: ScriptCall, run: Callable[[], Any], before: Snapshot, touched: list[str]
     ) -> None:
         self._restore(before)
         whole = self._values()
@@ -134,7 +134,7 @@ class Trial:
 
     def _check(
         self,
-        call: Call,
+        call: ScriptCall,
         run: Callable[[], Any],
         fault: str,
         before: dict[str, Any],
@@ -194,16 +194,16 @@ def trial(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Tri
     made = Trial(admin, raw)
     run, run_and_read = Scripts.run, Scripts.run_and_read
 
-    def tried(self: Scripts, call: Call, pipe: Any = None) -> Any:
+    def tried(self: Scripts, call: ScriptCall, pipe: Any = None) -> Any:
         if pipe is not None:
             made(call, lambda: run(self, call))
             return None
         return made(call, lambda: run(self, call))
 
-    def tried_each(self: Scripts, calls: list[Call]) -> list[Any]:
+    def tried_each(self: Scripts, calls: list[ScriptCall]) -> list[Any]:
         return [tried(self, call) for call in calls]
 
-    def tried_and_read(self: Scripts, call: Call, hash_key: str) -> Any:
+    def tried_and_read(self: Scripts, call: ScriptCall, hash_key: str) -> Any:
         return made(call, lambda: run_and_read(self, call, hash_key))
 
     monkeypatch.setattr(Scripts, "run", tried)

@@ -14,7 +14,7 @@ from boyd.models import Autonomy
 from boyd.runtime import sweep_all
 from boyd.store import Fence, PhaseEntry
 from boyd.store.batches import MOST_DUE
-from boyd.store.scripts import Call, Scripts
+from boyd.store.scripts import ScriptCall, Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees
 
@@ -261,7 +261,7 @@ def test_a_phase_that_is_lost_before_its_record_is_read_is_not_entered(
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == phase)
     iterations = lab.store.iterations
 
-    def apart(self: Scripts, call: Call, hash_key: str) -> tuple[Any, Any]:
+    def apart(self: Scripts, call: ScriptCall, hash_key: str) -> tuple[Any, Any]:
         reply = self.run(call)
         assert reply[0] == "ok"
         meanwhile(lab)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from boyd.errors import StoreError
 from boyd.store.connection import pairs
-from boyd.store.scripts import Call, KeyedScripts, Scripts, flat
+from boyd.store.scripts import KeyedScripts, ScriptCall, Scripts, flat
 from boyd.store.timing import Timing
 
 #: The most overdue members to take at once.
@@ -29,7 +29,7 @@ class Due:
         """
         return pairs(self._scripts.run("take_due", lease=self._lease, most=MOST_DUE))
 
-    def call(self) -> Call:
+    def call(self) -> ScriptCall:
         """The call of `take`, to run together with those of other agents."""
         return self._scripts.call("take_due", lease=self._lease, most=MOST_DUE)
 

@@ -123,7 +123,7 @@ class Scripts:
         """The scripts on these keys."""
         return KeyedScripts(self, keys)
 
-    def run(self, call: Call, pipe: Any = None) -> Any:
+    def run(self, call: ScriptCall, pipe: Any = None) -> Any:
         """Run a script, or add it to a pipeline.
 
         Raises:
@@ -135,7 +135,7 @@ class Scripts:
             reply = self._scripts[call.name](keys=call.keys, args=call.arguments, client=pipe)
         return reply if pipe is not None else call.checked(reply)
 
-    def run_and_read(self, call: Call, hash_key: str) -> tuple[Any, dict[str, str]]:
+    def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
         """Run a script and read a whole hash after it, in one round trip.
 
         Redis returns a large hash many times faster outside of a script. The two are not atomic:
@@ -155,7 +155,7 @@ class Scripts:
                 return self.run(call), self._client.hgetall(hash_key)
             return call.checked(_good(reply)), _good(fields)
 
-    def run_each(self, calls: Sequence[Call]) -> list[Any]:
+    def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run all calls in one round trip.
 
         Returns:
@@ -171,7 +171,7 @@ class Scripts:
             replies = pipe.execute(raise_on_error=False)
         return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
-    def _outcome(self, call: Call, reply: Any) -> Any:
+    def _outcome(self, call: ScriptCall, reply: Any) -> Any:
         try:
             with translated():
                 missing = isinstance(reply, NoScriptError)
@@ -181,13 +181,13 @@ class Scripts:
         except StoreError as error:
             return error
 
-    def _add(self, pipe: Any, call: Call) -> None:
+    def _add(self, pipe: Any, call: ScriptCall) -> None:
         """Add a script to a pipeline; redis-py would first ask whether the server has it."""
         pipe.evalsha(self._scripts[call.name].sha, len(call.keys), *call.keys, *call.arguments)
 
 
 @dataclass(frozen=True)
-class Call:
+class ScriptCall:
     """The call of a script, with keys and arguments in order."""
 
     name: str
@@ -195,7 +195,7 @@ class Call:
     arguments: list[Any] = field(repr=False)
 
     @classmethod
-    def of(cls, name: str, keys: Keys, given: dict[str, Any]) -> Call:
+    def of(cls, name: str, keys: Keys, given: dict[str, Any]) -> ScriptCall:
         """Order the keys and arguments *given* by name."""
         source = sources()[name]
         own = [given.pop(key) if key in given else getattr(keys, key) for key in source.keys]
@@ -232,15 +232,15 @@ class KeyedScripts:
         """
         return self._scripts.run(self.call(name, **given))
 
-    def call(self, name: str, /, **given: Any) -> Call:
+    def call(self, name: str, /, **given: Any) -> ScriptCall:
         """The call of the script *name*, to run later."""
-        return Call.of(name, self.keys, given)
+        return ScriptCall.of(name, self.keys, given)
 
-    def run_call(self, call: Call) -> Any:
+    def run_call(self, call: ScriptCall) -> Any:
         """Run a call made by `call`."""
         return self._scripts.run(call)
 
-    def run_and_read(self, call: Call, hash_key: str) -> tuple[Any, dict[str, str]]:
+    def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
         """Run a call made by `call`, and read a hash after it; see `Scripts.run_and_read`."""
         return self._scripts.run_and_read(call, hash_key)
 
