@@ -971,7 +971,7 @@ PROTECTIONS = (
         "local pending = status == 'pending' and",
         "local pending = found and",
         "unit/test_halfway.py",
-        ("test_what_was_proposed_halfway_is_proposed_anew",),
+        ("test_an_item_that_is_not_whole_is_joined_by_nobody",),
     ),
     Protection(
         "P17",

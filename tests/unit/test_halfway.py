@@ -141,6 +141,21 @@ def test_what_was_proposed_halfway_is_proposed_anew() -> None:
     assert found.status == "completed"
 
 
+def test_an_item_that_is_not_whole_is_joined_by_nobody() -> None:
+    recorder = Recorder()
+    lab = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
+    lab.run()
+    [half] = lab.store.approvals.page(50).pending
+    lab.client.hdel(KEYS.approval(half.id), "status")
+    lab.run()
+    [item] = lab.store.approvals.page(50).pending
+
+    assert item.id != half.id
+    assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "approved"
+    lab.deliver()
+    assert len(recorder.calls) == 1
+
+
 def test_a_foreign_list_of_jobs_stops_no_sweep() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
     foreign(lab, KEYS.jobs)
