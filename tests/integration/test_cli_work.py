@@ -111,7 +111,7 @@ def test_runs_are_listed_and_found_by_the_beginning_of_their_ids(cli: Cli, place
     assert cli("runs", "list") == "No runs found.\n"
     run_id = cli("runs", "submit", "look").strip()
     assert re.search(rf"{run_id[:8]} +completed +medium .* cli +ann +look", cli("runs", "list"))
-    assert "no such runs" in cli("runs", "list", "--status", "pending", "--source", "cli")
+    assert "No runs found." in cli("runs", "list", "--status", "pending", "--source", "cli")
     assert re.search(r"asked by +ann", cli("runs", "show", run_id[:6]))
     assert cli.json("runs", "show", run_id)["id"] == run_id
     assert "no run 'zzz'" in cli("runs", "show", "zzz", status=4)
@@ -160,7 +160,7 @@ def test_a_callback_is_shown_and_sent_again(cli: Cli) -> None:
     run_id = cli("runs", "submit", "look", "--callback-url", "https://8.8.8.8/x").strip()
     shown = cli("runs", "show", run_id)
     assert "https://8.8.8.8/x: queued, 0 attempts" in shown
-    assert "is sent again" in cli("runs", "redeliver", run_id)
+    assert "will be sent again" in cli("runs", "redeliver", run_id)
     bare = cli("runs", "submit", "look").strip()
     assert "has no callback" in cli("runs", "redeliver", bare, status=4)
 
@@ -218,7 +218,7 @@ def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Pla
     place.dispatcher.held = True
     told = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
     assert re.search(r"it is still running; call:[\w-]+ continues", told)
-    assert "it has not ended" in cli("actions", "run", "p:do", "--wait", "0", status=124)
+    assert "it is still running" in cli("actions", "run", "p:do", "--wait", "0", status=124)
 
 
 def test_an_approval_that_was_asked_for_is_named_even_without_waiting(
@@ -334,7 +334,7 @@ def test_what_was_executed_is_looked_for_by_host_action_and_time(cli: Cli) -> No
         ("p:do", "here", "succeeded")
     ]
     assert re.search(r"call:\S+ +[\d :-]+ +p:do +succeeded", cli("actions", "executions"))
-    assert cli("actions", "executions", "--host", "there") == "Nothing was executed.\n"
+    assert cli("actions", "executions", "--host", "there") == "No executions found.\n"
     cli("actions", "executions", "--since", "soon", status=2)
 
 
@@ -426,7 +426,7 @@ def test_a_command_or_action_that_is_mistyped_is_answered_by_what_was_meant(cli:
     assert "no command 'staus'; did you mean status" in cli("staus", status=2)
     assert "--help lists" in cli("xyzzy", status=2)
     assert "did you mean p:careful?" in cli("actions", "run", "p:carefull", status=4)
-    assert "actions list` shows" in cli("actions", "dry-run", "xyzzy", status=4)
+    assert "actions list` lists" in cli("actions", "dry-run", "xyzzy", status=4)
 
 
 def test_a_number_where_a_text_is_wanted_says_how_to_write_it(
@@ -440,7 +440,7 @@ def test_a_number_where_a_text_is_wanted_says_how_to_write_it(
     with serving(redis_url, dispatcher=InlineDispatcher(lab)) as api:
         cli.environment["BOYD_URL"] = api.url
         told = cli("actions", "run", "p:set", "-p", "version=1.10", status=1)
-        assert """as text it is -p 'version="1.10"'""" in told
+        assert """to pass it as text, use -p 'version="1.10"'""" in told
         assert "set" in cli("actions", "run", "p:set", "-p", 'version="1.10"')
 
 
@@ -465,7 +465,7 @@ def test_several_agents_have_to_be_told_apart(cli: Cli, store: Store) -> None:
     assert "--agent NAME: other, test" in cli("pause", status=4)
     assert "other is paused" in cli("pause", "--agent", "other")
     assert "test is paused" in cli("pause", BOYD_AGENT="test")
-    assert "test is frozen" in cli("freeze", BOYD_AGENT="test")
+    assert "Actions of test are frozen." in cli("freeze", BOYD_AGENT="test")
     assert {one["id"] for one in cli.json("agents")["agents"]} == {"other", "test"}
 
 
