@@ -306,7 +306,7 @@ def test_a_result_that_takes_longer_is_not_waited_for(desk: Desk) -> None:
 
 def test_it_takes_as_many_people_as_the_policy_says(strict: Desk) -> None:
     item = strict.propose()
-    assert "wants a note" in strict.cli("approvals", "approve", item.id, status=1)
+    assert "requires a note" in strict.cli("approvals", "approve", item.id, status=1)
     first = strict.cli("approvals", "approve", item.id, "--note", "ok")
     assert "p:do has 1 of 2 approvals, and waits for 1 more approval" in first
     again = strict.cli("approvals", "approve", item.id, "--note", "ok", status=5)
