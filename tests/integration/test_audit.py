@@ -311,7 +311,7 @@ def test_whoever_verifies_without_the_key_is_told_so(whole: Store, chain: Audit)
     found = misfit(Store(whole.client).agent("a").audit)
 
     assert (found.seq, found.why) == (1, "wrong key")
-    assert "not with no audit key" in found.detail
+    assert "instead of no audit key" in found.detail
 
 
 def test_after_a_change_of_the_key_the_chain_is_verified_from_a_noted_head(

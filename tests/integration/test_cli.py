@@ -404,9 +404,9 @@ def test_a_veto_is_shown_with_its_reason(cli: Cli, store: Store) -> None:
 
 
 def test_an_iteration_that_is_not_kept_is_not_found(cli: Cli, lab: Lab) -> None:
-    assert "no iteration 9 of test is kept" in cli("history", "9", status=4)
+    assert "iteration 9 of test not found" in cli("history", "9", status=4)
     lab.launcher.trigger("me")
-    assert "iteration 1 is not over: start" in cli("history", "1", status=4)
+    assert "iteration 1 is still running: start" in cli("history", "1", status=4)
 
 
 # Control
@@ -448,12 +448,12 @@ def test_a_trigger_that_waits_fails_with_its_iteration(
 
 
 def test_a_trigger_does_not_wait_longer_than_it_may(cli: Cli, lab: Lab) -> None:
-    assert "test #1 was not over after 0.1 s" in cli("trigger", "--timeout", "0.1", status=124)
+    assert "test #1 had not finished after 0.1 s" in cli("trigger", "--timeout", "0.1", status=124)
 
 
 def test_a_trigger_that_waits_can_be_interrupted(cli: Cli, lab: Lab) -> None:
     with cli.running("trigger", "--wait") as waiting:
-        said(waiting.stderr, "has begun")
+        said(waiting.stderr, "iteration started")
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(PATIENCE) == 130
         assert waiting.stderr is not None

@@ -207,7 +207,7 @@ def test_an_id_that_fits_nothing_or_too_much_is_said(desk: Desk) -> None:
     ids = [desk.propose(f"room {number}").id for number in range(17)]
     [(digit, times)] = Counter(id[0] for id in ids).most_common(1)
     told = desk.cli("approvals", "deny", digit, status=1)
-    assert f"{digit!r} fits {times} approvals: " in told
+    assert f"{digit!r} matches {times} approvals: " in told
     assert sum(id[:12] in told for id in ids) == min(times, 5)
     unknown = "01234567-0123-0123-0123-0123456789ab"
     assert unknown in desk.cli("approvals", "show", unknown, status=4)
@@ -266,7 +266,7 @@ def test_whoever_was_quicker_is_named_with_what_came_of_it(desk: Desk) -> None:
     item = desk.propose()
     desk.cli("approvals", "approve", item.id, BOYD_API_KEY=desk.key("bob"))
     late = desk.cli("approvals", "approve", item.id, status=5)
-    assert re.search(r"resolved already: approved by bob (just now|\d s ago), p:do ok", late)
+    assert re.search(r"already resolved: approved by bob (just now|\d s ago), p:do ok", late)
 
 
 def test_an_item_that_has_expired_says_so(redis_url: str, store: Store, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
     assert ready(store).missing == ["no beat is alive for agent ticking"]
     assert status == 1
     assert "error agent ticking: no live beat runs for it" in found
-    assert any("silent for" in line for line in found)
+    assert any("no heartbeat for" in line for line in found)
     assert b'boyd_workers{role="beat"} 0.0' in scraped(store)
 
 

@@ -292,7 +292,7 @@ class TestRedis:
     @pytest.mark.parametrize(
         ("script", "why"),
         [
-            (None, "there is no such program"),
+            (None, "program not found"),
             ("cat /dev/null", "it is neither redis-server nor valkey-server"),
             ("exit 1", "it is neither redis-server nor valkey-server"),
             ("echo redis-cli 6.2.14", "it is neither redis-server nor valkey-server"),

@@ -164,7 +164,7 @@ def test_the_log_of_a_worker_has_nothing_but_lines_of_one_form(deployment: Deplo
 
     lines = deployment.log("a").splitlines()
     assert [line for line in lines if not re.match(r"\d\d:\d\d:\d\d\.\d{3} [a-z]+ +\S", line)] == []
-    assert re.search(r"worker \S+ stops$", lines[-1])
+    assert re.search(r"worker \S+ is stopping$", lines[-1])
 
 
 def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> None:

@@ -144,7 +144,7 @@ def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[other]\nurl = 'http://x'", "has no profile 'work'; it has: other"),
+        ("[other]\nurl = 'http://x'", "has no profile 'work'; known: other"),
         ("[work]\nkey = 'x'", "profile 'work': url: Field required"),
         ("[work]\nurl = 'http://x'\nkye = 'x'", "profile 'work': kye: Extra inputs"),
         ("[work]\nurl = 'http://x'\nkey = 'x'\nkey_file = 'y'", "not both"),

@@ -95,7 +95,7 @@ def test_a_feed_that_fails_ends_its_streams_and_no_others(
         wait_until(lambda: bad.gone and ":\n\n" in good.sent)
     assert good.sent[0].startswith("id: 1-0\n")
     assert not good.gone
-    assert "event streams of agent bad end" in caplog.text
+    assert "closing the event streams of agent bad" in caplog.text
 
 
 def test_a_key_that_cannot_be_checked_ends_its_stream_and_no_others(site: Site) -> None:
