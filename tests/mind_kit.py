@@ -11,7 +11,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from boyd.models import ActionResult, LoopResult, Model, Observation, Situation, no_op, utc_now
+from boyd.models import (
+    FROZEN,
+    ActionResult,
+    LoopResult,
+    Model,
+    Observation,
+    Situation,
+    no_op,
+    utc_now,
+)
 from boyd.models.action import APPROVAL_REQUIRED
 from boyd.models.responses import AgentList
 from boyd.models.situation import Triple
@@ -247,7 +256,8 @@ class ImaginaryMind:
         success = not more
         undone = act.more.get("undone")
         if undone:
-            more, success = {"error": undone}, False
+            prevented = "frozen" if undone.startswith(FROZEN) else "unserved"
+            more, success = {"error": undone, "prevented": prevented}, False
         acted = ActionResult(action="goals:kg_query", success=success, duration=1.0, **more)
         return LoopResult(
             id=str(number),

@@ -16,7 +16,7 @@ from boyd.cli.api_access import Api, past_iteration
 from boyd.cli.output import command_name
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
-from boyd.models import LoopResult, LoopStatus, Model, Triple
+from boyd.models import FROZEN, LoopResult, LoopStatus, Model, Triple
 from boyd.models.responses import AgentList, Triggered
 from boyd.plugins.goals.api_models import (
     Consolidated,
@@ -35,7 +35,6 @@ from boyd.plugins.goals.api_models import (
     SymbolList,
     Why,
 )
-from boyd.plugins.goals.outcome import FROZEN
 from boyd.plugins.goals.state import (
     Episode,
     Goal,
@@ -320,7 +319,8 @@ class Cycle:
     @property
     def is_frozen(self) -> bool:
         """True if a freeze kept it from being a cycle."""
-        return (self.refusal or "").startswith(FROZEN)
+        done = self.result.action_results
+        return self.decision is None and any(one.prevented == "frozen" for one in done)
 
     def to_wire(self) -> dict[str, Any]:
         """The data to print."""

@@ -2,6 +2,7 @@
 
 from boyd.models.action import (
     APPROVAL_REQUIRED,
+    FROZEN,
     ActionInfo,
     ActionResult,
     Autonomy,
@@ -17,6 +18,7 @@ from boyd.models.action import (
     ExecutionEntry,
     ExecutionPage,
     JobExecution,
+    Prevention,
     unexplained,
 )
 from boyd.models.actor import (
@@ -102,6 +104,7 @@ from boyd.models.situation import (
 
 __all__ = [
     "APPROVAL_REQUIRED",
+    "FROZEN",
     "LEVELS",
     "NO_OP",
     "SCOPES",
@@ -157,6 +160,7 @@ __all__ = [
     "ObserverHealth",
     "ObserverRun",
     "Phase",
+    "Prevention",
     "Problem",
     "Proposal",
     "Refusal",

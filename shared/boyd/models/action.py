@@ -10,10 +10,14 @@ from boyd.models.actor import Actor
 from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
 
 AutonomyMode = Literal["auto", "approval-required", "human-only"]
-
+#: The reason why an action was not executed: a hook or guard, a freeze, the end of its runs, a
+#: difference to what was approved, or no worker.
+Prevention = Literal["vetoed", "frozen", "cancelled", "refused", "unserved"]
 
 #: The error of a result that says that an action waits for a person.
 APPROVAL_REQUIRED = "Approval required"
+#: The start of the error of an action that a freeze has prevented.
+FROZEN = "Actions are frozen"
 
 
 class Autonomy(Model):
@@ -34,7 +38,7 @@ class ActionResult(Model):
     """The outcome of one action; `duration` is in milliseconds.
 
     `unknown` is true when the action was started and its outcome lost. Boyd sets the `host` and the
-    `worker` process that executed it.
+    `worker` process that executed it, or `prevented` if it was not executed.
     """
 
     action: str
@@ -45,6 +49,7 @@ class ActionResult(Model):
     side_effects: list[str] | None = None
     metrics: dict[str, float | str] | None = None
     unknown: bool | None = None
+    prevented: Prevention | None = None
     host: str | None = None
     worker: str | None = None
 

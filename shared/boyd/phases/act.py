@@ -19,6 +19,7 @@ from boyd.models import (
     Decision,
     ExecutionEntry,
     JsonObject,
+    Prevention,
     Proposal,
     explain,
 )
@@ -39,6 +40,7 @@ class Claim:
         token: proves the claim when finishing; None: the claim was refused.
         result: the result of an earlier attempt.
         refused: reason for a refusal: frozen, unknown outcome, running elsewhere.
+        prevented: the kind of that reason.
         over_budget: the budget for this target is used up.
         unknown: an earlier attempt was started and its outcome lost.
     """
@@ -46,6 +48,7 @@ class Claim:
     token: str | None = None
     result: ActionResult | None = None
     refused: str | None = None
+    prevented: Prevention | None = None
     over_budget: bool = False
     unknown: bool = False
 
@@ -176,7 +179,7 @@ def _forgone(action: Action, request: Request, ledger: Ledger) -> ActionResult:
     """The result of an action that must not be executed any more."""
     claim = ledger.forgo(request.execution_id)
     reason = claim.refused or request.unserved
-    return claim.result or failed(action.id, reason, lost=claim.unknown)
+    return claim.result or failed(action.id, reason, lost=claim.unknown, prevented=claim.prevented)
 
 
 def _earlier(
@@ -233,10 +236,21 @@ def validate(action: Action | Tool, params: Mapping[str, Any]) -> Any:
         raise ValueError(f"Invalid params: {explain(error)}") from None
 
 
-def failed(action_id: str, error: str, duration: float = 0.0, lost: bool = False) -> ActionResult:
+def failed(
+    action_id: str,
+    error: str,
+    duration: float = 0.0,
+    lost: bool = False,
+    prevented: Prevention | None = None,
+) -> ActionResult:
     """A failed result with its reason."""
     return ActionResult(
-        action=action_id, success=False, error=clean(error), duration=duration, unknown=lost or None
+        action=action_id,
+        success=False,
+        error=clean(error),
+        duration=duration,
+        unknown=lost or None,
+        prevented=prevented,
     )
 
 
@@ -265,7 +279,7 @@ class _Execution:
     def run(self) -> ActionResult:
         refusal = self._before()
         if refusal:
-            return self._after(failed(self.action.id, refusal))
+            return self._after(failed(self.action.id, refusal, prevented="vetoed"))
         try:
             params = validate(self.action, self.request.decision.params)
         except ValueError as error:
@@ -279,7 +293,8 @@ class _Execution:
             return claim.result
         if claim.token is None:
             reason = claim.refused or "Not executed"
-            return self._after(failed(self.action.id, reason, lost=claim.unknown))
+            refused = failed(self.action.id, reason, lost=claim.unknown, prevented=claim.prevented)
+            return self._after(refused)
         return self._after(self._execute(params, claim.token))
 
     def _after(self, result: ActionResult) -> ActionResult:
@@ -376,7 +391,9 @@ def _queue(
         preview = _preview(ctx, action, request)
         proposal = proposal.patched({"preview": preview})
     approval_id = approvals.propose(proposal, request.proposer)
-    return _waits(action, approval_id) if approval_id else failed(action.id, CANCELLED)
+    if not approval_id:
+        return failed(action.id, CANCELLED, prevented="cancelled")
+    return _waits(action, approval_id)
 
 
 def _preview(ctx: PhaseContext, action: Action, request: Request) -> ActionResult:
@@ -428,7 +445,8 @@ def _result(action: Action, found: Any, duration: float) -> ActionResult:
             said = found.error and clean(found.error)
             error = f"The action says: {said}" if ours else said
             name = action.title if found.action == action.title else action.id
-            result = found.patched({"action": name, "duration": duration, "error": error})
+            ran = {"action": name, "duration": duration, "error": error, "prevented": None}
+            result = found.patched(ran)
         else:
             result = ActionResult(action=action.id, success=True, output=found, duration=duration)
         size = len(result.to_json())

@@ -85,7 +85,9 @@ def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult
     if record.abandoned != "act" or decision is None:
         return result
     known = store.ledger.settle(naming.loop(record.id))
-    told = known or act.failed(decision.action, f"Not executed: {result.error}")
+    told = known or act.failed(
+        decision.action, f"Not executed: {result.error}", prevented="unserved"
+    )
     return result.patched({"action_results": [told]})
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.models import ActionResult, ExecutionEntry
+from boyd.models import FROZEN, ActionResult, ExecutionEntry
 from boyd.phases.act import CANCELLED, Claim, ExecutionRequest
 from boyd.store import AgentStore, ClaimReply, Fence
 
@@ -178,9 +178,9 @@ def _read(reply: ClaimReply, token: str) -> Claim:
     if reply.outcome == "done":
         return Claim(result=ActionResult.from_json(reply.detail))
     if reply.outcome == "cancelled":
-        return Claim(refused=CANCELLED)
+        return Claim(refused=CANCELLED, prevented="cancelled")
     if reply.outcome == "frozen":
-        return Claim(refused=f"Actions are frozen: {reply.detail}")
+        return Claim(refused=f"{FROZEN}: {reply.detail}", prevented="frozen")
     if reply.outcome == "unknown":
         return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
     return Claim(over_budget=True)

@@ -9,7 +9,8 @@ import pytest
 
 from boyd import Decision as LoopDecision
 from boyd import Plugin
-from boyd.models import ActionResult, ApprovalItem, LoopResult
+from boyd.models import ApprovalItem, LoopResult, Prevention
+from boyd.phases.act import failed
 from boyd.plugins.goals.cycle import approval_outcomes, record_outcome
 from boyd.plugins.goals.state import GoalSession, ToolDecision
 from boyd.testing import TESTER
@@ -169,12 +170,19 @@ def test_what_comes_to_nothing_says_why(fields: dict[str, object] | None, detail
 
 
 @pytest.mark.parametrize(
-    "error", ["Cancelled: no run wants it", "Refused: the policy", "Not executed: no worker"]
+    ("prevented", "error"),
+    [
+        ("cancelled", "Cancelled: no run wants it"),
+        ("refused", "Refused: the policy"),
+        ("unserved", "Not executed: no worker"),
+    ],
 )
-def test_what_was_allowed_and_could_not_be_done_is_no_failure(error: str) -> None:
+def test_what_was_allowed_and_could_not_be_done_is_no_failure(
+    prevented: Prevention, error: str
+) -> None:
     mind, _ = asking()
     id = approval(mind.cycle())
-    result = ActionResult(action="goals:shell_exec", success=False, duration=0.0, error=error)
+    result = failed("goals:shell_exec", error, prevented=prevented)
     item = an_item(mind, id, status="approved", result=result)
     [outcome] = approval_outcomes(mind.session, Desk(item), MemoryGraph())
 

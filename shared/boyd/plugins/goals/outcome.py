@@ -218,12 +218,6 @@ def _reason(outcome: DecisionOutcome) -> str:
 
 # --- Results of actions --------------------------------------------------------------------------
 
-#: The start of the error of an action that was not executed because acting is frozen.
-FROZEN = "Actions are frozen"
-#: Errors of actions that a hook or a guard stopped, and of actions that were not executed for a
-#: reason that has nothing to do with the tool.
-_STOPPED = re.compile(r"Vetoed by |guard \S+ failed: ")
-_NOT_EXECUTED = (FROZEN, "Cancelled: ", "Refused: ", "Not executed: ")
 #: Recalled lines in which the agent describes itself: they contain the words of the goal.
 _ABOUT_ITSELF = re.compile(
     r"\S+ \S+ (?:Decide: tool=|Cycle \d+: |Orient: |Reflection at cycle |Advice after cycle )"
@@ -242,14 +236,13 @@ _MAX_SYMBOLS = 12
 
 def state_of(result: ActionResult) -> OutcomeState | None:
     """The state of a decision after its action; None: the result says nothing about the tool."""
-    error = result.error or ""
     if result.success:
         return "done"
     if result.waits_for:
         return "pending"
-    if error.startswith(_NOT_EXECUTED):
-        return None
-    return "vetoed" if _STOPPED.match(error) else "failed"
+    if result.prevented is None:
+        return "failed"
+    return "vetoed" if result.prevented == "vetoed" else None
 
 
 def output_of(tool: str, result: ActionResult) -> str:

@@ -32,7 +32,7 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
     situation = engine.store.history.situation()
     decision, trace = decide.review(ctx, request.decision, situation or NO_SITUATION)
     if decision.is_no_op:
-        return act.failed(request.decision.action, _refusal(trace, decision))
+        return _not_chosen(request.decision.action, trace, decision)
     reviewed = replace(
         request,
         decision=decision,
@@ -42,9 +42,11 @@ def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionRe
     return act.act(ctx, reviewed, ledger, engine.approvals)
 
 
-def _refusal(trace: DecisionTrace, decision: Decision) -> str:
+def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> ActionResult:
     refusal = trace.vetoed or trace.invalid
-    return f"Vetoed by {refusal.by}: {refusal.reason}" if refusal else decision.rationale
+    if refusal is None:
+        return act.failed(action, decision.rationale)
+    return act.failed(action, f"Vetoed by {refusal.by}: {refusal.reason}", prevented="vetoed")
 
 
 def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJob) -> ActionResult:
@@ -53,7 +55,8 @@ def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJ
     why = f"no worker took it from queue {stuck.queue or queues.ACT!r}"
     if worker:
         why = f"its workers were lost before it started, the last one was {worker}"
-    return engine.store.ledger.settle(execution) or act.failed(action, f"Not executed: {why}")
+    known = engine.store.ledger.settle(execution)
+    return known or act.failed(action, f"Not executed: {why}", prevented="unserved")
 
 
 class ApprovedActionHandler:
@@ -94,10 +97,10 @@ class ApprovedActionHandler:
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
             why = "Refused: the action or its params differ from those that were approved"
-            return act.failed(item.action_id, why)
+            return act.failed(item.action_id, why, prevented="refused")
         refusal = self._policy_refusal(item)
         if refusal:
-            return act.failed(item.action_id, refusal)
+            return act.failed(item.action_id, refusal, prevented="refused")
         request = act.Request(
             execution_id=_execution(item, item.id),
             decision=item.decision.patched({"action": item.action_id, "params": item.params}),
