@@ -234,10 +234,10 @@ _registered: set[str] = set()
 
 def clean(text: str) -> str:
     """*text* without secrets, for logs and errors."""
-    return redactor().redact(masked(text))
+    return redactor().redact(mask_passwords(text))
 
 
-def masked(text: str) -> str:
+def mask_passwords(text: str) -> str:
     """*text* without passwords in URLs."""
     return _QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
 

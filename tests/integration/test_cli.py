@@ -34,7 +34,7 @@ from boyd.models import (
 )
 from boyd.phases import decide
 from boyd.plugin import Observer, Strategy
-from boyd.store import Store, WorkerInfo, masked
+from boyd.store import Store, WorkerInfo, mask_url
 from boyd.testing import Lab
 from boyd.version import VERSION
 from cli_kit import PATIENCE, Cli, announced, beside, lab_of, new_key, said, serving, working
@@ -517,7 +517,7 @@ def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, how: list[str]
     assert frozen.exit_code == 0
     assert ("does not answer" in frozen.stderr) == (not how)
     redis_url = cli.environment["BOYD_REDIS_URL"]
-    assert f"using Redis directly: {masked(redis_url)}" in frozen.stderr
+    assert f"using Redis directly: {mask_url(redis_url)}" in frozen.stderr
     assert re.search(r"fire \(by cli:\w+\)", lab.run().action_results[0].error or "")
     assert "test can act again." in cli("unfreeze", *how)
     cli("freeze", "--all", *how)
@@ -577,7 +577,7 @@ def test_a_freeze_goes_to_the_redis_of_the_boyd_up_whose_api_is_away(
     del cli.environment["BOYD_URL"]
     frozen = cli.result("freeze", *(["--url", f"{up.api_url}/"] if named else []))
     assert frozen.exit_code == 0
-    assert f"using Redis directly: {masked(up.redis_url)}" in frozen.stderr
+    assert f"using Redis directly: {mask_url(up.redis_url)}" in frozen.stderr
     assert not lab.run().action_results[0].success
 
 

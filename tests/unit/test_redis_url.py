@@ -15,7 +15,7 @@ from redis.connection import SSLConnection
 from boyd import redaction
 from boyd.errors import ConfigError, StoreUnavailable
 from boyd.messaging.celery_app import make_app
-from boyd.store import connect, masked, translated
+from boyd.store import connect, mask_url, translated
 from boyd.store.connection import Sentinels
 
 MASTER = {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
@@ -112,10 +112,10 @@ def test_what_is_no_url_of_a_redis_is_refused_without_its_password(url: str) -> 
     ],
 )
 def test_passwords_are_masked(url: str) -> None:
-    for text in (masked(url), redaction.masked(f"{url} is away")):
+    for text in (mask_url(url), redaction.mask_passwords(f"{url} is away")):
         assert "hush6" not in text
         assert text.startswith(url.partition("://")[0])
-    assert masked(url).count("***") == url.count("hush6")
+    assert mask_url(url).count("***") == url.count("hush6")
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Place:
+class AccessSource:
     """One source of an API's URL, its key and its agent, each if known."""
 
     url: str | None = None
@@ -185,30 +185,30 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
     return Api(url, key, agent)
 
 
-def _places(settings: Settings, flags: Flags, running: bool) -> Iterator[Place]:
+def _places(settings: Settings, flags: Flags, running: bool) -> Iterator[AccessSource]:
     """Yield the sources in order of precedence; URL and key may come from different ones."""
-    yield Place(flags.url, None, flags.agent)
-    yield Place(None, flags.key)
+    yield AccessSource(flags.url, None, flags.agent)
+    yield AccessSource(None, flags.key)
     if flags.profile:
         yield _profile(flags.profile)
-    yield Place(os.environ.get("BOYD_URL"))
-    yield Place(None, os.environ.get("BOYD_API_KEY"), settings.agent)
+    yield AccessSource(os.environ.get("BOYD_URL"))
+    yield AccessSource(None, os.environ.get("BOYD_API_KEY"), settings.agent)
     if not flags.profile:
         yield _profile(os.environ.get("BOYD_PROFILE") or None)
     if running:
         yield _running(settings)
 
 
-def _profile(name: str | None) -> Place:
+def _profile(name: str | None) -> AccessSource:
     profile = read_profile(name)
-    return Place(profile.url, profile.key, profile.agent) if profile else Place()
+    return AccessSource(profile.url, profile.key, profile.agent) if profile else AccessSource()
 
 
-def _running(settings: Settings) -> Place:
+def _running(settings: Settings) -> AccessSource:
     runtime = read_runtime(settings.state_dir)
     if runtime is None or runtime.api_url is None:
-        return Place()
-    return Place(runtime.api_url, read_key(settings.state_dir), runtime.agent)
+        return AccessSource()
+    return AccessSource(runtime.api_url, read_key(settings.state_dir), runtime.agent)
 
 
 def is_same(one: str, other: str) -> bool:

@@ -21,7 +21,7 @@ from boyd.errors import BoydError, ConfigError
 from boyd.models import NO_OP
 from boyd.plugin import Action, Component, Observer, Plugin, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
-from boyd.redaction import masked
+from boyd.redaction import mask_passwords
 from boyd.settings.process_settings import Settings
 from boyd.settings.validation import nearest, saying
 
@@ -249,7 +249,7 @@ def hide(options: Any) -> Any:
 
 def _show_values(values: Mapping[str, Any], indent: int = 2) -> None:
     for path, value in _paths(values):
-        text = masked(json.dumps(value, ensure_ascii=False))
+        text = mask_passwords(json.dumps(value, ensure_ascii=False))
         output.say(f"{'':{indent}}{path} = {output.one_line(text)}")
 
 

@@ -346,9 +346,9 @@ def _is_redis_of(settings: Settings, url: str) -> bool:
 
 
 def _where(settings: Settings) -> str:
-    from boyd.store import masked
+    from boyd.store import mask_url
 
-    return masked(with_redis(settings).redis_url or "")
+    return mask_url(with_redis(settings).redis_url or "")
 
 
 def _freeze_over(api: Api, everywhere: bool, reason: str | None) -> str:

@@ -15,7 +15,7 @@ from boyd.errors import BoydError, StoreError
 from boyd.formatting import counted
 from boyd.plugin import Action, Observer
 from boyd.settings.process_settings import Settings
-from boyd.store import connect, masked
+from boyd.store import connect, mask_url
 from boyd.store.health_reader import read_health
 from boyd.store.health_snapshot import HealthSnapshot
 
@@ -58,7 +58,7 @@ def _text(finding: Finding) -> str:
 
 def _findings(settings: Settings) -> list[Finding]:
     assert settings.redis_url is not None
-    where = masked(settings.redis_url)
+    where = mask_url(settings.redis_url)
     needs, wrong = _needs(settings)
     client = connect(settings.redis_url, timeout=PATIENCE)
     broker = checks.broker_of(settings, PATIENCE)
@@ -79,7 +79,7 @@ def _broker(settings: Settings, health: HealthSnapshot) -> list[Finding]:
     url = settings.broker_url
     if not url or url == settings.redis_url or health.broker_error is not None:
         return []
-    return [checks.ok("broker", f"{masked(url)} answers")]
+    return [checks.ok("broker", f"{mask_url(url)} answers")]
 
 
 def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:

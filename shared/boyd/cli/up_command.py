@@ -35,7 +35,7 @@ from boyd.embedded.supervisor import Supervisor
 from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
 from boyd.settings.process_settings import ApiSettings, Settings
-from boyd.store import Store, connect, masked, translated
+from boyd.store import Store, connect, mask_url, translated
 from boyd.version import VERSION
 
 
@@ -44,7 +44,7 @@ def greet(settings: Settings, agents: list[str]) -> None:
     noun = "agent" if len(agents) == 1 else "agents"
     output.say(f"boyd {VERSION}: starting {noun} {', '.join(agents)}")
     if settings.redis_url:
-        output.say(f"  redis  {masked(settings.redis_url)}")
+        output.say(f"  redis  {mask_url(settings.redis_url)}")
     output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
 
 

@@ -18,7 +18,7 @@ from boyd import queues
 from boyd.errors import ConfigError
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Phase
-from boyd.store.connection import Address, masked, sentinel_options
+from boyd.store.connection import Address, mask_url, sentinel_options
 
 log = logging.getLogger("boyd.messaging.celery_app")
 
@@ -65,7 +65,7 @@ def make_app(broker_url: str) -> Celery:
     try:
         address = Address.of(broker_url)
     except ValueError as error:
-        raise ConfigError(f"broker_url {masked(broker_url)!r} cannot be used: {error}") from None
+        raise ConfigError(f"broker_url {mask_url(broker_url)!r} cannot be used: {error}") from None
     app = Celery("boyd", broker=_kombu_url(address), set_as_current=False)
     app.amqp.Connection = _Connection
     app.conf.update(

@@ -21,12 +21,7 @@ from boyd.models.action import (
     Prevention,
     unexplained,
 )
-from boyd.models.actor import (
-    SCOPES,
-    Actor,
-    ApiKey,
-    Scope,
-)
+from boyd.models.actor import SCOPES, Actor, ApiKey, Scope
 from boyd.models.approval import (
     ApprovalItem,
     ApprovalOutcome,
@@ -37,14 +32,7 @@ from boyd.models.approval import (
     Proposal,
     Vote,
 )
-from boyd.models.audit import (
-    AuditEntry,
-    AuditFilter,
-    AuditHead,
-    AuditPage,
-    Misfit,
-    Verification,
-)
+from boyd.models.audit import AuditEntry, AuditFilter, AuditHead, AuditPage, Misfit, Verification
 from boyd.models.base import (
     LEVELS,
     SEVERITIES,
@@ -61,14 +49,7 @@ from boyd.models.base import (
     unstorable,
     utc_now,
 )
-from boyd.models.decision import (
-    NO_OP,
-    Change,
-    Decision,
-    DecisionTrace,
-    Refusal,
-    no_op,
-)
+from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
 from boyd.models.loop import (
     Event,
     LoopResult,

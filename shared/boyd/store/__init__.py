@@ -11,7 +11,7 @@ from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, actor_fields, seal_all
 from boyd.store.batches import Batches, Due, StuckBatch, take_each
 from boyd.store.calls import Calls, read_call
-from boyd.store.connection import Client, connect, masked, translated
+from boyd.store.connection import Client, connect, mask_url, translated
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
 from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning
 from boyd.store.fact_graph import FactGraph
@@ -215,7 +215,7 @@ __all__ = [
     "fingerprint",
     "in_service",
     "is_later",
-    "masked",
+    "mask_url",
     "read_call",
     "read_callback",
     "read_investigation",

@@ -93,7 +93,7 @@ class Link:
     def read(cls, place: str, fields: Mapping[str, str]) -> Link:
         """Read a stream entry; absent or unreadable fields are empty, because it may be forged."""
         given = [fields.get(name, "") for name in ("at", "body", "prev", "by", "hash")]
-        return cls(place, _whole(fields.get("seq", "")), *given)
+        return cls(place, _number(fields.get("seq", "")), *given)
 
     @property
     def stands_at(self) -> int:
@@ -138,16 +138,16 @@ def sealed(sealing: Sealing, prev: str, seq: int, at: str, fields: Mapping[str, 
 
 def noted(seq: str | None, digest: str | None) -> AuditHead | None:
     """The head recorded in Redis; None when it is absent."""
-    return AuditHead(seq=_whole(seq), hash=digest) if seq and digest else None
+    return AuditHead(seq=_number(seq), hash=digest) if seq and digest else None
 
 
 def _ms(at: str) -> int:
-    number = _whole(at.partition("-")[0])
+    number = _number(at.partition("-")[0])
     # A forged time may be too large for a datetime.
     return number if number < 2**47 else 0
 
 
-def _whole(text: str) -> int:
+def _number(text: str) -> int:
     """The number; 0 for a text that Boyd would not write."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
 

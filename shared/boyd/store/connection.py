@@ -81,7 +81,7 @@ class Address:
         return {name: value for name, value in self.options.items() if name.startswith("ssl_")}
 
 
-def masked(url: str) -> str:
+def mask_url(url: str) -> str:
     """A URL without its passwords, for messages."""
     without = re.sub(r"([?&]\w*password=)[^&]*", r"\1***", url)
     *before, last = without.split("@")
@@ -209,7 +209,7 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         pool.connection_class = _leaving(pool.connection_class)
         pool.connection_class(**pool.connection_kwargs)  # refuses bad options now, not on first use
     except (ValueError, TypeError, redis.RedisError) as error:
-        raise ConfigError(f"redis_url {masked(url)!r} cannot be used: {error}") from None
+        raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
     return client
 
 
@@ -246,7 +246,7 @@ def pairs(flat: list[Any]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def whole(text: str | None) -> int | None:
+def stored_int(text: str | None) -> int | None:
     """The integer in a stored text; None for an invalid one, as after a manual edit."""
     try:
         return int(float(text)) if text else None
@@ -289,4 +289,4 @@ def _leaving(kind: type[Any]) -> type[Any]:
     return Leaving
 
 
-__all__ = ["Client", "connect", "masked", "pairs", "translated", "whole"]
+__all__ = ["Client", "connect", "mask_url", "pairs", "stored_int", "translated"]

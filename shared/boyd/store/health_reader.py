@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, ObserverHealth, from_ms
-from boyd.store.connection import Client, translated, whole
+from boyd.store.connection import Client, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, scopes_of
 from boyd.store.health_snapshot import (
@@ -261,7 +261,7 @@ class _Look:
         entered = flight["entered"]
         return AgentHealth(
             entry=self._entry,
-            iterations=whole(loop["iteration"]) or 0,
+            iterations=stored_int(loop["iteration"]) or 0,
             phase=flight["phase"] or "idle",
             phase_since=_seconds(flight["phaseAt"]),
             flight=_flight((flight["phase"], flight["phaseAt"]), due),
@@ -269,7 +269,7 @@ class _Look:
             observed=_seconds(flight["startedAt"] or self._past(details)[1]),
             events_lost=_seconds(loop["eventsLostAt"]),
             events_error=loop["eventsLostWhy"] or "",
-            format=max(whole(one["formatVersion"]) or 1 for one in (loop, flight)),
+            format=max(stored_int(one["formatVersion"]) or 1 for one in (loop, flight)),
             worker=entered.partition("/")[0] if entered else None,
             deadline=due[0][1] / 1000 if due else None,
             waiting=tuple(self._waiting(flight, due, details)),
@@ -405,5 +405,5 @@ def _length(queue: str, agent_id: str) -> _Question:
 
 
 def _seconds(ms: str | None) -> float | None:
-    number = whole(ms)
+    number = stored_int(ms)
     return None if number is None else number / 1000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from boyd.errors import AgentPaused
 from boyd.models import Actor, LoopStatus, Observation, from_ms
 from boyd.store.audit_trail import actor_fields
-from boyd.store.connection import Client, translated, whole
+from boyd.store.connection import Client, stored_int, translated
 from boyd.store.freezes import first_reason, scopes_of
 from boyd.store.keys import FREEZES, Keys
 from boyd.store.scripts import KeyedScripts
@@ -169,8 +169,8 @@ class Loop:
         return LoopStatus(
             agent_id=self._agent_id,
             phase=phase or "idle",
-            iteration=whole(iteration) or whole(loop.get("iteration")) or 0,
-            start_time=from_ms(began) if (began := whole(started)) else None,
+            iteration=stored_int(iteration) or stored_int(loop.get("iteration")) or 0,
+            start_time=from_ms(began) if (began := stored_int(started)) else None,
             paused=loop.get("paused"),
             frozen=first_reason(marks),
             pending_runs=runs,

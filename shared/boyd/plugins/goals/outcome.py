@@ -13,14 +13,7 @@ from pydantic import Field
 from boyd.models import ActionResult, Model
 from boyd.plugins.goals.goal_tree import FREE, set_status, update_goal, with_goals
 from boyd.plugins.goals.knowledge.vocabulary import GOAL
-from boyd.plugins.goals.progress import (
-    Evaluation,
-    backtrack,
-    clip,
-    evaluate,
-    is_exhausted,
-    tick,
-)
+from boyd.plugins.goals.progress import Evaluation, backtrack, clip, evaluate, is_exhausted, tick
 from boyd.plugins.goals.psyche import count_encounter
 from boyd.plugins.goals.state import Config, Goal, GoalSession, Progress, Score, ToolDecision
 
