@@ -12,10 +12,12 @@ from typing import ParamSpec, TypeVar
 from pydantic import ValidationError
 
 from boyd.errors import PayloadTooLarge
-from boyd.models import EndpointReply, EndpointRequest, JsonObject, Model, Triple, explain
+from boyd.models import EndpointReply, EndpointRequest, Model, Triple, explain
 from boyd.models.situation import Place
-from boyd.plugin import Context, Graph, endpoint
-from boyd.plugins.goals import api_models, cycle, memory
+from boyd.plugin import Context, Endpoint, Graph, endpoint
+from boyd.plugin.decorators import Declared
+from boyd.plugins.goals import api_models as api
+from boyd.plugins.goals import cycle, memory
 from boyd.plugins.goals.goal_toolbox import ToolList
 from boyd.plugins.goals.goal_tools import GoalTools
 from boyd.plugins.goals.goal_tree import (
@@ -35,8 +37,7 @@ from boyd.plugins.goals.state import Goal, GoalSession, GoalStatus, Question
 
 #: The default and greatest number of entries in a list.
 USUAL, MOST = 50, 500
-#: Defaults: recalled episodes, facts of a symbol, symbols found by a search, and symbols suggested
-#: instead of an unknown one.
+#: Defaults: recalled episodes, facts of a symbol, symbols found by a search, and similar symbols.
 RECALLED, FACTS, FOUND, ALIKE = 5, 200, 20, 5
 #: A part of an export ends after so many characters; facts are read in steps of so many.
 CHARS, STEP = 500_000, 200
@@ -55,21 +56,23 @@ class Refused(Exception):
         self.status = status
 
 
-def answering(
-    handle: Callable[_P, Model | EndpointReply],
-) -> Callable[_P, JsonObject | EndpointReply]:
-    """Let an endpoint return a model, and turn `Refused` and `GoalError` into error responses."""
+def serve(
+    method: str, path: str, *, status: int = 200, timeout: float = 10.0
+) -> Callable[[Callable[_P, Model]], Declared[Endpoint]]:
+    """Declare an endpoint that returns a model, and turn `Refused` and `GoalError` into errors."""
 
-    @functools.wraps(handle)
-    def respond(*args: _P.args, **more: _P.kwargs) -> JsonObject | EndpointReply:
-        try:
-            answer = handle(*args, **more)
-        except (Refused, GoalError) as error:
-            status = error.status if isinstance(error, Refused) else 409
-            return EndpointReply(status=status, body={"error": str(error)})
-        return answer if isinstance(answer, EndpointReply) else answer.to_wire()
+    def declare(handle: Callable[_P, Model]) -> Declared[Endpoint]:
+        @functools.wraps(handle)
+        def respond(*args: _P.args, **more: _P.kwargs) -> EndpointReply:
+            try:
+                return EndpointReply(status=status, body=handle(*args, **more).to_wire())
+            except (Refused, GoalError) as error:
+                code = error.status if isinstance(error, Refused) else 409
+                return EndpointReply(status=code, body={"error": str(error)})
 
-    return respond
+        return endpoint(method, path, timeout=timeout)(respond)
+
+    return declare
 
 
 def resolve_id(noun: str, written: str, ids: Collection[str]) -> str:
@@ -88,10 +91,6 @@ def resolve_id(noun: str, written: str, ids: Collection[str]) -> str:
     more = ", …" if len(matching) > _NAMED else ""
     some = ", ".join(matching[:_NAMED]) + more
     raise Refused(404, f"{len(matching)} {noun}s match {written!r}: {some}; add more characters")
-
-
-def _created(model: Model) -> EndpointReply:
-    return EndpointReply(status=201, body=model.to_wire())
 
 
 def _body(kind: type[_M], request: EndpointRequest) -> _M:
@@ -120,7 +119,7 @@ def _goal(session: GoalSession, request: EndpointRequest) -> Goal:
     return session.goals[resolve_id("goal", request.path["id"], session.goals)]
 
 
-def _export_part(graph: Graph, after: str | None) -> api_models.Exported:
+def _export_part(graph: Graph, after: str | None) -> api.Exported:
     """The part of the graph *after* a cursor; None: the first one."""
     last = None if after is None else _place(after)
     text = [turtle.HEADER if last is None else turtle.PART]
@@ -133,7 +132,7 @@ def _export_part(graph: Graph, after: str | None) -> api_models.Exported:
     following = None
     if last and found and graph.page(last, 1):
         following = base64.urlsafe_b64encode(json.dumps(last).encode()).decode()
-    return api_models.Exported(turtle="".join(text), next=following, revision=revision)
+    return api.Exported(turtle="".join(text), next=following, revision=revision)
 
 
 def _place(cursor: str) -> Place:
@@ -157,19 +156,18 @@ def _add_facts(graph: Graph, facts: Sequence[Triple]) -> int:
 class Endpoints(GoalTools):
     """The tools and the endpoints."""
 
-    @endpoint("GET", "/session")
-    @answering
-    def get_session(self, ctx: Context) -> api_models.SessionState:
+    @serve("GET", "/session")
+    def get_session(self, ctx: Context) -> api.SessionState:
         """Summarize the current session."""
         session = self.sessions(ctx).read()
         going_on = {None, *(goal.id for goal in session.goals.values() if is_open(goal))}
-        return api_models.SessionState(
+        return api.SessionState(
             id=session.id,
             cycle=session.cycle,
             max_cycles=self.config.max_cycles,
             focus=session.focus,
             goals=dict(Counter(goal.status for goal in session.goals.values())),
-            memory=api_models.MemoryState(
+            memory=api.MemoryState(
                 size=len(session.memory),
                 capacity=self.config.working_memory_capacity,
                 pressure=memory.pressure(session, self.config),
@@ -177,63 +175,48 @@ class Endpoints(GoalTools):
             episodes=len(session.episodes),
             questions=[one for one in Questions(ctx.state).waiting() if one.goal in going_on],
             approvals=cycle.waiting_tools(session, ctx.approvals),
-            graph=api_models.GraphState(facts=self.graph(ctx).size()),
+            graph=api.GraphState(facts=self.graph(ctx).size()),
         )
 
-    @endpoint("POST", "/session")
-    @answering
-    def begin_session(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
+    @serve("POST", "/session", status=201)
+    def begin_session(self, request: EndpointRequest, ctx: Context) -> api.NewSession:
         """Start a new session or reopen an older one; the current one is kept."""
-        wanted, sessions = _body(api_models.SessionWanted, request), self.sessions(ctx)
+        wanted, sessions = _body(api.SessionWanted, request), self.sessions(ctx)
         if wanted.id is not None:
             try:
-                return _created(api_models.NewSession(id=sessions.reopen(wanted.id, self.config)))
+                return api.NewSession(id=sessions.reopen(wanted.id, self.config))
             except SessionError as error:
                 raise Refused(404, str(error)) from None
-        id = sessions.start(self.config) if wanted.fresh else sessions.current
-        return _created(api_models.NewSession(id=id))
+        return api.NewSession(id=sessions.start(self.config) if wanted.fresh else sessions.current)
 
-    @endpoint("GET", "/sessions")
-    @answering
-    def list_sessions(self, ctx: Context) -> api_models.SessionList:
+    @serve("GET", "/sessions")
+    def list_sessions(self, ctx: Context) -> api.SessionList:
         """List the sessions, the current one first."""
-        return api_models.SessionList(sessions=self.sessions(ctx).known())
+        return api.SessionList(sessions=self.sessions(ctx).known())
 
-    @endpoint("GET", "/psyche")
-    @answering
-    def show_psyche(self, ctx: Context) -> api_models.PsycheState:
+    @serve("GET", "/psyche")
+    def show_psyche(self, ctx: Context) -> api.PsycheState:
         """Show the psyche of the agent."""
         now, initial = self.sessions(ctx).read().psyche, self.options.psyche
         if now is None or initial is None:
-            return api_models.PsycheState(psyche=initial)
-        return api_models.PsycheState(psyche=now.patched({"shadow": initial.shadow}))
+            return api.PsycheState(psyche=initial)
+        return api.PsycheState(psyche=now.patched({"shadow": initial.shadow}))
 
-    @endpoint("GET", "/goals")
-    @answering
-    def list_goals(self, request: EndpointRequest, ctx: Context) -> api_models.GoalList:
+    @serve("GET", "/goals")
+    def list_goals(self, request: EndpointRequest, ctx: Context) -> api.GoalList:
         """List the goals, most important first."""
         wanted = request.query.get("status")
         session = self.sessions(ctx).read()
         fitting = [goal for goal in session.goals.values() if wanted in (None, goal.status)]
-        return api_models.GoalList(goals=in_order(session, fitting))
+        return api.GoalList(goals=in_order(session, fitting))
 
-    @endpoint("POST", "/goals")
-    @answering
-    def make_goal(self, request: EndpointRequest, ctx: Context) -> EndpointReply:
+    @serve("POST", "/goals", status=201)
+    def make_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Create a goal."""
-        wanted = _body(api_models.NewGoal, request)
-        new: list[Goal] = []
+        wanted, new = _body(api.NewGoal, request), list[Goal]()
 
         def change(session: GoalSession) -> GoalSession:
-            after, goal = add_goal(
-                session,
-                wanted.description,
-                ctx.now(),
-                self.config,
-                criteria=wanted.criteria,
-                priority=wanted.priority,
-                stall_threshold=wanted.stall_threshold,
-            )
+            after, goal = add_goal(session, now=ctx.now(), config=self.config, **dict(wanted))
             new[:] = [goal]
             return after
 
@@ -241,71 +224,61 @@ class Endpoints(GoalTools):
             self.sessions(ctx).change(change)
         except GoalError as error:
             raise Refused(422, str(error)) from None
-        return _created(new[0])
+        return new[0]
 
-    @endpoint("GET", "/goals/{id}")
-    @answering
+    @serve("GET", "/goals/{id}")
     def get_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Show a goal, by its id, its number or any unambiguous prefix."""
         return _goal(self.sessions(ctx).read(), request)
 
-    @endpoint("POST", "/goals/{id}/suspend")
-    @answering
+    @serve("POST", "/goals/{id}/suspend")
     def suspend_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Suspend a goal."""
         return self._set_status(request, ctx, "Suspended")
 
-    @endpoint("POST", "/goals/{id}/resume")
-    @answering
+    @serve("POST", "/goals/{id}/resume")
     def resume_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Resume a goal."""
         return self._set_status(request, ctx, "Active")
 
-    @endpoint("POST", "/goals/{id}/fail")
-    @answering
+    @serve("POST", "/goals/{id}/fail")
     def fail_goal(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Give up a goal."""
         return self._set_status(request, ctx, "Failed")
 
-    @endpoint("POST", "/goals/{id}/priority")
-    @answering
+    @serve("POST", "/goals/{id}/priority")
     def set_goal_priority(self, request: EndpointRequest, ctx: Context) -> Goal:
         """Change the priority of a goal."""
-        priority, sessions = _body(api_models.Priority, request).priority, self.sessions(ctx)
+        priority, sessions = _body(api.Priority, request).priority, self.sessions(ctx)
         id = _goal(sessions.read(), request).id
+        after = sessions.change(lambda session: set_priority(session, id, priority, ctx.now()))
+        return after.goals[id]
 
-        def change(session: GoalSession) -> GoalSession:
-            return set_priority(session, id, priority, ctx.now())
-
-        return sessions.change(change).goals[id]
-
-    @endpoint("POST", "/focus")
-    @answering
-    def set_focus(self, request: EndpointRequest, ctx: Context) -> api_models.GoalList:
+    @serve("POST", "/focus")
+    def set_focus(self, request: EndpointRequest, ctx: Context) -> api.GoalList:
         """Put goals and their sub-goals first."""
-        wanted, sessions = _body(api_models.Focus, request).goals, self.sessions(ctx)
+        wanted, sessions = _body(api.Focus, request).goals, self.sessions(ctx)
         known = sessions.read().goals
         ids = [resolve_id("goal", one, known) for one in wanted]
         session = sessions.change(lambda current: set_focus(current, ids))
-        return api_models.GoalList(goals=[session.goals[id] for id in ids if id in session.goals])
+        return api.GoalList(goals=[session.goals[id] for id in ids if id in session.goals])
 
     def _set_status(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:
-        given, sessions = _body(api_models.GoalReason, request).reason, self.sessions(ctx)
+        given, sessions = _body(api.GoalReason, request).reason, self.sessions(ctx)
         id = _goal(sessions.read(), request).id
         reason = given or f"requested by {request.actor.principal}"
+        now = ctx.now()
+        after = sessions.change(
+            lambda current: set_status(current, id, status, now, self.config, reason=reason)
+        )
+        return after.goals[id]
 
-        def change(session: GoalSession) -> GoalSession:
-            return set_status(session, id, status, ctx.now(), self.config, reason=reason)
-
-        return sessions.change(change).goals[id]
-
-    @endpoint("GET", "/goals/{id}/why")
-    @answering
-    def why(self, request: EndpointRequest, ctx: Context) -> api_models.Why:
+    @serve("GET", "/goals/{id}/why")
+    def why(self, request: EndpointRequest, ctx: Context) -> api.Why:
         """Explain the decisions for a goal with their scores."""
         session = self.sessions(ctx).read()
         goal = _goal(session, request)
-        return api_models.Why(
+        return api.Why(
             goal=goal,
             parent=session.goals.get(goal.parent or ""),
             children=[session.goals[id] for id in goal.children if id in session.goals],
@@ -313,57 +286,50 @@ class Endpoints(GoalTools):
             plan=session.plans.get(goal.id),
         )
 
-    @endpoint("GET", "/cycles")
-    @answering
-    def cycles(self, request: EndpointRequest, ctx: Context) -> api_models.DecisionList:
+    @serve("GET", "/cycles")
+    def cycles(self, request: EndpointRequest, ctx: Context) -> api.DecisionList:
         """List the decisions of all cycles, newest first."""
         limit, iteration = _limit(request), request.query.get("iteration")
         decisions = self.sessions(ctx).read().decisions[::-1]
         fitting = [one for one in decisions if iteration in (None, str(one.iteration))]
-        return api_models.DecisionList(cycles=fitting[:limit])
+        return api.DecisionList(cycles=fitting[:limit])
 
-    @endpoint("GET", "/memory")
-    @answering
-    def show_memory(self, request: EndpointRequest, ctx: Context) -> api_models.MemoryList:
+    @serve("GET", "/memory")
+    def show_memory(self, request: EndpointRequest, ctx: Context) -> api.MemoryList:
         """List working memory, newest first."""
         limit = _limit(request)
-        return api_models.MemoryList(entries=memory.newest(self.sessions(ctx).read(), limit))
+        return api.MemoryList(entries=memory.newest(self.sessions(ctx).read(), limit))
 
-    @endpoint("GET", "/episodes")
-    @answering
-    def episodes(self, request: EndpointRequest, ctx: Context) -> api_models.EpisodeList:
+    @serve("GET", "/episodes")
+    def episodes(self, request: EndpointRequest, ctx: Context) -> api.EpisodeList:
         """List the episodes, newest first."""
         limit = _limit(request)
-        return api_models.EpisodeList(episodes=self.sessions(ctx).read().episodes[::-1][:limit])
+        return api.EpisodeList(episodes=self.sessions(ctx).read().episodes[::-1][:limit])
 
-    @endpoint("GET", "/recall")
-    @answering
-    def recall(self, request: EndpointRequest, ctx: Context) -> api_models.EpisodeList:
+    @serve("GET", "/recall")
+    def recall(self, request: EndpointRequest, ctx: Context) -> api.EpisodeList:
         """Recall the episodes that match a query."""
         query, most = _query(request, "recall"), _limit(request, "topK", RECALLED)
         terms = [part.strip() for part in query.split(",") if part.strip()]
         session = self.sessions(ctx).read()
-        return api_models.EpisodeList(episodes=memory.recall(session.episodes, terms, most))
+        return api.EpisodeList(episodes=memory.recall(session.episodes, terms, most))
 
-    @endpoint("POST", "/consolidate")
-    @answering
-    def consolidate_now(self, ctx: Context) -> api_models.Consolidated:
+    @serve("POST", "/consolidate")
+    def consolidate_now(self, ctx: Context) -> api.Consolidated:
         """Consolidate working memory."""
         kept, gone = self.consolidate_memory(ctx)
         pressure = memory.pressure(self.sessions(ctx).read(), self.config)
-        return api_models.Consolidated(consolidated=kept, forgotten=gone, pressure=pressure)
+        return api.Consolidated(consolidated=kept, forgotten=gone, pressure=pressure)
 
-    @endpoint("GET", "/questions")
-    @answering
-    def questions(self, ctx: Context) -> api_models.QuestionList:
+    @serve("GET", "/questions")
+    def questions(self, ctx: Context) -> api.QuestionList:
         """List the questions of the agent, newest last."""
-        return api_models.QuestionList(questions=Questions(ctx.state).all())
+        return api.QuestionList(questions=Questions(ctx.state).all())
 
-    @endpoint("POST", "/questions/{id}/answer")
-    @answering
+    @serve("POST", "/questions/{id}/answer")
     def answer_question(self, request: EndpointRequest, ctx: Context) -> Question:
         """Answer a question; its goal continues with the answer."""
-        text = _body(api_models.QuestionAnswer, request).text
+        text = _body(api.QuestionAnswer, request).text
         questions, now = Questions(ctx.state), ctx.now()
         id = resolve_id("question", request.path["id"], [one.id for one in questions.all()])
         question, counts = questions.answer(id, text, request.actor.principal, now)
@@ -374,54 +340,46 @@ class Endpoints(GoalTools):
         self.sessions(ctx).change(lambda session: apply_answer(session, question, now, self.config))
         return question
 
-    @endpoint("GET", "/graph")
-    @answering
-    def facts(
-        self, request: EndpointRequest, ctx: Context
-    ) -> api_models.Surroundings | api_models.GraphState:
+    @serve("GET", "/graph")
+    def facts(self, request: EndpointRequest, ctx: Context) -> api.Surroundings | api.GraphState:
         """Show the facts about a symbol or, without one, the size of the graph."""
         graph, name = self.graph(ctx), request.query.get("symbol")
         if name is None:
-            return api_models.GraphState(facts=graph.size(), revision=graph.revision())
+            return api.GraphState(facts=graph.size(), revision=graph.revision())
         most = _limit(request, usual=FACTS)
         out, into = graph.out(name)[:most], graph.into(name)[:most]
         alike = [] if out or into else find_mentions(graph, name, ALIKE)
-        return api_models.Surroundings(symbol=name, out=out, into=into, alike=alike)
+        return api.Surroundings(symbol=name, out=out, into=into, alike=alike)
 
-    @endpoint("GET", "/graph/search")
-    @answering
-    def search_graph(self, request: EndpointRequest, ctx: Context) -> api_models.SymbolList:
+    @serve("GET", "/graph/search")
+    def search_graph(self, request: EndpointRequest, ctx: Context) -> api.SymbolList:
         """Find the symbols that a text mentions, nearest first."""
         query, most = _query(request, "look for"), _limit(request, usual=FOUND)
-        return api_models.SymbolList(symbols=find_mentions(self.graph(ctx), query, most))
+        return api.SymbolList(symbols=find_mentions(self.graph(ctx), query, most))
 
-    @endpoint("POST", "/graph/facts", timeout=120.0)
-    @answering
-    def add_facts(self, request: EndpointRequest, ctx: Context) -> api_models.Imported:
+    @serve("POST", "/graph/facts", timeout=120.0)
+    def add_facts(self, request: EndpointRequest, ctx: Context) -> api.Imported:
         """Add facts."""
-        facts = _body(api_models.Facts, request).facts
-        return api_models.Imported(added=_add_facts(self.graph(ctx), facts))
+        facts = _body(api.Facts, request).facts
+        return api.Imported(added=_add_facts(self.graph(ctx), facts))
 
-    @endpoint("POST", "/graph/import", timeout=120.0)
-    @answering
-    def import_facts(self, request: EndpointRequest, ctx: Context) -> api_models.Imported:
+    @serve("POST", "/graph/import", timeout=120.0)
+    def import_facts(self, request: EndpointRequest, ctx: Context) -> api.Imported:
         """Import facts in Turtle."""
-        wanted = _body(api_models.Import, request)
+        wanted = _body(api.Import, request)
         try:
             found = turtle.read_apart(wanted.turtle, source=wanted.source)
         except turtle.TurtleError as error:
             raise Refused(422, f"turtle: {error}") from None
         added = _add_facts(self.graph(ctx), found.triples)
-        return api_models.Imported(added=added, skipped=dict(found.skipped))
+        return api.Imported(added=added, skipped=dict(found.skipped))
 
-    @endpoint("GET", "/graph/export", timeout=120.0)
-    @answering
-    def export_facts(self, request: EndpointRequest, ctx: Context) -> api_models.Exported:
+    @serve("GET", "/graph/export", timeout=120.0)
+    def export_facts(self, request: EndpointRequest, ctx: Context) -> api.Exported:
         """Export the facts in Turtle, part by part, without those about the agent."""
         return _export_part(self.graph(ctx), request.query.get("after"))
 
-    @endpoint("GET", "/tools")
-    @answering
+    @serve("GET", "/tools")
     def tools(self) -> ToolList:
         """List the profiles of the tools."""
         return self.toolbox.listed
