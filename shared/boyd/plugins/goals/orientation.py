@@ -15,13 +15,14 @@ from boyd.models import (
     Triple,
     mean_confidence,
 )
-from boyd.plugin import Graph
+from boyd.plugin import Context, Graph, hook, observer, orienter
 from boyd.plugins.goals import memory
+from boyd.plugins.goals.goal_tools import GoalTools
 from boyd.plugins.goals.goal_tree import active_goals, symbol
 from boyd.plugins.goals.knowledge.association import activate, find_mentions
 from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.scoring import Outlook
-from boyd.plugins.goals.state import Config, Episode, Goal, GoalSession, Psyche
+from boyd.plugins.goals.state import Episode, Goal, Psyche
 from boyd.tokenizer import keywords
 
 #: The sources of the observations.
@@ -38,130 +39,129 @@ _BRIEF_CHARS = 100
 _IDLE = "no goal is active"
 
 
-def observe_goals(session: GoalSession, graph: Graph) -> Observation:
-    """The active goals, most important first, and the symbols the current goal mentions."""
-    goal = _current_goal(session)
-    goals: list[JsonValue] = [
-        {"id": one.id, "description": one.description, "priority": one.priority}
-        for one in active_goals(session)[:_MAX_GOALS]
-    ]
-    mentions = find_mentions(graph, f"{goal.description} {goal.criteria}", _MAX_SYMBOLS)
-    data: JsonObject = {
-        "goals": goals,
-        "atWork": session.at_work,
-        "cycle": session.cycle,
-        "symbols": [symbol(goal.id), *mentions],
-    }
-    return Observation(source=GOALS, type="state", data=data)
+class Orientation(GoalTools):
+    """The observers and orienters; without a goal to work on, orienters report to be idle."""
 
+    @observer(name="active_goals")
+    def observe_goals(self, ctx: Context) -> list[Observation]:
+        """The active goals, most important first."""
+        session = self.sessions(ctx).at_work()
+        if session is None:
+            return []
+        goal = session.goals[session.at_work or ""]
+        text = f"{goal.description} {goal.criteria}"
+        goals: list[JsonValue] = [
+            {"id": one.id, "description": one.description, "priority": one.priority}
+            for one in active_goals(session)[:_MAX_GOALS]
+        ]
+        data: JsonObject = {"goals": goals, "atWork": goal.id, "cycle": session.cycle}
+        data["symbols"] = [symbol(goal.id), *find_mentions(self.graph(ctx), text, _MAX_SYMBOLS)]
+        return [Observation(source=GOALS, type="state", data=data)]
 
-def observe_memory(session: GoalSession, config: Config) -> Observation:
-    """The size, pressure and newest entries of working memory."""
-    data: JsonObject = {
-        "size": len(session.memory),
-        "pressure": memory.pressure(session, config),
-        "recent": [entry.id for entry in memory.newest(session)],
-    }
-    return Observation(source=MEMORY, type="state", data=data)
+    @observer(name="working_memory")
+    def observe_memory(self, ctx: Context) -> list[Observation]:
+        """The pressure of working memory, and its newest entries."""
+        session = self.sessions(ctx).at_work()
+        if session is None:
+            return []
+        data: JsonObject = {
+            "size": len(session.memory),
+            "pressure": memory.pressure(session, self.config),
+            "recent": [entry.id for entry in memory.newest(session)],
+        }
+        return [Observation(source=MEMORY, type="state", data=data)]
 
+    @observer(name="recalled_episodes")
+    def observe_episodes(self, ctx: Context) -> list[Observation]:
+        """The episodes recalled for the goals."""
+        session = self.sessions(ctx).at_work()
+        if session is None:
+            return []
+        query = [symbol(goal.id) for goal in active_goals(session)[:_QUERIED]]
+        query += keywords(session.goals[session.at_work or ""].description)
+        recalled = memory.recall(session.episodes, query, _RECALLED)
+        data: JsonObject = {"episodes": [episode.to_wire() for episode in recalled]}
+        return [Observation(source=EPISODES, type="state", data=data)]
 
-def observe_episodes(session: GoalSession) -> Observation:
-    """The episodes recalled for the goals."""
-    query = [symbol(goal.id) for goal in active_goals(session)[:_QUERIED]]
-    query += keywords(_current_goal(session).description)
-    recalled = memory.recall(session.episodes, query, _RECALLED)
-    data: JsonObject = {"episodes": [episode.to_wire() for episode in recalled]}
-    return Observation(source=EPISODES, type="state", data=data)
-
-
-def _current_goal(session: GoalSession) -> Goal:
-    return session.goals[session.at_work or ""]
-
-
-class Assessments:
-    """The orienters of the plugin; without a goal to work on, they report that they are idle."""
-
-    def __init__(self, plugin_id: str) -> None:
-        self._plugin_id = plugin_id
-
-    def knowledge(self, seen: Sequence[Observation], graph: Graph) -> SituationAssessment:
+    @orienter(name=KNOWLEDGE)
+    def orient_knowledge(
+        self, observations: list[Observation], ctx: Context
+    ) -> SituationAssessment:
         """The facts about the symbols that the goal and its episodes mention."""
-        symbols = _start_symbols(seen)
+        symbols = _start_symbols(observations)
         if not symbols:
-            return self._idle(KNOWLEDGE)
-        facts = _facts_around(symbols, graph)
+            return self._assess(KNOWLEDGE, [_IDLE], {})
+        facts = _facts_around(symbols, self.graph(ctx))
         findings = [f"{one.subject} {one.predicate} {one.object}" for one in facts[:_SHOWN]]
         return self._assess(KNOWLEDGE, findings, {"facts": [one.to_wire() for one in facts]})
 
-    def activation(self, seen: Sequence[Observation], graph: Graph) -> SituationAssessment:
-        """The symbols activated by the symbols that the goal mentions."""
-        seeds = _start_symbols(seen, with_episodes=False)[:_SEEDS]
+    @orienter(name=ACTIVATION)
+    def orient_activation(
+        self, observations: list[Observation], ctx: Context
+    ) -> SituationAssessment:
+        """The symbols activated by those that the goal mentions."""
+        seeds = _start_symbols(observations, with_episodes=False)[:_SEEDS]
         if not seeds:
-            return self._idle(ACTIVATION)
+            return self._assess(ACTIVATION, [_IDLE], {})
+        graph = self.graph(ctx)
         symbols = [one.symbol for one in activate(graph, seeds, top_k=_ACTIVATED)]
         about = graph.out_many(symbols) if symbols else {}
         outgoing: JsonObject = {one: len(facts) for one, facts in about.items()}
         return self._assess(ACTIVATION, symbols, {"symbols": [*symbols], "outgoing": outgoing})
 
-    def episodic(self, seen: Sequence[Observation]) -> SituationAssessment:
+    @orienter(name=EPISODIC)
+    def orient_episodes(self, observations: list[Observation]) -> SituationAssessment:
         """The recalled episodes."""
-        data = _data_of(EPISODES, seen)
+        data = _data_of(EPISODES, observations)
         if not data:
-            return self._idle(EPISODIC)
+            return self._assess(EPISODIC, [_IDLE], {})
         episodes: Any = data["episodes"]
         findings = [clip(" ".join(str(one["summary"]).split()), _BRIEF_CHARS) for one in episodes]
         return self._assess(EPISODIC, findings, {"episodes": episodes})
 
-    def pressure(self, seen: Sequence[Observation]) -> SituationAssessment:
+    @orienter(name=PRESSURE)
+    def orient_pressure(self, observations: list[Observation]) -> SituationAssessment:
         """The pressure of working memory."""
-        data = _data_of(MEMORY, seen)
+        data = _data_of(MEMORY, observations)
         if not data:
-            return self._idle(PRESSURE)
+            return self._assess(PRESSURE, [_IDLE], {})
         pressure = data["pressure"]
         return self._assess(PRESSURE, [f"memory pressure {pressure:.2f}"], {"pressure": pressure})
 
+    @hook()
+    def on_orient(self, situation: Situation) -> dict[str, Any] | None:
+        """Remove the assessments of our idle orienters."""
+        everything = situation.assessments
+        others = [one for one in everything if one.findings != [_IDLE]]
+        if len(others) == len(everything):
+            return None
+        changes: dict[str, Any] = {"assessments": others}
+        # Another plugin may have set the summary or the confidence itself.
+        if situation.summary == _summary(everything):
+            changes["summary"] = _summary(others) if others else Situation().summary
+        if situation.confidence == mean_confidence(everything):
+            changes["confidence"] = mean_confidence(others)
+        return changes
+
     def outlook(self, goal: Goal, situation: Situation, psyche: Psyche | None) -> Outlook:
         """Everything the choice of a tool for the goal depends on, from the assessments."""
-        activation: Any = self._evidence(situation, ACTIVATION)
-        facts: Any = self._evidence(situation, KNOWLEDGE).get("facts", [])
-        episodes: Any = self._evidence(situation, EPISODIC).get("episodes", [])
-        pressure: Any = self._evidence(situation, PRESSURE).get("pressure", 0.0)
+        names = (ACTIVATION, KNOWLEDGE, EPISODIC, PRESSURE)
+        found: Any = {name: situation.evidence(f"{self.id}:{name}") for name in names}
+        episodes = found[EPISODIC].get("episodes", [])
         return Outlook(
             goal=goal,
-            knowledge=[Triple.model_validate(one) for one in facts],
-            inferred=activation.get("symbols", []),
-            outgoing=activation.get("outgoing", {}),
+            knowledge=[Triple.model_validate(one) for one in found[KNOWLEDGE].get("facts", [])],
+            inferred=found[ACTIVATION].get("symbols", []),
+            outgoing=found[ACTIVATION].get("outgoing", {}),
             episodes=[Episode.model_validate(one, strict=False) for one in episodes],
-            pressure=pressure,
+            pressure=found[PRESSURE].get("pressure", 0.0),
             psyche=psyche,
         )
 
-    def _evidence(self, situation: Situation, name: str) -> JsonObject:
-        return situation.evidence(f"{self._plugin_id}:{name}")
-
-    def _idle(self, name: str) -> SituationAssessment:
-        # An orienter must report something.
-        return self._assess(name, [_IDLE], {})
-
     def _assess(self, name: str, findings: Sequence[str], data: JsonObject) -> SituationAssessment:
         texts = [one for one in findings if one] or ["nothing notable"]
-        source = f"{self._plugin_id}:{name}"
+        source = f"{self.id}:{name}"
         return SituationAssessment(source=source, findings=texts, confidence=1.0, data=data)
-
-
-def without_idle(situation: Situation) -> dict[str, Any] | None:
-    """Changes that remove idle assessments from a situation; None: there are none."""
-    everything = situation.assessments
-    others = [one for one in everything if one.findings != [_IDLE]]
-    if len(others) == len(everything):
-        return None
-    changes: dict[str, Any] = {"assessments": others}
-    # Another plugin may have set the summary or the confidence itself.
-    if situation.summary == _summary(everything):
-        changes["summary"] = _summary(others) if others else Situation().summary
-    if situation.confidence == mean_confidence(everything):
-        changes["confidence"] = mean_confidence(others)
-    return changes
 
 
 def _data_of(source: str, observations: Sequence[Observation]) -> JsonObject:

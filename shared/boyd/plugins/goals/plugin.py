@@ -10,29 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from boyd.errors import PluginError, Veto
-from boyd.models import (
-    Catalog,
-    Decision,
-    LoopResult,
-    Observation,
-    Situation,
-    SituationAssessment,
-    no_op,
-)
-from boyd.plugin import Action, Context, hook, observer, orienter, strategy
-from boyd.plugins.goals import cycle, memory, orientation, psyche, scoring
+from boyd.models import Catalog, Decision, LoopResult, Situation, no_op
+from boyd.plugin import Action, Context, hook, strategy
+from boyd.plugins.goals import cycle, memory, psyche, scoring
 from boyd.plugins.goals.goal_endpoints import Endpoints
 from boyd.plugins.goals.goal_tree import active_goals
-from boyd.plugins.goals.orientation import Assessments
+from boyd.plugins.goals.orientation import GOALS, Orientation
 from boyd.plugins.goals.questions import Questions
 from boyd.plugins.goals.sessions import Sessions
 from boyd.plugins.goals.state import GoalSession
 
 
-class Goals(Endpoints):
+class Goals(Endpoints, Orientation):
     """An agent that works towards goals and remembers what it learns.
 
-    This class has the phases of a cycle, in order; its bases have the tools and the endpoints.
+    This class has the phases of a cycle; its bases have the tools, the endpoints and orientation.
     """
 
     id = "goals"
@@ -57,15 +49,9 @@ class Goals(Endpoints):
             return
         asks = any(goal.question for goal in session.goals.values())
         questions = Questions(ctx.state).all() if asks else []
+        number, now, own = ctx.iteration or 0, ctx.now(), self.options.psyche
         sessions.change(
-            lambda current: cycle.begin(
-                current,
-                ctx.iteration or 0,
-                questions,
-                ctx.now(),
-                self.config,
-                psyche=self.options.psyche,
-            ),
+            lambda current: cycle.begin(current, number, questions, now, self.config, psyche=own),
             session.id,
         )
 
@@ -82,57 +68,6 @@ class Goals(Endpoints):
 
         return sessions.change(change, session.id)
 
-    @observer(name="active_goals")
-    def observe_goals(self, ctx: Context) -> list[Observation]:
-        """The active goals, most important first."""
-        session = self.sessions(ctx).at_work()
-        return [orientation.observe_goals(session, self.graph(ctx))] if session else []
-
-    @observer(name="working_memory")
-    def observe_memory(self, ctx: Context) -> list[Observation]:
-        """The pressure of working memory, and its newest entries."""
-        session = self.sessions(ctx).at_work()
-        return [orientation.observe_memory(session, self.config)] if session else []
-
-    @observer(name="recalled_episodes")
-    def observe_episodes(self, ctx: Context) -> list[Observation]:
-        """The episodes recalled for the goals."""
-        session = self.sessions(ctx).at_work()
-        return [orientation.observe_episodes(session)] if session else []
-
-    @property
-    def _assessments(self) -> Assessments:
-        return Assessments(self.id)
-
-    @orienter(name=orientation.KNOWLEDGE)
-    def orient_knowledge(
-        self, observations: list[Observation], ctx: Context
-    ) -> SituationAssessment:
-        """The facts about the symbols that the goal and its episodes mention."""
-        return self._assessments.knowledge(observations, self.graph(ctx))
-
-    @orienter(name=orientation.ACTIVATION)
-    def orient_activation(
-        self, observations: list[Observation], ctx: Context
-    ) -> SituationAssessment:
-        """The symbols activated by those that the goal mentions."""
-        return self._assessments.activation(observations, self.graph(ctx))
-
-    @orienter(name=orientation.EPISODIC)
-    def orient_episodes(self, observations: list[Observation]) -> SituationAssessment:
-        """The recalled episodes."""
-        return self._assessments.episodic(observations)
-
-    @orienter(name=orientation.PRESSURE)
-    def orient_pressure(self, observations: list[Observation]) -> SituationAssessment:
-        """The pressure of working memory."""
-        return self._assessments.pressure(observations)
-
-    @hook()
-    def on_orient(self, situation: Situation) -> dict[str, Any] | None:
-        """Remove the assessments of our idle orienters."""
-        return orientation.without_idle(situation)
-
     @strategy(name="utility")
     def choose(self, situation: Situation, ctx: Context) -> Decision:
         """Choose the tool with the highest score for the goal, and remember the reason."""
@@ -145,7 +80,7 @@ class Goals(Endpoints):
                 made[:] = [no_op("the goal was suspended or has ended in the meantime")]
                 return session
             own = session.psyche if self.options.with_psyche else None
-            outlook = self._assessments.outlook(goal, situation, own)
+            outlook = self.outlook(goal, situation, own)
             options = scoring.list_options(session, outlook, toolbox, ctx.catalog)
             if not options:
                 made[:] = [no_op("every possible call waits for approval or was refused")]
@@ -191,7 +126,7 @@ class Goals(Endpoints):
         """Apply the outcome of the cycle, and consolidate memory when it is nearly full."""
         sessions = self.sessions(ctx)
         session = sessions.at_work()
-        if session is None and any(one.source == orientation.GOALS for one in result.observations):
+        if session is None and any(one.source == GOALS for one in result.observations):
             # Another worker began the cycle after this one had read the session.
             sessions.see(sessions.read())
             session = sessions.at_work()
