@@ -6,12 +6,12 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from boyd.models import Catalog, Confidence, JsonObject, Level, Model
+from boyd.models import LEVELS, Catalog, Confidence, JsonObject, Level, Model
 from boyd.plugins.goals.goal_options import GoalOptions
 from boyd.plugins.goals.psyche import DANGERS
 from boyd.plugins.goals.sources import Files
@@ -19,15 +19,7 @@ from boyd.plugins.goals.state import Danger, Goal
 from boyd.plugins.goals.tool_profiles import PROFILES, ToolProfile
 from boyd.tokenizer import URL
 
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
-
-_DANGERS: dict[Level, Danger] = {
-    "low": "Safe",
-    "medium": "Cautious",
-    "high": "Danger",
-    "critical": "Danger",
-}
+_DANGERS: dict[Level, Danger] = dict(zip(LEVELS, (*DANGERS, "Danger"), strict=True))
 #: Errors of jsonschema that name fields and show no value.
 _NAMING = ("required", "additionalProperties")
 
@@ -202,30 +194,23 @@ class GoalToolbox:
     def _error(self, tool: str, schemas: Mapping[str, JsonObject | None]) -> str | None:
         action = self.action_of(tool)
         if action not in schemas:
-            return f": the agent has no action {action!r}{_nearest(action, schemas)}"
+            near = ", ".join(difflib.get_close_matches(action, schemas, 3, 0))
+            return f": the agent has no action {action!r}; the nearest ones are {near}"
         if ":" not in tool:  # one of its own, which scoring gives params
             return None
-        why = params_error(self._foreign[tool].params, schemas[action] or {})
+        why = _params_error(self._foreign[tool].params, schemas[action] or {})
         return f".params: {why}" if why else None
 
 
-def _nearest(action: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(action, known, 3, 0)
-    return f"; the nearest ones are {', '.join(near)}"
-
-
-def params_error(params: JsonObject, schema: JsonObject) -> str | None:
-    """The most relevant validation error of *params*; None: they are valid."""
+def _params_error(params: JsonObject, schema: JsonObject) -> str | None:
+    """The most relevant validation error, without the value, which may be a secret."""
     # Imported late: agents without tools of other plugins start without it.
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
     error = best_match(Draft202012Validator(schema).iter_errors(params))
-    return _describe(error) if error else None
-
-
-def _describe(error: ValidationError) -> str:
-    """The place and the requirement, without the value, which may be a secret."""
+    if error is None:
+        return None
     place = ".".join(map(str, error.absolute_path))
     before = f"{place}: " if place else ""
     if error.validator in _NAMING:
@@ -281,28 +266,18 @@ def _user_interact(goal: Goal) -> JsonObject | None:
     # Never ask twice, answered or not.
     if goal.question is not None or goal.used.get("user_interact", 0) > 0:
         return None
-    return {"question": _question(goal.description)}
-
-
-def _question(description: str) -> str:
-    """The question a goal names, otherwise a request for help with it."""
-    found = _ASKING.match(description)
+    found = _ASKING.match(goal.description)
     if found is None:
-        return f'What can you tell me that helps with the goal "{description}"?'
+        return {"question": f'What can you tell me that helps with the goal "{goal.description}"?'}
     wanted = found["what"].rstrip(" .?!")
-    return f"Please {wanted}." if found["to"] else f"Please tell me {wanted}."
+    return {"question": f"Please {wanted}." if found["to"] else f"Please tell me {wanted}."}
 
 
 def _content_ingest(goal: Goal) -> JsonObject | None:
-    url = _URL.search(goal.description)
+    url, path = _URL.search(goal.description), _path(goal.description)
     if url:
         return {"title": url[0][:300], "url": url[0]}
-    path = _path(goal.description)
     return {"title": path[:300], "path": path} if path else None
-
-
-def _library_search(goal: Goal) -> JsonObject:
-    return {"query": goal.description, "top_k": 5}
 
 
 def _path(text: str) -> str | None:
@@ -316,7 +291,6 @@ _INPUTS: dict[str, Callable[[Goal], JsonObject | None]] = {
     "shell_exec": _shell_exec,
     "user_interact": _user_interact,
     "content_ingest": _content_ingest,
-    "library_search": _library_search,
+    "library_search": lambda goal: {"query": goal.description, "top_k": 5},
     "infer_rules": lambda goal: {"max_iterations": 5, "min_confidence": 0.1},
-    "consolidate": lambda goal: {},
 }

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from boyd.models import ActionResult, Triple
 from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, Plugin, action
+from boyd.plugins.goals import goal_toolbox as given
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.goal_options import GoalOptions
-from boyd.plugins.goals.goal_toolbox import (
-    AskParams,
-    FetchParams,
-    FileParams,
-    GapParams,
-    GoalToolbox,
-    InferParams,
-    IngestParams,
-    MutateParams,
-    QueryParams,
-    ReasonParams,
-    RecallParams,
-    SearchParams,
-    ShellParams,
-    SimilarParams,
-)
+from boyd.plugins.goals.goal_toolbox import GoalToolbox
 from boyd.plugins.goals.goal_tree import symbol
 from boyd.plugins.goals.knowledge.association import find_mentions, similar
 from boyd.plugins.goals.knowledge.gaps import find_gaps
@@ -76,7 +63,7 @@ class GoalTools(Plugin):
         return GoalToolbox(self.id, self.options)
 
     @action(idempotent=True)
-    def kg_query(self, params: QueryParams, ctx: Context) -> ActionResult:
+    def kg_query(self, params: given.QueryParams, ctx: Context) -> ActionResult:
         """List what the graph knows about a symbol."""
         graph, found = self.graph(ctx), list[Triple]()
         if params.direction in ("both", "out"):
@@ -84,28 +71,21 @@ class GoalTools(Plugin):
         if params.direction in ("both", "into"):
             found += graph.into(params.symbol)
         known = [one for one in found if not one.is_metadata]
-        lines = [_line(one) for one in known]
-        return self._result("kg_query", lines, "No triples found", _ends(known))
+        return _result([_line(one) for one in known], _ends(known), "No triples found")
 
     @action(risk="medium", idempotent=True)
-    def kg_mutate(self, params: MutateParams, ctx: Context) -> ActionResult:
+    def kg_mutate(self, params: given.MutateParams, ctx: Context) -> ActionResult:
         """Add a fact to the graph."""
         predicate = canonical(params.predicate)
         if predicate.lower().startswith("agent:"):
             raise ValueError("predicates that begin with agent: are the agent's own")
-        triple = Triple(
-            subject=params.subject,
-            predicate=predicate,
-            object=params.object,
-            confidence=params.confidence,
-            source=f"agent:{ctx.agent.id}",
-        )
+        source = f"agent:{ctx.agent.id}"
+        triple = Triple(**{**dict(params), "predicate": predicate, "source": source})
         added = self.graph(ctx).add([triple])
-        line = f"{_line(triple)}{'' if added else ' was already known'}"
-        return self._result("kg_mutate", [line], "", _ends([triple]))
+        return _result([f"{_line(triple)}{'' if added else ' was already known'}"], _ends([triple]))
 
     @action(idempotent=True)
-    def memory_recall(self, params: RecallParams, ctx: Context) -> str:
+    def memory_recall(self, params: given.RecallParams, ctx: Context) -> str:
         """Recall episodes about some symbols."""
         session = self.sessions(ctx).read()
         found = memory.recall(session.episodes, params.query_symbols, params.top_k)
@@ -114,7 +94,7 @@ class GoalTools(Plugin):
         return _join(lines, "No similar episode found")
 
     @action(idempotent=True)
-    def reason(self, params: ReasonParams, ctx: Context) -> ActionResult:
+    def reason(self, params: given.ReasonParams, ctx: Context) -> ActionResult:
         """Simplify an expression by rules of logic, and list what follows from the facts in it."""
         found, graph = reason(params.expression), self.graph(ctx)
         steps = [f"{one.rule}: {one.before} becomes {one.after}" for one in found.steps]
@@ -128,50 +108,44 @@ class GoalTools(Plugin):
             symbols += _ends([fact, *(one.triple for one in following)])
             lines += [f"{_line(one.triple)}  follows by {one.rule}" for one in following]
             lines += [] if following else [f"{_arrow(place)} is known, and nothing new follows"]
-        return self._result("reason", [found.expression, *steps, *lines], "", symbols)
+        return _result([found.expression, *steps, *lines], symbols)
 
     @action(idempotent=True)
-    def similarity_search(self, params: SimilarParams, ctx: Context) -> ActionResult:
+    def similarity_search(self, params: given.SimilarParams, ctx: Context) -> ActionResult:
         """Find symbols that are similar to another one."""
         found = similar(self.graph(ctx), params.symbol, params.top_k)
         symbols = [params.symbol, *(one.symbol for one in found)] if found else []
         lines = [f"{one.symbol}  [{one.similarity:.3f}]" for one in found]
-        return self._result("similarity_search", lines, "No similar symbol found", symbols)
+        return _result(lines, symbols, "No similar symbol found")
 
     @action(risk="medium", idempotent=True, timeout=120.0)
-    def infer_rules(self, params: InferParams, ctx: Context) -> ActionResult:
+    def infer_rules(self, params: given.InferParams, ctx: Context) -> ActionResult:
         """Add the facts that follow from known ones by general rules."""
         graph = self.graph(ctx)
-        found = infer(
-            graph, max_iterations=params.max_iterations, min_confidence=params.min_confidence
-        )
+        found = infer(graph, **dict(params))
         graph.add([one.triple for one in found])
         lines = [f"{_line(one.triple)}  by {one.rule}" for one in found]
-        symbols = _ends(one.triple for one in found)
-        return self._result("infer_rules", lines, "Nothing new follows", symbols)
+        return _result(lines, _ends(one.triple for one in found), "Nothing new follows")
 
     @action(idempotent=True, timeout=120.0)
-    def gap_analysis(self, params: GapParams, ctx: Context) -> ActionResult:
+    def gap_analysis(self, params: given.GapParams, ctx: Context) -> ActionResult:
         """Find out what is missing around a symbol."""
         sessions, graph = self.sessions(ctx), self.graph(ctx)
         goal = sessions.read().goals.get(params.goal.removeprefix("goal:"))
         starts = find_mentions(graph, goal.description, STARTS) if goal else [params.goal]
         report = find_gaps(graph, starts, params.max_gaps)
         if not report.examined:
-            return self._result("gap_analysis", [], "The graph is empty", ())
-        head = (
-            f"{count_of(report.examined, 'symbol')}, {report.coverage:.0%} of them well connected"
-        )
+            return _result([], (), "The graph is empty")
+        examined = count_of(report.examined, "symbol")
+        head = f"{examined}, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
-        symbols = [one.symbol for one in report.gaps]
-        return self._result("gap_analysis", [head, *lines], "", symbols)
+        return _result([head, *lines], [one.symbol for one in report.gaps])
 
     @action(idempotent=True)
     def consolidate(self, ctx: Context) -> str:
         """Free working memory, and keep its valuable entries as episodes."""
         kept, gone = self.consolidate_memory(ctx)
-        entries = count_of(kept, "entry", "entries")
-        return f"{entries} became episodes, {gone} were forgotten"
+        return f"{count_of(kept, 'entry', 'entries')} became episodes, {gone} were forgotten"
 
     def consolidate_memory(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
         """Consolidate; returns the numbers of new episodes and of forgotten entries."""
@@ -180,9 +154,10 @@ class GoalTools(Plugin):
         symbols = sorted({one for entry in seen.memory for one in entry.symbols})
         degrees = graph.degrees(symbols) if symbols else {}
         near = _near_goals(graph, seen)
-        counts = [0, 0]
+        counts = (0, 0)
 
         def change(session: GoalSession) -> GoalSession:
+            nonlocal counts
             after, kept = memory.consolidate(
                 session,
                 degrees,
@@ -193,14 +168,14 @@ class GoalTools(Plugin):
                 without=memory.teaching_nothing(session, degrees),
                 on_demand=on_demand,
             )
-            counts[:] = [len(kept), len(session.memory) - len(after.memory) - len(kept)]
+            counts = (len(kept), len(session.memory) - len(after.memory) - len(kept))
             return after
 
         sessions.change(change, seen.id)
-        return counts[0], counts[1]
+        return counts
 
     @action(risk="medium")
-    def file_io(self, params: FileParams) -> str:
+    def file_io(self, params: given.FileParams) -> str:
         """Read, write or list files below the allowed folders."""
         files = self.toolbox.files
         if params.action == "list":
@@ -212,33 +187,27 @@ class GoalTools(Plugin):
         return f"{files.write(params.path, params.content)} bytes written to {params.path}"
 
     @action(risk="medium", idempotent=True, timeout=70.0)
-    def http_fetch(self, params: FetchParams) -> str:
+    def http_fetch(self, params: given.FetchParams) -> str:
         """Fetch a page of a public address."""
         return fetch(params.url, params.timeout, self.options.allow_private).full_text
 
     @action(risk="high", autonomy="approval-required", timeout=610.0)
-    def shell_exec(self, params: ShellParams) -> ActionResult:
+    def shell_exec(self, params: given.ShellParams) -> ActionResult:
         """Run a command line, once a person has allowed it."""
+        env = runner.environment([], None)
         ended = runner.run(
-            params.command,
-            timeout=params.timeout,
-            workdir="/",
-            limit=OUTPUT,
-            env=runner.environment([], None),
+            params.command, timeout=params.timeout, workdir="/", limit=OUTPUT, env=env
         )
         error = f"exit code {ended.code}" if ended.code else None
         if ended.timed_out:
             error = f"timed out after {params.timeout:g} s"
+        output = ended.output.text()
         return ActionResult(
-            action=self.toolbox.action_of("shell_exec"),
-            success=error is None,
-            duration=0.0,
-            output=ended.output.text(),
-            error=error,
+            action="", success=error is None, duration=0.0, output=output, error=error
         )
 
     @action(idempotent=True)
-    def user_interact(self, params: AskParams, ctx: Context) -> str:
+    def user_interact(self, params: given.AskParams, ctx: Context) -> str:
         """Ask a person; the answer arrives later."""
         sessions, now = self.sessions(ctx), ctx.now()
         session = sessions.at_work()
@@ -249,7 +218,7 @@ class GoalTools(Plugin):
         return f"Asked as question {question.id}: {question.text}"
 
     @action(risk="medium", idempotent=True, timeout=70.0)
-    def content_ingest(self, params: IngestParams, ctx: Context) -> ActionResult:
+    def content_ingest(self, params: given.IngestParams, ctx: Context) -> ActionResult:
         """Add a text to the library, and its subjects to the graph."""
         given = [one for one in (params.text, params.path, params.url) if one is not None]
         if len(given) != 1:
@@ -263,38 +232,26 @@ class GoalTools(Plugin):
                 raise ValueError(f"{params.url} answered {page.full_text.splitlines()[0]}")
             text, source = page.text, params.url
         passages, about = Library(ctx.state).add(params.title, text, source)
-        origin = source[:500]
-        facts = [("is-a", "document", 1.0), *(("mentions", word, 0.6) for word in about[:20])]
-        self.graph(ctx).add(
-            [
-                Triple(subject=params.title, predicate=p, object=o, confidence=c, source=origin)
-                for p, o, c in facts
-            ]
-        )
+        fact = partial(Triple, subject=params.title, source=source[:500])
+        mentions = [fact(predicate="mentions", object=one, confidence=0.6) for one in about[:20]]
+        self.graph(ctx).add([fact(predicate="is-a", object="document"), *mentions])
         # Without the title, which was given and not found.
         line = f"{count_of(passages, 'passage')}, about {', '.join(about[:10])}"
-        return self._result("content_ingest", [line], "", [params.title, *about[:20]])
+        return _result([line], [params.title, *about[:20]])
 
     @action(idempotent=True)
-    def library_search(self, params: SearchParams, ctx: Context) -> ActionResult:
+    def library_search(self, params: given.SearchParams, ctx: Context) -> ActionResult:
         """Find passages of the library."""
         found = Library(ctx.state).search(params.query, params.top_k)
         lines = [f"{one.title} ({one.number}): {one.text}" for one in found]
-        return self._result(
-            "library_search", lines, "No passage found", [one.title for one in found]
-        )
+        return _result(lines, [one.title for one in found], "No passage found")
 
-    def _result(
-        self, tool: str, lines: list[str], nothing: str, symbols: Iterable[str]
-    ) -> ActionResult:
-        """The lines of a tool, and the symbols it has named or found."""
-        return ActionResult(
-            action=self.toolbox.action_of(tool),
-            success=True,
-            duration=0.0,
-            output=_join(lines, nothing),
-            metrics=symbol_metrics(symbols) or None,
-        )
+
+def _result(lines: list[str], symbols: Iterable[str], nothing: str = "") -> ActionResult:
+    """The lines of a tool, and the symbols it has named or found; Boyd adds the action's id."""
+    metrics = symbol_metrics(symbols) or None
+    output = _join(lines, nothing)
+    return ActionResult(action="", success=True, duration=0.0, output=output, metrics=metrics)
 
 
 def _near_goals(graph: Graph, session: GoalSession) -> set[str]:

@@ -28,7 +28,7 @@ NOISE = 0.5 / math.sqrt(DIMENSIONS)
 #: Similarity of unrelated texts, and of an empty text to any.
 UNRELATED = 0.5
 
-#: The only stop words here: others, such as `what` and `about`, may name a tool's purpose.
+#: Other stop words, such as `what` and `about`, may name a tool's purpose.
 FUNCTION_WORDS = frozenset({"the", "and", "for", "that", "this", "from", "with"})
 _SHORTEST = 3
 
@@ -148,82 +148,49 @@ def vector(keywords: tuple[str, ...]) -> Vector:
     return made
 
 
-def _profile(name: str, keywords: str = "", **fields: Any) -> ToolProfile:
-    return ToolProfile(name=name, keywords=tuple(keywords.split()), **fields)
+_KEYWORDS = {
+    "file_io": """file read write save load open close path folder directory disk export import
+        append output input text data""",
+    "http_fetch": """http https url web website page site internet online download fetch get request
+        endpoint api link browse remote""",
+    "shell_exec": """shell command execute run script terminal console bash process program binary
+        launch invoke start kill pipe system""",
+    "infer_rules": """infer deduce derive conclude imply rule logic transitive inherit classify type
+        hierarchy ontology chain forward propagate reason""",
+    "gap_analysis": """gap missing incomplete unknown lack absent sparse coverage insufficient
+        unanswered need require discover explore what undefined weak""",
+    "user_interact": """ask user human person question answer prompt confirm clarify approve choose
+        feedback reply respond dialog interact help""",
+    "content_ingest": """ingest import load absorb add capture collect document paper article book
+        pdf epub html publication website library archive parse content learn store""",
+    "library_search": """search library find lookup retrieve paper article book document paragraph
+        passage chapter author topic about said mention quote citation reference source
+        knowledge""",
+    "consolidate": """consolidate memory memorize remember keep retain tidy compact compress
+        condense summarize digest forget free working episode lesson""",
+}
+
+
+def _profile(name: str, danger: Danger = "Cautious", **fields: Any) -> ToolProfile:
+    keywords = tuple(_KEYWORDS.get(name, "").split())
+    return ToolProfile(name=name, keywords=keywords, danger=danger, **fields)
 
 
 _PROFILES = (
-    _profile("kg_query", danger="Safe", archetype="sage"),
-    _profile("kg_mutate", danger="Cautious"),
-    _profile("memory_recall", danger="Safe", consolidation=True, archetype="guardian"),
-    _profile("reason", danger="Safe", archetype="sage"),
-    _profile("similarity_search", danger="Safe", archetype="guardian"),
-    _profile(
-        "file_io",
-        "file read write save load open close path folder directory disk export import append "
-        "output input text data",
-        archetype="explorer",
-    ),
-    _profile(
-        "http_fetch",
-        "http https url web website page site internet online download fetch get request "
-        "endpoint api link browse remote",
-        archetype="explorer",
-    ),
-    _profile(
-        "shell_exec",
-        "shell command execute run script terminal console bash process program binary launch "
-        "invoke start kill pipe system",
-        danger="Danger",
-        archetype="explorer",
-    ),
-    _profile(
-        "infer_rules",
-        "infer deduce derive conclude imply rule logic transitive inherit classify type "
-        "hierarchy ontology chain forward propagate reason",
-        threshold=0.0,
-        multiplier=0.7,
-        danger="Safe",
-        archetype="sage",
-    ),
-    _profile(
-        "gap_analysis",
-        "gap missing incomplete unknown lack absent sparse coverage insufficient unanswered "
-        "need require discover explore what undefined weak",
-        threshold=0.0,
-        multiplier=0.7,
-        danger="Safe",
-        archetype="healer",
-    ),
-    _profile(
-        "user_interact",
-        "ask user human person question answer prompt confirm clarify approve choose feedback "
-        "reply respond dialog interact help",
-        danger="Safe",
-        archetype="healer",
-    ),
-    _profile(
-        "content_ingest",
-        "ingest import load absorb add capture collect document paper article book pdf epub "
-        "html publication website library archive parse content learn store",
-        threshold=0.5,
-    ),
-    _profile(
-        "library_search",
-        "search library find lookup retrieve paper article book document paragraph passage "
-        "chapter author topic about said mention quote citation reference source knowledge",
-        threshold=0.5,
-        multiplier=0.8,
-        danger="Safe",
-    ),
-    _profile(
-        "consolidate",
-        "consolidate memory memorize remember keep retain tidy compact compress condense "
-        "summarize digest forget free working episode lesson",
-        danger="Safe",
-        consolidation=True,
-    ),
+    _profile("kg_query", "Safe", archetype="sage"),
+    _profile("kg_mutate"),
+    _profile("memory_recall", "Safe", consolidation=True, archetype="guardian"),
+    _profile("reason", "Safe", archetype="sage"),
+    _profile("similarity_search", "Safe", archetype="guardian"),
+    _profile("file_io", archetype="explorer"),
+    _profile("http_fetch", archetype="explorer"),
+    _profile("shell_exec", "Danger", archetype="explorer"),
+    _profile("infer_rules", "Safe", threshold=0.0, multiplier=0.7, archetype="sage"),
+    _profile("gap_analysis", "Safe", threshold=0.0, multiplier=0.7, archetype="healer"),
+    _profile("user_interact", "Safe", archetype="healer"),
+    _profile("content_ingest", threshold=0.5),
+    _profile("library_search", "Safe", threshold=0.5, multiplier=0.8),
+    _profile("consolidate", "Safe", consolidation=True),
 )
-
 #: The own tools; of equal scores, the first one here wins.
 PROFILES: dict[str, ToolProfile] = {profile.name: profile for profile in _PROFILES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,9 +39,11 @@ def find_mentions(graph: Graph, text: str, most: int) -> list[str]:
     sought = terms(text)
     found = graph.symbols_with(sought, _LABELS) if sought else {}
     labels = {label for some in found.values() for label in some}
-    places = _known(graph, [token for token in tokens(text) if is_place(token)])
+    places = list(dict.fromkeys(token for token in tokens(text) if is_place(token)))
+    degrees = graph.degrees(places) if places else {}
+    known = [one for one in places if degrees[one]]
     ranked = sorted(labels, key=lambda label: _distance(label, text.casefold(), sought))
-    return list(dict.fromkeys([*places, *ranked]))[:most]
+    return list(dict.fromkeys([*known, *ranked]))[:most]
 
 
 def _distance(label: str, text: str, sought: Sequence[str]) -> tuple[int, int, bool, int, str]:
@@ -49,11 +51,6 @@ def _distance(label: str, text: str, sought: Sequence[str]) -> tuple[int, int, b
     matched = [place for place, word in enumerate(sought) if word in own]
     is_literal = label.casefold() in text
     return (len(own) - len(matched), -len(matched), not is_literal, matched[0], label)
-
-
-def _known(graph: Graph, labels: Sequence[str]) -> list[str]:
-    degrees = graph.degrees(labels) if labels else {}
-    return [label for label in dict.fromkeys(labels) if degrees[label]]
 
 
 class Neighbours:
@@ -134,7 +131,9 @@ def activate(
         widest = sorted(frontier, key=lambda symbol: (-frontier[symbol], symbol))[:WIDTH]
         neighbours.fetch(widest)
         reached: dict[str, float] = {}
-        for start, end, fact, factor in _hops(neighbours, widest, predicates):
+        for start, end, fact, factor in _hops(neighbours, widest):
+            if predicates is not None and fact.predicate not in predicates:
+                continue
             value = round(frontier[start] * factor, _DIGITS)
             if value >= min_confidence and value > worth.get(end, 0.0):
                 worth[end] = reached[end] = value
@@ -145,16 +144,14 @@ def activate(
 
 
 def _hops(
-    neighbours: Neighbours, symbols: Iterable[str], predicates: Collection[str] | None
+    neighbours: Neighbours, symbols: Iterable[str]
 ) -> Iterator[tuple[str, str, Triple, float]]:
     """All hops from those symbols: start, end, fact and factor."""
     for symbol in symbols:
         for fact in neighbours.out(symbol):
-            if predicates is None or fact.predicate in predicates:
-                yield symbol, fact.object, fact, fact.confidence * DECAY
+            yield symbol, fact.object, fact, fact.confidence * DECAY
         for fact in neighbours.into(symbol):
-            if predicates is None or fact.predicate in predicates:
-                yield symbol, fact.subject, fact, fact.confidence * DECAY * AGAINST
+            yield symbol, fact.subject, fact, fact.confidence * DECAY * AGAINST
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +180,9 @@ def similar_many(
     neighbours.fetch(neighbours.around(symbols))
     compared = {symbol: _candidates(neighbours, symbol) for symbol in symbols}
     neighbours.fetch(one for candidates in compared.values() for one in candidates)
-    comparison = _Comparison(neighbours)
-    return {symbol: comparison.nearest(symbol, compared[symbol])[:top_k] for symbol in symbols}
+    every = {*symbols, *(one for candidates in compared.values() for one in candidates)}
+    features = {one: _features(neighbours, one) for one in every}
+    return {one: _nearest(one, compared[one], features)[:top_k] for one in symbols}
 
 
 def _candidates(neighbours: Neighbours, symbol: str) -> list[str]:
@@ -195,32 +193,21 @@ def _candidates(neighbours: Neighbours, symbol: str) -> list[str]:
     return sorted(shared, key=lambda one: (-shared[one], one))[:COMPARED]
 
 
-class _Comparison:
-    """Features of symbols, computed once."""
-
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours = neighbours
-        self._known: dict[str, _Features] = {}
-
-    def nearest(self, symbol: str, candidates: Iterable[str]) -> list[Similar]:
-        own = self._of(symbol)
-        found = [Similar(one, round(_likeness(own, self._of(one)), _DIGITS)) for one in candidates]
-        like = [one for one in found if one.similarity > _UNLIKE]
-        return sorted(like, key=lambda one: (-one.similarity, one.symbol))
-
-    def _of(self, symbol: str) -> _Features:
-        if symbol not in self._known:
-            out, into = self._neighbours.out(symbol), self._neighbours.into(symbol)
-            self._known[symbol] = _features(symbol, out, into)
-        return self._known[symbol]
+def _nearest(
+    symbol: str, candidates: Iterable[str], features: Mapping[str, _Features]
+) -> list[Similar]:
+    own = features[symbol]
+    found = [Similar(one, round(_likeness(own, features[one]), _DIGITS)) for one in candidates]
+    like = [one for one in found if one.similarity > _UNLIKE]
+    return sorted(like, key=lambda one: (-one.similarity, one.symbol))
 
 
-def _features(symbol: str, out: Iterable[Triple], into: Iterable[Triple]) -> _Features:
+def _features(neighbours: Neighbours, symbol: str) -> _Features:
     found: _Features = {("word", word): SAME_WORD for word in words(symbol)}
-    for fact in out:
+    for fact in neighbours.out(symbol):
         found[("out", fact.predicate)] = SAME_RELATION
         found[("out", fact.predicate, fact.object)] = SAME_FACT
-    for fact in into:
+    for fact in neighbours.into(symbol):
         found[("into", fact.predicate)] = SAME_RELATION
         found[("into", fact.predicate, fact.subject)] = SAME_FACT
     return found

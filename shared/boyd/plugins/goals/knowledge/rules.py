@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from boyd.models import Triple
+from boyd.models.situation import Place
 from boyd.plugin.context import Graph
 from boyd.plugins.goals.knowledge.association import Neighbours
 from boyd.plugins.goals.knowledge.vocabulary import (
@@ -26,7 +27,6 @@ from boyd.plugins.goals.knowledge.vocabulary import (
 MOST_NEW, MOST_READ = 1000, 10_000
 _DIGITS = 9
 
-_Key: TypeAlias = tuple[str, str, str]
 #: Two predicates, or a symbol and a predicate.
 _Pair: TypeAlias = tuple[str, str]
 
@@ -99,15 +99,14 @@ def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> lis
     known.add([fact])
     for end in dict.fromkeys((fact.subject, fact.object)):
         known.add([*neighbours.out(end), *neighbours.into(end)])
-    ways = _surest(_follow(known, [fact]), known, min_confidence)
-    return [way.derived() for way in ways]
+    return [way.derived() for way in _surest(_follow(known, [fact]), known, min_confidence)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
     """A derivation; much cheaper than the fact itself."""
 
-    key: _Key
+    place: Place
     rule: Rule
     antecedents: tuple[Triple, ...]
 
@@ -117,14 +116,9 @@ class _Way:
         return round(self.rule.factor * mean, _DIGITS)
 
     def derived(self) -> Derived:
-        subject, predicate, object_ = self.key
-        triple = Triple(
-            subject=subject,
-            predicate=predicate,
-            object=object_,
-            confidence=self.confidence,
-            source=f"rule:{self.rule.name}",
-        )
+        parts = dict(zip(("subject", "predicate", "object"), self.place, strict=True))
+        source = f"rule:{self.rule.name}"
+        triple = Triple(**parts, confidence=self.confidence, source=source)
         return Derived(triple, self.rule.name, self.antecedents)
 
 
@@ -132,24 +126,18 @@ class _Known:
     """Facts, indexed by subject and predicate, and by object and predicate."""
 
     def __init__(self) -> None:
-        self.keys: set[_Key] = set()
-        self._about: defaultdict[_Pair, list[Triple]] = defaultdict(list)
-        self._into: defaultdict[_Pair, list[Triple]] = defaultdict(list)
+        self.places: set[Place] = set()
+        self.about: defaultdict[_Pair, list[Triple]] = defaultdict(list)
+        self.into: defaultdict[_Pair, list[Triple]] = defaultdict(list)
 
     def add(self, triples: Iterable[Triple]) -> list[Triple]:
         """Add facts; returns them as a list."""
         added = list(triples)
         for triple in added:
-            self.keys.add((triple.subject, triple.predicate, triple.object))
-            self._about[triple.subject, triple.predicate].append(triple)
-            self._into[triple.object, triple.predicate].append(triple)
+            self.places.add(triple.place)
+            self.about[triple.subject, triple.predicate].append(triple)
+            self.into[triple.object, triple.predicate].append(triple)
         return added
-
-    def about(self, symbol: str, predicate: str) -> Iterable[Triple]:
-        return self._about.get((symbol, predicate), ())
-
-    def into(self, symbol: str, predicate: str) -> Iterable[Triple]:
-        return self._into.get((symbol, predicate), ())
 
 
 def _read(graph: Graph) -> Iterator[Triple]:
@@ -173,19 +161,19 @@ def _joined(known: _Known, rule: Rule, fact: Triple) -> Iterator[tuple[Triple, T
     """The pairs of facts that a rule chains, with that fact as first or second."""
     for first, second in rule.chains:
         if fact.predicate == first:
-            yield from ((fact, other) for other in known.about(fact.object, second))
+            yield from ((fact, other) for other in known.about.get((fact.object, second), ()))
         if fact.predicate == second:
-            yield from ((other, fact) for other in known.into(fact.subject, first))
+            yield from ((other, fact) for other in known.into.get((fact.subject, first), ()))
 
 
 def _surest(ways: Iterable[_Way], known: _Known, min_confidence: float) -> list[_Way]:
     """The surest derivation of each new fact, surest first; ties by label."""
-    best: dict[_Key, tuple[float, _Way]] = {}
+    best: dict[Place, tuple[float, _Way]] = {}
     for way in ways:
-        subject, _, object_ = way.key
-        if subject == object_ or way.key in known.keys:
+        subject, _, object_ = place = way.place
+        if subject == object_ or place in known.places:
             continue
         confidence = way.confidence
-        if confidence >= min_confidence and (way.key not in best or confidence > best[way.key][0]):
-            best[way.key] = (confidence, way)
-    return [best[key][1] for key in sorted(best, key=lambda key: (-best[key][0], key))]
+        if confidence >= min_confidence and (place not in best or confidence > best[place][0]):
+            best[place] = (confidence, way)
+    return [best[place][1] for place in sorted(best, key=lambda one: (-best[one][0], one))]

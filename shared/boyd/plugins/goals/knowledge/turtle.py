@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Self, TypeAlias
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -23,15 +24,14 @@ from boyd.models.situation import Place
 from boyd.plugins.goals import require_extra
 from boyd.plugins.goals.knowledge.vocabulary import (
     IS_A,
+    LABELS,
+    LANGUAGES,
+    PROSE,
     SUBCLASS_OF,
     SYMBOLS,
     VOCABULARY,
     Names,
     is_in_language,
-    is_label,
-    is_of_language,
-    is_prose,
-    symbol_iri,
 )
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
             yield f"{term} rdfs:label {_quote(label)} ."
     if fact.confidence < 1 or fact.source is not None:
         subject, _, object_ = ends
-        of = _term_of_predicate(predicate)
+        of = "rdf:type" if predicate == "a" else predicate
         note = f"rdf:subject {subject} ; rdf:predicate {of} ; rdf:object {object_}"
         source = "" if fact.source is None else f" ; boyd:source {_quote(fact.source)}"
         sure = format(Decimal(repr(fact.confidence)), "f")
@@ -208,11 +208,9 @@ def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
 
 
 def _term(symbol: str) -> str:
-    return f":{symbol}" if _LOCAL.fullmatch(symbol) else f"<{symbol_iri(symbol)}>"
-
-
-def _term_of_predicate(predicate: str) -> str:
-    return "rdf:type" if predicate == "a" else predicate
+    if _LOCAL.fullmatch(symbol):
+        return f":{symbol}"
+    return f"<{SYMBOLS}{quote(symbol, safe='', errors='surrogatepass')}>"
 
 
 def _quote(text: str) -> str:
@@ -304,19 +302,15 @@ def _unwanted(parts: _Parts, language: str, prose: bool) -> str | None:
     subject, predicate, object_ = parts
     if isinstance(subject, BNode) or isinstance(object_, BNode):
         return "blank-node"
-    if is_label(str(predicate)):
+    if str(predicate) in LABELS:
         return "label"
-    if predicate == RDF.type and is_of_language(str(object_)):
+    if predicate == RDF.type and str(object_).startswith(LANGUAGES):
         return "schema"
     if isinstance(object_, Literal):
-        return _unwanted_text(object_, str(predicate), language, prose)
+        if str(predicate) in PROSE and not prose:
+            return "prose"
+        return None if is_in_language(object_.language, language) else "language"
     return None
-
-
-def _unwanted_text(text: rdflib.Literal, predicate: str, language: str, prose: bool) -> str | None:
-    if is_prose(predicate) and not prose:
-        return "prose"
-    return None if is_in_language(text.language, language) else "language"
 
 
 def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple | str:

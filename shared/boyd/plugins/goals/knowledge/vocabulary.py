@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from boyd.plugins.goals import require_extra
 
@@ -65,8 +65,11 @@ _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 _OWL = "http://www.w3.org/2002/07/owl#"
 _SKOS = "http://www.w3.org/2004/02/skos/core#"
-_LABELS = (_RDFS + "label", _SKOS + "prefLabel")
-_PROSE = frozenset(
+#: The prefixes of terms of RDF, RDFS and OWL.
+LANGUAGES = (_RDF, _RDFS, _OWL)
+#: Predicates that give the label of their subject, and that describe it in sentences.
+LABELS = (_RDFS + "label", _SKOS + "prefLabel")
+PROSE = frozenset(
     {
         _RDFS + "comment",
         *(_SKOS + name for name in ("definition", "note", "scopeNote", "example", "editorialNote")),
@@ -78,26 +81,6 @@ _PROSE = frozenset(
 #: Names of RDF predicates.
 _CALLED = {_RDF + "type": IS_A, _RDFS + "subClassOf": SUBCLASS_OF}
 _PARTS = re.compile(r"[#/:]")
-
-
-def symbol_iri(symbol: str) -> str:
-    """The IRI of a symbol."""
-    return SYMBOLS + quote(symbol, safe="", errors="surrogatepass")
-
-
-def is_label(predicate: str) -> bool:
-    """True if a predicate gives the label of its subject."""
-    return predicate in _LABELS
-
-
-def is_prose(predicate: str) -> bool:
-    """True if a predicate describes its subject in sentences."""
-    return predicate in _PROSE
-
-
-def is_of_language(term: str) -> bool:
-    """True if a term belongs to RDF, RDFS or OWL."""
-    return term.startswith((_RDF, _RDFS, _OWL))
 
 
 def is_in_language(tag: str | None, language: str) -> bool:
@@ -151,7 +134,7 @@ class Names:
         with require_extra():
             import rdflib
         best: dict[str, tuple[int, int, str]] = {}
-        for rank, predicate in enumerate(_LABELS):
+        for rank, predicate in enumerate(LABELS):
             for subject, label in file.subject_objects(rdflib.URIRef(predicate)):
                 text = " ".join(str(label).split())
                 if isinstance(label, rdflib.Literal) and text:
