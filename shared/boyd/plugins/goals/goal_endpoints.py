@@ -25,7 +25,6 @@ from boyd.plugins.goals.goal_tree import (
     add_goal,
     in_order,
     is_open,
-    set_focus,
     set_priority,
     set_status,
 )
@@ -260,7 +259,8 @@ class Endpoints(GoalTools):
         wanted, sessions = _body(api.Focus, request).goals, self.sessions(ctx)
         known = sessions.read().goals
         ids = [resolve_id("goal", one, known) for one in wanted]
-        session = sessions.change(lambda current: set_focus(current, ids))
+        focus = list(dict.fromkeys(ids))
+        session = sessions.change(lambda current: current.model_copy(update={"focus": focus}))
         return api.GoalList(goals=[session.goals[id] for id in ids if id in session.goals])
 
     def _set_status(self, request: EndpointRequest, ctx: Context, status: GoalStatus) -> Goal:

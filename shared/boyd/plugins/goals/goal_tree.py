@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import count
 from typing import Any
 
 from boyd.errors import BoydError
@@ -45,10 +47,9 @@ def get_goal(session: GoalSession, goal_id: str) -> Goal:
     Raises:
         GoalError: no goal has it.
     """
-    try:
-        return session.goals[goal_id]
-    except KeyError:
-        raise GoalError(f"no goal {goal_id!r}") from None
+    if goal_id not in session.goals:
+        raise GoalError(f"no goal {goal_id!r}")
+    return session.goals[goal_id]
 
 
 def active_goals(session: GoalSession) -> list[Goal]:
@@ -73,7 +74,7 @@ def is_open(goal: Goal) -> bool:
 
 def is_stalled(goal: Goal) -> bool:
     """True if too many cycles in a row brought no progress."""
-    return goal.cycles_worked - goal.last_progress_cycle >= goal.stall_threshold
+    return goal.idle_cycles >= goal.stall_threshold
 
 
 def below(session: GoalSession, goal: Goal) -> Iterator[Goal]:
@@ -99,18 +100,15 @@ def wanted_words(session: GoalSession, goal: Goal) -> list[str]:
 def metadata(goal: Goal) -> list[Triple]:
     """The facts about a goal that belong in the graph now."""
     pairs = [
-        ("agent:has_description", f"desc:{goal.description}"),
-        ("agent:has_status", f"status:{goal.status.lower()}"),
-        ("agent:has_priority", f"priority:{goal.priority}"),
-        ("agent:has_criteria", f"criteria:{goal.criteria}"),
-        *(("agent:parent_goal", symbol(parent)) for parent in [goal.parent] if parent),
-        *(("agent:child_goal", symbol(child)) for child in goal.children),
+        ("has_description", f"desc:{goal.description}"),
+        ("has_status", f"status:{goal.status.lower()}"),
+        ("has_priority", f"priority:{goal.priority}"),
+        ("has_criteria", f"criteria:{goal.criteria}"),
+        *(("parent_goal", symbol(parent)) for parent in [goal.parent] if parent),
+        *(("child_goal", symbol(child)) for child in goal.children),
     ]
-    own = symbol(goal.id)
-    return [
-        Triple(subject=own, predicate=predicate, object=clip(text, LABEL_CHARS), source="agent")
-        for predicate, text in pairs
-    ]
+    own = partial(Triple, subject=symbol(goal.id), source="agent")
+    return [own(predicate=f"agent:{name}", object=clip(text, LABEL_CHARS)) for name, text in pairs]
 
 
 # --- Creating and changing -----------------------------------------------------------------------
@@ -173,9 +171,9 @@ def with_room(session: GoalSession, count: int, config: Config) -> GoalSession |
     if over <= 0:
         return session
     finished = [goal for goal in session.goals.values() if not is_open(goal)]
+    finished.sort(key=lambda goal: goal.order)
     if len(finished) < over:
         return None
-    finished.sort(key=lambda goal: goal.order)
     gone = {goal.id for goal in finished[:over]}
     goals = {}
     for id, goal in session.goals.items():
@@ -199,9 +197,9 @@ def update_goal(goal: Goal, now: datetime, **changes: Any) -> Goal:
     return goal.model_copy(update={**changes, "updated_at": now})
 
 
-def set_focus(session: GoalSession, ids: Iterable[str]) -> GoalSession:
-    """Put those goals, and no others, in focus."""
-    return session.model_copy(update={"focus": list(dict.fromkeys(ids))})
+def change_goal(session: GoalSession, goal: Goal, now: datetime, **changes: Any) -> GoalSession:
+    """The session with that goal changed; the values must fit."""
+    return with_goals(session, [update_goal(goal, now, **changes)])
 
 
 def set_priority(session: GoalSession, goal_id: str, priority: int, now: datetime) -> GoalSession:
@@ -213,7 +211,7 @@ def set_priority(session: GoalSession, goal_id: str, priority: int, now: datetim
     goal = get_goal(session, goal_id)
     if not is_open(goal):
         raise GoalError(f"goal {goal_id!r} has ended: {goal.status}")
-    return with_goals(session, [update_goal(goal, now, priority=_checked_priority(priority))])
+    return change_goal(session, goal, now, priority=_checked_priority(priority))
 
 
 # --- Status --------------------------------------------------------------------------------------
@@ -292,14 +290,16 @@ def settle(
 def _reactivate(session: GoalSession, goal: Goal, reason: str, now: datetime) -> GoalSession:
     if goal.status == "Active":
         return session
-    changes = {"status": "Active", "reason": reason, "last_progress_cycle": goal.cycles_worked}
-    return with_goals(session, [update_goal(goal, now, **changes)])
+    worked = goal.cycles_worked
+    return change_goal(
+        session, goal, now, status="Active", reason=reason, last_progress_cycle=worked
+    )
 
 
 def _resume(session: GoalSession, goal: Goal, reason: str | None, now: datetime) -> GoalSession:
     waiting = [one for one in _children(session, goal) if is_open(one)]
     if not waiting:
-        return with_goals(session, [update_goal(goal, now, status="Active", reason=reason or None)])
+        return change_goal(session, goal, now, status="Active", reason=reason or None)
     for child in waiting:
         if child.status == "Suspended" and not _is_worked_on(session, child):
             session = _resume(session, child, reason, now)
@@ -376,22 +376,22 @@ def decompose(session: GoalSession, goal_id: str, now: datetime, config: Config)
     is flagged already, or waits for an approval, which is no lack of progress.
     """
     goal = session.goals.get(goal_id)
-    if goal is None or goal.status != "Active" or goal.stalled or not is_stalled(goal):
+    if goal is None or goal.status != "Active" or goal.stalled:
         return session
-    if _waits_for_approval(session, goal):
+    if not is_stalled(goal) or _waits_for_approval(session, goal):
         return session
     parts = parts_of(goal, config)
     roomy = with_room(session, len(parts), config) if parts else None
     if roomy is None:
         lower = max(0, goal.priority - PENALTY)
-        return with_goals(session, [update_goal(goal, now, stalled=True, priority=lower)])
+        return change_goal(session, goal, now, stalled=True, priority=lower)
     return _split(roomy, roomy.goals[goal_id], parts, now)
 
 
 def give_up_stuck(session: GoalSession, now: datetime, config: Config) -> GoalSession:
     """Fail the flagged goals that have stalled once more, except those that wait for a person."""
     for goal in active_goals(session):
-        idle = goal.cycles_worked - goal.last_progress_cycle
+        idle = goal.idle_cycles
         waits = goal.question is not None or _waits_for_approval(session, goal)
         if goal.stalled and idle >= 2 * goal.stall_threshold and not waits:
             reason = f"no progress in {idle} cycles, and nothing to split"
@@ -419,16 +419,10 @@ def _waits_for_approval(session: GoalSession, goal: Goal) -> bool:
 
 
 def _split(session: GoalSession, goal: Goal, parts: list[str], now: datetime) -> GoalSession:
+    same = {"stall_threshold": goal.stall_threshold, "parent": goal.id, "depth": goal.depth + 1}
     values = [
-        {
-            "description": part,
-            "criteria": part,
-            "priority": max(0, goal.priority - STEP * number),
-            "stall_threshold": goal.stall_threshold,
-            "parent": goal.id,
-            "depth": goal.depth + 1,
-        }
-        for number, part in enumerate(parts)
+        {**same, "description": part, "criteria": part, "priority": max(0, goal.priority - lower)}
+        for part, lower in zip(parts, count(0, STEP), strict=False)
     ]
     session, children = _create_goals(session, values, now)
     reason = f"split into {len(children)} sub-goals"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from boyd.models import ActionResult, Model
-from boyd.plugins.goals.goal_tree import FREE, set_status, update_goal, with_goals
+from boyd.plugins.goals.goal_tree import FREE, change_goal, set_status
 from boyd.plugins.goals.knowledge.vocabulary import GOAL
 from boyd.plugins.goals.progress import Evaluation, backtrack, clip, evaluate, is_exhausted, tick
 from boyd.plugins.goals.psyche import count_encounter
@@ -21,6 +21,8 @@ from boyd.plugins.goals.state import Config, Goal, GoalSession, Progress, Score,
 DETAIL_CHARS = 200
 #: The number of tools last used on a goal that are remembered in order.
 RECENT = 3
+#: The fields of an outcome that its decision keeps, besides the score.
+_KEPT = {"cycle", "iteration", "goal", "tool", "params_digest", "approval", "duration"}
 
 Rejection = Literal["duplicate", "stale", "unknown-goal"]
 OutcomeState = Literal["done", "failed", "vetoed", "pending", "refused", "undone"]
@@ -103,15 +105,19 @@ def apply_outcome(
         goal = goal.model_copy(update={"recent": recent, "used": used})
     evaluation = None
     if outcome.state in ("done", "failed"):
-        is_done = outcome.state == "done"
-        evaluation = evaluate(goal, outcome.known, outcome.output, is_done, config)
+        success = outcome.state == "done"
+        evaluation = evaluate(goal, outcome.known, outcome.output, success, config)
     session = _record(session, outcome, evaluation, now, config)
     changes = FREE if goal.fence == outcome.fence else {}
-    changes = {**changes, **_gains(goal, evaluation)}
-    session = with_goals(session, [update_goal(goal, now, **changes)])
     if evaluation is None:
-        return session
-    return _conclude(_advance_plan(session, outcome), outcome, evaluation, now, config)
+        return change_goal(session, goal, now, **changes)
+    session = change_goal(session, goal, now, **changes, **_gains(goal, evaluation))
+    plan, tool = session.plans.get(goal.id), outcome.tool
+    if plan:
+        is_done = outcome.state == "done"
+        plan = tick(plan, tool) if is_done else backtrack(plan, tool, _reason(outcome))
+        session = session.model_copy(update={"plans": {**session.plans, goal.id: plan}})
+    return _conclude(session, outcome, evaluation, now, config)
 
 
 def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
@@ -122,9 +128,7 @@ def _answers_approval(session: GoalSession, outcome: DecisionOutcome) -> bool:
     )
 
 
-def _gains(goal: Goal, evaluation: Evaluation | None) -> dict[str, Any]:
-    if evaluation is None:
-        return {}
+def _gains(goal: Goal, evaluation: Evaluation) -> dict[str, Any]:
     worked = goal.cycles_worked + 1
     gains: dict[str, Any] = {"cycles_worked": worked, "matched": evaluation.matched}
     if evaluation.progress in ("Completed", "Advanced"):
@@ -132,15 +136,6 @@ def _gains(goal: Goal, evaluation: Evaluation | None) -> dict[str, Any]:
     if evaluation.progress == "Failed":
         gains["failed_plans"] = goal.failed_plans + 1
     return gains
-
-
-def _advance_plan(session: GoalSession, outcome: DecisionOutcome) -> GoalSession:
-    plan = session.plans.get(outcome.goal)
-    if plan is None:
-        return session
-    is_done = outcome.state == "done"
-    plan = tick(plan, outcome.tool) if is_done else backtrack(plan, outcome.tool, _reason(outcome))
-    return session.model_copy(update={"plans": {**session.plans, outcome.goal: plan}})
 
 
 def _conclude(
@@ -176,19 +171,13 @@ def _record(
     waiting: dict[str, Progress] = {"pending": "Pending", "refused": "Refused"}
     has_output = outcome.state in ("done", "refused", "undone")
     decision = ToolDecision(
-        cycle=outcome.cycle,
-        iteration=outcome.iteration,
-        goal=outcome.goal,
-        tool=outcome.tool,
-        params_digest=outcome.params_digest,
+        **outcome.model_dump(include=_KEPT),
         breakdown=outcome.score.breakdown if outcome.score else "",
         score=outcome.score,
         progress=evaluation.progress if evaluation else waiting.get(outcome.state),
         found=[one for one in (evaluation.matched if evaluation else []) if one not in before],
         detail=clip(outcome.output, DETAIL_CHARS) if has_output else _reason(outcome),
-        approval=outcome.approval,
         at=now,
-        duration=outcome.duration,
     )
     others = [one for one in session.decisions if one.cycle != outcome.cycle]
     decisions = sorted([*others, decision], key=lambda one: one.cycle)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import TypeAlias
 
 from boyd.models import Catalog, Decision, JsonObject, Level, Triple
 from boyd.plugins.goals import memory
@@ -106,11 +107,8 @@ class Candidate:
         return f"{self.why} {self.score.breakdown}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    score: float
-    why: str
-    params: JsonObject = field(default_factory=dict)
+#: A base score, its reason, and the params that the outlook gives.
+_Base: TypeAlias = tuple[float, str, JsonObject]
 
 
 def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
@@ -121,7 +119,7 @@ def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
     order = {name: place for place, name in enumerate(PROFILES)}
     known = sorted(tools, key=lambda tool: (order.get(tool.name, len(order)), tool.name))
     found = [
-        Candidate(tool.name, weigh(outlook, tool, base.score), base.why, base.params)
+        Candidate(tool.name, weigh(outlook, tool, base[0]), *base[1:])
         for tool in known
         if (base := _RULES.get(tool.name, _by_affinity)(outlook, tool))
     ]
@@ -133,10 +131,10 @@ def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
 
 def weigh(outlook: Outlook, tool: ToolProfile, base: float) -> Score:
     """The score of a tool with that base."""
-    goal = outlook.goal
+    goal, last = outlook.goal, outlook.goal.recent[: -len(RECENCY) - 1 : -1]
     return Score(
         base=base,
-        recency=_recency(goal.recent, tool.name),
+        recency=RECENCY[last.index(tool.name)] if tool.name in last else 0.0,
         novelty=0.0 if _was_used(goal, tool.name) else NOVELTY,
         episodic=EPISODIC if _is_mentioned(tool.name, outlook.episodes) else 0.0,
         pressure=PRESSURE if tool.consolidation and outlook.pressure > PRESSED else 0.0,
@@ -147,11 +145,6 @@ def weigh(outlook: Outlook, tool: ToolProfile, base: float) -> Score:
 def affinity(goal: Goal, tool: ToolProfile) -> float:
     """The similarity of the goal's description to the tool's purpose; 0.5 is unrelated."""
     return similarity(encode(goal.description), vector(tool.keywords))
-
-
-def _recency(recent: Sequence[str], tool: str) -> float:
-    last = list(reversed(recent[-len(RECENCY) :]))
-    return RECENCY[last.index(tool)] if tool in last else 0.0
 
 
 def _was_used(goal: Goal, tool: str) -> bool:
@@ -181,8 +174,8 @@ def _kg_query(outlook: Outlook, tool: ToolProfile) -> _Base:
     )
     params = _query(next(barely_known, outlook.symbol))
     if outlook.facts:
-        return _Base(0.40, "the graph may hold more facts", params)
-    return _Base(0.80, "no facts about the goal yet", params)
+        return 0.40, "the graph may hold more facts", params
+    return 0.80, "no facts about the goal yet", params
 
 
 def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -192,13 +185,9 @@ def _kg_mutate(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     unconnected = next((symbol for symbol in outlook.inferred if symbol not in ends), None)
     if not outlook.facts or unconnected is None:
         return None
-    params: JsonObject = {
-        "subject": outlook.symbol,
-        "predicate": RELATED_TO,
-        "object": unconnected,
-        "confidence": 0.7,
-    }
-    return _Base(0.70, f"{unconnected!r} can be connected to the goal", params)
+    params: JsonObject = {"subject": outlook.symbol, "predicate": RELATED_TO}
+    params |= {"object": unconnected, "confidence": 0.7}
+    return 0.70, f"{unconnected!r} can be connected to the goal", params
 
 
 def _memory_recall(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -206,7 +195,7 @@ def _memory_recall(outlook: Outlook, tool: ToolProfile) -> _Base | None:
         return None
     learnings = [symbol for episode in outlook.episodes for symbol in episode.learnings]
     params: JsonObject = {"query_symbols": [*learnings[:3]] or [outlook.symbol], "top_k": 3}
-    return _Base(0.55, "a similar goal was worked on before", params)
+    return 0.55, "a similar goal was worked on before", params
 
 
 def _reason(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -215,14 +204,14 @@ def _reason(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     # In turn: the same fact again would give the same conclusions.
     fact = facts[outlook.goal.used.get(tool.name, 0) % len(facts)]
     params: JsonObject = {"expression": show(("triple", *fact.place))}
-    return _Base(0.50, "the known facts can be reasoned about", params)
+    return 0.50, "the known facts can be reasoned about", params
 
 
 def _similarity_search(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     if not outlook.inferred:
         return None
     params: JsonObject = {"symbol": outlook.inferred[0], "top_k": 5}
-    return _Base(0.55, "inferred symbols may have similar ones", params)
+    return 0.55, "inferred symbols may have similar ones", params
 
 
 def _infer_rules(outlook: Outlook, tool: ToolProfile) -> _Base | None:
@@ -230,21 +219,21 @@ def _infer_rules(outlook: Outlook, tool: ToolProfile) -> _Base | None:
         return None
     first = 0.0 if _was_used(outlook.goal, tool.name) else 0.1
     score = tool.multiplier * affinity(outlook.goal, tool) + first
-    return _Base(min(max(score, 0.35), 0.75), "rules may follow from the known facts")
+    return min(max(score, 0.35), 0.75), "rules may follow from the known facts", {}
 
 
 def _gap_analysis(outlook: Outlook, tool: ToolProfile) -> _Base:
     asked = 0.1 if outlook.goal.used.get(FALLBACK, 0) >= 2 else 0.0
     score = tool.multiplier * affinity(outlook.goal, tool) + asked
     params: JsonObject = {"goal": outlook.symbol, "max_gaps": 10}
-    return _Base(min(max(score, 0.30), 0.75), "missing facts may be found", params)
+    return min(max(score, 0.30), 0.75), "missing facts may be found", params
 
 
 def _by_affinity(outlook: Outlook, tool: ToolProfile) -> _Base | None:
     near = affinity(outlook.goal, tool)
     if near <= tool.threshold or near <= CHANCE:
         return None
-    return _Base(tool.multiplier * near, f"the goal matches the tool ({near:.3f})")
+    return tool.multiplier * near, f"the goal matches the tool ({near:.3f})", {}
 
 
 _RULES: dict[str, Callable[[Outlook, ToolProfile], _Base | None]] = {
@@ -278,17 +267,20 @@ def list_options(
     twice in a row is the last one.
     """
     goal, actions = outlook.goal, {one.id for one in catalog.actions}
-    asked, repeated = _unapproved_calls(session, goal), _repeated_call(session, goal)
+    asked, line = _unapproved_calls(session, goal), list(above(session, goal))
+    calls = [(one.tool, one.params_digest) for one in session.decisions if one.goal == goal.id]
+    # A goal above that has asked a person has asked what this one would ask.
+    has_asked = any(one.question or one.used.get("user_interact") for one in line)
     found, last = list[ToolOption](), list[ToolOption]()
     for one in rank(outlook, toolbox.profiles.values()):
         params = toolbox.params_of(one.tool, goal, one.params)
         if params is None or toolbox.action_of(one.tool) not in actions:
             continue
-        if one.tool == "user_interact" and _has_asked_above(session, goal):
+        if one.tool == "user_interact" and has_asked:
             continue
         call = (one.tool, digest(params))
         if call not in asked:
-            (last if call == repeated else found).append(ToolOption(one, params))
+            (last if calls[-2:] == [call, call] else found).append(ToolOption(one, params))
     return found + last
 
 
@@ -348,20 +340,6 @@ def _unapproved_calls(session: GoalSession, goal: Goal) -> set[tuple[str, str]]:
         for one in session.decisions
         if one.goal in line and one.progress in ("Pending", "Refused")
     }
-
-
-def _repeated_call(session: GoalSession, goal: Goal) -> tuple[str, str] | None:
-    """The call of the goal's last two cycles, if it was the same."""
-    calls = [(one.tool, one.params_digest) for one in session.decisions if one.goal == goal.id]
-    return calls[-1] if len(calls) > 1 and calls[-1] == calls[-2] else None
-
-
-def _has_asked_above(session: GoalSession, goal: Goal) -> bool:
-    """True if a goal above has asked a person; the sub-goal would ask the same."""
-    return any(
-        one.question is not None or one.used.get("user_interact", 0) > 0
-        for one in above(session, goal)
-    )
 
 
 def _decision(

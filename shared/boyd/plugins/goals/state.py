@@ -64,6 +64,11 @@ class Goal(Model):
     created_at: Timestamp
     updated_at: Timestamp
 
+    @property
+    def idle_cycles(self) -> int:
+        """The number of cycles since its last progress."""
+        return self.cycles_worked - self.last_progress_cycle
+
 
 class MemoryEntry(Model):
     """One entry of working memory."""
