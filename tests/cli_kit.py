@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import socket
 import subprocess
 import sys
@@ -147,6 +148,8 @@ class Terminal:
         return self.text
 
     def _read(self) -> str:
+        if not select.select([self._ours], [], [], PATIENCE)[0]:
+            pytest.fail(f"says nothing more after {self.text!r}")
         try:
             return os.read(self._ours, 4096).decode()
         except OSError:  # the other side is closed

@@ -17,9 +17,9 @@ from boyd.store import Store, connect
 
 AGENT, PLUGIN, KEY = "racer", "goals", "session:shared"
 CONFIG = Config(working_memory_capacity=30, max_episodes=20, max_decisions=200)
-PUSHES = 500
-CYCLES = 100
-CLAIMS = 25
+PUSHES = 100
+CYCLES = 40
+CLAIMS = 10
 
 
 @dataclass

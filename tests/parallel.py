@@ -12,7 +12,7 @@ COMPUTING = "tests/unit/"
 
 
 #: Files whose tests share something that takes long to start.
-SHARING = ("tests/integration/test_up.py",)
+SHARING = ("tests/integration/test_up.py", "tests/faults/test_shifted_hosts.py")
 
 
 class MixedScheduling(LoadScopeScheduling):

@@ -76,6 +76,11 @@ class Study:
         """The approval that is waited for."""
         return self.lab.store.approvals.page(1).pending[0].id
 
+    def deliver_first(self) -> None:
+        """Let the worker take the first job, once it was sent."""
+        wait_until(lambda: self.lab.dispatcher.hints)
+        self.lab.deliver()
+
     def resolved(self) -> None:
         """Let the worker do what was approved, and go on with what has waited for it."""
         for _ in range(2):
@@ -228,8 +233,7 @@ def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study
     study.dispatcher.held = True
     study.will(call("move"), say("Moved."))
     with study.cli.running("ask", "Why?") as asking:
-        wait_until(lambda: study.lab.store.investigations.page(1).investigations)
-        study.lab.deliver()
+        study.deliver_first()
         said(asking.stderr, "approvals approve")
         asking.send_signal(signal.SIGINT)
         assert asking.wait(120) == 130
@@ -252,8 +256,7 @@ def test_an_api_that_comes_back_is_gone_on_with(
         with serving(redis_url, port, study.dispatcher):
             asking = study.cli.running("ask", "Why?")
             process = asking.__enter__()
-            wait_until(lambda: study.lab.store.investigations.page(1).investigations)
-            study.lab.deliver()
+            study.deliver_first()
             said(process.stderr, "approvals approve")
         said(process.stderr, "retrying until it is back")
         with serving(redis_url, port, study.dispatcher):
@@ -480,7 +483,7 @@ def test_ctrl_c_twice_leaves_and_says_how_to_come_back(study: Study) -> None:
     study.dispatcher.held = True
     with talking(study) as talk:
         talk.types("Why?\r")
-        for text in ("asked", "cancelled"):
+        for text in ("waiting for the model", "cancelled"):
             talk.hears(text)
             talk.terminal.process.send_signal(signal.SIGINT)
         talk.hears("continues this conversation")

@@ -222,6 +222,7 @@ def test_one_example_for_each_route_gets_what_is_documented(site: Site, folder: 
     assert site.ask("GET", "/audit/verify")["ok"]
 
 
+@pytest.mark.long
 def test_who_shows_no_key_gets_nothing(site: Site, folder: Path, measure: Measure) -> None:
     before, known_ones = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"], answered(site)
     schemathesis(site, folder, "--max-examples", "3", "--phases", "examples,fuzzing")

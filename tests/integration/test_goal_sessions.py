@@ -14,7 +14,7 @@ from boyd.store import Store
 from goal_hammer import AGENT, CONFIG, CYCLES, KEY, PLUGIN, PUSHES, Account, hammer
 from goals_kit import NOW, check, having, stalled
 
-PROCESSES = 8
+PROCESSES = 4
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

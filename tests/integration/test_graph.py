@@ -20,7 +20,7 @@ def _hammer(url: str, seed: int) -> None:
         Triple(subject=f"s{n % 50}", predicate="p", object=f"o{n}", confidence=chance.random())
         for n in range(200)
     ]
-    for _ in range(5):
+    for _ in range(3):
         chance.shuffle(facts)
         graph.add(facts)
 

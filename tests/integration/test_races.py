@@ -18,7 +18,6 @@ from boyd.models import ApprovalItem, Decision, JsonObject, Proposal
 from harness import Deployment, wait_until
 from measuring import Measure
 
-CALLERS = 200
 ITEMS = 20
 ANSWERS = {"approve": "approved", "deny": "denied", "withdraw": "withdrawn"}
 
@@ -57,11 +56,15 @@ def deploy(deployment: Deployment) -> list[str]:
 
 
 def race(
-    deployment: Deployment, urls: list[str], items: list[ApprovalItem], started: threading.Event
+    deployment: Deployment,
+    urls: list[str],
+    items: list[ApprovalItem],
+    started: threading.Event,
+    callers: int = 40,
 ) -> list[Told]:
     """Let all callers answer all items at once, each in an order of its own."""
-    keys = [deployment.key(f"caller{n}", "approvals") for n in range(CALLERS)]
-    ready = threading.Barrier(CALLERS)
+    keys = [deployment.key(f"caller{n}", "approvals") for n in range(callers)]
+    ready = threading.Barrier(callers)
 
     def call(number: int) -> list[Told]:
         dice = random.Random(number)
@@ -81,8 +84,8 @@ def race(
                 told.append(Told(item.id, f"caller{number}", answer, said.status_code, said.json()))
         return told
 
-    with ThreadPoolExecutor(CALLERS) as pool:
-        return [one for told in pool.map(call, range(CALLERS)) for one in told]
+    with ThreadPoolExecutor(callers) as pool:
+        return [one for told in pool.map(call, range(callers)) for one in told]
 
 
 def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, ApprovalItem]:
@@ -119,8 +122,9 @@ def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
                 assert one.body["approval"].get("actedBy") == item.acted_by
 
 
+@pytest.mark.parametrize("callers", [40, pytest.param(200, marks=pytest.mark.long)])
 def test_an_item_has_one_outcome_and_every_caller_hears_it(
-    deployment: Deployment, measure: Measure
+    deployment: Deployment, measure: Measure, callers: int
 ) -> None:
     urls = deploy(deployment)
     store = deployment.agent("queue")
@@ -129,14 +133,14 @@ def test_an_item_has_one_outcome_and_every_caller_hears_it(
         enqueue_approval(store, proposal(n), ttl=1.0 + n / 5 if n % 4 == 0 else 600)
         for n in range(ITEMS)
     ]
-    told = race(deployment, urls, items, threading.Event())
+    told = race(deployment, urls, items, threading.Event(), callers)
     ended = settled(deployment, items)
     effects = Counter(deployment.effects())
 
     measure(
-        6, f"{CALLERS} callers race for {ITEMS} approvals: {len(told)} answers, one outcome each"
+        6, f"{callers} callers race for {ITEMS} approvals: {len(told)} answers, one outcome each"
     )
-    assert len(told) == CALLERS * ITEMS
+    assert len(told) == callers * ITEMS
     check_told(told, ended)
     for number, item in enumerate(items):
         approved = ended[item.id].status == "approved"

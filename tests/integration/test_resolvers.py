@@ -179,6 +179,7 @@ def test_two_hundred_proposals_of_the_same_make_one_item(lab: Lab, doors: list[A
     assert item.seen == THREADS
 
 
+@pytest.mark.long
 def test_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_url: str) -> None:
     client = connect(redis_url)
     lab = Lab(agent(chooses(choice()), Recorder().action(autonomy=GATED)), client=client)

@@ -93,6 +93,7 @@ def shows(printed: str, wanted: str) -> bool:
 
 @pytest.mark.real
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_every_command_of_the_tutorial_prints_what_it_shows(reader: Reader) -> None:
     blocks = [found.groups() for found in _BLOCK.finditer(TUTORIAL)]

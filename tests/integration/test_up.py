@@ -200,6 +200,7 @@ def test_a_plugin_that_cannot_prepare_is_told_at_once_and_ends_it(tmp_path: Path
     assert "Ctrl-C" not in output
 
 
+@pytest.mark.long
 def test_an_api_that_lets_everybody_in_says_so_at_every_start(tmp_path: Path, agent: str) -> None:
     with Up(tmp_path, agent, BOYD_API__ALLOW_UNAUTHENTICATED="true") as running:
         running.says("warning: api.allow_unauthenticated is set: every user of this machine")
@@ -236,6 +237,7 @@ def test_a_child_that_dies_is_started_again_and_the_loop_goes_on(up: Up, name: s
     assert " ok " in last
 
 
+@pytest.mark.long
 def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) -> None:
     with Up(tmp_path, agent) as first:
         first.says("small #2")
@@ -249,6 +251,7 @@ def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) ->
     assert len(keys) == 1
 
 
+@pytest.mark.long
 def test_a_key_that_redis_has_lost_is_made_anew(tmp_path: Path, agent: str) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)

@@ -86,11 +86,11 @@ def resolved(lab: Lab) -> list[tuple[str, str | None]]:
 def test_a_lasting_fault_makes_one_item() -> None:
     world = World()
     lab = lab_for(world)
-    for _ in range(99):
+    for _ in range(29):
         lab.run()
     [item] = pending(lab)
 
-    assert (item.seen, item.loop_iteration) == (100, 1)
+    assert (item.seen, item.loop_iteration) == (30, 1)
     assert resolved(lab) == []
 
 

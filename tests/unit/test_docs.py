@@ -304,6 +304,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_site_has_every_page(site: Path) -> None:
     pages = {path.stem for path in DOCS.glob("*.md")} - {"README"}
 

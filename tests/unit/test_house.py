@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -30,10 +30,10 @@ RIDDLE = re.compile(r"(What|Who|Whom|How|Whether|Where|Why|Which)\b")
 LONGEST_FUNCTION = 50
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for folder in PACKAGES.values():
-        for path in sorted(folder.rglob("*.py")):
-            yield path, ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    paths = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
+    return [(path, ast.parse(path.read_text())) for path in paths]
 
 
 def place(path: Path, line: int) -> str:

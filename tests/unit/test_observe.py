@@ -539,6 +539,7 @@ def test_fields_of_another_release_are_passed_over() -> None:
     assert lab.run().success
 
 
+@pytest.mark.long
 def test_a_thousand_events_and_more_are_taken_in_at_once() -> None:
     lab = Lab(agent())
     lab.intake(*[seen()] * 9_000)

@@ -214,6 +214,7 @@ def slow(run: Callable[[str], object], tried: set[tuple[str, str, str]]) -> list
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_every_regular_expression_takes_time_in_proportion() -> None:
     found, made = uses()
     known = {f"{use.where} .{use.method} {use.pattern.pattern}": use for use in found}

@@ -86,6 +86,7 @@ def measured_unit() -> float:
 @pytest.mark.parametrize(
     ("kind", "most"), [*((kind, MAX_VALUES - 30) for kind in WORST), ("lists", BODY)]
 )
+@pytest.mark.long
 def test_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: float) -> None:
     format, content_type, made = BODIES[kind]
     sent = IntakeRequest(content_type or "application/json", {}, made(most).encode())
@@ -124,6 +125,7 @@ def test_one_observation_has_fewer_values_than_a_request() -> None:
             parse(format, IntakeRequest(content_type, {}, body.encode()))
 
 
+@pytest.mark.long
 def test_ten_thousand_alerts_of_a_kilobyte_fit_into_one_request() -> None:
     labels = {f"label{number}": "some text of a label" for number in range(24)}
     alert = {"status": "firing", "labels": labels, "annotations": labels}

@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import redis
 from celery import Celery, current_task, signals
 from celery.apps import worker as celery_worker
 from celery.exceptions import Ignore, SecurityWarning
 from kombu import Exchange, Queue
+from kombu.exceptions import OperationalError
 
 from boyd import queues
 from boyd.errors import StoreError
@@ -147,6 +149,8 @@ def _hush() -> None:
     celery_worker.safe_say = lambda *_: None
     warnings.simplefilter("ignore", SecurityWarning)
     logging.getLogger("celery.worker.consumer.consumer").addFilter(_without_traceback)
+    for name in ("celery.app.trace", "celery.worker.request"):
+        logging.getLogger(name).addFilter(_refused_without_traceback)
     if os.geteuid() == 0:
         log.warning("this worker and its plugins run as root: use a dedicated user")
 
@@ -154,6 +158,16 @@ def _hush() -> None:
 def _without_traceback(record: logging.LogRecord) -> bool:
     """Drop the traceback of a lost connection: the message has the error, and nothing is broken."""
     record.exc_info = None
+    return True
+
+
+def _refused_without_traceback(record: logging.LogRecord) -> bool:
+    """Drop the traceback of a message that Redis refused to take or to acknowledge.
+
+    The first is sent again by the sweeper, the second is delivered again and then ignored.
+    """
+    if record.exc_info and isinstance(record.exc_info[1], (OperationalError, redis.RedisError)):
+        record.exc_info = None
     return True
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
+import fakeredis
 import pytest
 
 from api_kit import Site, make_lab
@@ -62,9 +64,18 @@ def test_only_the_routes_that_should_be_are_open() -> None:
     assert {rule for r in ALL for rule in r.rules.values() if r.scope is None} == OPEN
 
 
+@pytest.fixture(scope="module", name="closed_site")
+def _closed_site() -> Iterator[Site]:
+    """A site that only refuses, so that many tests can share it."""
+    server = fakeredis.FakeServer()
+    made = Site(make_lab(server), server)
+    yield made
+    made.services.stop()
+
+
 @pytest.mark.parametrize(("route", "rule"), guarded())
-def test_without_a_key_no_route_answers(site: Site, route: Route, rule: str) -> None:
-    answer = ask(site, route, rule, {})
+def test_without_a_key_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
+    answer = ask(closed_site, route, rule, {})
 
     assert answer.status_code == 401
     assert answer.mimetype == "application/problem+json"
@@ -74,27 +85,27 @@ def test_without_a_key_no_route_answers(site: Site, route: Route, rule: str) -> 
 
 
 @pytest.mark.parametrize(("route", "rule"), guarded())
-def test_with_a_wrong_key_no_route_answers(site: Site, route: Route, rule: str) -> None:
-    text = site.admin["Authorization"]
+def test_with_a_wrong_key_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
+    text = closed_site.admin["Authorization"]
     other = {"Authorization": text[:-1] + ("A" if text[-1] != "A" else "B")}
 
-    assert ask(site, route, rule, other).status_code == 401
-    assert ask(site, route, rule, {"Authorization": "Bearer nonsense"}).status_code == 401
-    assert ask(site, route, rule, {"Authorization": "Basic YTpi"}).status_code == 401
+    assert ask(closed_site, route, rule, other).status_code == 401
+    assert ask(closed_site, route, rule, {"Authorization": "Bearer nonsense"}).status_code == 401
+    assert ask(closed_site, route, rule, {"Authorization": "Basic YTpi"}).status_code == 401
 
 
 @pytest.mark.parametrize(("route", "rule"), guarded())
-def test_with_an_expired_key_no_route_answers(site: Site, route: Route, rule: str) -> None:
-    answer = ask(site, route, rule, site.key("admin", expires_in=-1))
+def test_with_an_expired_key_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
+    answer = ask(closed_site, route, rule, closed_site.key("admin", expires_in=-1))
 
     assert answer.status_code == 401
     assert "expired" in answer.json["detail"]
 
 
 @pytest.mark.parametrize(("route", "rule"), guarded())
-def test_without_the_scope_no_route_answers(site: Site, route: Route, rule: str) -> None:
+def test_without_the_scope_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
     others = [scope for scope in SCOPES if scope not in (route.scope, "admin")]
-    answer = ask(site, route, rule, site.key(*others))
+    answer = ask(closed_site, route, rule, closed_site.key(*others))
 
     assert answer.status_code == 403
     assert answer.json["type"] == "/problems/forbidden"
@@ -102,8 +113,10 @@ def test_without_the_scope_no_route_answers(site: Site, route: Route, rule: str)
 
 
 @pytest.mark.parametrize(("route", "rule"), guarded())
-def test_a_key_for_another_agent_does_nothing_here(site: Site, route: Route, rule: str) -> None:
-    answer = ask(site, route, rule, site.key("admin", agents=["other"]))
+def test_a_key_for_another_agent_does_nothing_here(
+    closed_site: Site, route: Route, rule: str
+) -> None:
+    answer = ask(closed_site, route, rule, closed_site.key("admin", agents=["other"]))
 
     if route.reach == "agent":
         assert answer.status_code == 404

@@ -191,6 +191,7 @@ def test_what_is_too_large_is_refused(server: Any) -> None:
         assert (answer.status_code, answer.json["type"]) == (413, "/problems/too-large")
 
 
+@pytest.mark.long
 def test_while_too_many_wait_none_is_taken_and_when_to_try_again_is_told(desk: Site) -> None:
     for _ in range(2):
         assert desk.post("/intake/json", [PLAIN] * 10_000).status_code == 202
@@ -291,6 +292,7 @@ def test_a_body_of_ten_megabytes_is_taken_whatever_other_requests_may_bring(eage
     assert all(sizes)
 
 
+@pytest.mark.long
 def test_bytes_that_wait_are_bounded_too(server: Any) -> None:
     site = Site(make_desk(server)[0], server, intake={"max_body": 20_000_000})
     large = [{**PLAIN, "data": {"x": "x" * 1_000_000}}] * 16

@@ -1,0 +1,205 @@
+"""Hosts whose clocks are an hour off: times reported and expiry follow the clock of Redis."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, Self
+
+import pytest
+import redis
+import requests
+from standardwebhooks import Webhook
+
+from faults.clocks import Clock, missing, tidy
+from harness import Deployment, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+HOUR = 3600.0
+SHIFTS = {"ahead": HOUR, "behind": -HOUR}
+#: Seconds that a reported time may differ from now, on a busy machine.
+NEAR = HOUR / 4
+SECRET = "whsec_" + base64.b64encode(b"clocks" * 4).decode()
+
+
+@pytest.fixture(scope="module", name="shifted")
+def _shifted(
+    redis_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Deployment, str, str]]:
+    """A worker an hour ahead, a beat an hour behind, an API process of either kind."""
+    if why := missing():
+        pytest.skip(why)
+    with redis.Redis.from_url(redis_server) as client:
+        client.flushall()
+    folder = tmp_path_factory.mktemp("shifted")
+    ahead, behind = (Clock(folder / name, by, late=True) for name, by in SHIFTS.items())
+    with Deployment(redis_server, folder) as deployment:
+        deployment.environment |= {
+            "BOYD_CALLBACKS__ALLOW_PRIVATE": "true",
+            "BOYD_CALLBACKS__SECRETS": SECRET,
+        }
+        deployment.prefix = ahead.command
+        deployment.worker("w0", "agents.clocked:clocked")
+        first = deployment.api("a0")
+        deployment.prefix = behind.command
+        deployment.beat("b0", "agents.clocked:clocked")
+        second = deployment.api("a1")
+        yield deployment, f"{first}/api/v0", f"{second}/api/v0"
+    tidy()
+
+
+def _now(deployment: Deployment) -> float:
+    seconds, micros = deployment.store.client.time()
+    return float(seconds + micros / 1e6)
+
+
+def _at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_what_is_told_is_on_the_clock_of_redis(shifted: tuple[Deployment, str, str]) -> None:
+    deployment, *bases = shifted
+    headers = deployment.key("client", "admin")
+    seen = deployment.ended("clocked", deployment.launcher("clocked").trigger("test").iteration)
+    [watched] = seen.observations
+    data: dict[str, Any] = dict(watched.data)
+
+    assert data["machine"] - _now(deployment) > HOUR / 2, "the clock was not shifted"
+    for told in (data["deployment"], seen.started_at.timestamp(), seen.ended_at.timestamp()):
+        assert abs(told - _now(deployment)) < NEAR
+    for base in bases:
+        body = {"title": "when", "description": "is it"}
+        made = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60)
+        for told in (_at(made.json()["createdAt"]), _date(made)):
+            assert abs(told - _now(deployment)) < NEAR
+    for process in deployment.store.fleet.workers():
+        assert 0 <= _now(deployment) - process.started_at.timestamp() < NEAR
+
+
+def _date(answer: requests.Response) -> float:
+    return parsedate_to_datetime(answer.headers["Date"]).timestamp()
+
+
+def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str, str]) -> None:
+    deployment, ahead, behind = shifted
+    asks, answers = deployment.key("client", "admin"), deployment.key("bob", "approvals", "read")
+    ids = []
+    for number, base in enumerate((ahead, behind, ahead)):
+        said = requests.post(
+            f"{base}/actions/clocked:write",
+            json={"params": {"number": number}},
+            headers=asks,
+            timeout=60,
+        ).json()
+        ids.append(said["approvalId"])
+    items = [_item(behind, one, answers) for one in ids]
+    early = requests.post(f"{ahead}/approvals/{ids[0]}/approve", headers=answers, timeout=60)
+    *_, last = items
+    wait_until(lambda: _now(deployment) > _at(last["expiresAt"]) - 2, 20)
+    before = _item(ahead, ids[2], answers)
+    wait_until(lambda: _now(deployment) > _at(last["expiresAt"]), 20)
+    late = requests.post(f"{behind}/approvals/{ids[2]}/approve", headers=answers, timeout=60)
+
+    assert [round(_at(i["expiresAt"]) - _at(i["createdAt"]), 1) for i in items] == [8.0] * 3
+    assert early.json()["success"]
+    [vote] = _item(behind, ids[0], answers)["approvals"]
+    assert abs(_at(vote["at"]) - _at(items[0]["createdAt"])) < 8
+    assert before["status"] == "pending"
+    assert (late.status_code, late.json()["type"]) == (404, "/problems/not-pending")
+    assert _item(ahead, ids[2], answers)["status"] == "expired"
+
+
+def _item(base: str, approval: str, headers: dict[str, str]) -> dict[str, Any]:
+    found = requests.get(f"{base}/approvals/{approval}", headers=headers, timeout=60)
+    return dict(found.json())
+
+
+def test_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
+    shifted: tuple[Deployment, str, str],
+) -> None:
+    deployment, ahead, behind = shifted
+    asks = deployment.key("client", "admin") | {"Idempotency-Key": "once"}
+    body = {"title": "once", "description": "only"}
+    first = requests.post(f"{ahead}/runs", json=body, headers=asks, timeout=60)
+    again = requests.post(f"{behind}/runs", json=body, headers=asks, timeout=60)
+    brief = deployment.key("guest", "read", expires_in=6.0)
+    until = _now(deployment) + 6.0
+    codes = [_state(base, brief) for base in (ahead, behind)]
+    wait_until(lambda: _now(deployment) > until + 0.1)
+    after = [_state(base, brief) for base in (ahead, behind)]
+
+    assert first.json()["id"] == again.json()["id"]
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert (codes, after) == ([200, 200], [401, 401])
+
+
+def _state(base: str, headers: dict[str, str]) -> int:
+    return requests.get(f"{base}/state", headers=headers, timeout=60).status_code
+
+
+def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
+    shifted: tuple[Deployment, str, str],
+) -> None:
+    deployment, ahead, _ = shifted
+    headers = deployment.key("client", "admin")
+    with Receiver() as receiver:
+        body = {"title": "call", "description": "back", "callbackUrl": receiver.url}
+        made = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
+        wait_until(lambda: len(receiver.taken) == 2, 20)
+        wait_until(lambda: _delivered(ahead, made["id"], headers), 10)
+        told = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=60)
+    [first, second] = receiver.taken
+
+    assert 4.4 < second.at - first.at < 8.5
+    for one, delivery in zip(receiver.taken, told.json()["deliveries"], strict=True):
+        assert Webhook(SECRET).verify(one.body, one.headers)["runId"] == made["id"]
+        assert abs(_at(delivery["at"]) - int(one.headers["webhook-timestamp"])) < NEAR
+
+
+def _delivered(base: str, run: str, headers: dict[str, str]) -> bool:
+    found = requests.get(f"{base}/runs/{run}/callback", headers=headers, timeout=60).json()
+    return len(found["deliveries"]) == 2
+
+
+class Taken:
+    """One callback, and when it came."""
+
+    def __init__(self, headers: dict[str, str], body: str) -> None:
+        self.headers = headers
+        self.body = body
+        self.at = time.monotonic()
+
+
+class Receiver:
+    """Refuses the first callback, and takes the second; its own clock is the true one."""
+
+    def __init__(self) -> None:
+        taken: list[Taken] = []
+        self.taken = taken
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                taken.append(Taken({k.lower(): v for k, v in self.headers.items()}, body))
+                self.send_response(503 if len(taken) == 1 else 204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
