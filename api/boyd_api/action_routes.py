@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from boyd import naming
-from boyd.models import ActionInfo, Call, CallRequest, ExecutionPage, JsonObject, Model
+from boyd.models import Call, CallRequest, ExecutionPage, JsonObject, Model
 from boyd.models.responses import ActionList, Execution, Taken
 from boyd_api.problems import not_found
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext, WaitQuery
@@ -15,19 +15,29 @@ from boyd_api.routing import JsonResponse, Routes
 
 routes = Routes("actions")
 
-
-class ActionRequest(Model):
-    """An execution of an action; `rationale` says why."""
-
-    params: JsonObject = Field(default_factory=dict)
-    rationale: str = Field(default="", max_length=5000)
-    requires_approval: bool = False
+#: Settings of the routes that have a worker execute something.
+_EXECUTE: dict[str, Any] = {
+    "scope": "actions",
+    "answers": {200: Taken, 202: Taken},
+    "problems": ["no-worker"],
+}
 
 
 class DryRunRequest(Model):
     """A dry run of an action."""
 
     params: JsonObject = Field(default_factory=dict)
+
+
+class RollbackRequest(Model):
+    """A rollback of an execution; `rationale` says why."""
+
+    rationale: str = Field(default="", max_length=5000)
+    requires_approval: bool = False
+
+
+class ActionRequest(RollbackRequest, DryRunRequest):
+    """An execution of an action; `rationale` says why."""
 
 
 class ExecutionsQuery(PageQuery, PeriodQuery):
@@ -39,26 +49,13 @@ class ExecutionsQuery(PageQuery, PeriodQuery):
     state: Literal["running", "succeeded", "failed", "unknown"] | None = None
 
 
-class RollbackRequest(Model):
-    """A rollback of an execution; `rationale` says why."""
-
-    rationale: str = Field(default="", max_length=5000)
-    requires_approval: bool = False
-
-
-@routes.get("/actions", scope="read", answers={200: ActionList})
+@routes.get("/actions", scope="read")
 def actions(ctx: RequestContext) -> ActionList:
     """List the actions, with the JSON Schema of their parameters."""
     return ActionList(actions=ctx.agent.entry.catalog.actions)
 
 
-@routes.post(
-    "/actions/<id>",
-    scope="actions",
-    answers={200: Taken, 202: Taken},
-    problems=["no-worker"],
-    idempotent=True,
-)
+@routes.post("/actions/<id>", **_EXECUTE)
 def take(
     ctx: RequestContext, id: str, body: ActionRequest | None, query: WaitQuery
 ) -> JsonResponse:
@@ -66,41 +63,28 @@ def take(
 
     202: it waits for an approval, or has not ended in time.
     """
-    asked = body or ActionRequest()
-    work = CallRequest(
-        kind="execute",
-        action=id,
-        params=asked.params,
-        rationale=asked.rationale,
-        requires_approval=asked.requires_approval,
-        actor=ctx.actor,
-    )
-    return _executed(ctx, _action(ctx, id), work, query.wait)
+    asked = dict(body or ActionRequest())
+    work = CallRequest(kind="execute", action=id, actor=ctx.actor, **asked)
+    return _executed(ctx, work, query.wait)
 
 
-@routes.post(
-    "/actions/<id>/dry-run",
-    scope="actions",
-    answers={200: Taken, 202: Taken},
-    problems=["no-worker"],
-    idempotent=True,
-)
+@routes.post("/actions/<id>/dry-run", **_EXECUTE)
 def dry_run(
     ctx: RequestContext, id: str, body: DryRunRequest | None, query: WaitQuery
 ) -> JsonResponse:
     """Show what an action would do, without doing it."""
-    params = body.params if body else {}
-    work = CallRequest(kind="dry-run", action=id, params=params, actor=ctx.actor)
-    return _executed(ctx, _action(ctx, id), work, query.wait)
+    asked = dict(body or DryRunRequest())
+    work = CallRequest(kind="dry-run", action=id, actor=ctx.actor, **asked)
+    return _executed(ctx, work, query.wait)
 
 
-@routes.get("/executions", scope="read", answers={200: ExecutionPage})
+@routes.get("/executions", scope="read")
 def executions(ctx: RequestContext, query: ExecutionsQuery) -> ExecutionPage:
     """List executions without their results, newest first."""
     return ctx.agent.store.ledger.page(**dict(query))
 
 
-@routes.get("/executions/<id>", scope="read", answers={200: Execution})
+@routes.get("/executions/<id>", scope="read")
 def execution(ctx: RequestContext, id: str) -> Execution:
     """Show an execution: `loop:<n>`, `approval:<id>`, `call:<id>` or `rollback:<execution>`."""
     entry = ctx.agent.store.ledger.get(id)
@@ -113,13 +97,7 @@ def execution(ctx: RequestContext, id: str) -> Execution:
     return _execution_of(ctx, id, call)
 
 
-@routes.post(
-    "/executions/<id>/rollback",
-    scope="actions",
-    answers={200: Taken, 202: Taken},
-    problems=["no-worker"],
-    idempotent=True,
-)
+@routes.post("/executions/<id>/rollback", **_EXECUTE)
 def rollback(
     ctx: RequestContext, id: str, body: RollbackRequest | None, query: WaitQuery
 ) -> JsonResponse:
@@ -133,28 +111,18 @@ def rollback(
     if done is not None:
         earlier = Taken(success=done.success, result=done, execution_id=undo, earlier=True)
         return JsonResponse(earlier)
-    asked = body or RollbackRequest()
+    asked = dict(body or RollbackRequest())
     work = CallRequest(
-        kind="rollback",
-        action=entry.action,
-        undoes=entry.id,
-        rationale=asked.rationale,
-        requires_approval=asked.requires_approval,
-        actor=ctx.actor,
+        kind="rollback", action=entry.action, undoes=entry.id, actor=ctx.actor, **asked
     )
-    return _executed(ctx, _action(ctx, entry.action), work, query.wait)
+    return _executed(ctx, work, query.wait)
 
 
-def _action(ctx: RequestContext, id: str) -> ActionInfo:
-    for action in ctx.agent.entry.catalog.actions:
-        if action.id == id:
-            return action
-    raise not_found(f"agent {ctx.agent.entry.id!r} has no action {id!r}")
-
-
-def _executed(
-    ctx: RequestContext, action: ActionInfo, work: CallRequest, wait: float
-) -> JsonResponse:
+def _executed(ctx: RequestContext, work: CallRequest, wait: float) -> JsonResponse:
+    agent = ctx.agent.entry
+    action = next((one for one in agent.catalog.actions if one.id == work.action), None)
+    if action is None:
+        raise not_found(f"agent {agent.id!r} has no action {work.action!r}")
     call_id = ctx.call_worker(work, action.queue)
     ended = ctx.await_call(call_id, wait)
     execution_id = naming.call(call_id)
@@ -173,14 +141,9 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     assert call.execution is not None, "a call is stored with its execution"
     shown = Execution(
         id=id,
-        state=call.execution.state,
-        action=call.action,
-        params=call.params,
         by=call.actor.principal,
-        worker=call.execution.worker,
-        started_at=call.execution.started_at,
-        ended_at=call.execution.ended_at,
-        approval_id=call.approval_id,
+        **dict(call.execution),
+        **call.model_dump(include={"action", "params", "approval_id"}),
         result=call.result,
     )
     item = ctx.agent.store.approvals.get(call.approval_id) if call.approval_id else None

@@ -18,7 +18,9 @@ audit_routes = Routes("audit")
 key_routes = Routes("keys")
 
 _LINES = "application/x-ndjson"
-_EXPORT = {200: Media(_LINES, "The entries, oldest first, one JSON object a line.")}
+_EXPORT: dict[str, Any] = {
+    "answers": {200: Media(_LINES, "The entries, oldest first, one JSON object a line.")}
+}
 #: All agents together: creation of keys, and freezing everything.
 _DEPLOYMENT: dict[str, Any] = {"scope": "admin", "reach": "deployment"}
 #: Ten years, in seconds.
@@ -60,33 +62,24 @@ class KeyRequest(Model):
     expires_in: float | None = Field(default=None, gt=0, le=_LONGEST)
 
 
-@audit_routes.get("/audit", scope="admin", answers={200: AuditPage})
-@audit_routes.get(
-    "/deployment/audit", answers={200: AuditPage}, label="show_deployment", **_DEPLOYMENT
-)
+@audit_routes.get("/audit", scope="admin")
+@audit_routes.get("/deployment/audit", label="show_deployment", **_DEPLOYMENT)
 def show(ctx: RequestContext, query: AuditPageQuery) -> AuditPage:
     """List the audit entries of the agent, or of the deployment as a whole, newest first."""
     wanted = query.wanted
     return _trail(ctx).page(query.limit, query.cursor, query.since, query.until, wanted)
 
 
-@audit_routes.get("/audit/export", scope="admin", answers=_EXPORT)
-@audit_routes.get(
-    "/deployment/audit/export", answers=_EXPORT, label="export_deployment", **_DEPLOYMENT
-)
+@audit_routes.get("/audit/export", scope="admin", **_EXPORT)
+@audit_routes.get("/deployment/audit/export", label="export_deployment", **_EXPORT, **_DEPLOYMENT)
 def export(ctx: RequestContext, query: ExportQuery) -> Response:
     """Export the audit entries, oldest first, as JSON lines."""
     entries = _trail(ctx).export(query.since, query.until, query.wanted)
     return Response((f"{line}\n" for line in entries), mimetype=_LINES)
 
 
-@audit_routes.get("/audit/verify", scope="admin", answers={200: Verification})
-@audit_routes.get(
-    "/deployment/audit/verify",
-    answers={200: Verification},
-    label="verify_deployment",
-    **_DEPLOYMENT,
-)
+@audit_routes.get("/audit/verify", scope="admin")
+@audit_routes.get("/deployment/audit/verify", label="verify_deployment", **_DEPLOYMENT)
 def verify(ctx: RequestContext, query: VerifyQuery) -> Verification:
     """Verify that every audit entry matches the one before it."""
     expected = AuditHead.parse(query.expect) if query.expect else None
@@ -100,13 +93,13 @@ def _trail(ctx: RequestContext) -> Audit:
     return store.audit
 
 
-@key_routes.get("/keys", answers={200: KeyList}, label="show", **_DEPLOYMENT)
+@key_routes.get("/keys", label="show", **_DEPLOYMENT)
 def show_keys(ctx: RequestContext) -> KeyList:
     """List the keys."""
     return KeyList(keys=[KeyInfo(**_shown(key)) for key in ctx.services.store.access.all()])
 
 
-@key_routes.post("/keys", answers={201: NewKey}, idempotent=True, **_DEPLOYMENT)
+@key_routes.post("/keys", answers={201: NewKey}, **_DEPLOYMENT)
 def create(ctx: RequestContext, body: KeyRequest) -> JsonResponse:
     """Create a key.
 
@@ -120,7 +113,7 @@ def create(ctx: RequestContext, body: KeyRequest) -> JsonResponse:
     return JsonResponse(known.patched({"key": text}), kept=known)
 
 
-@key_routes.delete("/keys/<id>", answers={200: Revoked}, **_DEPLOYMENT)
+@key_routes.delete("/keys/<id>", **_DEPLOYMENT)
 def revoke(ctx: RequestContext, id: str) -> Revoked:
     """Revoke a key at once."""
     if not ctx.services.store.access.revoke(id, ctx.actor):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flask import Response
 from pydantic import Field
 
@@ -36,8 +34,6 @@ worker_routes = Routes("workers")
 event_routes = Routes("events")
 control_routes = Routes("control")
 
-_CONTROL: dict[str, Any] = {"scope": "admin", "idempotent": True}
-
 
 class AgentsQuery(Model):
     """Filters agents: `retired` ones are left out by default."""
@@ -51,7 +47,7 @@ class ControlRequest(Model):
     reason: str | None = Field(default=None, max_length=1000)
 
 
-@agent_routes.get("/agents", scope="read", reach="visible", answers={200: AgentList})
+@agent_routes.get("/agents", scope="read", reach="visible")
 def show(ctx: RequestContext, query: AgentsQuery) -> AgentList:
     """List the agents."""
     store = ctx.services.store
@@ -62,22 +58,8 @@ def show(ctx: RequestContext, query: AgentsQuery) -> AgentList:
 
 
 def _agent_state(store: AgentStore, entry: AgentEntry, workers: int) -> AgentState:
-    status = store.loop.status()
-    return AgentState(
-        id=entry.id,
-        name=entry.name,
-        mode=entry.mode,
-        loop_interval=entry.loop_interval,
-        plugins=entry.plugins,
-        phase=status.phase,
-        iteration=status.iteration,
-        paused=status.paused,
-        frozen=status.frozen,
-        pending_runs=status.pending_runs,
-        pending_approvals=status.pending_approvals,
-        workers=workers,
-        retired_at=entry.retired_at,
-    )
+    known = dict(entry) | dict(store.loop.status()) | {"workers": workers}
+    return AgentState(**{name: known[name] for name in AgentState.model_fields})
 
 
 @state_routes.get("/state", scope="read", answers={200: StateResponse}, label="show")
@@ -98,7 +80,7 @@ def show_state(ctx: RequestContext) -> JsonResponse:
     return JsonResponse(state, nulls=("agent/model", "history/lastLoop"))
 
 
-@observer_routes.get("/observers", scope="read", answers={200: ObserverList}, label="show")
+@observer_routes.get("/observers", scope="read", label="show")
 def show_observers(ctx: RequestContext) -> ObserverList:
     """List the observers with their health."""
     names = ctx.agent.entry.catalog.observers
@@ -107,9 +89,7 @@ def show_observers(ctx: RequestContext) -> ObserverList:
     return ObserverList(observers=found)
 
 
-@worker_routes.get(
-    "/workers", scope="read", reach="visible", answers={200: WorkerList}, label="show"
-)
+@worker_routes.get("/workers", scope="read", reach="visible", label="show")
 def show_workers(ctx: RequestContext) -> WorkerList:
     """List the live workers of the agents that the key may see."""
     found = ctx.services.store.fleet.workers()
@@ -158,21 +138,21 @@ class _AgentEvents:
         return False
 
 
-@control_routes.post("/pause", answers={200: Standing}, **_CONTROL)
+@control_routes.post("/pause", scope="admin")
 def pause(ctx: RequestContext, body: ControlRequest | None) -> Standing:
     """Pause the agent: it starts no iterations; the one in flight continues to its end."""
     ctx.agent.store.loop.pause(_reason(ctx, body), ctx.actor)
     return _standing(ctx)
 
 
-@control_routes.post("/resume", answers={200: Standing}, **_CONTROL)
+@control_routes.post("/resume", scope="admin")
 def resume(ctx: RequestContext) -> Standing:
     """Resume a paused agent; work that has arrived meanwhile starts an iteration."""
     ctx.agent.launcher.resume(ctx.actor)
     return _standing(ctx)
 
 
-@control_routes.post("/freeze", answers={200: Standing}, **_CONTROL)
+@control_routes.post("/freeze", scope="admin")
 def freeze(ctx: RequestContext, body: ControlRequest | None) -> Standing:
     """Freeze the agent's actions; it still observes, orients and decides."""
     agent_id = ctx.agent.entry.id
@@ -180,14 +160,14 @@ def freeze(ctx: RequestContext, body: ControlRequest | None) -> Standing:
     return _standing(ctx)
 
 
-@control_routes.post("/unfreeze", answers={200: Standing}, **_CONTROL)
+@control_routes.post("/unfreeze", scope="admin")
 def unfreeze(ctx: RequestContext) -> Standing:
     """Lift the freeze of the agent; a deployment-wide freeze stays."""
     ctx.services.store.freezes.lift(ctx.agent.entry.id, ctx.actor)
     return _standing(ctx)
 
 
-@control_routes.post("/freeze-all", reach="deployment", answers={200: StandingAll}, **_CONTROL)
+@control_routes.post("/freeze-all", scope="admin", reach="deployment")
 def freeze_all(ctx: RequestContext, body: ControlRequest | None) -> StandingAll:
     """Freeze the actions of all agents."""
     freezes = ctx.services.store.freezes
@@ -195,7 +175,7 @@ def freeze_all(ctx: RequestContext, body: ControlRequest | None) -> StandingAll:
     return StandingAll(frozen=freezes.everywhere())
 
 
-@control_routes.post("/unfreeze-all", reach="deployment", answers={200: StandingAll}, **_CONTROL)
+@control_routes.post("/unfreeze-all", scope="admin", reach="deployment")
 def unfreeze_all(ctx: RequestContext) -> StandingAll:
     """Lift the deployment-wide freeze; agents that were frozen by name stay frozen."""
     freezes = ctx.services.store.freezes
@@ -203,16 +183,15 @@ def unfreeze_all(ctx: RequestContext) -> StandingAll:
     return StandingAll(frozen=freezes.everywhere())
 
 
-@control_routes.post("/retire", answers={200: Retired}, problems=["agent-runs"], **_CONTROL)
+@control_routes.post("/retire", scope="admin", problems=["agent-runs"])
 def retire(ctx: RequestContext, body: ControlRequest | None) -> Retired:
     """Retire an agent without processes.
 
     Its pending approvals are withdrawn and its open runs cancelled; its history and its audit
     trail stay. A process that starts the agent again puts it back into service.
     """
-    services, reason = ctx.services, body.reason if body else None
-    entry, actor = ctx.agent.entry, ctx.actor
-    done = retire_agent(services.store, entry, services.dispatcher, actor, reason)
+    services, entry, reason = ctx.services, ctx.agent.entry, body.reason if body else None
+    done = retire_agent(services.store, entry, services.dispatcher, ctx.actor, reason)
     services.forget_agents()
     return done
 

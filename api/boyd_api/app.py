@@ -34,11 +34,7 @@ _FORM_MEMORY = 0
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:
-    """Create the application; it connects to nothing until a request needs it.
-
-    Raises:
-        ConfigError: it would admit everybody from other machines.
-    """
+    """Create the application; raises `ConfigError` if it would admit everybody from elsewhere."""
     services = services or Services(settings)
     app = Flask("boyd_api", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.api.max_body
@@ -93,8 +89,8 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
         parts["body"] = read_body(route.body, route.body_optional)
     key = idempotency_keys.sent_key() if route.idempotent else None
     gone = request.environ.get("waitress.client_disconnected", lambda: False)
-    asked = RequestContext(services, caller.actor, caller.key, chosen, key, g.get("now"), gone)
-    work = partial(_work, route, asked, parts)
+    ctx = RequestContext(services, caller.actor, caller.key, chosen, key, g.get("now"), gone)
+    work = partial(_work, route, ctx, parts)
     if key is None:
         return work()[0]
     limit = services.settings.api.max_wait + idempotency_keys.GRACE
@@ -102,10 +98,10 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     return idempotency_keys.once(answers, services.leases, caller.actor, key, limit, work)
 
 
-def _work(route: Route, asked: RequestContext, parts: Mapping[str, Any]) -> tuple[Response, str]:
+def _work(route: Route, ctx: RequestContext, parts: Mapping[str, Any]) -> tuple[Response, str]:
     """The response of the route, and the body to keep for a repetition of the request."""
     try:
-        result: RouteResult = route.view(asked, **parts)
+        result: RouteResult = route.view(ctx, **parts)
     except Exception as error:  # noqa: BLE001  # any error becomes a response
         failed = answer_to(error)
         return failed, failed.get_data(as_text=True)

@@ -20,12 +20,7 @@ routes = Routes("approvals")
 
 _REFUSALS = tuple(outcome.value for outcome in ApprovalOutcome if not outcome.counts)
 _IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
-_ANSWERING: dict[str, Any] = {
-    "scope": "approvals",
-    "problems": _REFUSALS,
-    "idempotent": True,
-    "headers": _IF_MATCH,
-}
+_ANSWER: dict[str, Any] = {"scope": "approvals", "problems": _REFUSALS, "headers": _IF_MATCH}
 
 
 class QueueQuery(PageQuery):
@@ -63,7 +58,7 @@ class BulkResult(Model):
     results: list[BulkItem]
 
 
-@routes.get("/approvals", scope="read", answers={200: ApprovalQueue})
+@routes.get("/approvals", scope="read")
 def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
     """List pending approvals, first deadline first, and resolved ones, last first.
 
@@ -81,7 +76,7 @@ def show(ctx: RequestContext, id: str) -> JsonResponse:
     return _tagged(item, item)
 
 
-@routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWERING)
+@routes.post("/approvals/<id>/approve", answers={200: Resolved, 202: Resolved}, **_ANSWER)
 def approve(
     ctx: RequestContext, id: str, body: ApprovalAnswer | None, query: WaitQuery
 ) -> JsonResponse:
@@ -101,13 +96,13 @@ def approve(
     return _tagged(resolved, item)
 
 
-@routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWERING)
+@routes.post("/approvals/<id>/deny", answers={200: Resolved}, **_ANSWER)
 def deny(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
     """Deny; nothing is executed."""
     return _ended(ctx, id, "denied", body)
 
 
-@routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWERING)
+@routes.post("/approvals/<id>/withdraw", answers={200: Resolved}, **_ANSWER)
 def withdraw(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonResponse:
     """Withdraw; the action is not wanted any more, and nothing is executed."""
     return _ended(ctx, id, "withdrawn", body)
@@ -118,7 +113,6 @@ def withdraw(ctx: RequestContext, id: str, body: ApprovalAnswer | None) -> JsonR
     scope="approvals",
     answers={200: ApprovalItem, 202: ApprovalItem},
     problems=["not-pending", "no-worker"],
-    idempotent=True,
 )
 def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
     """Repeat the dry run of a pending approval on a worker, and keep its result.
@@ -127,7 +121,8 @@ def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
     202: it has not ended in time; `previewAt` is the time of the preview shown.
     """
     item = _pending(ctx, id)
-    if item.undoes or not _has_dry_run(ctx, item):
+    actions = ctx.agent.entry.catalog.actions
+    if item.undoes or not any(one.id == item.action_id and one.dry_run for one in actions):
         return _tagged(item, item)
     work = CallRequest(
         kind="dry-run", action=item.action_id, params=item.params, previews=id, actor=ctx.actor
@@ -137,39 +132,29 @@ def preview(ctx: RequestContext, id: str, query: WaitQuery) -> JsonResponse:
     return _tagged(current, current, None if done else 202)
 
 
-@routes.post("/approvals/approve", scope="approvals", answers={200: BulkResult}, idempotent=True)
+@routes.post("/approvals/approve", scope="approvals")
 def approve_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
     """Approve several, each by itself; the actions continue after the response."""
     return _bulk(ctx, "approved", body)
 
 
-@routes.post("/approvals/deny", scope="approvals", answers={200: BulkResult}, idempotent=True)
+@routes.post("/approvals/deny", scope="approvals")
 def deny_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
     """Deny several, each by itself."""
     return _bulk(ctx, "denied", body)
 
 
-@routes.post("/approvals/withdraw", scope="approvals", answers={200: BulkResult}, idempotent=True)
+@routes.post("/approvals/withdraw", scope="approvals")
 def withdraw_all(ctx: RequestContext, body: BulkAnswer) -> BulkResult:
     """Withdraw several, each by itself."""
     return _bulk(ctx, "withdrawn", body)
 
 
 def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
-    """The item.
-
-    Raises:
-        HttpProblem: it is not pending.
-    """
     item = ctx.agent.store.approvals.get(id)
     if item is None or item.status != "pending":
         raise _refused(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
     return item
-
-
-def _has_dry_run(ctx: RequestContext, item: ApprovalItem) -> bool:
-    actions = ctx.agent.entry.catalog.actions
-    return any(action.id == item.action_id and action.dry_run for action in actions)
 
 
 def _resolver(ctx: RequestContext) -> Resolver:

@@ -11,7 +11,6 @@ from flask import g, request
 
 from boyd.errors import StoreUnavailable
 from boyd.models import Actor, ApiKey
-from boyd.store import Admission
 from boyd_api.problems import HttpProblem, retry_after
 from boyd_api.routing import Route
 from boyd_api.services import Services, is_loopback
@@ -41,14 +40,12 @@ def anonymous() -> Caller:
 def admit(services: Services, route: Route) -> Caller:
     """Admit the request.
 
-    Raises:
-        HttpProblem: there is no valid key, it lacks the scope, or exceeds its rate limit.
-        StoreUnavailable: Redis, which holds the keys, does not answer.
+    Raises `HttpProblem` without a valid key, if the key lacks the scope, or beyond its rate limit.
     """
     text = _intake_key() if route.inlet else _bearer_key()
     if text is None:
         _check_open(services)
-    key = _admission(services, route, text).key
+    key = _admitted_key(services, route, text)
     if key is None:
         return anonymous()
     _check_allowed(route, key)
@@ -91,21 +88,16 @@ def _check_open(services: Services) -> None:
     """
     if not services.settings.api.allow_unauthenticated:
         raise _unauthenticated(f"no key was sent; {_HOW}")
+    must = "requests without a key must"
     if not is_loopback(_host(f"//{request.host}")):
-        raise HttpProblem(
-            "forbidden", f"requests without a key must use a loopback host, not {request.host!r}"
-        )
+        raise HttpProblem("forbidden", f"{must} use a loopback host, not {request.host!r}")
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
-        raise HttpProblem(
-            "forbidden", f"requests without a key must not come from the origin {origin!r}"
-        )
+        raise HttpProblem("forbidden", f"{must} not come from the origin {origin!r}")
     # A browser leaves the origin out when a page has it fetch an image or follow a link.
     site = request.headers.get("Sec-Fetch-Site", "none").strip().lower()
     if site in ("cross-site", "same-site"):
-        raise HttpProblem(
-            "forbidden", "requests without a key must not come from pages of other sites"
-        )
+        raise HttpProblem("forbidden", f"{must} not come from pages of other sites")
 
 
 def _host(url: str) -> str:
@@ -115,7 +107,7 @@ def _host(url: str) -> str:
         return ""
 
 
-def _admission(services: Services, route: Route, text: str | None) -> Admission:
+def _admitted_key(services: Services, route: Route, text: str | None) -> ApiKey | None:
     services.check_reachable()
     limits = services.settings.intake if route.inlet else services.settings.api
     purpose = _INTAKE_LIMIT if route.inlet else ""
@@ -137,7 +129,7 @@ def _admission(services: Services, route: Route, text: str | None) -> Admission:
         name = "overloaded" if route.inlet else "too-many-requests"
         detail = f"more than {limits.rate:g} requests a second; try again later"
         raise HttpProblem(name, detail, headers=retry_after(admission.wait))
-    return admission
+    return admission.key
 
 
 def _check_allowed(route: Route, key: ApiKey) -> None:
@@ -146,8 +138,7 @@ def _check_allowed(route: Route, key: ApiKey) -> None:
         raise HttpProblem("forbidden", detail, scope=route.scope)
     if route.reach == "deployment" and key.agents:
         limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
-        detail = f"this request concerns all agents, but {limit}"
-        raise HttpProblem("forbidden", detail)
+        raise HttpProblem("forbidden", f"this request concerns all agents, but {limit}")
 
 
 def _unauthenticated(detail: str) -> HttpProblem:

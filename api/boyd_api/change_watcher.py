@@ -22,45 +22,25 @@ BLOCK = 1.0
 LOOK = 0.5
 
 
-class Slots:
-    """A limited number of slots for long requests."""
-
-    def __init__(self, number: int) -> None:
-        self._semaphore = threading.BoundedSemaphore(number)
-
-    def take(self) -> bool:
-        """Take a slot if one is free."""
-        return self._semaphore.acquire(blocking=False)
-
-    def free(self) -> None:
-        """Give a slot back."""
-        self._semaphore.release()
-
-
 class ChangeSignal:
-    """Wakes the threads that wait for a change."""
+    """Wakes the threads that wait for a change; `count` is the number of changes so far."""
 
     def __init__(self, stopping: threading.Event) -> None:
         """Create it; nothing waits once *stopping* is set."""
         self._stopping = stopping
         self._changed = threading.Condition()
-        self._count = 0
-
-    @property
-    def count(self) -> int:
-        """The number of changes so far."""
-        return self._count
+        self.count = 0
 
     def notify(self) -> None:
         """Wake every waiting thread."""
         with self._changed:
-            self._count += 1
+            self.count += 1
             self._changed.notify_all()
 
     def wait(self, seen: int, seconds: float) -> None:
         """Wait until `count` exceeds *seen*, at most that many *seconds*."""
         with self._changed:
-            self._changed.wait_for(lambda: self._count > seen or self._stopping.is_set(), seconds)
+            self._changed.wait_for(lambda: self.count > seen or self._stopping.is_set(), seconds)
 
 
 class ChangeWatcher:
@@ -73,17 +53,14 @@ class ChangeWatcher:
         slots: int,
         stopping: threading.Event,
     ) -> None:
-        """Create it; its thread starts when something waits.
+        """Create it for at most so many waiting requests; its thread starts with the first.
 
-        Args:
-            store: opens the store to read from, with a time limit well above `BLOCK`.
-            agents: returns the ids of all agents.
-            slots: how many requests may wait at once.
-            stopping: set when the process is to end; nothing waits from then on.
+        *store* opens the store to read from, with a time limit well above `BLOCK`; *agents* returns
+        the ids of all agents. Nothing waits once *stopping* is set.
         """
         self._open = store
         self._agents = agents
-        self._slots = Slots(slots)
+        self._slots = threading.BoundedSemaphore(slots)
         self._stopping = stopping
         self._lock = threading.Lock()
         self._events = ChangeSignal(stopping)
@@ -108,7 +85,7 @@ class ChangeWatcher:
         It is called after each event, and at least every `LOOK` seconds, until the client is
         *gone*. When too many requests wait already, it is called once.
         """
-        allowed = self._slots.take()
+        allowed = self._slots.acquire(blocking=False)
         try:
             deadline = time.monotonic() + (seconds if allowed else 0.0)
             self.start()
@@ -121,7 +98,7 @@ class ChangeWatcher:
                 self._events.wait(seen, min(left, LOOK))
         finally:
             if allowed:
-                self._slots.free()
+                self._slots.release()
 
     @contextmanager
     def following(self, topic: Topic) -> Iterator[ChangeSignal]:

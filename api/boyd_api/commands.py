@@ -39,11 +39,7 @@ def api(settings: Settings, host: str | None, port: int | None) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket.
-
-    Raises:
-        ConfigError: the port is in use, or the address is not ours.
-    """
+    """Open a listening socket; raises `ConfigError` if it cannot."""
     try:
         return socket.create_server((host, port))
     except OSError as error:

@@ -15,6 +15,8 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -66,14 +68,33 @@ class ErrorResponseTask(ErrorTask):  # type: ignore[misc]  # waitress has no ann
         self.write(body)
 
 
-class Handover(Protocol):
-    """A response that continues after its request was served."""
+class StreamConnection(Protocol):
+    """The connection that a stream is sent over."""
 
-    def begin(self, connection: Channel) -> None:
-        """Continue over that connection."""
+    @property
+    def gone(self) -> bool:
+        """True once the client has disconnected."""
 
-    def cancel(self) -> None:
-        """Do not begin: the client has disconnected."""
+    @property
+    def lags(self) -> bool:
+        """True while the client has not read enough of what was sent."""
+
+    def send_piece(self, text: str) -> None:
+        """Send a piece."""
+
+    def end_answer(self) -> None:
+        """End the response."""
+
+
+@dataclass(frozen=True)
+class Handover:
+    """A response that continues after its request was served.
+
+    One of the two is called: `begin` with its connection, or `cancel` if the client has left.
+    """
+
+    begin: Callable[[StreamConnection], None]
+    cancel: Callable[[], None]
 
 
 class ServingTask(WSGITask):  # type: ignore[misc]
@@ -91,11 +112,8 @@ class ServingTask(WSGITask):  # type: ignore[misc]
 
     def execute(self) -> None:
         """Call the application, which may hand its response over."""
-        self.get_environment()[HAND_OVER] = self._hand_over
+        self.get_environment()[HAND_OVER] = partial(setattr, self, "handover")
         super().execute()
-
-    def _hand_over(self, handover: Handover) -> None:
-        self.handover = handover
 
     def finish(self) -> None:
         """End the response, unless it continues."""
@@ -271,16 +289,10 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
         refused: Callable[[str, str, str], None],
         dispatcher: Any,
     ) -> None:
-        """Listen.
+        """Listen on the socket, which is bound already.
 
-        Args:
-            app: the application.
-            listening: the socket, bound already.
-            adjustments: the settings of waitress.
-            room: how many connections may be open.
-            largest: how many bytes the body of an intake request may have.
-            refused: receives format, reason and detail of refused intake.
-            dispatcher: the threads of waitress.
+        At most *room* connections may be open, and the body of an intake request may have *largest*
+        bytes; *refused* receives format, reason and detail of refused intake.
         """
         self.poller = Poller()
         self.refused = refused

@@ -148,11 +148,7 @@ def index(ctx: RequestContext) -> Index | Response:
     return Index()
 
 
-@routes.get(
-    "/openapi.json",
-    scope=None,
-    answers={200: Media("application/json", "The OpenAPI 3.1 document.")},
-)
+@routes.get("/openapi.json", scope=None, answers={200: Media(_JSON, "The OpenAPI 3.1 document.")})
 def openapi(ctx: RequestContext) -> Response:
     """Show this document."""
     return Response(current_app.extensions[OPENAPI](), mimetype="application/json")
@@ -178,7 +174,7 @@ def asset(ctx: RequestContext, name: str) -> Response:
     )
 
 
-@routes.get("/problems/<name>", scope=None, answers={200: ProblemType})
+@routes.get("/problems/<name>", scope=None)
 def problem(ctx: RequestContext, name: str) -> ProblemType:
     """Explain a type of problem."""
     if name not in PROBLEM_TYPES:

@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from flask import Response, request
 
 from boyd.errors import StoreError
 from boyd.store import Topic, is_later
-from boyd_api.change_watcher import BLOCK, ChangeSignal, ChangeWatcher, Slots
-from boyd_api.connections import HAND_OVER
+from boyd_api.change_watcher import BLOCK, ChangeSignal, ChangeWatcher
+from boyd_api.connections import HAND_OVER, Handover, StreamConnection
 from boyd_api.problems import HttpProblem, retry_after
 
 log = logging.getLogger("boyd.api")
@@ -82,30 +83,11 @@ class EventFeed(Protocol):
         """True when no further event will come."""
 
 
-class StreamConnection(Protocol):
-    """The connection that a stream is sent over."""
-
-    @property
-    def gone(self) -> bool:
-        """True once the client has disconnected."""
-
-    @property
-    def lags(self) -> bool:
-        """True while the client has not read enough of what was sent."""
-
-    def send_piece(self, text: str) -> None:
-        """Send a piece."""
-
-    def end_answer(self) -> None:
-        """End the response."""
-
-
 @dataclass(eq=False)
 class EventStream:
     """One open stream.
 
     Attributes:
-        feed: the source.
         last: the id of the event sent last.
         key_id: the key that opened it, if one was needed.
         is_valid: tells if a key is still valid.
@@ -134,14 +116,8 @@ class EventStreams:
     """All open streams of one process, in one thread."""
 
     def __init__(self, changes: ChangeWatcher, most: int, stopping: threading.Event) -> None:
-        """Create it; its thread starts with the first stream.
-
-        Args:
-            changes: signals that a feed has grown.
-            most: how many streams may be open.
-            stopping: set when the process is to end; all streams end then.
-        """
-        self.slots = Slots(most)
+        """Create it for at most so many streams, which end once *stopping* is set."""
+        self.slots = threading.BoundedSemaphore(most)
         self._changes = changes
         self._stopping = stopping
         self._lock = threading.Lock()
@@ -156,8 +132,7 @@ class EventStreams:
     ) -> Response:
         """Respond with *feed* from `Last-Event-ID` on, until it is over or the client leaves.
 
-        Raises:
-            HttpProblem: the id is invalid, or too many streams are open.
+        Raises `HttpProblem` if the id is invalid or too many streams are open.
         """
         sent = request.headers.get("Last-Event-ID")
         if sent is not None and not _is_id(sent):
@@ -170,10 +145,11 @@ class EventStreams:
             start = newest if is_later(start, newest) else start
         if request.method == "HEAD":
             return Response(mimetype=MEDIA_TYPE)
-        if not self.slots.take():
+        if not self.slots.acquire(blocking=False):
             detail = "too many event streams are open"
             raise HttpProblem("unavailable", detail, headers=retry_after(5))
-        pending = _PendingStream(self, EventStream(feed, start, key_id, is_valid))
+        stream = EventStream(feed, start, key_id, is_valid)
+        pending = Handover(partial(self.begin, stream), self.slots.release)
         opening = f"retry: {RETRY}\n\n" + ("event: missed\ndata: {}\n\n" if missed else "")
         response = Response(_first_pieces(pending, opening), mimetype=MEDIA_TYPE)
         response.headers["Cache-Control"] = "no-cache"
@@ -184,7 +160,7 @@ class EventStreams:
         """Send a stream over that connection; its slot is freed when it ends."""
         stream.connection = connection
         stream.signal = stream.holds.enter_context(self._changes.following(stream.feed.topic))
-        stream.holds.callback(self.slots.free)
+        stream.holds.callback(self.slots.release)
         with self._lock:
             self._new.append(stream)
             if self._thread is None:
@@ -199,7 +175,9 @@ class EventStreams:
 
     def _run(self) -> None:
         while True:
-            self._woken.wait(SOON if self._has_young() else LOOK)
+            now = time.monotonic()
+            young = any(now < stream.opened + 2 * BLOCK for stream in self._open)
+            self._woken.wait(SOON if young else LOOK)
             self._woken.clear()
             with self._lock:
                 self._open += self._new
@@ -210,10 +188,6 @@ class EventStreams:
                 log.exception("event streams could not be sent")
             if self._stopping.wait(TOGETHER) and not self._open and not self._new:
                 return
-
-    def _has_young(self) -> bool:
-        now = time.monotonic()
-        return any(now < stream.opened + 2 * BLOCK for stream in self._open)
 
     def _pass(self) -> None:
         now = time.monotonic()
@@ -243,7 +217,6 @@ class EventStreams:
             self._end(group)
 
     def _send(self, group: list[EventStream], now: float) -> None:
-        """Send new events to streams that are at the same position."""
         seen = [stream.signal.count if stream.signal else 0 for stream in group]
         found, over = read_feed(group[0].feed, group[0].last)
         text = "".join(event.text for event in found)
@@ -274,7 +247,6 @@ class EventStreams:
         return True
 
     def _is_valid(self, stream: EventStream, now: float) -> bool:
-        """True while the key that opened the stream is valid."""
         if stream.key_id is None:
             return True
         checked, valid = self._valid.get(stream.key_id, (float("-inf"), True))
@@ -310,7 +282,7 @@ def _is_id(text: str) -> bool:
     return match is not None and all(int(part) < _LARGEST for part in match.groups())
 
 
-def _first_pieces(pending: _PendingStream, opening: str) -> Iterator[str]:
+def _first_pieces(pending: Handover, opening: str) -> Iterator[str]:
     """The start of the response; all of it where the server cannot take the stream over."""
     hand_over = request.environ.get(HAND_OVER)
     if hand_over is None:
@@ -319,24 +291,10 @@ def _first_pieces(pending: _PendingStream, opening: str) -> Iterator[str]:
     return iter([opening])
 
 
-class _PendingStream:
-    """A stream whose response has yet to start; implements `connections.Handover`."""
-
-    def __init__(self, streams: EventStreams, stream: EventStream) -> None:
-        self._streams = streams
-        self._stream = stream
-
-    def begin(self, connection: StreamConnection) -> None:
-        self._streams.begin(self._stream, connection)
-
-    def cancel(self) -> None:
-        self._streams.slots.free()
-
-
 class _Pieces(Iterator[str]):
     """The pieces of a stream, for a server that iterates over them in a thread of its own."""
 
-    def __init__(self, pending: _PendingStream, opening: str) -> None:
+    def __init__(self, pending: Handover, opening: str) -> None:
         self._pending = pending
         self._opening: str | None = opening
         self._pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -36,11 +36,7 @@ _KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 
 
 def sent_key() -> str | None:
-    """The key of the request, if it has one.
-
-    Raises:
-        HttpProblem: it is empty, too long, or not plain text.
-    """
+    """The key of the request, if it has one; raises `HttpProblem` if it is invalid."""
     key = request.headers.get(HEADER)
     if key is not None and not _FORM.fullmatch(key):
         raise HttpProblem("bad-request", f"{HEADER} must have 1 to 255 printable characters")
@@ -68,19 +64,17 @@ def once(
 ) -> Response:
     """Execute *work*, or return the response that the same request had before.
 
-    *work* returns the response, and the body to keep, within *limit* seconds.
-
-    Raises:
-        HttpProblem: another request had the key, or the same one is being executed.
+    *work* returns the response, and the body to keep, within *limit* seconds. Raises `HttpProblem`
+    if another request had the key, or the same one is being executed.
     """
     digest = _digest(*_place(actor, key))
     claim = answers.take(digest, _content_digest(), LEASE)
     if claim.answer is not None:
-        return _replayed(claim.answer)
+        headers = {**claim.answer.headers, "Idempotency-Replayed": "true"}
+        return Response(claim.answer.body, claim.answer.status, headers)
     if claim.outcome == "mismatch":
-        raise HttpProblem(
-            "idempotency-mismatch", f"the {HEADER} {key!r} belongs to another request"
-        )
+        detail = f"the {HEADER} {key!r} belongs to another request"
+        raise HttpProblem("idempotency-mismatch", detail)
     if claim.outcome == "in flight":
         raise HttpProblem("idempotency-in-flight", headers=retry_after(1))
     with leases.hold(lambda: answers.renew(digest, claim.token, LEASE), limit):
@@ -95,13 +89,6 @@ def once(
     except StoreError as error:
         # The work is done, and the client hears so; a repetition creates objects of the same ids.
         log.warning("a response could not be stored: %s", error)
-    return response
-
-
-def _replayed(stored: StoredAnswer) -> Response:
-    response = Response(stored.body, stored.status)
-    response.headers.update(stored.headers)
-    response.headers["Idempotency-Replayed"] = "true"
     return response
 
 

@@ -43,13 +43,7 @@ class FollowUpMessage(Model):
     text: str = Field(min_length=1, max_length=MOST_ASKED)
 
 
-@routes.post(
-    "/investigations",
-    scope="runs",
-    answers={201: Investigation},
-    problems=["no-model"],
-    idempotent=True,
-)
+@routes.post("/investigations", scope="runs", answers={201: Investigation}, problems=["no-model"])
 def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
     """Ask the agent's model a question; it answers when it has used its tools."""
     agent = ctx.agent
@@ -61,19 +55,19 @@ def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
     return JsonResponse(_found(ctx, id), headers={"Location": where})
 
 
-@routes.get("/investigations", scope="read", answers={200: InvestigationPage})
+@routes.get("/investigations", scope="read")
 def investigations(ctx: RequestContext, query: PageQuery) -> InvestigationPage:
     """List investigations, newest first."""
     return ctx.agent.store.investigations.page(query.limit, query.cursor)
 
 
-@routes.get("/investigations/<id>", scope="read", answers={200: Investigation})
+@routes.get("/investigations/<id>", scope="read")
 def show(ctx: RequestContext, id: str) -> Investigation:
     """Show one investigation, with its answer when it has ended."""
     return _found(ctx, id)
 
 
-@routes.get("/investigations/<id>/log", scope="read", answers={200: LogPage})
+@routes.get("/investigations/<id>/log", scope="read")
 def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
     """Show the messages and tool calls, oldest first.
 
@@ -118,7 +112,6 @@ def follow(ctx: RequestContext, id: str) -> Response:
     scope="runs",
     answers={202: Investigation},
     problems=["no-model", "busy"],
-    idempotent=True,
 )
 def say(ctx: RequestContext, id: str, body: FollowUpMessage) -> Investigation:
     """Add a message after the answer: the conversation continues."""
@@ -135,7 +128,6 @@ def say(ctx: RequestContext, id: str, body: FollowUpMessage) -> Investigation:
     scope="runs",
     answers={202: Investigation},
     problems=["finished"],
-    idempotent=True,
 )
 def cancel(ctx: RequestContext, id: str) -> Investigation:
     """Cancel an investigation: no further step starts, and a worker ends it soon."""
@@ -151,11 +143,7 @@ def cancel(ctx: RequestContext, id: str) -> Investigation:
 
 
 def check_model(entry: AgentEntry) -> None:
-    """Check that the agent has a model.
-
-    Raises:
-        HttpProblem: it has none.
-    """
+    """Raise `HttpProblem` if the agent has no model."""
     if entry.model is None:
         detail = f"the agent {entry.id!r} has no model; add a table [llm] to its agent file"
         raise HttpProblem("no-model", detail)
@@ -190,11 +178,7 @@ def _unknown(id: str) -> HttpProblem:
 
 
 def _continue(ctx: RequestContext, id: str, text: str) -> bool:
-    """Continue with a message; False while the last question is not answered.
-
-    Raises:
-        HttpProblem: the investigation is gone.
-    """
+    """Continue with a message; False while the last question is not answered."""
     agent = ctx.agent
 
     def go_on() -> bool | None:

@@ -108,7 +108,6 @@ class CurrentSituation(Model):
     scope="trigger",
     answers={200: Triggered, 202: Triggered},
     problems=["paused"],
-    idempotent=True,
 )
 def trigger(ctx: RequestContext, body: TriggerRequest | None) -> JsonResponse:
     """Start an iteration, or join the one in flight, and wait for its end.
@@ -150,9 +149,7 @@ def _ended(result: LoopResult, context: str | None) -> Triggered:
     )
 
 
-@loop_routes.post(
-    "/loop/abandon", scope="admin", answers={200: Abandoned}, problems=["finished"], idempotent=True
-)
+@loop_routes.post("/loop/abandon", scope="admin", problems=["finished"])
 def abandon(ctx: RequestContext, body: AbandonRequest | None) -> Abandoned:
     """End the iteration in flight as failed.
 
@@ -187,7 +184,7 @@ def status(ctx: RequestContext) -> JsonResponse:
     return JsonResponse(state, nulls=_ALWAYS)
 
 
-@loop_routes.get("/loop/history", scope="read", answers={200: IterationList})
+@loop_routes.get("/loop/history", scope="read")
 def history(ctx: RequestContext, query: HistoryQuery) -> IterationList:
     """List past iterations, newest first."""
     before = int(query.cursor) if query.cursor else None
@@ -197,7 +194,7 @@ def history(ctx: RequestContext, query: HistoryQuery) -> IterationList:
     )
 
 
-@loop_routes.get("/loop/history/<int:iteration>", scope="read", answers={200: LoopResult})
+@loop_routes.get("/loop/history/<int:iteration>", scope="read")
 def one(ctx: RequestContext, iteration: int) -> LoopResult:
     """Show a past iteration in full, with the trace of its decision."""
     result = ctx.agent.store.history.get(iteration)
@@ -211,7 +208,6 @@ def one(ctx: RequestContext, iteration: int) -> LoopResult:
     scope="trigger",
     answers={202: Accepted},
     problems=["malformed-json", "invalid-request"],
-    idempotent=True,
     inlet=True,
     consumes=["application/json", STRUCTURED, BATCH, "*/*"],
 )
@@ -247,7 +243,7 @@ def _accept(ctx: RequestContext, observations: list[Observation]) -> int:
     return ctx.agent.launcher.intake(observations, ctx.actor, ctx.repeatable_id, room)
 
 
-@observation_routes.get("/observations", scope="read", answers={200: ObservationList}, label="show")
+@observation_routes.get("/observations", scope="read", label="show")
 def show_observations(ctx: RequestContext, query: ObservationsQuery) -> ObservationList:
     """List the observations of the last iteration."""
     last = last_result(ctx.agent.store)
@@ -258,13 +254,7 @@ def show_observations(ctx: RequestContext, query: ObservationsQuery) -> Observat
     )
 
 
-@situation_routes.get(
-    "/situation",
-    scope="read",
-    answers={200: CurrentSituation},
-    problems=["not-found"],
-    label="show",
-)
+@situation_routes.get("/situation", scope="read", problems=["not-found"], label="show")
 def show_situation(ctx: RequestContext) -> CurrentSituation:
     """Show the latest situation."""
     situation = _last_situation(ctx.agent.store)

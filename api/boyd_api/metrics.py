@@ -14,6 +14,7 @@ from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,7 +35,6 @@ log = logging.getLogger("boyd.api")
 #: Requests that wait for an iteration take minutes, all others milliseconds.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_AGENT = ("agent",)
 #: Seconds between two log lines about refusals of one kind: a storm must not fill the disk.
 QUIET = 10.0
 #: Reasons that are counted from 0 on: to Prometheus, a counter that starts at 1 has not grown.
@@ -50,49 +50,24 @@ class Metrics:
     """The metrics of one app; two apps in one process share nothing."""
 
     def __init__(self, store: Callable[[], Store], broker: Client | None = None) -> None:
-        """Create them; nothing is read before a scrape.
+        """Create them; nothing is read before a scrape, which calls *store*.
 
-        Args:
-            store: returns the store, or raises `StoreError`.
-            broker: a client for the broker, see `boyd.checks.broker_of`.
+        *broker* is a client for the broker, see `boyd.checks.broker_of`.
         """
         self._registry = CollectorRegistry()
         self._registry.register(_Deployment(store, broker))
-        self._requests = Counter(
-            "boyd_http_requests",
-            "Requests answered.",
-            ("method", "route", "status"),
-            registry=self._registry,
-        )
-        self._durations = Histogram(
-            "boyd_http_request_duration_seconds",
-            "Time taken by responses.",
-            ("method", "route"),
-            buckets=BUCKETS,
-            registry=self._registry,
-        )
-        self._taken = Counter(
-            "boyd_intake_observations",
-            "Observations accepted from the intake.",
-            ("format",),
-            registry=self._registry,
-        )
-        self._refused = Counter(
-            "boyd_intake_refused",
-            "Refused requests to the intake, by the name of the problem.",
-            ("format", "reason"),
-            registry=self._registry,
-        )
+        counter = partial(Counter, registry=self._registry)
+        labels = ("method", "route")
+        self._requests = counter("boyd_http_requests", "Requests answered.", (*labels, "status"))
+        name, text = "boyd_http_request_duration_seconds", "Time taken by responses."
+        self._durations = Histogram(name, text, labels, buckets=BUCKETS, registry=self._registry)
+        text = "Observations accepted from the intake."
+        self._taken = counter("boyd_intake_observations", text, ("format",))
+        text = "Refused requests to the intake, by the name of the problem."
+        self._refused = counter("boyd_intake_refused", text, ("format", "reason"))
 
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request.
-
-        Args:
-            method: HTTP method.
-            route: the rule that matched the path, if any.
-            status: HTTP status of the response.
-            seconds: the time it took.
-        """
+        """Count a request; *route* is the rule that matched its path, if any."""
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route or "none", str(status)).inc()
         self._durations.labels(known, route or "none").observe(seconds)
@@ -125,13 +100,7 @@ class RefusalReporter:
         self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def report(self, format: str, reason: str, detail: str) -> None:
-        """Report a refused request.
-
-        Args:
-            format: the format in its path.
-            reason: the name of the problem.
-            detail: the error, and who sent the request.
-        """
+        """Report a refused request; *reason* is the name of the problem."""
         kind = (format if format in format_names() else UNKNOWN, reason)
         self._metrics.refused(*kind)
         unlogged = self._due(kind)
@@ -179,9 +148,9 @@ def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
 
 def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     """Yield the metrics of a deployment whose Redis answers."""
-    yield _gauge("boyd_up", _UP, [((), 1)])
+    yield _metric("boyd_up", [((), 1)])
     yield _version()
-    yield _gauge("boyd_broker_up", "1 if the broker answers.", [((), health.messages is not None)])
+    yield _metric("boyd_broker_up", [((), health.messages is not None)])
     yield from _redis(health)
     yield from _fleet(health.roster)
     yield from _agents(health)
@@ -192,12 +161,12 @@ def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
 
 
 def _away() -> Iterator[Metric]:
-    yield _gauge("boyd_up", _UP, [((), 0)])
+    yield _metric("boyd_up", [((), 0)])
     yield _version()
 
 
 def _version() -> Metric:
-    return _gauge("boyd_api_info", "The version of this API.", [((VERSION,), 1)], ("version",))
+    return _metric("boyd_api_info", [((VERSION,), 1)], ("version",))
 
 
 def _present(health: HealthSnapshot) -> HealthSnapshot:
@@ -209,169 +178,146 @@ def _present(health: HealthSnapshot) -> HealthSnapshot:
         health,
         roster=replace(roster, agents=present),
         agents=[agent for agent in health.agents if agent.entry.id in present],
-        messages={key: n for key, n in messages.items() if key[0] in present}
-        if messages is not None
-        else None,
+        messages=messages and {key: n for key, n in messages.items() if key[0] in present},
     )
 
 
-_UP = "1 if Redis answers."
+#: The metrics of the deployment and their meaning. Counters have `_total` after their name.
+_HELP = {
+    "boyd_up": "1 if Redis answers.",
+    "boyd_api_info": "The version of this API.",
+    "boyd_broker_up": "1 if the broker answers.",
+    "boyd_redis_clock_skew_seconds": "Offset of the clock of Redis from the local one.",
+    "boyd_redis_answer_seconds": "Response time of Redis.",
+    "boyd_redis_memory_bytes": "Memory in use.",
+    "boyd_redis_memory_limit_bytes": "Memory limit of Redis; 0: none.",
+    "boyd_redis_persistence": "1 if Redis writes to disk in this way.",
+    "boyd_redis_persistence_ok": "1 if the last write to disk succeeded.",
+    "boyd_redis_evicts": "1 if a full Redis may evict keys.",
+    "boyd_workers": "Live processes.",
+    "boyd_agent_workers": "Live processes of an agent.",
+    "boyd_versions": "Live processes of a version.",
+    "boyd_agent_iterations": "Iterations started.",
+    "boyd_agent_last_iteration_timestamp_seconds": "End of the last iteration.",
+    "boyd_agent_last_iteration_success": "1 if the last iteration succeeded.",
+    "boyd_agent_last_observed_timestamp_seconds": "Start of the last iteration, when it observed.",
+    "boyd_agent_in_flight_seconds": "Age of the iteration in flight; 0: none.",
+    "boyd_agent_phase_seconds": "Age of the phase in flight; 0: none.",
+    "boyd_agent_last_tick_timestamp_seconds": "Start of the slot of the last tick of beat.",
+    "boyd_agent_interval_seconds": "Interval of the ticks of a continuous agent.",
+    "boyd_agent_paused": "1 if it is paused.",
+    "boyd_agent_frozen": "1 if its actions are frozen.",
+    "boyd_intake_waiting": "Observations from the intake that wait for an iteration.",
+    "boyd_runs_pending": "Pending runs.",
+    "boyd_runs_oldest_seconds": "Age of the oldest pending run; 0: none.",
+    "boyd_approvals_pending": "Pending approvals.",
+    "boyd_approvals_next_deadline_seconds": (
+        "Time until the next approval expires; below 0: it is overdue."
+    ),
+    "boyd_queue_messages": "Messages that wait for a worker.",
+    "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
+    "boyd_observer_failures": "Consecutive failures.",
+    "boyd_observer_last_success_timestamp_seconds": "Time of the last success.",
+    "boyd_model_tokens": "Tokens sent to and received from models.",
+    "boyd_model_requests": "Requests to models, by outcome.",
+    "boyd_investigations_ended": "Investigations ended, by outcome.",
+    "boyd_findings": "Findings of `boyd doctor`, which explains them.",
+}
 _Samples = Iterable[tuple[Sequence[str], float | None]]
+_Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
 
-def _gauge(name: str, text: str, samples: _Samples, labels: Sequence[str] = ()) -> Metric:
-    """A gauge; samples without a value are left out."""
-    return _filled(GaugeMetricFamily(name, text, labels=labels), samples)
-
-
-def _counter(name: str, text: str, samples: _Samples, labels: Sequence[str] = ()) -> Metric:
-    """A counter; its samples have `_total` after their name."""
-    return _filled(CounterMetricFamily(name, text, labels=labels), samples)
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: _Samples) -> Metric:
+def _metric(
+    name: str, samples: _Samples, labels: Sequence[str] = (), family: _Family = GaugeMetricFamily
+) -> Metric:
+    """A metric; samples without a value are left out."""
+    metric = family(name, _HELP[name], labels=labels)
     for values, number in samples:
         if number is not None:
-            family.add_metric(values, float(number))
-    return family
+            metric.add_metric(values, float(number))
+    return metric
 
 
 def _redis(health: HealthSnapshot) -> Iterator[Metric]:
-    skew = "Offset of the clock of Redis from the local one."
-    yield _gauge("boyd_redis_clock_skew_seconds", skew, [((), health.skew)])
-    yield _gauge("boyd_redis_answer_seconds", "Response time of Redis.", [((), health.latency)])
+    yield _metric("boyd_redis_clock_skew_seconds", [((), health.skew)])
+    yield _metric("boyd_redis_answer_seconds", [((), health.latency)])
     if health.server is not None:
         yield from _server(health.server)
 
 
 def _server(server: ServerHealth) -> Iterator[Metric]:
-    limit = "Memory limit of Redis; 0: none."
-    yield _gauge("boyd_redis_memory_bytes", "Memory in use.", [((), server.used)])
-    yield _gauge("boyd_redis_memory_limit_bytes", limit, [((), server.limit)])
-    kept = [
-        (("aof",), server.aof),
-        (("rdb",), bool(server.rdb) if server.rdb is not None else None),
-    ]
-    persistence = "1 if Redis writes to disk in this way."
-    yield _gauge("boyd_redis_persistence", persistence, kept, ("kind",))
+    yield _metric("boyd_redis_memory_bytes", [((), server.used)])
+    yield _metric("boyd_redis_memory_limit_bytes", [((), server.limit)])
+    rdb = None if server.rdb is None else bool(server.rdb)
+    kept = [(("aof",), server.aof), (("rdb",), rdb)]
+    yield _metric("boyd_redis_persistence", kept, ("kind",))
     done = [(("aof",), server.aof_ok), (("rdb",), server.rdb_ok)]
-    text = "1 if the last write to disk succeeded."
-    yield _gauge("boyd_redis_persistence_ok", text, done, ("kind",))
+    yield _metric("boyd_redis_persistence_ok", done, ("kind",))
     evicts = None if server.policy is None else server.policy != "noeviction"
-    text = "1 if a full Redis may evict keys."
-    yield _gauge("boyd_redis_evicts", text, [((), evicts)])
+    yield _metric("boyd_redis_evicts", [((), evicts)])
 
 
 def _fleet(roster: Roster) -> Iterator[Metric]:
-    roles: tuple[tuple[str], ...] = (("worker",), ("beat",))
+    roles = ("worker", "beat")
     counted = Tally[str](process.role for process in roster.live())
-    samples = [(role, counted[role[0]]) for role in roles]
-    yield _gauge("boyd_workers", "Live processes.", samples, ("role",))
+    yield _metric("boyd_workers", [((role,), counted[role]) for role in roles], ("role",))
     alive = [
         ((name, role), sum(process.role == role for process in roster.live(None, name)))
         for name in roster.agents
-        for (role,) in roles
+        for role in roles
     ]
-    yield _gauge("boyd_agent_workers", "Live processes of an agent.", alive, ("agent", "role"))
+    yield _metric("boyd_agent_workers", alive, ("agent", "role"))
     versions = Tally((process.role, process.version) for process in roster.live())
-    text = "Live processes of a version."
-    yield _gauge("boyd_versions", text, versions.items(), ("role", "version"))
+    yield _metric("boyd_versions", versions.items(), ("role", "version"))
 
 
 def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     now, agents = health.roster.now, health.agents
-    text = "Iterations started."
     begun = [((agent.entry.id,), agent.iterations) for agent in agents]
-    yield _counter("boyd_agent_iterations", text, begun, _AGENT)
-    for name, text, read in _PER_AGENT:
-        yield _gauge(
-            name, text, [((agent.entry.id,), read(agent, now)) for agent in agents], _AGENT
-        )
+    yield _metric("boyd_agent_iterations", begun, ("agent",), CounterMetricFamily)
+    for name, read in _PER_AGENT.items():
+        yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 
 
 def _age(now: float, since: float | None) -> float:
     return max(0.0, now - since) if since is not None else 0.0
 
 
-#: Name, help text and value of each metric that an agent has once.
-_PER_AGENT: tuple[tuple[str, str, Callable[[AgentHealth, float], float | None]], ...] = (
-    (
-        "boyd_agent_last_iteration_timestamp_seconds",
-        "End of the last iteration.",
-        lambda agent, _: agent.last.at if agent.last else None,
+#: The gauges that an agent has once.
+_PER_AGENT: dict[str, Callable[[AgentHealth, float], float | None]] = {
+    "boyd_agent_last_iteration_timestamp_seconds": lambda a, _: a.last.at if a.last else None,
+    "boyd_agent_last_iteration_success": lambda a, _: a.last.success if a.last else None,
+    "boyd_agent_last_observed_timestamp_seconds": lambda a, _: a.observed,
+    "boyd_agent_in_flight_seconds": lambda a, now: _age(now, a.flight_since),
+    "boyd_agent_phase_seconds": lambda a, now: _age(now, a.phase_since),
+    "boyd_agent_last_tick_timestamp_seconds": lambda a, _: a.slot,
+    "boyd_agent_interval_seconds": lambda a, _: (
+        a.entry.loop_interval if a.entry.mode == "continuous" else None
     ),
-    (
-        "boyd_agent_last_iteration_success",
-        "1 if the last iteration succeeded.",
-        lambda agent, _: agent.last.success if agent.last else None,
+    "boyd_agent_paused": lambda a, _: a.paused is not None,
+    "boyd_agent_frozen": lambda a, _: a.frozen is not None,
+    "boyd_intake_waiting": lambda a, _: a.intake,
+    "boyd_runs_pending": lambda a, _: a.runs,
+    "boyd_runs_oldest_seconds": lambda a, now: _age(now, a.oldest_run),
+    "boyd_approvals_pending": lambda a, _: a.approvals,
+    "boyd_approvals_next_deadline_seconds": lambda a, now: (
+        None if a.next_deadline is None else a.next_deadline - now
     ),
-    (
-        "boyd_agent_last_observed_timestamp_seconds",
-        "Start of the last iteration, when it observed.",
-        lambda agent, _: agent.observed,
-    ),
-    (
-        "boyd_agent_in_flight_seconds",
-        "Age of the iteration in flight; 0: none.",
-        lambda agent, now: _age(now, agent.flight_since),
-    ),
-    (
-        "boyd_agent_phase_seconds",
-        "Age of the phase in flight; 0: none.",
-        lambda agent, now: _age(now, agent.phase_since),
-    ),
-    (
-        "boyd_agent_last_tick_timestamp_seconds",
-        "Start of the slot of the last tick of beat.",
-        lambda agent, _: agent.slot,
-    ),
-    (
-        "boyd_agent_interval_seconds",
-        "Interval of the ticks of a continuous agent.",
-        lambda agent, _: agent.entry.loop_interval if agent.entry.mode == "continuous" else None,
-    ),
-    ("boyd_agent_paused", "1 if it is paused.", lambda agent, _: agent.paused is not None),
-    (
-        "boyd_agent_frozen",
-        "1 if its actions are frozen.",
-        lambda agent, _: agent.frozen is not None,
-    ),
-    (
-        "boyd_intake_waiting",
-        "Observations from the intake that wait for an iteration.",
-        lambda agent, _: agent.intake,
-    ),
-    ("boyd_runs_pending", "Pending runs.", lambda agent, _: agent.runs),
-    (
-        "boyd_runs_oldest_seconds",
-        "Age of the oldest pending run; 0: none.",
-        lambda agent, now: _age(now, agent.oldest_run),
-    ),
-    ("boyd_approvals_pending", "Pending approvals.", lambda agent, _: agent.approvals),
-    (
-        "boyd_approvals_next_deadline_seconds",
-        "Time until the next approval expires; below 0: it is overdue.",
-        lambda agent, now: agent.next_deadline - now if agent.next_deadline is not None else None,
-    ),
-)
+}
 
 
 def _queues(health: HealthSnapshot) -> Iterator[Metric]:
     labels = ("agent", "queue")
-    lengths = (health.messages or {}).items()
-    yield _gauge("boyd_queue_messages", "Messages that wait for a worker.", lengths, labels)
-    now = health.roster.now
+    yield _metric("boyd_queue_messages", (health.messages or {}).items(), labels)
     oldest = [
-        ((agent.entry.id, queue), _age(now, since))
+        ((agent.entry.id, queue), _age(health.roster.now, since))
         for agent in health.agents
         for queue, since in agent.oldest.items()
     ]
-    text = "Age of the oldest step that waits for a worker."
-    yield _gauge("boyd_queue_oldest_seconds", text, oldest, labels)
+    yield _metric("boyd_queue_oldest_seconds", oldest, labels)
 
 
 def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    """Health of observers."""
     labels = ("agent", "observer")
     known = [
         ((agent.entry.id, name), health)
@@ -379,31 +325,27 @@ def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
         for name, health in agent.observers.items()
     ]
     failures = [(name, health.failures) for name, health in known]
-    yield _gauge("boyd_observer_failures", "Consecutive failures.", failures, labels)
+    yield _metric("boyd_observer_failures", failures, labels)
     moments = [
         (name, health.last_success_at.timestamp() if health.last_success_at else None)
         for name, health in known
     ]
-    text = "Time of the last success."
-    yield _gauge("boyd_observer_last_success_timestamp_seconds", text, moments, labels)
+    yield _metric("boyd_observer_last_success_timestamp_seconds", moments, labels)
 
 
 def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
-    """Use of models, and outcomes of investigations."""
     known = [(agent.entry.id, agent.model) for agent in agents]
     tokens = [((name, *what), n) for name, model in known for what, n in model.tokens.items()]
-    text = "Tokens sent to and received from models."
-    yield _counter("boyd_model_tokens", text, tokens, ("agent", "model", "kind"))
+    labels = ("agent", "model", "kind")
+    yield _metric("boyd_model_tokens", tokens, labels, CounterMetricFamily)
     requests = [((name, *what), n) for name, model in known for what, n in model.requests.items()]
-    text = "Requests to models, by outcome."
-    yield _counter("boyd_model_requests", text, requests, ("agent", "model", "outcome"))
+    labels = ("agent", "model", "outcome")
+    yield _metric("boyd_model_requests", requests, labels, CounterMetricFamily)
     ended = [((name, how), n) for name, model in known for how, n in model.ended.items()]
-    text = "Investigations ended, by outcome."
-    yield _counter("boyd_investigations_ended", text, ended, ("agent", "ending"))
+    yield _metric("boyd_investigations_ended", ended, ("agent", "ending"), CounterMetricFamily)
 
 
 def _findings(health: HealthSnapshot) -> Metric:
     levels = ("warning", "error")
     found = Tally[str](finding.level for finding in examine(health))
-    text = "Findings of `boyd doctor`, which explains them."
-    return _gauge("boyd_findings", text, [((level,), found[level]) for level in levels], ("level",))
+    return _metric("boyd_findings", [((level,), found[level]) for level in levels], ("level",))

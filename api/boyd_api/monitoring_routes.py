@@ -49,7 +49,7 @@ class Readiness(Model):
         return not self.missing
 
 
-@health_routes.get("/healthz", scope=None, answers={200: Alive})
+@health_routes.get("/healthz", scope=None)
 def healthz(ctx: RequestContext) -> Alive:
     """Tell that this process answers, even if everything else is down."""
     return Alive()
@@ -67,7 +67,7 @@ def readyz(ctx: RequestContext) -> JsonResponse:
     return JsonResponse(state, 200 if state.ready else 503)
 
 
-@health_routes.get(f"{BASE}/health", scope=None, answers={200: Health})
+@health_routes.get(f"{BASE}/health", scope=None)
 def health(ctx: RequestContext) -> Health:
     """Tell that this process answers, and its time."""
     return Health(timestamp=utc_now())
@@ -82,8 +82,7 @@ def health(ctx: RequestContext) -> Health:
 )
 def show_metrics(ctx: RequestContext) -> Response:
     """Show the metrics of the deployment, and of the requests to this process."""
-    accepted = request.headers.get("Accept", "")
-    body, content_type = ctx.services.metrics.exposed(accepted)
+    body, content_type = ctx.services.metrics.exposed(request.headers.get("Accept", ""))
     return Response(body, content_type=content_type)
 
 

@@ -223,14 +223,9 @@ class HttpProblem(Exception):
         headers: dict[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """Name the problem.
+        """Name one of `PROBLEM_TYPES`; *detail* describes this case, else its explanation does.
 
-        Args:
-            name: one of `PROBLEM_TYPES`.
-            detail: describes this case; None: the explanation of the type.
-            errors: errors of single fields.
-            headers: further headers of the response.
-            more: further fields of the response, by their wire names; none of the common ones.
+        *more* are further fields of the response, by their wire names; none of the common ones.
         """
         assert not set(more) & set(ProblemDocument.model_fields), more
         self.kind = PROBLEM_TYPES[name]
@@ -279,14 +274,11 @@ def invalid(error: ValidationError, *, query: bool = False) -> HttpProblem:
         if query:
             found.append(FieldError(parameter=".".join(steps) or None, detail=detail))
         else:
-            found.append(FieldError(pointer=_pointer(steps), detail=detail))
+            escaped = [step.replace("~", "~0").replace("/", "~1") for step in steps]
+            found.append(FieldError(pointer="".join(f"/{step}" for step in escaped), detail=detail))
     places = [one.parameter or one.pointer or "the whole" for one in found]
     detail = "; ".join(f"{where}: {one.detail}" for where, one in zip(places, found, strict=True))
     return HttpProblem("invalid-request", detail, errors=found)
-
-
-def _pointer(steps: Sequence[str]) -> str:
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def problem_of(error: Exception) -> HttpProblem:

@@ -35,7 +35,6 @@ class RequestContext:
     """An admitted request: the first argument of every route.
 
     Attributes:
-        services: shared by all requests of this process.
         actor: who sent the request; the audit trail names it.
         key: the API key of the request; None where none is needed.
         chosen: the agent that the path names, if it names one; see `agent`.
@@ -86,20 +85,12 @@ class RequestContext:
             return None
 
     def stream(self, feed: EventFeed) -> Response:
-        """Respond with the events of *feed* as they come.
-
-        Raises:
-            HttpProblem: `Last-Event-ID` is invalid, or too many streams are open.
-        """
+        """Respond with the events of *feed* as they come; see `EventStreams.respond`."""
         is_valid = self.services.store.access.is_good
         return self.services.streams.respond(feed, self.key.id if self.key else None, is_valid)
 
     def call_worker(self, work: CallRequest, queue: str | None) -> str:
-        """Have a worker do *work*; the id of the call.
-
-        Raises:
-            HttpProblem: no live worker consumes the queue.
-        """
+        """Have a worker do *work*; the id of the call. Raises `HttpProblem` without a worker."""
         where = queue or queues.ACT
         if not self.services.store.fleet.of(self.agent.entry.id).serving(where):
             raise HttpProblem("no-worker", f"no live worker consumes queue {where!r}")
@@ -148,11 +139,7 @@ class PeriodQuery(Model):
 
 
 def read_body(model: type[Model], optional: bool) -> Model | None:
-    """Read the body of the request; None if it is optional and absent.
-
-    Raises:
-        HttpProblem: it is missing, not JSON, of another type, too large or invalid.
-    """
+    """Read the body of the request, None if optional and absent; raises `HttpProblem`."""
     text = request.get_data()
     if not text:
         if optional:
@@ -166,11 +153,7 @@ def read_body(model: type[Model], optional: bool) -> Model | None:
 
 
 def read_json(text: bytes) -> typing.Any:
-    """Parse a body as JSON of any shape.
-
-    Raises:
-        HttpProblem: it is not JSON, of another type, or could not be stored in Redis and read back.
-    """
+    """Parse a body as JSON of any shape that Redis can store; raises `HttpProblem`."""
     if not _JSON.fullmatch(request.mimetype):
         given = request.mimetype or "nothing"
         detail = f"Content-Type is {given}; it must be application/json"
@@ -184,11 +167,7 @@ def read_json(text: bytes) -> typing.Any:
 
 
 def check_encoding() -> None:
-    """Refuse a compressed body.
-
-    Raises:
-        HttpProblem: the body is compressed.
-    """
+    """Raise `HttpProblem` if the body is compressed."""
     coding = request.headers.get("Content-Encoding", "").strip().lower()
     if coding not in ("", "identity"):
         raise HttpProblem(
@@ -199,11 +178,7 @@ def check_encoding() -> None:
 
 
 def read_query(model: type[Model]) -> Model:
-    """Read the query of the request.
-
-    Raises:
-        HttpProblem: a parameter is unknown, repeated or invalid.
-    """
+    """Read the query; raises `HttpProblem` if a parameter is unknown, repeated or invalid."""
     given: dict[str, str] = {}
     for name, values in request.args.to_dict(flat=False).items():
         if len(values) > 1:

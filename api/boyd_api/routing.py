@@ -2,7 +2,7 @@
 
     routes = Routes("runs")
 
-    @routes.post("/runs", scope="runs", answers={201: RunCreated}, idempotent=True)
+    @routes.post("/runs", scope="runs", answers={201: RunCreated})
     def submit(ctx: RequestContext, body: RunRequest) -> JsonResponse:
         \"\"\"Submit a run.\"\"\"
 
@@ -12,9 +12,7 @@ that may be None is optional, and all others are parts of the path.
 
 from __future__ import annotations
 
-import inspect
 import re
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +36,7 @@ Status = int | Literal["default"]
 View = Callable[..., Any]
 _V = TypeVar("_V", bound=View)
 
-_PART = re.compile(r"<(?:\w+(?:\([^)<]*\))?:)?(\w+)>")
+_PART = re.compile(r"<[^>]+>")
 
 
 class Rest(BaseConverter):
@@ -54,9 +52,7 @@ class JsonResponse:
     """A response of a route.
 
     Attributes:
-        body: the model that is sent.
         status: HTTP status; None: the first that the route declares.
-        headers: further headers.
         nulls: paths of fields that are sent as null when they are absent, as in `agent/model`; all
             other absent fields are left out.
         kept: the body for repetitions of the request, where *body* may be seen only once.
@@ -84,14 +80,11 @@ class Route:
 
     Attributes:
         noun: its resource, which heads a section of the docs.
-        method: HTTP method.
         base: the path above all routes of the resource.
         path: below the base, with `<name>`, `<int:name>` or `<rest:name>` parts.
-        view: the function.
         scope: the scope that a key needs; None: the route is open to all, without a key.
         answers: response models by status; the first is the default.
         label: its name among the routes of the resource; empty: that of the function.
-        reach: which agents it concerns.
         problems: those that it raises itself, besides those that follow from the rest.
         idempotent: honours `Idempotency-Key`.
         headers: further request headers that it reads, with their meaning.
@@ -123,21 +116,23 @@ class Route:
     @cached_property
     def body(self) -> type[Model] | None:
         """The model of the body."""
-        return _model(self._hints.get("body"))[0]
+        return self._parameter("body")[0]
 
     @cached_property
     def body_optional(self) -> bool:
         """True if the body may be absent."""
-        return _model(self._hints.get("body"))[1]
+        return self._parameter("body")[1]
 
     @cached_property
     def query(self) -> type[Model] | None:
         """The model of the query."""
-        return _model(self._hints.get("query"))[0]
+        return self._parameter("query")[0]
 
-    @cached_property
-    def _hints(self) -> dict[str, Any]:
-        return typing.get_type_hints(self.view)
+    def _parameter(self, name: str) -> tuple[type[Model] | None, bool]:
+        """The model in the type of a parameter, and True if it may be None."""
+        hint = typing.get_type_hints(self.view).get(name)
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        return (kinds[0], True) if kinds else (hint, False)
 
     @property
     def rules(self) -> dict[str, str]:
@@ -153,11 +148,6 @@ class Route:
         return next(status for status in self.answers if isinstance(status, int))
 
     @property
-    def parts(self) -> list[str]:
-        """Names of the variable parts of the path."""
-        return _PART.findall(self.path)
-
-    @property
     def possible_problems(self) -> list[str]:
         """Names of all problems that the route may respond with."""
         found = ["bad-request", "internal", *self.problems]
@@ -166,7 +156,7 @@ class Route:
             found += ["unauthenticated", "forbidden", busy, "unavailable"]
         if self.reach == "agent":
             found += ["unknown-agent", "no-default-agent"]
-        if self.parts:
+        if _PART.search(self.path):
             found += ["not-found"]
         if self.body:
             found += ["malformed-json", "unsupported-media-type", "too-large", "invalid-request"]
@@ -183,7 +173,6 @@ class Routes:
     """The routes of one resource, in the order of their declaration."""
 
     def __init__(self, noun: str, base: str = BASE) -> None:
-        """Start without any; see `Route`."""
         self.noun = noun
         self.base = base
         self.all: list[Route] = []
@@ -193,31 +182,28 @@ class Routes:
         return self.add("GET", path, **settings)
 
     def post(self, path: str, **settings: Any) -> Callable[[_V], _V]:
-        """Declare a route that creates or acts; see `add`."""
-        return self.add("POST", path, **settings)
+        """Declare a route that creates or acts, and can be repeated safely; see `add`."""
+        return self.add("POST", path, **{"idempotent": True, **settings})
 
     def delete(self, path: str, **settings: Any) -> Callable[[_V], _V]:
         """Declare a route that removes; see `add`."""
         return self.add("DELETE", path, **settings)
 
     def add(self, method: str, path: str, **settings: Any) -> Callable[[_V], _V]:
-        """Declare a route; see `Route` for its settings."""
+        """Declare a route; see `Route` for its settings.
+
+        Without `answers`, it responds with 200 and the model that the function returns.
+        """
         if settings["scope"] is None:
             settings["reach"] = "visible"
 
         def declare(view: _V) -> _V:
+            if "answers" not in settings:
+                settings["answers"] = {200: typing.get_type_hints(view)["return"]}
             self.all.append(Route(self.noun, method, self.base, path, view, **settings))
             return view
 
         return declare
-
-
-def _model(hint: Any) -> tuple[type[Model] | None, bool]:
-    """The model in the type of a parameter, and True if it may be None."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-        return kinds[0], len(kinds) < len(typing.get_args(hint))
-    return (hint, False) if inspect.isclass(hint) and issubclass(hint, Model) else (None, False)
 
 
 RouteResult = JsonResponse | Model | Response

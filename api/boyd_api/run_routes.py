@@ -41,9 +41,7 @@ class CancelRequest(Model):
     reason: str | None = Field(default=None, max_length=1000)
 
 
-@routes.post(
-    "/runs", scope="runs", answers={201: RunCreated}, problems=["no-model"], idempotent=True
-)
+@routes.post("/runs", scope="runs", answers={201: RunCreated}, problems=["no-model"])
 def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
     """Submit a run; it starts an iteration unless the agent is continuous.
 
@@ -60,25 +58,19 @@ def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
     return JsonResponse(created, headers={"Location": where})
 
 
-@routes.get("/runs", scope="read", answers={200: RunPage})
+@routes.get("/runs", scope="read")
 def runs(ctx: RequestContext, query: RunsQuery) -> RunPage:
     """List runs, newest first."""
     return ctx.agent.store.runs.page(**dict(query))
 
 
-@routes.get("/runs/<id>", scope="read", answers={200: Run})
+@routes.get("/runs/<id>", scope="read")
 def show(ctx: RequestContext, id: str) -> Run:
     """Show one run, with its result when it has ended."""
     return _run(ctx, id)
 
 
-@routes.post(
-    "/runs/<id>/cancel",
-    scope="runs",
-    answers={200: RunCancelled},
-    problems=["finished"],
-    idempotent=True,
-)
+@routes.post("/runs/<id>/cancel", scope="runs", problems=["finished"])
 def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCancelled:
     """Cancel a run that has not ended, and its actions that were not executed."""
     why = (body.reason if body else None) or "no reason given"
@@ -95,7 +87,7 @@ def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCance
     return RunCancelled(id=run.id, status=run.status, updated_at=run.updated_at)
 
 
-@routes.get("/runs/<id>/callback", scope="read", answers={200: Callback})
+@routes.get("/runs/<id>/callback", scope="read")
 def callback(ctx: RequestContext, id: str) -> Callback:
     """Show the state of a run's callback, with its last deliveries."""
     found = ctx.agent.store.runs.callback(id)

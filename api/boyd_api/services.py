@@ -59,13 +59,8 @@ class Services:
     ) -> None:
         """Create them; connections are opened when they are needed.
 
-        Args:
-            settings: of the process.
-            open_store: opens the store, with a time limit in seconds.
-            dispatcher: sends messages to workers.
-
-        Raises:
-            ConfigError: everybody would be admitted from other machines.
+        *open_store* opens the store, with a time limit in seconds. Raises `ConfigError` if
+        everybody would be admitted from other machines.
         """
         _check_open(settings)
         self.settings = settings
@@ -91,11 +86,7 @@ class Services:
         return self._open_store(TIMEOUT)
 
     def check_reachable(self) -> None:
-        """Fail at once while Redis is known to be away, instead of after a timeout.
-
-        Raises:
-            StoreUnavailable: it did not answer a moment ago.
-        """
+        """Raise `StoreUnavailable` at once, without a timeout, if Redis is known to be away."""
         if time.monotonic() < self._away_until:
             raise StoreUnavailable
 
@@ -126,11 +117,7 @@ class Services:
         """The agent of that name; without one, the default agent.
 
         An agent that the key may not see is unknown to it, not forbidden: that would reveal which
-        other agents there are.
-
-        Raises:
-            UnknownAgent: there is none of that name.
-            HttpProblem: there is no default agent.
+        other agents there are. Raises `UnknownAgent`, or `HttpProblem` without a default agent.
         """
         seen = self.visible(key)
         wanted = name or self._default(seen, key)

@@ -42,8 +42,6 @@ class Spent:
 
     Attributes:
         what: the limit.
-        used: amount used.
-        limit: amount allowed.
         unit: unit for people.
         ending: ending of an investigation that exhausts the limit.
         turn: estimated amount for another turn.

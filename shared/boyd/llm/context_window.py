@@ -126,7 +126,6 @@ class ContextWindow:
 
 
 def _characters_per_token(conversation: Conversation, fixed: int) -> float:
-    """Characters per token in the last request that the server counted."""
     sent = conversation.sent
     if sent is None or not sent.tokens:
         return PER_TOKEN
@@ -136,19 +135,12 @@ def _characters_per_token(conversation: Conversation, fixed: int) -> float:
 
 
 def _fixed_size(request: ModelRequest) -> int:
-    """Characters of a request that no compaction changes."""
     system = sum(len(message.text) for message in request.messages if message.role == "system")
     return system + sum(len(tool.to_json()) for tool in request.tools)
 
 
 class Compaction:
-    """A conversation as the model sees it, and the ways to shorten it.
-
-    Args:
-        messages: the whole conversation.
-        observations: results by call id.
-        state: the current compaction, if any.
-    """
+    """A conversation as the model sees it, and the ways to shorten it."""
 
     def __init__(
         self,
@@ -249,7 +241,6 @@ class Compaction:
         return [*question, *summary, *kept]
 
     def _show(self, message: Message, state: Compacted) -> Message:
-        """A message as the model sees it, perhaps without all of its text."""
         longest = state.longest
         if message.role == "steering" and longest is not None:
             return message.patched({"text": shorten(message.text, 3 * longest)})

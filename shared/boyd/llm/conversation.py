@@ -50,11 +50,9 @@ class ToolCallRecord:
 
     Attributes:
         call: the call as the model wrote it.
-        step: its turn.
         started: some worker, perhaps a lost one, started it.
         approval_id: the approval that it waits for or waited for.
         asked_at: when it began to wait, in milliseconds since the epoch.
-        observation: its result.
     """
 
     call: ToolCall
@@ -105,13 +103,7 @@ class Round:
 
 @dataclass(frozen=True)
 class SentTurn:
-    """The request for the last turn.
-
-    Attributes:
-        messages: number of messages.
-        compacted: their compaction.
-        tokens: as counted by the server; None unless it counted a single request.
-    """
+    """The request for the last turn; `tokens` is None unless the server counted one request."""
 
     messages: int
     compacted: Compacted | None
@@ -177,11 +169,7 @@ class Conversation:
 
     @classmethod
     def of(cls, log: Iterable[Logged]) -> Conversation:
-        """Read a log.
-
-        Raises:
-            Unreadable: a later release wrote an entry.
-        """
+        """Read a log; raises `Unreadable` if a later release wrote an entry."""
         conversation = cls()
         for logged in log:
             if logged.entry is None:
@@ -262,7 +250,6 @@ class Conversation:
                 self._end(entry)
 
     def _measure(self, entry: Entry, at: int) -> None:
-        """Measure the duration of turns."""
         if isinstance(entry, Said) and self.spoke_at and at:
             self.longest_turn = max(self.longest_turn, at - self.spoke_at)
         elif not isinstance(entry, Delta | Discarded):

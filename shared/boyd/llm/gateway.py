@@ -73,15 +73,8 @@ class Meter(Protocol):
 class Gateway:
     """Client of one agent's model; closes its connection at the end of a `with`.
 
-    Args:
-        settings: the model.
-        key: the API key.
-        meter: counts the requests.
-        sleep: waits for some seconds.
-        clock: seconds since the epoch, for servers that name a date for the next attempt.
-
-    Raises:
-        ConfigError: the key cannot be sent.
+    *clock* gives seconds since the epoch, for servers that name a date for the next attempt. Raises
+    `ConfigError` if the key cannot be sent.
     """
 
     def __init__(
@@ -138,10 +131,8 @@ class Gateway:
     def turn(self, request: ModelRequest, watch: Watch) -> Turn:
         """Ask for the next turn, at most three times; its usage includes failed attempts.
 
-        Raises:
-            ModelUnavailable: every attempt failed.
-            ModelRefused: the server rejects the request; `ContextFull` if it is too long.
-            Stopped: the watch has stopped.
+        Raises `ModelUnavailable` if every attempt failed, `ModelRefused` if the server rejects the
+        request (`ContextFull`: as too long), and `Stopped` if the watch has stopped.
         """
         body = json.dumps(self._wire.body(self._settings, request), ensure_ascii=False)
         content = body.encode("utf-8", "replace")
@@ -192,11 +183,7 @@ class Gateway:
             left -= _SLICE
 
     def _attempt(self, content: bytes, answer: TurnAccumulator, watch: Watch) -> None:
-        """Send the request once and feed the response to *answer*.
-
-        Raises:
-            Fault: the response is incomplete.
-        """
+        """Send the request once and feed the response to *answer*."""
         decoder = self._wire.decoder()
         request = self._client.build_request("POST", self._url, content=content)
         with Exchange(self._client, request) as exchange:
@@ -276,11 +263,7 @@ class _Deadline:
 
 
 def _check_end(end: ExchangeEnded, answer: TurnAccumulator) -> None:
-    """Accept a complete answer, however the connection ended.
-
-    Raises:
-        Fault: the connection failed before the answer was complete.
-    """
+    """Accept a complete answer, however the connection ended; raise a `Fault` otherwise."""
     error = end.error
     if error is None:
         return

@@ -52,8 +52,6 @@ class ExecutedCall:
     """A call with its result.
 
     Attributes:
-        name: the tool.
-        signature: see `boyd.llm.tool_calls.signature`.
         result: a digest of the result, without times, durations and ids.
         error: the error as the model saw it.
         poll: the tool is meant to be called repeatedly.
@@ -73,8 +71,6 @@ class Violation:
     """The reason to end an investigation.
 
     Attributes:
-        ending: how the investigation ends.
-        pattern: the pattern found.
         period: calls or turns in one round.
         indexes: positions of what was compared; a call not made yet comes last.
         signatures: the calls of one round.
@@ -243,7 +239,6 @@ def _warn_of_cycle(history: Sequence[ExecutedCall]) -> LoopWarning | None:
 def _run(
     history: Sequence[ExecutedCall], same: Callable[[ExecutedCall, ExecutedCall], bool]
 ) -> int:
-    """Calls at the end of *history* that are the *same* as the last one."""
     return _count_while(lambda executed: same(executed, history[-1]), reversed(history))
 
 

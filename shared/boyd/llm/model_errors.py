@@ -70,10 +70,9 @@ _PERMANENT_TYPES = frozenset(
 
 
 class ModelError(BoydError):
-    """The model produced no turn.
+    """The model produced no turn, after so many requests.
 
     Attributes:
-        requests: requests sent.
         status: HTTP status of the last response; None without a response.
         usage: tokens that the failed attempts used, as far as the server reported them.
     """
@@ -221,7 +220,6 @@ def _is_transient(status: int) -> bool:
 
 
 def _error_names(document: Mapping[str, Any]) -> tuple[str, str]:
-    """The code and the type of an error."""
     error = document.get("error", document)
     if not isinstance(error, Mapping):
         error = document

@@ -112,11 +112,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def parse(text: str, name: str) -> Playbook:
-    """Parse the *text* of file *name*, which also gives the default id.
-
-    Raises:
-        ConfigError: the playbook is invalid; names the file and the field.
-    """
+    """Parse the *text* of file *name*, which also gives the default id; raises `ConfigError`."""
     settings, body = _split(text, name)
     _check_spelling(settings, name)
     known = {key: value for key, value in settings.items() if key in Playbook.model_fields}
@@ -187,7 +183,6 @@ def to_markdown(playbook: Playbook) -> str:
 
 
 def _split(text: str, name: str) -> tuple[dict[str, Any], str]:
-    """The front matter and the body."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip()
     begin = _FENCE.match(plain)
     end = _FENCE.search(plain, begin.end()) if begin else None
@@ -206,7 +201,6 @@ def _split(text: str, name: str) -> tuple[dict[str, Any], str]:
 
 
 def _explain_yaml(error: Exception) -> str:
-    """A YAML error in one line, with the line number of the file."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 2}: {error.problem or 'invalid YAML'}"
     return "the settings nest too deeply" if isinstance(error, RecursionError) else str(error)
@@ -222,11 +216,6 @@ def _check_spelling(settings: dict[str, Any], name: str) -> None:
 
 
 def _read(file: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        ConfigError: it cannot be read, is too long, or is not UTF-8.
-    """
     try:
         with file.open("rb") as opened:
             raw = opened.read(MAX_BYTES + 1)

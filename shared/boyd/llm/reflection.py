@@ -75,7 +75,6 @@ class ReflectionAction:
         strip_tools: the next turn has no tools.
         terminate: there is no next turn, and `synthesis.digest` is the answer.
         reason: why the tools are taken away or the investigation ends.
-        stats: see `OODAReflection.stats`.
     """
 
     kind: Kind
@@ -90,7 +89,6 @@ class _State(Model):
     """The state between turns.
 
     Attributes:
-        turns: observed turns.
         stale: searches since the last one with news.
         polls: successful calls of polling tools.
         micro: the model was asked whether it has enough.
@@ -119,13 +117,8 @@ class _State(Model):
 class OODAReflection:
     """The reflection of one investigation.
 
-    Args:
-        profile: `execution` only advises, `off` only counts.
-        state: `state` after an earlier turn.
-        limit: calls that the investigation may make, if limited.
-
-    Raises:
-        pydantic.ValidationError: the state is invalid.
+    The profile `execution` only advises, `off` only counts. *state* is `state` after an earlier
+    turn, *limit* the number of calls that the investigation may make, if limited.
     """
 
     def __init__(
@@ -178,9 +171,7 @@ class OODAReflection:
         """The action after a turn, given its calls and their results in the same order.
 
         After the tools were taken away, every turn that comes here has failed to give an answer.
-
-        Raises:
-            ValueError: calls and results do not match.
+        Raises `ValueError` if calls and results do not match.
         """
         pairs = list(zip(tool_calls, tool_results, strict=True))
         for use, outcome in pairs:
@@ -246,7 +237,6 @@ class OODAReflection:
         return self._action(kind, "\n\n".join(hints) or None)
 
     def _reason_to_answer(self) -> Reason | None:
-        """The reason why it is time to answer, if it is."""
         state = self._state
         if self._gathered >= self._threshold():
             return "threshold"

@@ -30,11 +30,7 @@ TRIES = 2
 
 
 def check_schema(schema: JsonObject) -> None:
-    """Check that *schema* can describe an answer.
-
-    Raises:
-        ValueError: it does not describe an object, uses patterns, or has an invalid reference.
-    """
+    """Check that *schema* can describe an answer; raises `ValueError`."""
     if schema.get("type") != "object":
         raise ValueError("its type must be object")
     for part in _objects(schema):
@@ -90,14 +86,7 @@ def _validator(schema: JsonObject) -> Draft202012Validator:
 
 
 class Replies:
-    """Handles the replies in one investigation.
-
-    Args:
-        conclusion: writes its end.
-        messages: writes the message after a reply that is not an answer.
-        schema: the required form of the answer; None for prose.
-        marker: the required beginning of an answer in prose, if any.
-    """
+    """Handles the replies in one investigation; *marker*, if any, has to begin answers in prose."""
 
     def __init__(
         self,

@@ -99,7 +99,6 @@ class TextCalls:
     """Tool calls written as text.
 
     Attributes:
-        before: the text in front of them.
         calls: names and arguments; empty if they cannot be parsed for certain.
         marked: a marker of the model's format identifies them as calls.
     """

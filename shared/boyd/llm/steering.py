@@ -71,11 +71,8 @@ def explain_tool_calls(known: Sequence[str]) -> str:
 class Steering:
     """The messages to the model in one investigation.
 
-    Args:
-        toolbox: its tools.
-        profile: how soon it is asked to conclude.
-        schema: the required form of the answer; None for prose.
-        limit: the number of calls it may make.
+    The profile tells how soon it is asked to conclude, *schema* is the required form of the answer
+    (None for prose), and *limit* the number of calls it may make.
     """
 
     def __init__(

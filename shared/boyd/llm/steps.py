@@ -68,12 +68,7 @@ Next = Think | Use | Write | Finish
 
 
 class InvestigationSteps:
-    """The rules of one investigation.
-
-    Attributes:
-        conclusion: writes its end.
-        steering: writes the messages between turns.
-    """
+    """The rules of one investigation."""
 
     def __init__(
         self,

@@ -59,11 +59,9 @@ class GatheredEvidence(Model):
         arguments: the beginning of the JSON.
         call: identifies the call.
         digest: identifies the text.
-        head: the text, or its beginning.
-        tail: its end, if shortened.
+        head: the text, or its beginning; `tail`: its end, if shortened.
         omitted: characters left out in between.
         same_as: an earlier result with the same text, which is not repeated.
-        failed: the result is an error.
     """
 
     number: int
@@ -149,14 +147,7 @@ def instruction(kind: Kind) -> str:
 
 
 def prompt(evidence: Sequence[GatheredEvidence], kind: Kind, why: str, stuck: bool = False) -> str:
-    """The prompt for an answer without tools.
-
-    Args:
-        evidence: the results.
-        kind: the kind of work.
-        why: a sentence that says why there are no more calls.
-        stuck: there is nothing to answer from.
-    """
+    """The prompt for an answer without tools; *why* says why, *stuck* that nothing was found."""
     if stuck:
         task = (
             "You cannot proceed. Say so plainly: what you tried, what went wrong each time, what "

@@ -34,7 +34,6 @@ class ToolUse:
         id: the call's id within its turn.
         name: the tool, as the model named it.
         arguments: an object, or the raw text if it is not one.
-        category: the kind of work the tool does.
         poll: the tool is meant to be called repeatedly.
     """
 

@@ -180,11 +180,7 @@ def read_output_spec() -> ToolSpec:
 
 
 def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
-    """The page of an earlier output that *called* asks for.
-
-    Raises:
-        ValueError: there is no such output, or it ends before the offset.
-    """
+    """The page of an earlier output that *called* asks for; raises `ValueError` without one."""
     try:
         wanted = PageRequest.model_validate(called.arguments or {})
     except ValidationError as error:

@@ -68,11 +68,7 @@ class TurnAccumulator:
         return self.has_ended or self._finish is not None
 
     def add(self, event: StreamEvent) -> None:
-        """Add the next event.
-
-        Raises:
-            Fault: the answer exceeds `MAX_TEXT`.
-        """
+        """Add the next event; raises `Fault` if the answer exceeds `MAX_TEXT`."""
         if isinstance(event, TextDelta | ReasoningDelta):
             self._received += len(event.text)
             if self._received > MAX_TEXT:
@@ -94,11 +90,8 @@ class TurnAccumulator:
     def turn(self, *, taken: Collection[str], prefix: str, sent: int, requests: int) -> Turn:
         """Finish the turn.
 
-        Args:
-            taken: ids of earlier calls.
-            prefix: prefix of the ids given to calls without one.
-            sent: characters sent, for servers that do not count tokens.
-            requests: attempts made.
+        *taken* are ids of earlier calls, and *prefix* begins the ids given to calls without one.
+        *sent* counts characters, for servers that do not count tokens.
         """
         self._show(self._parser.end())
         calls = self._fragments.calls(taken, prefix)
@@ -306,7 +299,6 @@ class CallFragments:
         return sum(len(draft.name) + len(draft.arguments) for draft in self._drafts)
 
     def _candidate(self, fragment: CallFragment) -> _Draft | None:
-        """The call that a piece may belong to."""
         index, id_ = fragment.index, fragment.id
         for draft in reversed(self._drafts):
             # An index outweighs an id: some servers give every call the same id.

@@ -37,10 +37,7 @@ def run(
     """Run *argv* in its own process group and wait for it, at most *timeout* seconds.
 
     Services it leaves running are left alone. After a timeout or an interruption, the group is
-    killed.
-
-    Raises:
-        CommandFailed: it cannot be started or took too long.
+    killed. Raises `CommandFailed` if it cannot be started or took too long.
     """
     # A pipe would make us wait for services that inherited it, and kill them with SIGPIPE later.
     with tempfile.TemporaryFile() as output:
@@ -57,11 +54,7 @@ def run(
 
 
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:
-    """Run a command that must succeed; returns its output.
-
-    Raises:
-        CommandFailed: it failed; the message contains the end of its output.
-    """
+    """The output of a command that must succeed; raises `CommandFailed` with its end otherwise."""
     finished = run(argv, timeout, cwd)
     if finished.code:
         raise CommandFailed(f"{argv[0]} {_outcome(finished.code)}{_suffix(finished.output)}")

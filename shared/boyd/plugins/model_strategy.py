@@ -268,7 +268,6 @@ class ModelStrategy(Plugin):
         ]
 
     def _reason_to_wait(self, digest: str, ctx: Context) -> str | None:
-        """The reason not to ask the model now, if any."""
         last = ctx.state.get(_LAST)
         if not last or last["digest"] != digest:
             return None

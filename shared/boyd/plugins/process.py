@@ -75,31 +75,23 @@ class Supervised:
             return None
 
     def start(self) -> tuple[int, bool]:
-        """Start it unless it runs; returns its process id, and whether this call started it.
+        """Start it unless it runs; its process id, and whether this call started it.
 
-        Raises:
-            StartFailed: it cannot be started or ends immediately.
+        Like `restart`, it raises `StartFailed` if the process cannot be started or ends
+        immediately.
         """
         with self._alone():
             running = self.find()
             return (running.pid, False) if running else (self._spawn(), True)
 
     def restart(self) -> int:
-        """Stop it if it runs and start it; returns its new process id.
-
-        Raises:
-            StartFailed: it cannot be stopped or started, or ends immediately.
-        """
+        """Stop it if it runs and start it; returns its new process id."""
         with self._alone():
             self._stop()
             return self._spawn()
 
     def send(self, name: SignalName) -> int:
-        """Send a signal; returns the process id.
-
-        Raises:
-            ProcessLookupError: it is not running.
-        """
+        """Send a signal; its process id. Raises `ProcessLookupError` if it is not running."""
         process = self.find()
         if process is None:
             raise ProcessLookupError("the process is not running")
@@ -303,11 +295,7 @@ class ProcessControl(Plugin):
         return f"Would send {params.signal} to {params.name}"
 
     def _find(self, name: str) -> Supervised | None:
-        """The process with that name; None if it is a unit.
-
-        Raises:
-            LookupError: the options name neither.
-        """
+        """The process with that name; None if it is a unit."""
         if name in self._processes or name in self.options.units:
             return self._processes.get(name)
         known = ", ".join([*self._processes, *self.options.units]) or "none"

@@ -118,11 +118,7 @@ class AnthropicDecoder:
         self._counted: dict[str, int] = {}
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
-        """See `Decoder`.
-
-        Raises:
-            Fault: the server reports an error, or the data are invalid.
-        """
+        """See `Decoder`."""
         event = parse_event(data)
         return list(self._events(text(event, "type"), event))
 

@@ -96,11 +96,7 @@ class OpenAIDecoder:
     """Decodes the chunks of one answer."""
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
-        """See `Decoder`.
-
-        Raises:
-            Fault: the server reports an error, or the data are invalid.
-        """
+        """See `Decoder`."""
         if data.strip() == _END:
             return [StreamEnded()]
         chunk = parse_event(data)

@@ -22,11 +22,7 @@ class Decoder(Protocol):
     """Stateful decoder of one answer."""
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
-        """Decode the data of one server-sent event.
-
-        Raises:
-            Fault: the server reports an error, or the data are invalid.
-        """
+        """Decode the data of a server-sent event; raises `Fault` for errors and invalid data."""
         ...
 
 
@@ -48,11 +44,7 @@ def common_fields(settings: ModelSettings, max_tokens: str) -> dict[str, Any]:
 
 
 def parse_event(data: str) -> dict[str, Any]:
-    """The JSON object of an event.
-
-    Raises:
-        Fault: the data are not a JSON object.
-    """
+    """The JSON object of an event; raises `Fault` if it is none."""
     try:
         check_values(data)
         value = json.loads(data)

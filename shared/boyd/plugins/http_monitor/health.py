@@ -194,10 +194,7 @@ def by_endpoint(
 def assess(
     source: str, observed: str, evidence: CheckEvidence, due: bool = True
 ) -> SituationAssessment:
-    """The evidence as an assessment; *observed* is the source of the observations.
-
-    *due* tells whether checks were due in this iteration.
-    """
+    """The evidence as an assessment; *observed* is its source, *due* if checks were due."""
     if not evidence.unhealthy:
         one = evidence.checked == 1
         healthy = (

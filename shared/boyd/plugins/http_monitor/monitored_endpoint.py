@@ -152,11 +152,7 @@ class RestartFailed(Exception):
 
 
 def restart(endpoint: MonitoredEndpoint) -> str:
-    """Restart an endpoint; returns the output.
-
-    Raises:
-        Exception: it failed, or cannot be restarted.
-    """
+    """Restart an endpoint; returns the output, and raises any exception if it failed."""
     how = endpoint.restart
     if isinstance(how, CommandRestart):
         return run_checked(how.argv, how.timeout, how.cwd)

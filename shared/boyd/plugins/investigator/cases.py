@@ -127,14 +127,9 @@ class CaseRules:
 
 @dataclass(frozen=True)
 class Sight:
-    """The observations of an iteration.
+    """The observations of an iteration; `lasting` if all severe ones are metrics or states.
 
-    Attributes:
-        sources: of all observations.
-        fingerprint: of the severe ones, if any.
-        severity: the worst one.
-        lasting: all severe ones are metrics or states.
-        grave: the sources of the severe ones.
+    `sources` are those of all observations, `grave` and `fingerprint` those of the severe ones.
     """
 
     iteration: int
@@ -221,7 +216,6 @@ def _has_gone(memory: CaseMemory, sight: Sight, rules: CaseRules) -> bool:
 
 
 def _is_kept(case: Case, memory: CaseMemory, sight: Sight, rules: CaseRules) -> bool:
-    """True if a case is still needed."""
     if memory.open and case.episode == memory.episode:
         return True
     if case.outcome is not None:

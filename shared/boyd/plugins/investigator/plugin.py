@@ -208,6 +208,5 @@ def _read(stored: Any) -> CaseMemory:
 
 
 def _change(ctx: Context, change: Callable[[CaseMemory], CaseMemory]) -> CaseMemory:
-    """Change the cases atomically."""
     changed = ctx.state.update(_MEMORY, lambda stored: change(_read(stored)).to_wire())
     return _read(changed)

@@ -332,7 +332,6 @@ class _Reader:
         self.open.fed = self.open.fed or first == "<"
 
     def _skip_target(self) -> None:
-        """Skip the word that names the file."""
         kept = len(self.open.words)
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;|&<>()":
             self._step(self.text[self.at])

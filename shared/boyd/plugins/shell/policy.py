@@ -58,11 +58,7 @@ class Policy:
     """Allowed and denied prefixes, by words: `git status` covers `git status --short`."""
 
     def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
-        """Parse the prefixes.
-
-        Raises:
-            ValueError: a prefix is not a plain command, or would allow anything.
-        """
+        """Parse the prefixes; raises `ValueError` if one is not plain, or would allow anything."""
         self._allow = [_allowable(text) for text in allow]
         self._deny = [prefix(text) for text in deny]
 
@@ -106,11 +102,7 @@ class Policy:
 
 
 def prefix(text: str) -> Prefix:
-    """The words of a prefix.
-
-    Raises:
-        ValueError: it is not a plain command.
-    """
+    """The words of a prefix; raises `ValueError` if it is not a plain command."""
     line = read(text)
     plain = len(line.commands) == 1 and not line.strange and not line.commands[0].fed
     if not plain or not all(word.literal for word in line.commands[0].words):

@@ -94,7 +94,6 @@ def stages(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _precedes(word: str) -> bool:
-    """True if the program comes after this word."""
     return word in KEYWORDS or ASSIGNMENT.match(word) is not None
 
 

@@ -126,11 +126,7 @@ class Account:
 
 
 def account(name: str) -> Account | None:
-    """The account of a user; None if we run as that user already.
-
-    Raises:
-        ValueError: the user does not exist, or we must not become it.
-    """
+    """The account of a user, None if we run as that user; raises `ValueError` if we cannot."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -173,21 +169,13 @@ def run(
 ) -> CommandResult:
     """Run *command* in bash and wait for it, at most *timeout* seconds.
 
-    After a timeout, or when we are interrupted or killed, everything it has started is terminated,
-    and killed after `GRACE`. Processes left behind by a command that ends by itself keep running,
-    but their output is read for at most `DRAIN`.
+    Of the output *limit* bytes are kept; *workdir* is absolute, *env* the whole environment. After
+    a timeout, or when we are interrupted or killed, everything it has started is terminated, and
+    killed after `GRACE`. Processes left behind by a command that ends by itself keep running, but
+    their output is read for at most `DRAIN`.
 
-    Args:
-        command: a command line.
-        timeout: in seconds.
-        workdir: an absolute folder.
-        limit: bytes of output to keep.
-        env: the whole environment.
-        user: the account to run as; None: ours.
-
-    Raises:
-        OSError: bash is missing, or the system is out of processes or memory.
-        ValueError: the command cannot be passed on.
+    Raises `OSError` if bash is missing or the system is out of processes or memory, and
+    `ValueError` if the command cannot be passed on.
     """
     began = time.monotonic()
     output = CapturedOutput(limit)
@@ -291,6 +279,5 @@ def _release(process: subprocess.Popen[bytes]) -> None:
 
 
 def _code(status: int | None) -> int:
-    """The exit code as a shell reports it."""
     assert status is not None, "it was waited for"
     return 128 - status if status < 0 else status
