@@ -93,11 +93,11 @@ class Spent:
 
 def restrict(wanted: Wanted, allowed: Limits) -> Limits:
     """The lower of the *wanted* and the *allowed* limits."""
-    least: dict[str, float | None] = {}
-    for name in Limits.model_fields:
-        both = (getattr(wanted, name), getattr(allowed, name))
-        least[name] = min((limit for limit in both if limit is not None), default=None)
-    return Limits.model_validate(least)
+    limits = dict(allowed)
+    for name, limit in wanted:
+        if limit is not None:
+            limits[name] = limit if limits[name] is None else min(limit, limits[name])
+    return Limits.model_validate(limits)
 
 
 def cost(usage: Usage, prices: Prices) -> float:
@@ -132,13 +132,11 @@ def spent_on(
 ) -> list[Spent]:
     """Use of the limits on tokens and money by *usage*; *turn* is the usage of a typical turn."""
     found = []
-    if limits.max_tokens is not None:
-        found.append(
-            Spent("tokens", _tokens(usage), limits.max_tokens, "tokens", turn=_tokens(turn))
-        )
-    if limits.max_cost is not None:
+    if (limit := limits.max_tokens) is not None:
+        found.append(Spent("tokens", _tokens(usage), limit, "tokens", turn=_tokens(turn)))
+    if (price := limits.max_cost) is not None:
         used, next_cost = cost(usage, prices), cost(turn, prices)
-        found.append(Spent("cost", used, limits.max_cost, "money", turn=next_cost))
+        found.append(Spent("cost", used, price, "money", turn=next_cost))
     return found
 
 
@@ -146,12 +144,12 @@ def _tokens(usage: Usage) -> int:
     return usage.input_tokens + usage.output_tokens
 
 
+@dataclass(frozen=True)
 class Conclusion:
     """Writes the end of one investigation."""
 
-    def __init__(self, toolbox: Toolbox, prices: Prices) -> None:
-        self._toolbox = toolbox
-        self._prices = prices
+    toolbox: Toolbox
+    prices: Prices
 
     def end(
         self,
@@ -173,7 +171,7 @@ class Conclusion:
             text=text or self.digest(conversation, detail or ending),
             detail=detail,
             findings=findings,
-            counters=total.patched({"cost": cost(total.usage, self._prices)}),
+            counters=total.patched({"cost": cost(total.usage, self.prices)}),
             usage=usage,
             requests=requests,
         )
@@ -203,7 +201,7 @@ class Conclusion:
         for position, called in enumerate(made, 1):
             number = call_number(called.call.id) or position
             evidence = synthesis.collect(
-                evidence, self._toolbox.use(called), called.outcome, number, called.step
+                evidence, self.toolbox.use(called), called.outcome, number, called.step
             )
         found = synthesis.digest(evidence, reason)
         last = next((t.text for t in reversed(conversation.turns) if is_substantive(t.text)), "")

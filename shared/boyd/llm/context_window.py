@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from boyd.llm.conversation import Conversation
@@ -143,10 +144,7 @@ class Compaction:
     """A conversation as the model sees it, and the ways to shorten it."""
 
     def __init__(
-        self,
-        messages: Sequence[Message],
-        observations: Observations,
-        state: Compacted | None,
+        self, messages: Sequence[Message], observations: Observations, state: Compacted | None
     ) -> None:
         self._messages = messages
         self._observations = observations
@@ -157,20 +155,27 @@ class Compaction:
         """The current compaction of *conversation*."""
         return cls(conversation.messages, conversation.observations, conversation.compacted)
 
-    def view(self) -> list[Message]:
-        """The messages that the model sees."""
-        return self._view(self._state)
+    def view(self, state: Compacted | None = None) -> list[Message]:
+        """The messages that the model sees now, or in another *state*."""
+        state = state or self._state
+        kept = [self._show(message, state) for message in self._messages[state.folded :]]
+        if not state.folded:
+            return kept
+        asked = self._last_index("user")
+        question = [self._messages[asked]] if asked < state.folded else []
+        summary = [Message(role="steering", text=state.summary)] if state.summary else []
+        return [*question, *summary, *kept]
 
-    def size(self, fixed: int = 0) -> int:
+    def size(self, fixed: int, state: Compacted | None = None) -> int:
         """Characters of the view, plus *fixed*."""
-        return fixed + _size(self.view())
+        return fixed + _size(self.view(state))
 
     def shorten(self, why: Why, target: Target) -> Compacted | None:
         """The gentlest compaction that reaches *target*, else the hardest; None if none helps."""
         before = self.size(target.fixed)
         found = None
         for state in self._states(target):
-            after = target.fixed + _size(self._view(state))
+            after = self.size(target.fixed, state)
             found = state.patched({"why": why, "before": before, "after": after})
             if after <= target.size:
                 break
@@ -178,7 +183,8 @@ class Compaction:
 
     def _states(self, target: Target) -> Iterator[Compacted]:
         """Candidate compactions, the gentlest first."""
-        start = self._latest_turn()
+        # The latest turn, or the latest question if no turn has followed it.
+        start = self._last_index("user", "assistant")
         old = self._omittable_results(start)
         if old:
             # Bisection, as each size looked at costs a view of the whole conversation.
@@ -202,7 +208,7 @@ class Compaction:
     def _fits(self, old: list[str], last: str, target: Target) -> bool:
         """Report whether leaving out the results of *old* up to *last* suffices."""
         state = self._omit(old[: old.index(last) + 1])
-        return target.fixed + _size(self._view(state)) <= target.size
+        return self.size(target.fixed, state) <= target.size
 
     def _omit(self, results: list[str]) -> Compacted:
         return self._state.patched({"results": [*self._state.results, *results]})
@@ -210,35 +216,14 @@ class Compaction:
     def _fold(self, start: int, longest: int | None, limit: int) -> Compacted:
         folded = max(start, self._state.folded)
         replaced = self._messages[:folded]
-        question = self._latest_question()
+        question = self._last_index("user")
         summarised = [message for n, message in enumerate(replaced) if n != question]
-        return self._state.patched(
-            {
-                "folded": folded,
-                "summary": _summarise(summarised, self._observations, limit),
-                "results": _result_ids(replaced),
-                "longest": longest,
-            }
-        )
-
-    def _latest_turn(self) -> int:
-        """Index of the latest turn, or of the latest question if no turn has followed it."""
-        return self._last_index("user", "assistant")
-
-    def _latest_question(self) -> int:
-        return self._last_index("user")
+        summary = _summarise(summarised, self._observations, limit)
+        changes = {"folded": folded, "summary": summary, "longest": longest}
+        return self._state.patched({**changes, "results": _result_ids(replaced)})
 
     def _last_index(self, *roles: str) -> int:
         return max((n for n, each in enumerate(self._messages) if each.role in roles), default=0)
-
-    def _view(self, state: Compacted) -> list[Message]:
-        kept = [self._show(message, state) for message in self._messages[state.folded :]]
-        if not state.folded:
-            return kept
-        asked = self._latest_question()
-        question = [self._messages[asked]] if asked < state.folded else []
-        summary = [Message(role="steering", text=state.summary)] if state.summary else []
-        return [*question, *summary, *kept]
 
     def _show(self, message: Message, state: Compacted) -> Message:
         longest = state.longest
@@ -257,29 +242,20 @@ def _result_ids(messages: Sequence[Message]) -> list[str]:
 
 
 def _size(messages: Sequence[Message]) -> int:
-    return sum(
-        len(message.text)
-        + sum(len(call.name) + len(call.arguments) + _FRAME for call in message.calls)
-        + _FRAME
-        for message in messages
-    )
+    texts = [len(message.text) + _FRAME for message in messages]
+    calls = [call for message in messages for call in message.calls]
+    return sum(texts) + sum(len(call.name) + len(call.arguments) + _FRAME for call in calls)
 
 
 def _summarise(messages: Sequence[Message], observations: Observations, limit: int) -> str:
     """A summary of about *limit* characters, which prefers the latest messages."""
     lines = [line for message in messages for line in _lines(message, observations, limit)]
-    kept: list[str] = []
-    size = 0
-    for line in reversed(lines):
-        size += len(line) + 1
-        if size > limit:
-            break
-        kept.append(line)
     if not lines:
         return ""
-    omitted = len(lines) - len(kept)
+    sizes = accumulate(len(line) + 1 for line in reversed(lines))
+    omitted = len(lines) - sum(size <= limit for size in sizes)
     note = [f"({omitted} earlier lines are omitted)"] if omitted else []
-    return "\n".join([_INTRODUCTION, *note, *reversed(kept)])
+    return "\n".join([_INTRODUCTION, *note, *lines[omitted:]])
 
 
 def _lines(message: Message, observations: Observations, limit: int) -> Iterator[str]:

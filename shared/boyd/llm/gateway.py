@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -56,10 +55,7 @@ _MAX_DETAILS = 500
 MAX_EVENT = 1 << 20
 MAX_ANSWER = 8 << 20
 _MAX_EXCERPT = 64 << 10
-_WIRES: dict[WireName, Wire] = {
-    "openai": openai_chat.WIRE,
-    "anthropic": anthropic_messages.WIRE,
-}
+_WIRES: dict[WireName, Wire] = {"openai": openai_chat.WIRE, "anthropic": anthropic_messages.WIRE}
 
 
 class Meter(Protocol):
@@ -67,7 +63,6 @@ class Meter(Protocol):
 
     def count(self, outcome: RequestOutcome, usage: Usage) -> None:
         """Count one request and the tokens that the server reported for it."""
-        ...
 
 
 class Gateway:
@@ -116,12 +111,7 @@ class Gateway:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -265,11 +255,9 @@ class _Deadline:
 def _check_end(end: ExchangeEnded, answer: TurnAccumulator) -> None:
     """Accept a complete answer, however the connection ended; raise a `Fault` otherwise."""
     error = end.error
-    if error is None:
-        return
-    if not isinstance(error, httpx2.HTTPError):
+    if error is not None and not isinstance(error, httpx2.HTTPError):
         raise error
-    if not answer.is_complete:
+    if error is not None and not answer.is_complete:
         raise Fault(f"{type(error).__name__}: {error}") from error
 
 
@@ -324,12 +312,7 @@ class Exchange:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lifeline.cut()
         self._thread.join(_JOIN)
         if not self._thread.is_alive():

@@ -14,7 +14,6 @@ violation is never made. Nothing is remembered here. The patterns:
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Literal, TypeVar
 
 from boyd.llm.messages import Turn
 from boyd.llm.reply_text import is_empty, strip_reasoning
+from boyd.llm.tool_calls import digest
 from boyd.models.investigation import Ending
 
 IDENTICAL = 3
@@ -95,12 +95,8 @@ class LoopWarning:
 
 def check_call(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
     """The violation that *call* would be after *history*."""
-    return (
-        _repeated_error(history, call)
-        or _identical(history, call)
-        or _unchanged_poll(history, call)
-        or _cycle(history, call)
-    )
+    checks = (_repeated_error, _identical, _unchanged_poll, _cycle)
+    return next(filter(None, (check(history, call) for check in checks)), None)
 
 
 def warn_of_calls(history: Sequence[ExecutedCall], new: int = 1) -> LoopWarning | None:
@@ -138,7 +134,7 @@ def warn_of_turns(turns: Sequence[Turn]) -> LoopWarning | None:
 
 def result_digest(text: str) -> str:
     """The SHA-256 of a result, ignoring whitespace."""
-    return hashlib.sha256(" ".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()
+    return digest(" ".join(text.split()))
 
 
 def _repeated_error(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:

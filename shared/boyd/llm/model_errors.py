@@ -13,15 +13,9 @@ from boyd.errors import BoydError
 from boyd.models.investigation import Usage
 
 #: Error codes and types that mean "context full", letters only.
-_FULL_NAMES = frozenset(
-    {
-        "contextlengthexceeded",
-        "contextwindowexceeded",
-        "contextwindowexceedederror",
-        "exceedcontextsizeerror",
-        "modelcontextwindowexceeded",
-        "requesttoolarge",
-    }
+_FULL_NAMES = re.compile(
+    "contextlengthexceeded|(model)?contextwindowexceeded|contextwindowexceedederror|"
+    "exceedcontextsizeerror|requesttoolarge"
 )
 #: Messages of Anthropic, Ollama, vLLM, Gemini and Text Generation Inference with that meaning.
 _FULL_MESSAGES = (
@@ -33,12 +27,8 @@ _FULL_MESSAGES = (
 )
 #: Names of the context; with a word for "too much" they mean it as well.
 _CONTEXT = (
-    "context length",
-    "context size",
-    "context window",
-    "context limit",
-    "maximum context",
-    "max_model_len",
+    *("context length", "context size", "context window", "context limit"),
+    *("maximum context", "max_model_len"),
 )
 _TOO_MUCH = ("exceed", "longer than", "too large", "too long", "maximum", "greater than", "only")
 #: HTTP statuses of such errors: OpenAI, Anthropic, TGI, and older versions of llama.cpp.
@@ -51,21 +41,9 @@ MAX_RETRY_AFTER = 60.0
 _IN_STREAM = "the stream reported an error"
 _TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
 #: Error types within a stream that are about the request.
-_PERMANENT_TYPES = frozenset(
-    {
-        "authenticationerror",
-        "badrequesterror",
-        "billingerror",
-        "contentfilter",
-        "invalidapikey",
-        "invalidprompt",
-        "invalidrequesterror",
-        "modelnotfound",
-        "notfounderror",
-        "permissiondeniederror",
-        "permissionerror",
-        "unprocessableentityerror",
-    }
+_PERMANENT_TYPES = re.compile(
+    "(authentication|badrequest|billing|invalidrequest|notfound|permission|permissiondenied|"
+    "unprocessableentity)error|contentfilter|invalidapikey|invalidprompt|modelnotfound"
 )
 
 
@@ -159,14 +137,10 @@ def fault_of_response(status: int, headers: Mapping[str, str], body: str, now: f
         return Fault(why, details, permanent=True, status=status)
     if status == 404:
         why += hint
-    return Fault(
-        why,
-        details,
-        permanent=not _is_transient(status),
-        full=_is_context_full(status, _error_names(document), details),
-        status=status,
-        wait=retry_after(headers.get("retry-after", ""), now),
-    )
+    full = _is_context_full(status, _error_names(document), details)
+    wait = retry_after(headers.get("retry-after", ""), now)
+    permanent = not _is_transient(status)
+    return Fault(why, details, permanent=permanent, full=full, status=status, wait=wait)
 
 
 def fault_of_event(error: Any) -> Fault:
@@ -175,7 +149,7 @@ def fault_of_event(error: Any) -> Fault:
         return Fault(_IN_STREAM, _single_line(str(error)))
     names = code, kind = _error_names(error)
     status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
-    permanent = bool(set(map(_letters, names)) & _PERMANENT_TYPES)
+    permanent = any(map(_PERMANENT_TYPES.fullmatch, map(_letters, names)))
     permanent = permanent or (status is not None and not _is_transient(status))
     details = _single_line(str(error.get("message") or kind or json.dumps(error, default=str)))
     full = _is_context_full(status, names, details)
@@ -199,12 +173,12 @@ def _is_context_full(status: int | None, names: Iterable[str], message: str) -> 
     """Report whether the error says that the context is full; no *status* within a stream."""
     if status is not None and status not in _FULL_STATUSES:
         return False
-    letters = set(map(_letters, names))
+    letters = list(map(_letters, names))
     if any("ratelimit" in name for name in letters):
         return False
     text = message[:_INSPECTED].lower()
     return bool(
-        letters & _FULL_NAMES
+        any(map(_FULL_NAMES.fullmatch, letters))
         or any(known in text for known in _FULL_MESSAGES)
         or (any(name in text for name in _CONTEXT) and any(word in text for word in _TOO_MUCH))
     )
@@ -220,10 +194,9 @@ def _is_transient(status: int) -> bool:
 
 
 def _error_names(document: Mapping[str, Any]) -> tuple[str, str]:
-    error = document.get("error", document)
-    if not isinstance(error, Mapping):
-        error = document
-    return str(error.get("code") or ""), str(error.get("type") or "")
+    error = document.get("error")
+    known = error if isinstance(error, Mapping) else document
+    return str(known.get("code") or ""), str(known.get("type") or "")
 
 
 def _error_message(document: Mapping[str, Any], body: str) -> str:

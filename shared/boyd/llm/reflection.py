@@ -147,17 +147,12 @@ class OODAReflection:
     def stats(self) -> JsonObject:
         """Statistics for people."""
         state = self._state
+        counters = {"turns", "calls", "successes", "errors", "duplicates", "stale", "polls"}
         return {
             "profile": self._profile,
             "base": BASES[self._profile],
             "threshold": self._threshold(),
-            "turns": state.turns,
-            "calls": state.calls,
-            "successes": state.successes,
-            "errors": state.errors,
-            "duplicates": state.duplicates,
-            "stale": state.stale,
-            "polls": state.polls,
+            **state.model_dump(include=counters),
             "category": self.kind,
             "microReflected": state.micro,
             "advised": state.advised,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -85,28 +86,25 @@ def _validator(schema: JsonObject) -> Draft202012Validator:
     return Draft202012Validator(schema, registry=Registry())
 
 
+@dataclass(frozen=True)
 class Replies:
     """Handles the replies in one investigation; *marker*, if any, has to begin answers in prose."""
 
-    def __init__(
-        self,
-        conclusion: Conclusion,
-        messages: Steering,
-        schema: JsonObject | None,
-        marker: str | None,
-    ) -> None:
-        self._conclusion = conclusion
-        self._messages = messages
-        self._schema = schema
-        self._marker = marker
+    conclusion: Conclusion
+    steering: Steering
+    schema: JsonObject | None
+    marker: str | None
 
     def handle_text(self, conversation: Conversation, turn: Turn) -> list[Entry]:
         """React to a turn without calls."""
         if turn.finish == "length":
-            return [self._handle_truncation(conversation)]
+            if sum(each.finish == "length" for each in conversation.turns) <= TRIES:
+                return [Steered(text=steering.TRUNCATED, why="cut")]
+            why = "The model's turns were truncated repeatedly"
+            return [self.conclusion.end(conversation, "error", why)]
         violation = loop_detection.check_turns(conversation.turns)
         if violation is not None:
-            return [self._conclusion.end(conversation, violation.ending, violation.sentence)]
+            return [self.conclusion.end(conversation, violation.ending, violation.sentence)]
         if is_empty(turn):
             warning = loop_detection.warn_of_turns(conversation.turns)
             return [Steered(text=warning.text if warning else steering.EMPTY, why="empty")]
@@ -119,12 +117,12 @@ class Replies:
         if is_substantive(turn.text) and not turn.calls and turn.finish == "stop":
             text, findings = self._strip_marker(turn.text), self._findings(turn.text)
             why = f"{limit.why}; the model was asked to conclude" if limit else None
-            return self._conclusion.end(conversation, ending, why, text=text, findings=findings)
+            return self.conclusion.end(conversation, ending, why, text=text, findings=findings)
         why = "the model gave no answer after its tools were removed"
         if limit:
-            return self._conclusion.end(conversation, ending, f"{limit.why}; {why}")
-        retry = self._messages.retry_answer(conversation)
-        return retry or self._conclusion.end(conversation, ending, why)
+            return self.conclusion.end(conversation, ending, f"{limit.why}; {why}")
+        retry = self.steering.retry_answer(conversation)
+        return retry or self.conclusion.end(conversation, ending, why)
 
     def handle_unread_calls(
         self, conversation: Conversation, turn: Turn, found: TextCalls, known: Sequence[str]
@@ -138,7 +136,7 @@ class Replies:
         if not found.marked:  # the model knows the rule, so this is its answer
             return self.handle_text(conversation, turn)
         why = f"The model writes its tool calls as plain text: {steering.UNPARSED}"
-        return [self._conclusion.end(conversation, "error", why)]
+        return [self.conclusion.end(conversation, "error", why)]
 
     def fits(self, text: str) -> bool:
         """Report whether *text* has the required form of the answer."""
@@ -150,7 +148,7 @@ class Replies:
             return f"The answer is too long: the limit is {MAX_SAID} characters"
         if called.arguments is None:
             return "The answer does not match its schema: it is not a JSON object"
-        wrong = misfit(called.arguments, self._schema or {})
+        wrong = misfit(called.arguments, self.schema or {})
         return f"The answer does not match its schema: {wrong}" if wrong else None
 
     def accept_answer_call(
@@ -159,62 +157,43 @@ class Replies:
         """End the investigation with a valid call of the tool `answer`; skip other open calls."""
         findings = called.arguments or {}
         accepted = called.observe("succeeded", "The answer was accepted.", now)
-        skipped = [
-            Result(
-                observation=other.observe(
-                    "skipped", "Not called: the answer had already been given.", now
-                )
-            )
-            for other in conversation.open
-            if other is not called
-        ]
-        results = [Result(observation=accepted), *skipped]
+        why = "Not called: the answer had already been given."
+        others = [other for other in conversation.open if other is not called]
+        skipped = [other.observe("skipped", why, now) for other in others]
+        results = [Result(observation=each) for each in (accepted, *skipped)]
         after, text = conversation.after(results), _as_prose(findings)
-        end = self._conclusion.end(after, "final_answer", text=text, findings=findings)
+        end = self.conclusion.end(after, "final_answer", text=text, findings=findings)
         return [*results, end]
-
-    def _handle_truncation(self, conversation: Conversation) -> Entry:
-        if sum(turn.finish == "length" for turn in conversation.turns) > TRIES:
-            why = "The model's turns were truncated repeatedly"
-            return self._conclusion.end(conversation, "error", why)
-        return Steered(text=steering.TRUNCATED, why="cut")
 
     def _handle_answer(self, conversation: Conversation, text: str) -> Entry:
         """End with the answer, or ask for the required form or marker once more."""
         findings, flaw = self._findings(text), None
-        if self._schema is not None and findings is None:
+        if self.schema is not None and findings is None:
             if sum(not turn.calls for turn in conversation.turns) < TRIES:
                 return Steered(text=steering.WRONG_FORM, why="shape")
             flaw = "the answer does not have the required form"
-        if self._marker is not None and marked_answer(text, self._marker) is None:
-            if not _has_stopped_calling(conversation):
-                hint = f"Call a tool, or answer. {steering.explain_marker(self._marker)}"
+        if self.marker is not None and marked_answer(text, self.marker) is None:
+            if len(conversation.turns) < 2 or conversation.turns[-2].calls:
+                hint = f"Call a tool, or answer. {steering.explain_marker(self.marker)}"
                 return Steered(text=hint, why="marker")
-            flaw = f"the model did not mark its answer with {self._marker!r}"
-        text = self._strip_marker(text)
-        return self._conclusion.end(
-            conversation, "final_answer", flaw, text=text, findings=findings
-        )
+            flaw = f"the model did not mark its answer with {self.marker!r}"
+        end, text = self.conclusion.end, self._strip_marker(text)
+        return end(conversation, "final_answer", flaw, text=text, findings=findings)
 
     def _strip_marker(self, text: str) -> str:
-        answer = marked_answer(text, self._marker) if self._marker else None
+        answer = marked_answer(text, self.marker) if self.marker else None
         return limit_reply(text if answer is None else answer)
 
     def _findings(self, text: str) -> JsonObject | None:
-        if self._schema is None:
+        if self.schema is None:
             return None
         value = object_in(text)
-        return value if value is not None and misfit(value, self._schema) is None else None
-
-
-def _has_stopped_calling(conversation: Conversation) -> bool:
-    """Report whether the last two turns had no calls."""
-    return len(conversation.turns) > 1 and not conversation.turns[-2].calls
+        return value if value is not None and misfit(value, self.schema) is None else None
 
 
 def _as_prose(findings: JsonObject) -> str:
-    lines = []
-    for name, value in findings.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines.append(f"{name}: {text}")
-    return "\n".join(lines) or "{}"
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in findings.items()
+    }
+    return "\n".join(f"{name}: {text}" for name, text in texts.items()) or "{}"

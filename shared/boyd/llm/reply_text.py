@@ -18,6 +18,7 @@ from typing import Any
 
 from boyd.json_limits import TooManyValues, check_values
 from boyd.llm.messages import Turn
+from boyd.llm.tool_calls import parse_object
 from boyd.models import JsonObject
 
 _THINKING = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)\s*>", re.IGNORECASE)
@@ -201,13 +202,5 @@ def _as_call(value: Any) -> tuple[str, JsonObject] | None:
         return None
     arguments = value[given[0]]
     if isinstance(arguments, str):
-        arguments = _parse_json(arguments)
+        arguments = parse_object(arguments)
     return (value["name"], arguments) if isinstance(arguments, dict) else None
-
-
-def _parse_json(text: str) -> Any:
-    try:
-        check_values(text)
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

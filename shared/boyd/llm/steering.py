@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from boyd.llm import loop_detection, synthesis
 from boyd.llm.conclusion import Spent
@@ -68,6 +69,7 @@ def explain_tool_calls(known: Sequence[str]) -> str:
     )
 
 
+@dataclass(frozen=True)
 class Steering:
     """The messages to the model in one investigation.
 
@@ -75,18 +77,14 @@ class Steering:
     (None for prose), and *limit* the number of calls it may make.
     """
 
-    def __init__(
-        self, toolbox: Toolbox, profile: Profile, schema: JsonObject | None, limit: int
-    ) -> None:
-        self._toolbox = toolbox
-        self._profile = profile
-        self._schema = schema
-        self._limit = limit
+    toolbox: Toolbox
+    profile: Profile
+    schema: JsonObject | None
+    limit: int
 
     def stats(self, conversation: Conversation) -> JsonObject:
         """The statistics of the reflection over all complete turns."""
-        reflection, _ = self._reflect(conversation)
-        return reflection.stats
+        return self._reflect(conversation)[0].stats
 
     def after_results(
         self, conversation: Conversation, conclusion: Steered | None = None
@@ -103,7 +101,7 @@ class Steering:
             return [Steered(text=text, why=action.reason or action.kind, strip=True)]
         if conclusion is not None:
             return [conclusion]
-        calls = self._toolbox.executed(conversation)
+        calls = self.toolbox.executed(conversation)
         new = len(conversation.of_step(conversation.step))
         warning = loop_detection.warn_of_calls(calls, new)
         if warning:  # an imminent end outweighs advice
@@ -124,14 +122,13 @@ class Steering:
         It takes the tools away; with the profile `off` only if no call would be made any more.
         """
         why = str(last)
-        strip = self._profile != "off" or last.stops_calls
+        text = (
+            f"This is your last step: {why}. If you call a tool now, you will not see its result. "
+            "Give your final answer, based on what you have found."
+        )
+        strip = self.profile != "off" or last.stops_calls
         if strip:
             text = self._conclude(conversation, why)
-        else:
-            text = (
-                f"This is your last step: {why}. If you call a tool now, you will not see its "
-                "result. Give your final answer, based on what you have found."
-            )
         return Steered(text=text, why=why, strip=strip, ending=last.ending)
 
     def _conclude(self, conversation: Conversation, why: str) -> str:
@@ -148,9 +145,9 @@ class Steering:
         return self._with_form(text)
 
     def _with_form(self, text: str) -> str:
-        if self._schema is None:
+        if self.schema is None:
             return text
-        schema = json.dumps(self._schema)
+        schema = json.dumps(self.schema)
         form = f"Answer with one JSON object that matches this schema, and nothing else:\n{schema}"
         return f"{text}\n\n{form}"
 
@@ -158,10 +155,10 @@ class Steering:
         self, conversation: Conversation
     ) -> tuple[OODAReflection, ReflectionAction | None]:
         """The reflection after all complete turns, and its reaction to the last one."""
-        reflection, action = OODAReflection(self._profile, limit=self._limit), None
+        reflection, action = OODAReflection(self.profile, limit=self.limit), None
         for each in conversation.rounds:
             calls = conversation.of_step(each.step)
             if (calls or each.stripped) and all(called.observation for called in calls):
-                uses = [self._toolbox.use(called) for called in calls]
+                uses = [self.toolbox.use(called) for called in calls]
                 action = reflection.observe(uses, [called.outcome for called in calls])
         return reflection, action

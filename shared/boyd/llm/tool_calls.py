@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,13 +77,13 @@ def signature(name: str, arguments: JsonObject | str) -> str:
     """
     tool = _ALIASES.get(name, name)
     if isinstance(arguments, str):
-        return _digest(f"{tool}\0text\0{arguments.strip()}")
+        return digest(f"{tool}\0text\0{arguments.strip()}")
     ignored = _SHELL_IGNORED if tool == SHELL else ()
     kept = {key: value for key, value in arguments.items() if key not in ignored}
     command = kept.get("command")
     if tool == SHELL and isinstance(command, str):
         kept["command"] = normalize_command(command)
-    return _digest(f"{tool}\0json\0{canonical_json(kept)}")
+    return digest(f"{tool}\0json\0{canonical_json(kept)}")
 
 
 def canonical_json(value: object) -> str:
@@ -96,14 +97,27 @@ def normalize_command(command: str) -> str:
     return _PIECES.sub(lambda found: found["kept"] or " ", text)
 
 
+def parse_json(text: str) -> Any:
+    """The value of a JSON *text*; raises `ValueError` if it is invalid, too large or too deep."""
+    check_values(text)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in *text*, if there is one."""
+    with suppress(ValueError):
+        value = parse_json(text)
+        return value if isinstance(value, dict) else None
+    return None
+
+
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """The JSON object in *text*; None if there is none or it cannot be stored."""
-    try:
-        check_values(text)
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) and unstorable(value) is None else None
+    value = parse_object(text)
+    return value if value is not None and unstorable(value) is None else None
 
 
 def sendable_arguments(text: str) -> str:
@@ -121,5 +135,6 @@ def _normalize(value: object) -> object:
     return [_normalize(item) for item in value] if isinstance(value, list) else value
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """The hexadecimal SHA-256 of *text*."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -10,13 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from boyd.json_limits import check_values
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.loop_detection import ExecutedCall, PlannedCall, result_digest
 from boyd.llm.messages import ToolSpec
-from boyd.llm.tool_calls import ToolUse, is_error
+from boyd.llm.tool_calls import ToolUse, is_error, parse_json
 from boyd.models import JsonObject, explain
-from boyd.models.investigation import ToolObservation, call_number
+from boyd.models.investigation import call_number
 from boyd.plugin import Action, PluginHost, Tool
 from boyd.redaction import MARK
 
@@ -147,9 +145,8 @@ def _legal(name: str) -> str:
 
 def _is_json(text: str) -> bool:
     try:
-        check_values(text)
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse_json(text)
+    except ValueError:
         return False
     return True
 
@@ -185,7 +182,10 @@ def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
         wanted = PageRequest.model_validate(called.arguments or {})
     except ValidationError as error:
         raise ValueError(explain(error)) from None
-    seen = _find_output(conversation, wanted.call)
+    outputs = {call_number(id): seen for id, seen in conversation.observations.items()}
+    if wanted.call not in outputs:
+        raise ValueError(f"there is no result #{wanted.call}")
+    seen = outputs[wanted.call]
     size = len(seen.output)
     if wanted.offset >= max(1, size):
         raise ValueError(f"the output of #{wanted.call} has {size} characters")
@@ -194,10 +194,3 @@ def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
     kept = f" kept of {seen.total_bytes} bytes" if seen.truncated else ""
     head = f"[#{wanted.call}, characters {wanted.offset} to {end} of {size}{kept}{more}]"
     return f"{head}\n{seen.output[wanted.offset : end]}"
-
-
-def _find_output(conversation: Conversation, number: int) -> ToolObservation:
-    for call_id, seen in conversation.observations.items():
-        if call_number(call_id) == number:
-            return seen
-    raise ValueError(f"there is no result #{number}")

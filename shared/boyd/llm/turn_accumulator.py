@@ -39,15 +39,12 @@ class Watch(Protocol):
 
     def delta(self, kind: Literal["text", "reasoning"], text: str) -> None:
         """A piece has arrived."""
-        ...
 
     def discarded(self, why: str) -> None:
         """The attempt has failed; its deltas no longer count."""
-        ...
 
     def stopped(self) -> bool:
         """Report whether to give up the turn; called several times a second, so it is cheap."""
-        ...
 
 
 class TurnAccumulator:
@@ -95,7 +92,10 @@ class TurnAccumulator:
         """
         self._show(self._parser.end())
         calls = self._fragments.calls(taken, prefix)
-        finish = self._finish_reason(calls)
+        # Servers disagree on the name of an end with calls.
+        finish: Finish = "calls" if calls else "stop"
+        if self._finish in ("length", "filtered"):
+            finish = self._finish
         if finish == "filtered" or (finish == "length" and not self._fragments.are_complete):
             calls = []
         return Turn(
@@ -106,12 +106,6 @@ class TurnAccumulator:
             finish=finish,
             requests=requests,
         )
-
-    def _finish_reason(self, calls: list[ToolCall]) -> Finish:
-        """The reason for the end; servers disagree on the name of an end with calls."""
-        if self._finish in ("length", "filtered"):
-            return self._finish
-        return "calls" if calls else "stop"
 
     def _estimate(self, sent: int) -> Usage:
         received = len(self._parser.text) + len(self._parser.reasoning) + self._fragments.size

@@ -41,7 +41,7 @@ def run(
     """
     # A pipe would make us wait for services that inherited it, and kill them with SIGPIPE later.
     with tempfile.TemporaryFile() as output:
-        process = _start(argv, cwd, env, output)
+        process = start(argv, cwd, env, output)
         try:
             process.wait(timeout)
         except BaseException as error:
@@ -56,8 +56,9 @@ def run(
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:
     """The output of a command that must succeed; raises `CommandFailed` with its end otherwise."""
     finished = run(argv, timeout, cwd)
-    if finished.code:
-        raise CommandFailed(f"{argv[0]} {_outcome(finished.code)}{_suffix(finished.output)}")
+    if code := finished.code:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        raise CommandFailed(f"{argv[0]} {how}{_suffix(finished.output)}")
     return finished.output
 
 
@@ -68,9 +69,10 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _start(
+def start(
     argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, output: IO[bytes]
 ) -> subprocess.Popen[bytes]:
+    """Start *argv* in its own session, without input; raises `CommandFailed`."""
     try:
         return subprocess.Popen(  # noqa: S603 - arguments come from the agent file, no shell
             list(argv),
@@ -89,10 +91,6 @@ def _tail(output: IO[bytes]) -> str:
     size = os.fstat(output.fileno()).st_size
     output.seek(max(0, size - OUTPUT_LIMIT))
     return output.read(OUTPUT_LIMIT).decode("utf-8", "replace").strip()
-
-
-def _outcome(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
 def _suffix(output: str) -> str:

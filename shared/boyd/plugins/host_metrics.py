@@ -50,12 +50,9 @@ class Exceeded(Model):
     @property
     def text(self) -> str:
         """The measure for people."""
-        where = f" {self.mount}" if self.mount else ""
-        unit = " per core" if self.what == "load" else " %"
-        return (
-            f"{self.host}: {self.what}{where} {self.value:g}{unit} "
-            f"({self.severity} from {self.threshold:g})"
-        )
+        what = f"{self.what} {self.mount}" if self.mount else self.what
+        value = f"{self.value:g}{' per core' if self.what == 'load' else ' %'}"
+        return f"{self.host}: {what} {value} ({self.severity} from {self.threshold:g})"
 
 
 class LoadEvidence(Model):
@@ -95,15 +92,14 @@ class HostMetrics(Plugin):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.components = (
-            Observer(
-                name="measure",
-                description="Measure the host.",
-                interval=self.options.interval,
-                scope="every_host",
-                observe=self.measure,
-            ),
+        observer = Observer(
+            name="measure",
+            description="Measure the host.",
+            interval=self.options.interval,
+            scope="every_host",
+            observe=self.measure,
         )
+        self.components = (observer,)
 
     def measure(self, ctx: Context) -> list[Observation]:
         """Measure the host this runs on."""
@@ -126,12 +122,10 @@ class HostMetrics(Plugin):
         return self._metric(ctx, "disk", percent, mount=mount)
 
     def _metric(self, ctx: Context, what: Measure, value: float, **more: Any) -> Observation:
-        limits = self._limits(what)
-        value = round(value, 2)
+        limits: Thresholds = getattr(self.options, what)
+        value, thresholds = round(value, 2), limits.model_dump()
         severity = limits.severity(value)
-        return self._observation(
-            ctx, what, severity, value=value, thresholds=limits.model_dump(), **more
-        )
+        return self._observation(ctx, what, severity, value=value, thresholds=thresholds, **more)
 
     def _observation(
         self, ctx: Context, what: Measure, severity: Severity, **data: Any
@@ -143,10 +137,6 @@ class HostMetrics(Plugin):
             timestamp=ctx.now(),
             data={"host": ctx.host, "what": what, **data},
         )
-
-    def _limits(self, what: Measure) -> Thresholds:
-        found: Thresholds = getattr(self.options, what)
-        return found
 
     @orienter()
     def analyze_hosts(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
@@ -176,16 +166,9 @@ class HostMetrics(Plugin):
         data, thresholds = observation.data, observation.data["thresholds"]
         if observation.severity not in ("warning", "error") or not isinstance(thresholds, dict):
             return None
-        return Exceeded.model_validate(
-            {
-                "host": data["host"],
-                "what": data["what"],
-                "value": data["value"],
-                "threshold": thresholds[observation.severity],
-                "severity": observation.severity,
-                "mount": data.get("mount"),
-            }
-        )
+        found = {name: data.get(name) for name in ("host", "what", "value", "mount")}
+        found |= {"threshold": thresholds[observation.severity], "severity": observation.severity}
+        return Exceeded.model_validate(found)
 
     def _together(self, over: list[Exceeded]) -> Iterator[Correlation]:
         for host in sorted({one.host for one in over}):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
@@ -25,10 +23,10 @@ from boyd.models import (
     Situation,
     no_op,
 )
-from boyd.plugin import Context, Plugin, Strategy
-from boyd.plugins import playbook_section
+from boyd.plugin import Context, Strategy
 from boyd.plugins.investigator import question
 from boyd.plugins.investigator.question import normalize
+from boyd.plugins.playbook_reader import PlaybookReader
 
 #: The most alternatives kept, and characters of a text.
 MOST, LONGEST = 5, 2000
@@ -153,7 +151,6 @@ def _describe(action: ActionInfo) -> dict[str, Any]:
 SITUATION, OBSERVATIONS = 20_000, 8_000
 #: Seconds the observations are kept for the strategy.
 _KEEP = 3600.0
-_LAST = "last"
 
 _INSTRUCTIONS = """\
 You decide the next action of an agent that operates systems. Choose one of the actions below, or
@@ -162,16 +159,15 @@ effect. Prefer the action with the least risk.
 """
 
 
-class ModelStrategy(Plugin):
+class ModelStrategy(PlaybookReader):
     """Lets the model choose among the agent's actions; an invalid choice becomes a no-op.
 
     Autonomy, guards and budgets apply to its choices as to any other decision.
     """
 
     id = "model-strategy"
-    needs_llm = True
 
-    class Options(Plugin.Options):
+    class Options(PlaybookReader.Options):
         """The plugin's options; times in seconds.
 
         Attributes:
@@ -181,9 +177,6 @@ class ModelStrategy(Plugin):
             requires_approval: require approval for every choice.
             pause: time before the model is asked again about an unchanged situation.
             timeout: of one decision.
-            instructions: additional instructions for the model.
-            enable_playbooks: include matching playbooks in the instructions.
-            playbooks: the folder of the playbooks.
         """
 
         actions: list[str] = Field(default=["*"], min_length=1)
@@ -193,9 +186,6 @@ class ModelStrategy(Plugin):
         pause: float = Field(default=300.0, ge=0)
         # A phase that takes two minutes is handed to another worker.
         timeout: float = Field(default=60.0, gt=0, le=90)
-        instructions: str = Field(default="", max_length=20_000)
-        enable_playbooks: bool = True
-        playbooks: Path | None = None
 
     options: Options
 
@@ -210,11 +200,6 @@ class ModelStrategy(Plugin):
         )
         self.components = (strategy,)
 
-    def init(self, ctx: Context) -> None:
-        """Log playbooks that cannot be read."""
-        if self.options.enable_playbooks:
-            playbook_section.load(self.options.playbooks, ctx)
-
     def on_orient(
         self, situation: Situation, observations: list[Observation], ctx: Context
     ) -> None:
@@ -224,13 +209,7 @@ class ModelStrategy(Plugin):
         if worst >= LEVELS.index(self.options.min_priority):
             seen = {
                 "observations": question.list_observations(observations, OBSERVATIONS),
-                "playbooks": playbook_section.prompt_section(
-                    self.options.enable_playbooks,
-                    self.options.playbooks,
-                    observations,
-                    "decide",
-                    ctx,
-                ),
+                "playbooks": self.playbook_section(observations, "decide", ctx),
             }
             ctx.state.set(f"seen:{ctx.iteration}", seen, _KEEP)
 
@@ -252,23 +231,20 @@ class ModelStrategy(Plugin):
             raise
         except BoydError as error:
             return no_op(f"The model failed to decide: {error}"[:LONGEST])
-        decision = to_decision(
-            made, actions, self.options.min_confidence, self.options.requires_approval
-        )
+        options = self.options
+        decision = to_decision(made, actions, options.min_confidence, options.requires_approval)
         last = {"digest": digest, "action": decision.action, "at": ctx.now().isoformat()}
-        ctx.state.set(_LAST, last)
+        ctx.state.set("last", last)
         return decision
 
     def _actions(self, ctx: Context) -> list[ActionInfo]:
-        patterns = self.options.actions
-        return [
-            one
-            for one in ctx.catalog.actions
-            if any(fnmatchcase(one.id, pattern) for pattern in patterns)
-        ]
+        def is_offered(action: ActionInfo) -> bool:
+            return any(fnmatchcase(action.id, pattern) for pattern in self.options.actions)
+
+        return list(filter(is_offered, ctx.catalog.actions))
 
     def _reason_to_wait(self, digest: str, ctx: Context) -> str | None:
-        last = ctx.state.get(_LAST)
+        last = ctx.state.get("last")
         if not last or last["digest"] != digest:
             return None
         ago = (ctx.now() - datetime.fromisoformat(last["at"])).total_seconds()
@@ -304,7 +280,6 @@ def _digest(situation: Situation) -> str:
     for one in situation.assessments:
         texts = [*one.findings, one.contributing_factor or "", one.impact_assessment or ""]
         parts += [one.source, *map(normalize, texts)]
-    parts += [
-        f"{one.type} {one.severity} {normalize(one.description)}" for one in situation.anomalies
-    ]
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    for odd in situation.anomalies:
+        parts.append(f"{odd.type} {odd.severity} {normalize(odd.description)}")
+    return question.short_hash("\n".join(parts))

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
-from boyd.plugins.command import CommandFailed, run, run_checked
+from boyd.plugins.command import CommandFailed, run, run_checked, start
 
 #: Tolerance in seconds for creation times: psutil derives them from a boot time that moves when the
 #: clock is set.
@@ -122,17 +122,9 @@ class Supervised:
         program = self.program
         with _output(program.log) as output:
             try:
-                return subprocess.Popen(  # noqa: S603 - from the agent file, without a shell
-                    program.argv,
-                    cwd=program.cwd,
-                    env={**os.environ, **program.env},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                raise StartFailed(f"{program.argv[0]} cannot be started: {error}") from None
+                return start(program.argv, program.cwd, {**os.environ, **program.env}, output)
+            except CommandFailed as error:
+                raise StartFailed(str(error)) from None
 
     def _stop(self) -> None:
         process = self.find()

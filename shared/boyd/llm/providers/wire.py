@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +9,9 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from boyd.json_limits import check_values
-from boyd.llm.messages import Message, ModelRequest, Role, StreamEvent
+from boyd.llm.messages import Message, ModelRequest, StreamEvent
 from boyd.llm.model_errors import Fault
-from boyd.llm.tool_calls import sendable_arguments
+from boyd.llm.tool_calls import parse_object, sendable_arguments
 from boyd.models.investigation import ToolCall
 from boyd.settings.model import ModelSettings
 
@@ -23,7 +21,6 @@ class Decoder(Protocol):
 
     def decode(self, data: str) -> Iterable[StreamEvent]:
         """Decode the data of a server-sent event; raises `Fault` for errors and invalid data."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,8 @@ def common_fields(settings: ModelSettings, max_tokens: str) -> dict[str, Any]:
 
 def parse_event(data: str) -> dict[str, Any]:
     """The JSON object of an event; raises `Fault` if it is none."""
-    try:
-        check_values(data)
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
+    value = parse_object(data)
+    if value is None:
         raise Fault("an event in the stream is not a JSON object")
     return value
 
@@ -114,10 +107,8 @@ def _with_valid_calls(message: Message, known: Collection[str]) -> Message:
     if not message.calls:
         return message
     calls = [
-        ToolCall(
-            id=call.id, name=_legal(call.name, known), arguments=sendable_arguments(call.arguments)
-        )
-        for call in message.calls
+        ToolCall(id=c.id, name=_legal(c.name, known), arguments=sendable_arguments(c.arguments))
+        for c in message.calls
     ]
     return Message(role=message.role, text=message.text, calls=calls)
 
@@ -133,14 +124,9 @@ def _merge(messages: Iterable[Message]) -> list[Message]:
         if message.role != "tool" and not message.calls and not message.text.strip():
             continue
         before = merged[-1] if merged else None
-        if before and _may_merge(before, message.role):
-            merged[-1] = Message(
-                role=message.role, text=_join_text([before, message]), calls=message.calls
-            )
+        if before and before.role == message.role != "tool" and not before.calls:
+            text = _join_text([before, message])
+            merged[-1] = Message(role=message.role, text=text, calls=message.calls)
         else:
             merged.append(message)
     return merged
-
-
-def _may_merge(before: Message, role: Role) -> bool:
-    return before.role == role and role != "tool" and not before.calls

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from boyd.models import (
     LEVELS,
@@ -165,10 +165,11 @@ def observe(memory: CaseMemory, sight: Sight, rules: CaseRules) -> CaseMemory:
         for one in memory.cases
         if _is_kept(one, memory, sight, rules)
     }
-    begun = memory.begun
+    begun, running = memory.begun, sum(one.under_way for one in cases.values())
+    has_room = running < rules.max_running and begun < rules.max_per_episode
     if known := cases.get(sight.fingerprint or ""):
         cases[known.fingerprint] = known.patched({"episode": memory.episode})
-    elif sight.fingerprint is not None and _has_room(memory, cases, rules):
+    elif sight.fingerprint is not None and has_room:
         begun += 1
         cases[sight.fingerprint] = Case(
             fingerprint=sight.fingerprint,
@@ -239,11 +240,6 @@ def _due(case: Case, sight: Sight) -> bool:
     return case.fingerprint == sight.fingerprint or not case.lasting
 
 
-def _has_room(memory: CaseMemory, cases: Mapping[str, Case], rules: CaseRules) -> bool:
-    running = sum(one.under_way for one in cases.values())
-    return running < rules.max_running and memory.begun < rules.max_per_episode
-
-
 def _settled(
     case: Case, sight: Sight, came: InvestigationOutcome | Failure | None, rules: CaseRules
 ) -> Case:
@@ -266,14 +262,10 @@ UNDER_WAY = 0.3
 
 def assess_quiet(source: str, severity: str, memory: CaseMemory) -> SituationAssessment:
     """The assessment without severe observations."""
-    running = [one.key for one in memory.cases if one.outcome is None]
-    data: JsonObject = {"status": "quiet"}
-    return SituationAssessment(
-        source=source,
-        findings=[f"No observation of severity {severity} or worse"],
-        confidence=QUIET,
-        data={**data, "open": list(running)} if running else data,
-    )
+    running: list[JsonValue] = [one.key for one in memory.cases if one.outcome is None]
+    data: JsonObject = {"status": "quiet", **({"open": running} if running else {})}
+    finding = f"No observation of severity {severity} or worse"
+    return SituationAssessment(source=source, findings=[finding], confidence=QUIET, data=data)
 
 
 def assess_cases(
@@ -330,38 +322,28 @@ def _pending(
     source: str, sight: Sight, case: Case | None, found: Investigation | None
 ) -> SituationAssessment:
     data: JsonObject = {"status": "not-begun", "fingerprint": sight.fingerprint}
+    finding, confidence = "Under investigation", UNDER_WAY
     if case is None:
-        why = "Not investigated yet: too many investigations are running"
-        return SituationAssessment(source=source, findings=[why], confidence=NONE, data=data)
-    data = {**data, "episode": case.episode, "attempt": case.attempt}
-    if case.retry_at is not None:
-        failed: JsonObject = {"status": "failed", "retryAt": case.retry_at.isoformat()}
-        if case.failed:
-            failed["investigation"] = case.failed
+        finding, confidence = "Not investigated yet: too many investigations are running", NONE
+    else:
+        data |= {"episode": case.episode, "attempt": case.attempt}
+    if case and case.retry_at:
+        data |= {"status": "failed", "retryAt": case.retry_at.isoformat()}
+        data |= {"investigation": case.failed} if case.failed else {}
         which = f"The investigation {case.failed}" if case.failed else "The investigation"
         when = f"it is retried after {case.retry_at:%Y-%m-%d %H:%M:%S} UTC"
-        text = f"{which} has failed: {case.why}; {when}"
-        return SituationAssessment(
-            source=source, findings=[text], confidence=NONE, data={**data, **failed}
-        )
-    if found is None:
-        return SituationAssessment(
-            source=source, findings=["Under investigation"], confidence=UNDER_WAY, data=data
-        )
-    waits = f", which waits for approval {found.approval_id}" if found.approval_id else ""
-    more: JsonObject = {
-        "status": found.status,
-        "investigation": found.id,
-        "turns": found.counters.steps,
-        "toolCalls": found.counters.tool_calls,
-        "reflection": found.reflection,
-    }
-    return SituationAssessment(
-        source=source,
-        findings=[f"Under investigation {found.id}{waits}"],
-        confidence=UNDER_WAY,
-        data={**data, **more},
-    )
+        finding, confidence = f"{which} has failed: {case.why}; {when}", NONE
+    elif case and found:
+        waits = f", which waits for approval {found.approval_id}" if found.approval_id else ""
+        finding = f"Under investigation {found.id}{waits}"
+        data |= {
+            "status": found.status,
+            "investigation": found.id,
+            "turns": found.counters.steps,
+            "toolCalls": found.counters.tool_calls,
+            "reflection": found.reflection,
+        }
+    return SituationAssessment(source=source, findings=[finding], confidence=confidence, data=data)
 
 
 def _merged(parts: Sequence[SituationAssessment]) -> SituationAssessment:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -20,8 +19,7 @@ from boyd.models import (
     SituationAssessment,
 )
 from boyd.models.investigation import Investigation, Profile, Wanted
-from boyd.plugin import Context, Plugin, orienter
-from boyd.plugins import playbook_section
+from boyd.plugin import Context, orienter
 from boyd.plugins.investigator import question
 from boyd.plugins.investigator.cases import (
     Case,
@@ -38,13 +36,14 @@ from boyd.plugins.investigator.cases import (
 )
 from boyd.plugins.investigator.findings import InvestigationAnswer, outcome_of
 from boyd.plugins.investigator.question import at_least, fingerprint
+from boyd.plugins.playbook_reader import PlaybookReader
 
 _MEMORY = "memory"
 #: Seconds a question is kept for further attempts after its observations are gone.
 _KEEP_QUESTION = 2 * 86400.0
 
 
-class Investigator(Plugin):
+class Investigator(PlaybookReader):
     """Lets the model investigate severe situations, once per episode.
 
     A situation is identified by its fingerprint. An episode begins when an observation reaches
@@ -52,9 +51,8 @@ class Investigator(Plugin):
     """
 
     id = "investigation"
-    needs_llm = True
 
-    class Options(Plugin.Options):
+    class Options(PlaybookReader.Options):
         """The plugin's options; times in seconds.
 
         Attributes:
@@ -62,9 +60,6 @@ class Investigator(Plugin):
             tools: patterns of ids, names or plugins of tools the model may use.
             max_turns: per investigation; at most the agent's `llm.limits.max_steps`.
             profile: the limits profile of an investigation.
-            instructions: additional instructions for the model.
-            enable_playbooks: include matching playbooks in the instructions.
-            playbooks: the folder of the playbooks.
             min_confidence: least confidence of a root cause to report it as contributing factor.
             max_chars: of all observations together in the question.
             retry_pause: before a failed investigation is retried; doubled after each failure.
@@ -78,9 +73,6 @@ class Investigator(Plugin):
         tools: list[str] = Field(default=["*"])
         max_turns: int = Field(default=15, gt=0, le=1000)
         profile: Profile = "research"
-        instructions: str = Field(default="", max_length=20_000)
-        enable_playbooks: bool = True
-        playbooks: Path | None = None
         min_confidence: Confidence = 0.0
         max_chars: int = Field(default=question.LIMIT, ge=1000, le=90_000)
         retry_pause: float = Field(default=60.0, gt=0)
@@ -90,11 +82,6 @@ class Investigator(Plugin):
         max_per_episode: int = Field(default=10, gt=0, le=100)
 
     options: Options
-
-    def init(self, ctx: Context) -> None:
-        """Log playbooks that cannot be read."""
-        if self.options.enable_playbooks:
-            playbook_section.load(self.options.playbooks, ctx)
 
     @orienter()
     def investigate(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
@@ -160,9 +147,7 @@ class Investigator(Plugin):
 
     def _question(self, grave: list[Observation], ctx: Context) -> dict[str, str]:
         options = self.options
-        section = playbook_section.prompt_section(
-            self.options.enable_playbooks, self.options.playbooks, grave, "orient", ctx
-        )
+        section = self.playbook_section(grave, "orient", ctx)
         parts = [question.INSTRUCTIONS, options.instructions, section]
         return {
             "question": question.question(grave, options.max_chars),

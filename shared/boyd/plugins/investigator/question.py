@@ -128,13 +128,13 @@ def at_least(observations: Iterable[Observation], severity: Severity) -> list[Ob
 def fingerprint(observations: Iterable[Observation]) -> str:
     """The fingerprint of a situation: 16 hex digits."""
     marks = sorted({mark(one, one.severity or "") for one in observations})
-    return hashlib.sha256("\n".join(marks).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return short_hash("\n".join(marks))
 
 
 def mark(observation: Observation, severity: str = "") -> str:
     """A hash of an observation without its changing values, optionally with a severity."""
     about = [observation.source, observation.type, severity, _shape(observation.data)]
-    return hashlib.sha256(_canonical(about).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return short_hash(_canonical(about))
 
 
 def subject(observation: Observation) -> str:
@@ -143,7 +143,12 @@ def subject(observation: Observation) -> str:
     Names are texts without blanks, so that messages may change.
     """
     about = [observation.source, observation.type, sorted(_names(observation.data))]
-    return hashlib.sha256(_canonical(about).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return short_hash(_canonical(about))
+
+
+def short_hash(text: str) -> str:
+    """The first 16 hex digits of the SHA-256 of *text*."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def normalize(text: str) -> str:

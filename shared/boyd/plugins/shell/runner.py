@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import select
 import shutil
 import subprocess
@@ -18,6 +19,9 @@ from boyd.plugins.shell import guardian
 
 #: Room for the line that counts the omitted bytes.
 _MARK_ROOM = 64
+#: Parts of a character of which the rest is missing.
+_HALF_AT_END = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
+_HALF_AT_START = re.compile(rb"\A[\x80-\xbf]{1,3}(?=[^\x80-\xbf])")
 
 
 class CapturedOutput:
@@ -48,9 +52,8 @@ class CapturedOutput:
         if not self.truncated:
             return _decode(self._head)
         room = self._limit - _MARK_ROOM
-        head = _whole_end(bytes(self._head[: room // 2]))
-        last = bytes((self._head + self._tail)[-(room - room // 2) :])
-        tail = _whole_begin(last)
+        head = _HALF_AT_END.sub(b"", self._head[: room // 2])
+        tail = _HALF_AT_START.sub(b"", (self._head + self._tail)[-(room - room // 2) :])
         omitted = self.total - len(head) - len(tail)
         return f"{_decode(head)}\n[{omitted} bytes omitted]\n{_decode(tail)}"
 
@@ -58,30 +61,6 @@ class CapturedOutput:
 def _decode(data: bytes | bytearray) -> str:
     # One byte for one byte, which keeps the length.
     return data.decode("utf-8", "surrogateescape").encode("utf-8", "replace").decode("utf-8")
-
-
-def _whole_end(data: bytes) -> bytes:
-    """The data without an incomplete character at its end."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:
-            return data[:-back] if _length(byte) > back else data
-    return data
-
-
-def _whole_begin(data: bytes) -> bytes:
-    """The data without an incomplete character at its start."""
-    for skipped in range(min(4, len(data))):
-        if data[skipped] & 0xC0 != 0x80:
-            return data[skipped:]
-    return data
-
-
-def _length(lead: int) -> int:
-    """The length in bytes of a character with that first byte."""
-    if lead >= 0xF0:
-        return 4
-    return 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
 
 
 #: Seconds between terminating and killing a command.
@@ -187,7 +166,9 @@ def run(
         _drain(process, output)
     finally:
         _close(process)
-    code = TIMED_OUT if timed_out else _code(process.returncode)
+    status = TIMED_OUT if timed_out else process.returncode
+    # The exit code as a shell reports it.
+    code = 128 - status if status < 0 else status
     return CommandResult(code, timed_out, output, time.monotonic() - began)
 
 
@@ -276,8 +257,3 @@ def _release(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None, "it was started with a pipe"
     with suppress(OSError):
         process.stdin.close()
-
-
-def _code(status: int | None) -> int:
-    assert status is not None, "it was waited for"
-    return 128 - status if status < 0 else status
