@@ -22,6 +22,18 @@ BLOCK = 1.0
 LOOK = 0.5
 
 
+class Slots:
+    """A limited number of slots for long requests."""
+
+    def __init__(self, number: int) -> None:
+        self._semaphore = threading.BoundedSemaphore(number)
+        self.free = self._semaphore.release
+
+    def take(self) -> bool:
+        """Take a slot if one is free."""
+        return self._semaphore.acquire(blocking=False)
+
+
 class ChangeSignal:
     """Wakes the threads that wait for a change; `count` is the number of changes so far."""
 
@@ -60,7 +72,7 @@ class ChangeWatcher:
         """
         self._open = store
         self._agents = agents
-        self._slots = threading.BoundedSemaphore(slots)
+        self._slots = Slots(slots)
         self._stopping = stopping
         self._lock = threading.Lock()
         self._events = ChangeSignal(stopping)
@@ -85,7 +97,7 @@ class ChangeWatcher:
         It is called after each event, and at least every `LOOK` seconds, until the client is
         *gone*. When too many requests wait already, it is called once.
         """
-        allowed = self._slots.acquire(blocking=False)
+        allowed = self._slots.take()
         try:
             deadline = time.monotonic() + (seconds if allowed else 0.0)
             self.start()
@@ -98,7 +110,7 @@ class ChangeWatcher:
                 self._events.wait(seen, min(left, LOOK))
         finally:
             if allowed:
-                self._slots.release()
+                self._slots.free()
 
     @contextmanager
     def following(self, topic: Topic) -> Iterator[ChangeSignal]:

@@ -20,7 +20,7 @@ from flask import Response, request
 
 from boyd.errors import StoreError
 from boyd.store import Topic, is_later
-from boyd_api.change_watcher import BLOCK, ChangeSignal, ChangeWatcher
+from boyd_api.change_watcher import BLOCK, ChangeSignal, ChangeWatcher, Slots
 from boyd_api.connections import HAND_OVER, Handover, StreamConnection
 from boyd_api.problems import HttpProblem, retry_after
 
@@ -117,7 +117,7 @@ class EventStreams:
 
     def __init__(self, changes: ChangeWatcher, most: int, stopping: threading.Event) -> None:
         """Create it for at most so many streams, which end once *stopping* is set."""
-        self.slots = threading.BoundedSemaphore(most)
+        self.slots = Slots(most)
         self._changes = changes
         self._stopping = stopping
         self._lock = threading.Lock()
@@ -145,11 +145,11 @@ class EventStreams:
             start = newest if is_later(start, newest) else start
         if request.method == "HEAD":
             return Response(mimetype=MEDIA_TYPE)
-        if not self.slots.acquire(blocking=False):
+        if not self.slots.take():
             detail = "too many event streams are open"
             raise HttpProblem("unavailable", detail, headers=retry_after(5))
         stream = EventStream(feed, start, key_id, is_valid)
-        pending = Handover(partial(self.begin, stream), self.slots.release)
+        pending = Handover(partial(self.begin, stream), self.slots.free)
         opening = f"retry: {RETRY}\n\n" + ("event: missed\ndata: {}\n\n" if missed else "")
         response = Response(_first_pieces(pending, opening), mimetype=MEDIA_TYPE)
         response.headers["Cache-Control"] = "no-cache"
@@ -160,7 +160,7 @@ class EventStreams:
         """Send a stream over that connection; its slot is freed when it ends."""
         stream.connection = connection
         stream.signal = stream.holds.enter_context(self._changes.following(stream.feed.topic))
-        stream.holds.callback(self.slots.release)
+        stream.holds.callback(self.slots.free)
         with self._lock:
             self._new.append(stream)
             if self._thread is None:

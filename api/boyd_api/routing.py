@@ -36,7 +36,7 @@ Status = int | Literal["default"]
 View = Callable[..., Any]
 _V = TypeVar("_V", bound=View)
 
-_PART = re.compile(r"<[^>]+>")
+_PART = re.compile(r"<(?:\w+(?:\([^)<]*\))?:)?(\w+)>")
 
 
 class Rest(BaseConverter):
@@ -148,6 +148,11 @@ class Route:
         return next(status for status in self.answers if isinstance(status, int))
 
     @property
+    def parts(self) -> list[str]:
+        """Names of the variable parts of the path."""
+        return _PART.findall(self.path)
+
+    @property
     def possible_problems(self) -> list[str]:
         """Names of all problems that the route may respond with."""
         found = ["bad-request", "internal", *self.problems]
@@ -156,7 +161,7 @@ class Route:
             found += ["unauthenticated", "forbidden", busy, "unavailable"]
         if self.reach == "agent":
             found += ["unknown-agent", "no-default-agent"]
-        if _PART.search(self.path):
+        if self.parts:
             found += ["not-found"]
         if self.body:
             found += ["malformed-json", "unsupported-media-type", "too-large", "invalid-request"]

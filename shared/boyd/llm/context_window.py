@@ -155,9 +155,15 @@ class Compaction:
         """The current compaction of *conversation*."""
         return cls(conversation.messages, conversation.observations, conversation.compacted)
 
-    def view(self, state: Compacted | None = None) -> list[Message]:
-        """The messages that the model sees now, or in another *state*."""
-        state = state or self._state
+    def view(self) -> list[Message]:
+        """The messages that the model sees."""
+        return self._view(self._state)
+
+    def size(self, fixed: int = 0, state: Compacted | None = None) -> int:
+        """Characters of the view, or that of another *state*, plus *fixed*."""
+        return fixed + _size(self._view(state or self._state))
+
+    def _view(self, state: Compacted) -> list[Message]:
         kept = [self._show(message, state) for message in self._messages[state.folded :]]
         if not state.folded:
             return kept
@@ -165,10 +171,6 @@ class Compaction:
         question = [self._messages[asked]] if asked < state.folded else []
         summary = [Message(role="steering", text=state.summary)] if state.summary else []
         return [*question, *summary, *kept]
-
-    def size(self, fixed: int, state: Compacted | None = None) -> int:
-        """Characters of the view, plus *fixed*."""
-        return fixed + _size(self.view(state))
 
     def shorten(self, why: Why, target: Target) -> Compacted | None:
         """The gentlest compaction that reaches *target*, else the hardest; None if none helps."""

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from threading import BoundedSemaphore as Slots
 from typing import Any
 
 import fakeredis
@@ -23,6 +22,7 @@ from boyd.testing import Lab, ScriptedModel
 from boyd.testing.model_server import call, say
 from boyd_api import event_streams
 from boyd_api import investigation_routes as routes
+from boyd_api.change_watcher import Slots
 
 QUESTION = {"question": "Why is the disk full?"}
 RUN = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
