@@ -69,26 +69,25 @@ def test_only_who_plans_iterations_reads_who_is_there_and_nothing_twice(
     assert not [command for command in seen if command.startswith("HGETALL boyd:{*}:workers")]
 
 
-def test_when_all_but_one_die_the_one_goes_on_within_two_seconds(deployment: Deployment) -> None:
+def test_when_all_but_one_die_the_one_goes_on_within_two_intervals(deployment: Deployment) -> None:
     started(deployment)
-    before = sweeps(deployment, 3)
+    before = sweeps(deployment, 5)
     for name in WORKERS[:-1]:
         deployment.kill(name)
     after = sweeps(deployment, 3)
 
-    assert max(gaps(before)) < 6
     # Three quarters of an interval for which the dead one's turn counts, and 1.2 intervals.
-    assert max(gaps([before[-1], *after])) < 8
+    assert max(gaps([before[-1], *after])) < 2 * max(gaps(before))
 
 
 def test_what_is_due_at_once_is_not_held_up_by_turns(deployment: Deployment) -> None:
     started(deployment)
     client = deployment.store.client
     members = {f"call:none-{n}": 1 for n in range(1000)}
-    sweeps(deployment, 1)
+    turn = max(gaps(sweeps(deployment, 4)))
     client.zadd(f"boyd:{{{AGENT}}}:due", members)
     began = time.monotonic()
     wait_until(lambda: client.zcard(f"boyd:{{{AGENT}}}:due") == 0)
 
-    # A hundred each time: ten turns, which would take eight seconds if each had its time.
-    assert time.monotonic() - began < 6
+    # A hundred each time: ten turns, if each waited for its time.
+    assert time.monotonic() - began < 5 * turn
