@@ -48,7 +48,12 @@ def admit(services: Services, route: Route) -> Caller:
     key = _admitted_key(services, route, text)
     if key is None:
         return anonymous()
-    _check_allowed(route, key)
+    if route.scope is not None and not key.allows(route.scope):
+        detail = f"the key {key.name!r} lacks the scope {route.scope!r}"
+        raise HttpProblem("forbidden", detail, scope=route.scope)
+    if route.reach == "deployment" and key.agents:
+        limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
+        raise HttpProblem("forbidden", f"this request concerns all agents, but {limit}")
     return Caller(key.actor(request.remote_addr), key)
 
 
@@ -130,15 +135,6 @@ def _admitted_key(services: Services, route: Route, text: str | None) -> ApiKey 
         detail = f"more than {limits.rate:g} requests a second; try again later"
         raise HttpProblem(name, detail, headers=retry_after(admission.wait))
     return admission.key
-
-
-def _check_allowed(route: Route, key: ApiKey) -> None:
-    if route.scope is not None and not key.allows(route.scope):
-        detail = f"the key {key.name!r} lacks the scope {route.scope!r}"
-        raise HttpProblem("forbidden", detail, scope=route.scope)
-    if route.reach == "deployment" and key.agents:
-        limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
-        raise HttpProblem("forbidden", f"this request concerns all agents, but {limit}")
 
 
 def _unauthenticated(detail: str) -> HttpProblem:

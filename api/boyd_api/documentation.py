@@ -10,6 +10,7 @@ from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
 from importlib import resources
+from itertools import groupby
 from typing import Any
 
 from flask import Response, current_app, request
@@ -110,18 +111,15 @@ _PAGE = f"""<!doctype html>
 </html>
 """
 #: The page loads from this server only, runs nothing but the viewer, and cannot be framed.
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        f"script-src 'self' 'sha256-{b64encode(sha256(_START.encode()).digest()).decode()}'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+_POLICY = (
+    "default-src 'none'; "
+    f"script-src 'self' 'sha256-{b64encode(sha256(_START.encode()).digest()).decode()}'; "
+    "style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+
+_REDIRECTED = "A browser is redirected to `/docs`."
 
 
 class Index(Model):
@@ -135,11 +133,7 @@ class Index(Model):
     health: str = "/healthz"
 
 
-@routes.get(
-    "/",
-    scope=None,
-    answers={200: Index, 302: Media("text/html", "A browser is redirected to `/docs`.")},
-)
+@routes.get("/", scope=None, answers={200: Index, 302: Media("text/html", _REDIRECTED)})
 def index(ctx: RequestContext) -> Index | Response:
     """List the start pages; a browser is redirected to the documentation."""
     wants = request.accept_mimetypes.best_match(["application/json", "text/html"])
@@ -295,17 +289,16 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     others = route.answers.get("default")
     chosen = _media(others)["content"] if isinstance(others, Media) else {}
     for status, answer in route.answers.items():
-        found[str(status)] = (
-            _media(answer)
-            if isinstance(answer, Media)
-            else {
-                "description": HTTPStatus(int(status)).phrase,
-                "content": {_JSON: {"schema": schemas[answer]}},
-            }
-        )
+        if isinstance(answer, Media):
+            found[str(status)] = _media(answer)
+        else:
+            content = {_JSON: {"schema": schemas[answer]}}
+            phrase = HTTPStatus(int(status)).phrase
+            found[str(status)] = {"description": phrase, "content": content}
     problem = {MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
-    for status, names in _problems(route).items():
-        titles = "; ".join(f"`{name}`: {PROBLEM_TYPES[name].title}" for name in names)
+    kinds = sorted((PROBLEM_TYPES[n] for n in route.possible_problems), key=lambda k: k.status)
+    for status, group in groupby(kinds, key=lambda kind: kind.status):
+        titles = "; ".join(f"`{kind.name}`: {kind.title}" for kind in group)
         # Whoever chooses the status may choose that of a problem.
         found.setdefault(str(status), {"description": titles, "content": problem | chosen})
     return found
@@ -315,10 +308,3 @@ def _media(media: Media) -> dict[str, Any]:
     schema = {} if media.type == _JSON else {"type": "string"}
     content = {kind: {"schema": schema} for kind in (media.type, *media.also)}
     return {"description": media.description, "content": content}
-
-
-def _problems(route: Route) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for name in route.possible_problems:
-        found.setdefault(PROBLEM_TYPES[name].status, []).append(name)
-    return dict(sorted(found.items()))

@@ -135,7 +135,8 @@ class EventStreams:
         Raises `HttpProblem` if the id is invalid or too many streams are open.
         """
         sent = request.headers.get("Last-Event-ID")
-        if sent is not None and not _is_id(sent):
+        match = _ID.fullmatch(sent) if sent is not None else None
+        if sent is not None and not (match and max(map(int, match.groups())) < _LARGEST):
             raise HttpProblem("bad-request", "Last-Event-ID is not the id of an event")
         missed = sent is not None and not feed.reaches(sent)
         start = feed.first() if sent is None else sent
@@ -191,7 +192,9 @@ class EventStreams:
 
     def _pass(self) -> None:
         now = time.monotonic()
-        self._end([stream for stream in self._open if self._is_gone(stream)])
+        connections = [(stream, stream.connection) for stream in self._open]
+        stopping = self._stopping.is_set()
+        self._end([stream for stream, open in connections if stopping or not open or open.gone])
         due: dict[tuple[Topic, str], list[EventStream]] = {}
         for stream in self._open:
             if stream.due(now) and stream.connection is not None and not stream.connection.lags:
@@ -232,10 +235,6 @@ class EventStreams:
         elif over:
             self._end(group)
 
-    def _is_gone(self, stream: EventStream) -> bool:
-        connection = stream.connection
-        return self._stopping.is_set() or connection is None or connection.gone
-
     def _keep_alive(self, stream: EventStream, now: float) -> bool:
         """Send a heartbeat when it is time; False when the key is not valid any more."""
         if now < stream.heartbeat or stream.connection is None:
@@ -275,11 +274,6 @@ def read_feed(feed: EventFeed, last: str) -> tuple[Sequence[ServerSentEvent], bo
         return feed.after(last), over
     except StoreError:
         return [], False  # Redis is away; the stream stays, and resumes when it is back
-
-
-def _is_id(text: str) -> bool:
-    match = _ID.fullmatch(text)
-    return match is not None and all(int(part) < _LARGEST for part in match.groups())
 
 
 def _first_pieces(pending: Handover, opening: str) -> Iterator[str]:

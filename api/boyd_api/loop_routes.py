@@ -121,11 +121,10 @@ def trigger(ctx: RequestContext, body: TriggerRequest | None) -> JsonResponse:
     result = ctx.until(lambda: past(begun.iteration), 0 if asked.async_ else None)
     if result is not None and not asked.async_:
         return JsonResponse(_ended(result, asked.context))
-    message = "iteration started" if begun.new else "joined the iteration in flight"
     going = Triggered(
         success=True,
         status="triggered",
-        message=message,
+        message="iteration started" if begun.new else "joined the iteration in flight",
         iteration=begun.iteration,
         context=asked.context,
     )
@@ -257,7 +256,13 @@ def show_observations(ctx: RequestContext, query: ObservationsQuery) -> Observat
 @situation_routes.get("/situation", scope="read", problems=["not-found"], label="show")
 def show_situation(ctx: RequestContext) -> CurrentSituation:
     """Show the latest situation."""
-    situation = _last_situation(ctx.agent.store)
+    history = ctx.agent.store.history
+    situation = history.situation()
+    if situation is None:
+        outlines = history.outlines(_SEARCHED).iterations
+        older = next((one.iteration for one in outlines if one.situation is not None), None)
+        result = None if older is None else history.get(older)
+        situation = result.situation if result else None
     if situation is None:
         raise not_found("no iteration has assessed a situation yet")
     return CurrentSituation(situation=situation)
@@ -268,13 +273,3 @@ def last_result(store: AgentStore) -> LoopResult | None:
     # The newest may be in flight, and is not in the history then.
     found = store.history.results(1) or store.history.results(2)
     return found[0] if found else None
-
-
-def _last_situation(store: AgentStore) -> Situation | None:
-    newest = store.history.situation()
-    if newest is not None:
-        return newest
-    outlines = store.history.outlines(_SEARCHED).iterations
-    older = next((one.iteration for one in outlines if one.situation is not None), None)
-    result = None if older is None else store.history.get(older)
-    return result.situation if result else None

@@ -13,7 +13,7 @@ import time
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -119,31 +119,23 @@ class RefusalReporter:
             return self._unlogged.pop(kind, 0)
 
 
+@dataclass(frozen=True)
 class _Deployment(Collector):
-    def __init__(self, store: Callable[[], Store], broker: Client | None) -> None:
-        self._store = store
-        self._broker = broker
-
-    def collect(self) -> Iterable[Metric]:
-        try:
-            store = self._store()
-        except StoreError:
-            return _away()
-        return collect(store, self._broker)
-
-
-def collect(store: Store, broker: Client | None = None) -> Iterator[Metric]:
-    """Read the metrics of the deployment; only `boyd_up 0` when Redis does not answer.
+    """The metrics of the deployment; only `boyd_up 0` when Redis does not answer.
 
     Agents without processes for a day are left out. It makes four round trips, whose size grows
     with agents and observers, not with history.
     """
-    try:
-        health = _present(read_health(store.client, broker))
-    except StoreError:
-        yield from _away()
-        return
-    yield from deployment_metrics(health)
+
+    store: Callable[[], Store]
+    broker: Client | None
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            health = read_health(self.store().client, self.broker)
+        except StoreError:
+            return [_metric("boyd_up", [((), 0)]), _version()]
+        return deployment_metrics(_present(health))
 
 
 def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
@@ -158,11 +150,6 @@ def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     yield from _observers(health.agents)
     yield from _models(health.agents)
     yield _findings(health)
-
-
-def _away() -> Iterator[Metric]:
-    yield _metric("boyd_up", [((), 0)])
-    yield _version()
 
 
 def _version() -> Metric:

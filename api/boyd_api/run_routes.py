@@ -50,7 +50,10 @@ def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
     _check_callback(ctx, body.callback_url)
     agent = ctx.agent
     if body.kind == INVESTIGATION:
-        run = _investigate(ctx, body)
+        check_model(agent.entry)
+        id, retention = ctx.idempotent_id(), agent.entry.retention
+        # The run and the investigation have the same id.
+        run = _run(ctx, agent.launcher.ask(_question(body), ctx.actor, retention, id, run=body))
     else:
         run = agent.launcher.submit_run(body, ctx.actor, ctx.idempotent_id()).run
     where = f"/api/v0/agents/{agent.entry.id}/runs/{run.id}"
@@ -111,14 +114,6 @@ def _run(ctx: RequestContext, id: str) -> Run:
     if run is None:
         raise not_found(f"no run {id!r}")
     return run
-
-
-def _investigate(ctx: RequestContext, body: RunRequest) -> Run:
-    """Start the investigation of a run; both have the same id."""
-    agent = ctx.agent
-    check_model(agent.entry)
-    question, id = _question(body), ctx.idempotent_id()
-    return _run(ctx, agent.launcher.ask(question, ctx.actor, agent.entry.retention, id, run=body))
 
 
 def _question(run: RunRequest) -> InvestigationRequest:

@@ -191,8 +191,8 @@ class Gateway:
                 raise _Abandoned(was_sent=True)
             item = exchange.next(min(deadline.left, _SLICE))
             match item:
-                case ServerEvent():
-                    yield item.data
+                case str():
+                    yield item
                     deadline.extend(answer.is_complete)
                 case PlainResponse():
                     raise fault_of_response(item.status, item.headers, item.body, self._clock())
@@ -272,13 +272,6 @@ def _check_key(key: SecretStr | None) -> None:
 
 
 @dataclass(frozen=True)
-class ServerEvent:
-    """A server-sent event."""
-
-    data: str
-
-
-@dataclass(frozen=True)
 class PlainResponse:
     """A response that is not an event stream."""
 
@@ -294,7 +287,8 @@ class ExchangeEnded:
     error: BaseException | None = None
 
 
-Item = ServerEvent | PlainResponse | ExchangeEnded
+#: The data of a server-sent event, or something else.
+Item = str | PlainResponse | ExchangeEnded
 
 
 class Exchange:
@@ -355,7 +349,7 @@ class Exchange:
             size += len(event.data)
             if max(size, response.num_bytes_downloaded) > MAX_ANSWER:
                 raise Fault(f"the answer is larger than {MAX_ANSWER >> 20} MiB")
-            self._items.put(ServerEvent(event.data))
+            self._items.put(event.data)
 
 
 def _excerpt(response: httpx2.Response) -> str:

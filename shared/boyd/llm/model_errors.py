@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from boyd.errors import BoydError
+from boyd.llm.tool_calls import parse_object
 from boyd.models.investigation import Usage
 
 #: Error codes and types that mean "context full", letters only.
@@ -125,18 +126,18 @@ def fault_of_response(status: int, headers: Mapping[str, str], body: str, now: f
     *headers* have names in lower case; *now* (seconds since the epoch) is the reference for dates
     in `Retry-After`.
     """
-    document = _parse_object(body)
+    document = parse_object(body) or {}
     details, why = _error_message(document, body), f"it answered {status}"
     hint = "" if document else " (is llm.base_url complete?)"
     if status < 300:
         kind = headers.get("content-type", "nothing")
         why = f"it answered with {kind} instead of an event stream{hint}"
-        return Fault(why, details, permanent=True, status=status)
-    if status < 400:
-        why = f"{why}; redirects are not followed"
-        return Fault(why, details, permanent=True, status=status)
-    if status == 404:
+    elif status < 400:
+        why += "; redirects are not followed"
+    elif status == 404:
         why += hint
+    if status < 400:
+        return Fault(why, details, permanent=True, status=status)
     full = _is_context_full(status, _error_names(document), details)
     wait = retry_after(headers.get("retry-after", ""), now)
     permanent = not _is_transient(status)
@@ -204,14 +205,6 @@ def _error_message(document: Mapping[str, Any], body: str) -> str:
     error = document.get("error", document)
     message = error.get("message") if isinstance(error, Mapping) else error
     return _single_line(message if isinstance(message, str) and message.strip() else body)
-
-
-def _parse_object(body: str) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _single_line(text: str) -> str:

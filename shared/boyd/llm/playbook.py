@@ -150,7 +150,10 @@ def match(
     playbooks: Iterable[Playbook], observations: Sequence[Observation], phase: PlaybookPhase
 ) -> list[Playbook]:
     """The matching playbooks, highest priority first."""
-    texts = [_search_text(observation) for observation in observations]
+    texts = [
+        f"{each.source}\n{json.dumps(each.data, ensure_ascii=False)}".casefold()
+        for each in observations
+    ]
     matching = [
         playbook
         for playbook in playbooks
@@ -230,11 +233,6 @@ def _read(file: Path) -> str:
 
 def _slug(stem: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "unknown"
-
-
-def _search_text(observation: Observation) -> str:
-    data = json.dumps(observation.data, ensure_ascii=False)
-    return f"{observation.source}\n{data}".casefold()
 
 
 def _matches(trigger: Trigger, observations: Sequence[Observation], texts: Sequence[str]) -> bool:

@@ -220,7 +220,9 @@ class OODAReflection:
         reason = self._reason_to_answer()
         if reason is not None and self._profile != "execution":
             self._update(reason=reason)
-            return self._action("synthesis", self._synthesis(reason), reason, strip=True)
+            why, stuck = _WHY[reason].format(**self._numbers()), reason == "max_errors"
+            prompt = synthesis.prompt(self._state.evidence, self.kind, why, stuck=stuck)
+            return self._action("synthesis", prompt, reason, strip=True)
         kind, hints = self._hints(repeated)
         if reason is not None and not self._state.advised:
             self._update(advised=True)
@@ -256,21 +258,14 @@ class OODAReflection:
 
     def _is_halfway(self) -> bool:
         """Report whether half of the calls are used up for the first time."""
-        budget = self._budget()
-        if self._state.micro or budget is None:
-            return False
-        return (budget + 1) // 2 <= self._gathered < budget
+        budget = None if self._state.micro else self._budget()
+        return budget is not None and (budget + 1) // 2 <= self._gathered < budget
 
     def _hints(self, repeated: Sequence[ToolUse]) -> tuple[Kind, list[str]]:
         if repeated:
             names = ", ".join(dict.fromkeys(use.name for use in repeated))
             return "duplicate", [_DUPLICATE.format(names=names)]
         return ("stale", [_STALE]) if self._state.stale == STALE_WARNING else ("none", [])
-
-    def _synthesis(self, reason: Reason) -> str:
-        state = self._state
-        why = _WHY[reason].format(**self._numbers())
-        return synthesis.prompt(state.evidence, self.kind, why, stuck=reason == "max_errors")
 
     def _advice(self, reason: Reason) -> str:
         if reason == "max_errors":
@@ -279,8 +274,7 @@ class OODAReflection:
         return _ADVICE.format(instruction=instruction, **self._numbers())
 
     def _numbers(self) -> dict[str, int]:
-        state = self._state
-        return {"successes": state.successes, "errors": state.errors, "stale": state.stale}
+        return self._state.model_dump(include={"successes", "errors", "stale"})
 
     def _action(
         self,

@@ -78,17 +78,16 @@ class Notifier(Plugin):
         self._post(body, ctx)
 
     def _post(self, body: dict[str, Any], ctx: Context) -> None:
-        for pause in _PAUSES:
+        for pause in (*_PAUSES, None):
             try:
-                return self._attempt(body, ctx)
+                self._attempt(body, ctx)
+                return
             except requests.RequestException as error:
+                if pause is None:
+                    # The error itself would show the URL.
+                    raise RuntimeError(f"the webhook failed: {_kind(error)}") from None
                 ctx.logger.info("the webhook failed, retrying: %s", _kind(error))
                 time.sleep(pause)
-        try:
-            return self._attempt(body, ctx)
-        except requests.RequestException as error:
-            # The error itself would show the URL.
-            raise RuntimeError(f"the webhook failed: {_kind(error)}") from None
 
     def _attempt(self, body: dict[str, Any], ctx: Context) -> None:
         options = self.options

@@ -229,7 +229,10 @@ class ProcessControl(Plugin):
 
     def alive(self, ctx: Context) -> list[Observation]:
         """Observe the state of each process and unit."""
-        seen = [(name, "process", *_state_of(process)) for name, process in self._processes.items()]
+        seen: list[tuple[str, str, bool, JsonObject]] = []
+        for name, process in self._processes.items():
+            found = process.find()
+            seen.append((name, "process", found is not None, {"pid": found.pid} if found else {}))
         seen += [(name, "unit", *self._unit_state(name)) for name in self.options.units]
         return [
             Observation(
@@ -306,11 +309,6 @@ class ProcessControl(Plugin):
 
     def _systemctl_argv(self) -> list[str]:
         return ["systemctl", "--user"] if self.options.user else ["systemctl"]
-
-
-def _state_of(process: Supervised) -> tuple[bool, JsonObject]:
-    found = process.find()
-    return found is not None, {"pid": found.pid} if found else {}
 
 
 def _write(path: Path, text: str) -> None:

@@ -17,7 +17,6 @@ from boyd.llm.messages import (
     StreamEnded,
     StreamEvent,
     TextDelta,
-    ToolSpec,
     TurnFinished,
     UsageReport,
 )
@@ -68,7 +67,10 @@ def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
     if system:
         result["system"] = system
     if request.tools and (request.use_tools or any(message.calls for message in messages)):
-        result["tools"] = [_tool(tool) for tool in request.tools]
+        result["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in request.tools
+        ]
         if not request.use_tools:
             result["tool_choice"] = {"type": "none"}
     return result
@@ -78,36 +80,20 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """The messages, with consecutive ones of one side merged."""
     return [
         {"role": role, "content": [block for message in group for block in _blocks(message)]}
-        for role, group in groupby(messages, _side)
+        for role, group in groupby(messages, lambda m: "user" if m.role == "tool" else m.role)
     ]
-
-
-def _side(message: Message) -> str:
-    return "user" if message.role == "tool" else message.role
 
 
 def _blocks(message: Message) -> Iterator[dict[str, Any]]:
     if message.role == "tool":
-        yield _result(message)
+        result = {"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}
+        yield {**result, "is_error": True} if message.failed else result
         return
     if message.text.strip():
         yield {"type": "text", "text": message.text}
     for call in message.calls:
         arguments = json.loads(call.arguments)
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
-
-
-def _result(message: Message) -> dict[str, Any]:
-    result = {"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}
-    return {**result, "is_error": True} if message.failed else result
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": tool.parameters,
-    }
 
 
 class AnthropicDecoder:
@@ -128,9 +114,9 @@ class AnthropicDecoder:
         if kind == "message_start":
             yield from self._count(part(part(event, "message"), "usage"))
         elif kind == "content_block_start":
-            yield from self._begin(index(event), part(event, "content_block"))
+            yield from self._piece(index(event), part(event, "content_block"))
         elif kind == "content_block_delta":
-            yield from self._go_on(index(event), part(event, "delta"))
+            yield from self._piece(index(event), part(event, "delta"))
         elif kind == "message_delta":
             yield from self._count(part(event, "usage"))
             if reason := text(part(event, "delta"), "stop_reason"):
@@ -147,23 +133,17 @@ class AnthropicDecoder:
                 Usage(input_tokens=sent, output_tokens=self._counted.get("output_tokens", 0))
             )
 
-    def _begin(self, at: int | None, block: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        if text(block, "type") == "tool_use":
+    def _piece(self, at: int | None, piece: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        """The beginning of a block, or a later piece of it."""
+        if text(piece, "type") == "tool_use":
             self._calls.add(at)
-            yield CallFragment(
-                at, text(block, "id") or None, text(block, "name"), part(block, "input")
-            )
-        elif said := text(block, "text"):
+            id_, name = text(piece, "id") or None, text(piece, "name")
+            yield CallFragment(at, id_, name, part(piece, "input"))
+        elif said := text(piece, "text"):
             yield TextDelta(said)
-        elif thought := text(block, "thinking"):
+        elif thought := text(piece, "thinking"):
             yield ReasoningDelta(thought)
-
-    def _go_on(self, at: int | None, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        if said := text(delta, "text"):
-            yield TextDelta(said)
-        elif thought := text(delta, "thinking"):
-            yield ReasoningDelta(thought)
-        elif (more := text(delta, "partial_json")) and at in self._calls:
+        elif (more := text(piece, "partial_json")) and at in self._calls:
             yield CallFragment(at, arguments=more)
 
 

@@ -30,7 +30,7 @@ from boyd.llm.providers.wire import (
     prepare,
     text,
 )
-from boyd.models.investigation import Finish, ToolCall, Usage
+from boyd.models.investigation import Finish, Usage
 from boyd.settings.model import ModelSettings
 
 _END = "[DONE]"
@@ -83,13 +83,9 @@ def _message(message: Message) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
     if not message.calls:
         return {"role": message.role, "content": message.text}
-    calls = [_call(call) for call in message.calls]
+    functions = [(c.id, {"name": c.name, "arguments": c.arguments}) for c in message.calls]
+    calls = [{"id": id_, "type": "function", "function": each} for id_, each in functions]
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
 
 
 class OpenAIDecoder:
@@ -114,12 +110,9 @@ def _events(chunk: Mapping[str, Any]) -> Iterator[StreamEvent]:
             yield from _delta(part(choice, "delta"))
             yield from _finish(text(choice, "finish_reason"))
     usage = part(chunk, "usage")
-    spent = Usage(
-        input_tokens=number(usage, "prompt_tokens"),
-        output_tokens=number(usage, "completion_tokens"),
-    )
-    if spent != Usage():
-        yield UsageReport(spent)
+    sent, received = number(usage, "prompt_tokens"), number(usage, "completion_tokens")
+    if sent or received:
+        yield UsageReport(Usage(input_tokens=sent, output_tokens=received))
 
 
 def _delta(delta: Mapping[str, Any]) -> Iterator[StreamEvent]:

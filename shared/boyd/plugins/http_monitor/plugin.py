@@ -99,11 +99,8 @@ class HttpMonitor(Plugin):
         wanted = self._endpoints if shard is None else shard
         # A worker with a newer agent file may no longer know an id.
         endpoints = [self._endpoints[id] for id in wanted if id in self._endpoints]
-        checks = self._prober.check_all(endpoints)
-        return [
-            self._observation(ctx, endpoint, check)
-            for endpoint, check in zip(endpoints, checks, strict=True)
-        ]
+        checks = zip(endpoints, self._prober.check_all(endpoints), strict=True)
+        return [self._observation(ctx, endpoint, check) for endpoint, check in checks]
 
     def _observation(self, ctx: Context, endpoint: MonitoredEndpoint, check: Check) -> Observation:
         known = health.count(ctx, endpoint, check, self.options.max_history)
@@ -144,10 +141,11 @@ class HttpMonitor(Plugin):
         one = self._evidence(situation).to_restart()
         if one is None:
             return no_op("No endpoint needs a restart")
+        times = "once" if one.failures == 1 else f"{one.failures} consecutive times"
         return Decision(
             action=f"{self.id}:restartService",
             params={"endpointId": one.endpoint_id},
-            rationale=f"Endpoint {one.name} has failed {_times(one.failures)}",
+            rationale=f"Endpoint {one.name} has failed {times}",
             confidence=0.85,
             risk="medium" if one.critical else "low",
             requires_approval=one.critical,
@@ -226,7 +224,3 @@ def _describe(endpoint: MonitoredEndpoint, known: health.EndpointHistory) -> Jso
         "restartedAt": known.restarted_at.isoformat() if known.restarted_at else None,
         "checks": checks,
     }
-
-
-def _times(failures: int) -> str:
-    return "once" if failures == 1 else f"{failures} consecutive times"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,14 +38,6 @@ class CommandParams(Model):
         default=None, description=f"seconds it may take, at most {MAX_TIMEOUT:g}"
     )
     workdir: str | None = Field(default=None, description="the folder to run it in")
-
-
-@dataclass(frozen=True)
-class _Limit:
-    """A time limit in seconds, and a note about it for the output."""
-
-    seconds: float
-    note: str = ""
 
 
 class Shell(Plugin):
@@ -126,7 +117,7 @@ class Shell(Plugin):
         self, decision: Decision, action: Action | None, ctx: Context
     ) -> dict[str, Any] | None:
         """Require approval for commands the policy does not cover; veto those it denies."""
-        if action is None or not self._is_ours(action):
+        if action is None or action.plugin_id != self.id:
             return None
         verdict = self._judge(decision.params)
         if verdict.denied:
@@ -140,7 +131,7 @@ class Shell(Plugin):
     @hook(fail_closed=True)
     def on_before_act(self, action: Action, params: Mapping[str, Any]) -> None:
         """Veto commands that the policy denies, whoever asks for them."""
-        if self._is_ours(action):
+        if action.plugin_id == self.id:
             verdict = self._judge(params)
             if verdict.denied:
                 raise Veto(verdict.refused)
@@ -152,7 +143,9 @@ class Shell(Plugin):
             time=ctx.now(), tool=tool, command=params.command, workdir=workdir, status="refused"
         )
         verdict = self._policy.judge(params.command)
-        refused = verdict.refused or self._check_folder(workdir)
+        refused = verdict.refused
+        if not refused and ("\0" in workdir or not Path(workdir).is_dir()):
+            refused = f"Folder not found: {workdir!r}"
         if refused:
             changes = {"output": refused, "interactive": verdict.interactive}
             return self._result(seen.patched(changes), refused)
@@ -164,18 +157,18 @@ class Shell(Plugin):
 
     def _execute(self, seen: ToolObservation, params: CommandParams) -> ActionResult:
         user = self._account()
-        limit = self._limit(params.timeout)
+        seconds, note = self._limit(params.timeout)
         ended = runner.run(
             params.command,
-            timeout=limit.seconds,
+            timeout=seconds,
             workdir=self._workdir(params.workdir),
-            limit=self.options.max_output - len(limit.note),
+            limit=self.options.max_output - len(note),
             env=runner.environment(self.options.environment, user),
             user=user,
         )
         error = f"exit code {ended.code}" if ended.code else None
         if ended.timed_out:
-            error = f"timed out after {limit.seconds:g} s"
+            error = f"timed out after {seconds:g} s"
         changes = {
             "status": "failed" if ended.code else "succeeded",
             "exit_code": ended.code,
@@ -183,34 +176,28 @@ class Shell(Plugin):
             "truncated": ended.output.truncated,
             "total_bytes": ended.output.total,
             "duration": round(ended.seconds * 1000, 3),
-            "output": ended.output.text() + limit.note,
+            "output": ended.output.text() + note,
         }
         return self._result(seen.patched(changes), error)
 
     def would_run(self, params: CommandParams) -> JsonObject:
         """The command as it would run, and the verdict of the policy."""
         verdict = self._judge(params.to_wire())
-        workdir = self._workdir(params.workdir)
+        says = "Would run it without an approval"
+        if verdict.refused:
+            says = f"Would refuse it: {verdict.refused}"
+        elif verdict.uncovered:
+            says = f"Would run it with an approval: {verdict.uncovered}"
         return {
             "command": params.command,
-            "workdir": workdir,
+            "workdir": self._workdir(params.workdir),
             "user": self.options.user,
-            "timeout": self._limit(params.timeout).seconds,
+            "timeout": self._limit(params.timeout)[0],
             "allowed": not (verdict.refused or verdict.uncovered),
             "denied": verdict.denied,
             "interactive": verdict.interactive,
-            "says": self._describe(verdict),
+            "says": says,
         }
-
-    def _describe(self, verdict: PolicyVerdict) -> str:
-        if verdict.refused:
-            return f"Would refuse it: {verdict.refused}"
-        if verdict.uncovered:
-            return f"Would run it with an approval: {verdict.uncovered}"
-        return "Would run it without an approval"
-
-    def _is_ours(self, action: Action) -> bool:
-        return action.plugin_id == self.id
 
     def _judge(self, params: Mapping[str, Any]) -> PolicyVerdict:
         """The verdict on params that have not been validated yet."""
@@ -231,18 +218,14 @@ class Shell(Plugin):
         ours = self.options.workdir or (user.home if user else str(Path.cwd()))
         return os.path.normpath(os.path.join(ours, asked)) if asked else ours  # noqa: PTH118
 
-    def _check_folder(self, workdir: str) -> str | None:
-        if "\0" in workdir or not Path(workdir).is_dir():
-            return f"Folder not found: {workdir!r}"
-        return None
-
-    def _limit(self, asked: float | None) -> _Limit:
+    def _limit(self, asked: float | None) -> tuple[float, str]:
+        """The time limit in seconds, and a note about it for the output."""
         if asked is None or asked <= 0:
-            return _Limit(self.options.timeout)
-        if asked > MAX_TIMEOUT:
-            note = f"\n[the time limit of {asked:g} s was lowered to {MAX_TIMEOUT:g} s]\n"
-            return _Limit(MAX_TIMEOUT, note)
-        return _Limit(asked)
+            return self.options.timeout, ""
+        if asked <= MAX_TIMEOUT:
+            return asked, ""
+        lowered = f"\n[the time limit of {asked:g} s was lowered to {MAX_TIMEOUT:g} s]\n"
+        return MAX_TIMEOUT, lowered
 
     def _account(self) -> runner.Account | None:
         if self.options.user is None:

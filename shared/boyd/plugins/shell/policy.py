@@ -81,7 +81,9 @@ class Policy:
             return f"it has {line.strange}"
         for command in line.commands:
             if not any(_covers(allowed, command) for allowed in self._allow):
-                return f"`{_shorten(command)}` is not allowed"
+                text = " ".join(command.texts)
+                shown = text if len(text) <= 100 else f"{text[:100]}…"
+                return f"`{shown}` is not allowed"
         return None
 
     def _denied(self, line: CommandLine, text: str) -> str | None:
@@ -133,8 +135,7 @@ def _unrunnable(command: str) -> str | None:
 
 def _covers(allowed: Prefix, command: Command) -> bool:
     begin = command.words[: len(allowed)]
-    literal = all(word.literal for word in begin)
-    return literal and tuple(word.text for word in begin) == allowed
+    return all(word.literal for word in begin) and tuple(word.text for word in begin) == allowed
 
 
 def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
@@ -157,8 +158,3 @@ def _denies(denied: Prefix, words: Sequence[str]) -> bool:
         return False
     rest = iter(words[1:])
     return all(word in rest for word in denied[1:])
-
-
-def _shorten(command: Command) -> str:
-    text = " ".join(command.texts)
-    return text if len(text) <= 100 else f"{text[:100]}…"

@@ -48,10 +48,8 @@ def _wrapper(valued: str = "", leading: int = 0, settles: str = "") -> Wrapper:
 
 
 WRAPPERS = {
-    "builtin": _wrapper(),
-    "busybox": _wrapper(),
-    "chrt": _wrapper(leading=1),
-    "chroot": _wrapper(leading=1),
+    **dict.fromkeys(("builtin", "busybox", "nohup", "setsid", "unbuffer"), _wrapper()),
+    **dict.fromkeys(("chrt", "chroot", "taskset"), _wrapper(leading=1)),
     "command": _wrapper(settles="-v -V"),
     "doas": _wrapper("-u -C", settles="-L"),
     "env": _wrapper("-u --unset -C --chdir"),
@@ -59,17 +57,13 @@ WRAPPERS = {
     "flock": _wrapper("-w --timeout -E", leading=1),
     "ionice": _wrapper("-c --class -n --classdata -p"),
     "nice": _wrapper("-n --adjustment"),
-    "nohup": _wrapper(),
-    "setsid": _wrapper(),
     "stdbuf": _wrapper("-i -o -e --input --output --error"),
     "sudo": _wrapper(
         "-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D -R",
         settles="-l --list -v --validate -V --version -K -e --edit",
     ),
-    "taskset": _wrapper(leading=1),
     "time": _wrapper("-f --format -o --output"),
     "timeout": _wrapper("-s --signal -k --kill-after", leading=1),
-    "unbuffer": _wrapper(),
     "xargs": _wrapper("-n -I -P -L -s -d -E -a --max-args --max-procs --delimiter --arg-file"),
 }
 
@@ -83,7 +77,7 @@ def stages(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """The command itself, then what it runs, and so on: `sudo env A=1 ls`, `env A=1 ls`, `ls`."""
     rest = tuple(words)
     for _ in range(MAX_STAGES):
-        rest = tuple(itertools.dropwhile(_precedes, rest))
+        rest = tuple(itertools.dropwhile(lambda w: w in KEYWORDS or ASSIGNMENT.match(w), rest))
         if not rest:
             return
         yield rest
@@ -91,10 +85,6 @@ def stages(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
         if wrapper is None:
             return
         rest = _inside(wrapper, rest[1:])
-
-
-def _precedes(word: str) -> bool:
-    return word in KEYWORDS or ASSIGNMENT.match(word) is not None
 
 
 def _inside(wrapper: Wrapper, words: tuple[str, ...]) -> tuple[str, ...]:

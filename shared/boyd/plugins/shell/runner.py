@@ -175,9 +175,12 @@ def run(
 def _start(
     command: str, workdir: str, env: Mapping[str, str], user: Account | None
 ) -> subprocess.Popen[bytes]:
+    bash = shutil.which("bash", path=env.get("PATH"))
+    if bash is None:
+        raise FileNotFoundError("bash is not on the PATH")
     arguments = [str(GRACE), str(user or "-"), workdir]
     # Without `--`, a line that starts with a dash would be taken for options.
-    line = [_bash(env), "-lc", "--", command]
+    line = [bash, "-lc", "--", command]
     return subprocess.Popen(  # noqa: S603 - our own program; the policy has judged the command
         [sys.executable, "-I", "-S", str(Path(guardian.__file__)), *arguments, *line],
         # The guardian watches its standard input, which ends when we die.
@@ -189,13 +192,6 @@ def _start(
         cwd="/",
         start_new_session=True,
     )
-
-
-def _bash(env: Mapping[str, str]) -> str:
-    found = shutil.which("bash", path=env.get("PATH"))
-    if found is None:
-        raise FileNotFoundError("bash is not on the PATH")
-    return found
 
 
 def _follow(process: subprocess.Popen[bytes], output: CapturedOutput, seconds: float) -> bool:
