@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 #: The greatest depth of nested substitutions.
 MAX_DEPTH = 8
 
-_BLANKS = " \t"
+#: Blanks, a text in single quotes, an escaped character, or other characters of a word.
+_TOKEN = re.compile(
+    r"""(?P<blanks>[ \t]+) | '(?P<quoted>[^']*)' | \\(?P<escaped>.) |
+    (?P<plain>[^ \t\n'"\\$`<>&;|()]+)""",
+    re.DOTALL | re.VERBOSE,
+)
 _SAFE_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
 _GLOBS = frozenset("*?[]{}~")
 #: Redirections that write no file.
@@ -21,6 +26,8 @@ _HARMLESS = re.compile(r"(?:>&[12]|&?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t
 _DESCRIPTORS = frozenset("0123456789")
 _OPERATORS = ("&&", "||", "|&", ";", "|", "&")
 _PLAIN_OPERATORS = frozenset({"&&", "||", ";", "|"})
+_REDIRECTION = re.compile(r"(?:<<<|<<-?|<>|<&|<|&>>|&>|>>|>&|>\||>)[ \t]*")
+_BACKTICKED = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL)
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(['\"]?)\\?([\w.-]+)\2")
 #: A text in which a backslash begins a code: the second word of `echo $'\\x6c'`.
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
@@ -96,60 +103,52 @@ class _Reader:
         if self.depth > MAX_DEPTH:
             return CommandLine((), "it nests too deeply")
         while self.at < len(self.text):
-            self._step(self.text[self.at])
+            self._step()
         self._end_line()
         return CommandLine(tuple(self.commands), self.strange, tuple(self.bodies))
 
-    def _step(self, char: str) -> None:
-        if char in _BLANKS:
-            self._end_word()
-            self.at += 1
+    def _step(self) -> None:
+        char = self.text[self.at]
+        if char == "#" and self.parts is None:
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
+        elif token := _TOKEN.match(self.text, self.at):
+            self.at = token.end()
+            self._token(token)
         elif char == "\n":
             self._newline()
-        elif char == "#" and self.parts is None:
-            self._comment()
-        elif char in "'\"\\":
-            {"'": self._single, '"': self._double, "\\": self._backslash}[char]()
+        elif char == '"':
+            self._double()
+        elif char == "'":
+            self._unbalanced()
         elif char in "$`":
             self._expansion(char)
-        elif char in "<>&" and self._redirection():
-            return
-        elif char in ";|&":
-            self._operator()
         elif char in "()":
             self._parenthesis(char)
-        else:
-            self._plain(char)
+        elif char == "\\":
+            self._note("a backslash at the end")
+            self.at += 1
+        elif char not in "<>&" or not self._redirection():
+            self._operator()
 
     # Words
+
+    def _token(self, token: re.Match[str]) -> None:
+        text = token[token.lastgroup or 0]
+        if token.lastgroup == "blanks":
+            self._end_word()
+        elif token.lastgroup == "plain":
+            if not text.isprintable():
+                self._note("a control character")
+            self._add(text, literal=_GLOBS.isdisjoint(text), quoted=False)
+        elif token.lastgroup == "quoted" or text != "\n":
+            self._add(text)
 
     def _add(self, text: str, literal: bool = True, quoted: bool = True) -> None:
         self.parts = self.parts or []
         self.parts.append(text)
         self.literal = self.literal and literal
         self.quoted = self.quoted or quoted
-
-    def _plain(self, char: str) -> None:
-        if not char.isprintable():
-            self._note("a control character")
-        self._add(char, literal=char not in _GLOBS, quoted=False)
-        self.at += 1
-
-    def _single(self) -> None:
-        end = self.text.find("'", self.at + 1)
-        if end < 0:
-            self._unbalanced()
-            return
-        self._add(self.text[self.at + 1 : end])
-        self.at = end + 1
-
-    def _backslash(self) -> None:
-        following = self.text[self.at + 1 : self.at + 2]
-        if not following:
-            self._note("a backslash at the end")
-        elif following != "\n":
-            self._add(following)
-        self.at += 2
 
     def _double(self) -> None:
         self._add("")
@@ -185,10 +184,6 @@ class _Reader:
             self.open.words.append(ShellWord("".join(self.parts), self.literal))
         self.parts, self.literal, self.quoted = None, True, False
 
-    def _comment(self) -> None:
-        end = self.text.find("\n", self.at)
-        self.at = len(self.text) if end < 0 else end
-
     # Expansions
 
     def _expansion(self, char: str, within: bool = False) -> None:
@@ -198,7 +193,8 @@ class _Reader:
             self._add(simple[0], literal=False)
             self.at = simple.end()
         elif char == "`":
-            self._substitution(self.at + 1, self._closing_backtick())
+            closing = _BACKTICKED.match(self.text, self.at + 1)
+            self._substitution(self.at + 1, closing.end() if closing else len(self.text))
         elif not within and (quoted := _ANSI_C.match(self.text, self.at)):
             self._note("an expansion that is more than a variable")
             self._add(_decode(quoted[1]), literal=False)
@@ -212,13 +208,11 @@ class _Reader:
 
     def _substitution(self, start: int, end: int) -> None:
         self._note("a command substitution")
-        self._nested(self.text[start:end].replace("\\`", "`"))
+        inner = read(self.text[start:end].replace("\\`", "`"), self.depth + 1)
+        self.commands += inner.commands
+        self.bodies += inner.bodies
         self._add(self.text[self.at : end + 1], literal=False)
         self.at = end + 1
-
-    def _closing_backtick(self) -> int:
-        found = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL).match(self.text, self.at + 1)
-        return found.end() if found else len(self.text)
 
     def _closing_parenthesis(self, start: int) -> int:
         """The end of the parenthesis that opened before *start*, ignoring quoted ones."""
@@ -235,11 +229,6 @@ class _Reader:
                 return at
             at += 1
         return len(self.text)
-
-    def _nested(self, text: str) -> None:
-        inner = read(text, self.depth + 1)
-        self.commands += inner.commands
-        self.bodies += inner.bodies
 
     # Between words
 
@@ -313,9 +302,7 @@ class _Reader:
             self.awaited.append((heredoc[3], bool(heredoc[1])))
             self.at = heredoc.end()
             return True
-        found = re.compile(r"(?:<<<|<<-?|<>|<&|<|&>>|&>|>>|>&|>\||>)[ \t]*").match(
-            self.text, self.at
-        )
+        found = _REDIRECTION.match(self.text, self.at)
         assert found, "it begins with one of them"
         self.at = found.end()
         if not self.text.startswith("(", self.at):
@@ -334,7 +321,7 @@ class _Reader:
     def _skip_target(self) -> None:
         kept = len(self.open.words)
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;|&<>()":
-            self._step(self.text[self.at])
+            self._step()
         self._end_word()
         del self.open.words[kept:]
 
