@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.models import ApprovalItem, LoopResult
+from boyd.models import ActionResult, ApprovalItem, LoopResult
 from boyd.plugin import ApprovalReader, Graph
 from boyd.plugins.goals import memory
 from boyd.plugins.goals.api_models import WaitingTool
@@ -19,6 +20,7 @@ from boyd.plugins.goals.goal_toolbox import GoalToolbox, digest
 from boyd.plugins.goals.goal_tree import decompose_stalled, give_up_stuck, symbol, wanted_words
 from boyd.plugins.goals.knowledge.vocabulary import RELATED_TO
 from boyd.plugins.goals.outcome import (
+    KEPT,
     DecisionOutcome,
     apply_outcome,
     begin_cycle,
@@ -89,21 +91,26 @@ def outcome_of(
     # Hooks may have changed the params: the goal recognizes its call by those it chose.
     choice = session.choice
     is_chosen = choice is not None and choice.tool == tool
-    return DecisionOutcome(
+    outcome = DecisionOutcome(
         cycle=session.cycle,
         goal=goal.id,
         fence=goal.fence,
         tool=tool,
         state=state,
-        output=output_of(tool, done) if done else refusal.reason if refusal else "",
+        output=refusal.reason if refusal else "",
         known=known_words(session, goal, graph),
-        symbols=symbols_of(done) if done else [],
         params_digest=choice.params_digest if choice and is_chosen else digest(decision.params),
         score=choice.score if choice else None,
         iteration=result.iteration,
         approval=done.waits_for if done else None,
-        duration=done.duration / 1000 if done else None,
     )
+    return outcome.patched(_findings(tool, done)) if done else outcome
+
+
+def _findings(tool: str, result: ActionResult) -> dict[str, Any]:
+    """The fields of an outcome that come from the result of its action."""
+    output, duration = output_of(tool, result), result.duration / 1000
+    return {"output": output, "symbols": symbols_of(result), "duration": duration}
 
 
 def known_words(session: GoalSession, goal: Goal, graph: Graph) -> list[str]:
@@ -221,41 +228,20 @@ def _approval_outcome(
 
     It has no fence, so that the current owner of the goal keeps it.
     """
-    outcome = DecisionOutcome(
-        cycle=decision.cycle,
-        goal=decision.goal,
-        tool=decision.tool,
-        state="refused",
-        output="the approval no longer exists",
-        params_digest=decision.params_digest,
-        score=decision.score,
-        iteration=decision.iteration,
-        approval=decision.approval,
-    )
+    kept = {name: getattr(decision, name) for name in (*KEPT, "score") if name != "duration"}
+    gone = "the approval no longer exists"
+    outcome = DecisionOutcome(**kept, state="refused", output=gone)
     if item is None:
         return outcome
     if item.status not in ("pending", "approved"):
-        return outcome.patched({"output": _resolution(item)})
+        by = f" by {item.acted_by}" if item.acted_by else ""
+        why = f": {item.note}" if item.note else ""
+        return outcome.patched({"output": f"{item.status}{by}{why}"})
     if item.result is None:
         return None
-    state, output = state_of(item.result), output_of(decision.tool, item.result)
+    state, findings = state_of(item.result), _findings(decision.tool, item.result)
     if state is None:
-        return outcome.patched(
-            {"state": "undone", "output": f"approved but not executed: {output}"}
-        )
-    return outcome.patched(
-        {
-            "state": state,
-            "output": output,
-            "known": known_words(session, session.goals[decision.goal], graph),
-            "duration": item.result.duration / 1000,
-            "symbols": symbols_of(item.result),
-        }
-    )
-
-
-def _resolution(item: ApprovalItem) -> str:
-    """The resolution of an approval, as in `denied by ann: not today`."""
-    by = f" by {item.acted_by}" if item.acted_by else ""
-    why = f": {item.note}" if item.note else ""
-    return f"{item.status}{by}{why}"
+        undone = f"approved but not executed: {findings['output']}"
+        return outcome.patched({"state": "undone", "output": undone})
+    known = known_words(session, session.goals[decision.goal], graph)
+    return outcome.patched({**findings, "state": state, "known": known})

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from boyd.formatting import counted
 from boyd.models import ActionResult, Triple
 from boyd.models.situation import Place
 from boyd.plugin import Context, Graph, Plugin, action
@@ -136,7 +137,7 @@ class GoalTools(Plugin):
         report = find_gaps(graph, starts, params.max_gaps)
         if not report.examined:
             return _result([], (), "The graph is empty")
-        examined = count_of(report.examined, "symbol")
+        examined = counted(report.examined, "symbol")
         head = f"{examined}, {report.coverage:.0%} of them well connected"
         lines = [f"{one.severity:.2f} {one.kind}: {one.detail}" for one in report.gaps]
         return _result([head, *lines], [one.symbol for one in report.gaps])
@@ -145,7 +146,7 @@ class GoalTools(Plugin):
     def consolidate(self, ctx: Context) -> str:
         """Free working memory, and keep its valuable entries as episodes."""
         kept, gone = self.consolidate_memory(ctx)
-        return f"{count_of(kept, 'entry', 'entries')} became episodes, {gone} were forgotten"
+        return f"{counted(kept, 'entry', 'entries')} became episodes, {gone} were forgotten"
 
     def consolidate_memory(self, ctx: Context, on_demand: bool = True) -> tuple[int, int]:
         """Consolidate; returns the numbers of new episodes and of forgotten entries."""
@@ -236,7 +237,7 @@ class GoalTools(Plugin):
         mentions = [fact(predicate="mentions", object=one, confidence=0.6) for one in about[:20]]
         self.graph(ctx).add([fact(predicate="is-a", object="document"), *mentions])
         # Without the title, which was given and not found.
-        line = f"{count_of(passages, 'passage')}, about {', '.join(about[:10])}"
+        line = f"{counted(passages, 'passage')}, about {', '.join(about[:10])}"
         return _result([line], [params.title, *about[:20]])
 
     @action(idempotent=True)
@@ -274,11 +275,6 @@ def _arrow(place: Place) -> str:
 def _ends(facts: Iterable[Triple]) -> list[str]:
     """The subjects and objects of facts."""
     return [end for one in facts for end in (one.subject, one.object)]
-
-
-def count_of(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun, as in `1 passage` and `2 passages`."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _join(lines: list[str], nothing: str) -> str:

@@ -22,7 +22,7 @@ DETAIL_CHARS = 200
 #: The number of tools last used on a goal that are remembered in order.
 RECENT = 3
 #: The fields of an outcome that its decision keeps, besides the score.
-_KEPT = {"cycle", "iteration", "goal", "tool", "params_digest", "approval", "duration"}
+KEPT = frozenset({"cycle", "iteration", "goal", "tool", "params_digest", "approval", "duration"})
 
 Rejection = Literal["duplicate", "stale", "unknown-goal"]
 OutcomeState = Literal["done", "failed", "vetoed", "pending", "refused", "undone"]
@@ -171,7 +171,7 @@ def _record(
     waiting: dict[str, Progress] = {"pending": "Pending", "refused": "Refused"}
     has_output = outcome.state in ("done", "refused", "undone")
     decision = ToolDecision(
-        **outcome.model_dump(include=_KEPT),
+        **outcome.model_dump(include=set(KEPT)),
         breakdown=outcome.score.breakdown if outcome.score else "",
         score=outcome.score,
         progress=evaluation.progress if evaluation else waiting.get(outcome.state),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from boyd.models import Model
-from boyd.plugins.goals.goal_tree import active_goals, symbol, update_goal, with_goals
+from boyd.plugins.goals.goal_tree import active_goals, change_goal, symbol
 from boyd.plugins.goals.memory import pressure, push
 from boyd.plugins.goals.progress import clip
 from boyd.plugins.goals.state import (
@@ -88,10 +89,7 @@ def new_psyche(
     weights: Mapping[Archetype, float] | None = None, shadow: Iterable[ShadowPattern] = ()
 ) -> Psyche:
     """A psyche with the default weights and shadow, overridden and extended by the given ones."""
-    known = Psyche()
-    return known.patched(
-        {"weights": {**known.weights, **(weights or {})}, "shadow": [*SHADOW, *shadow]}
-    )
+    return Psyche(weights={**Psyche().weights, **(weights or {})}, shadow=[*SHADOW, *shadow])
 
 
 def action_text(tool: str, params: Mapping[str, Any]) -> str:
@@ -125,14 +123,17 @@ def evolve(psyche: Psyche, tools: Iterable[ToolInsight], abandoned: int, cycle: 
     """
     if psyche.last_evolution_cycle >= cycle:
         return psyche
-    shifts: dict[Archetype, float] = {}
-    for insight in tools:
-        if archetype := ARCHETYPES.get(insight.tool):
-            shifts[archetype] = shifts.get(archetype, 0.0) + _shift(insight)
-    moved = {
-        name: _clamp(psyche.weights.get(name, _MIDDLE) + by) for name, by in shifts.items() if by
-    }
-    weights = {**psyche.weights, **moved}
+    steps: Counter[Archetype] = Counter()
+    for one in tools:
+        is_effective = one.uses >= _MIN_USES and one.rate > _EFFECTIVE_RATE
+        if archetype := ARCHETYPES.get(one.tool):
+            steps[archetype] += -1 if one.ineffective else int(is_effective)
+    weights = dict(psyche.weights)
+    for name, count in steps.items():
+        if count:
+            # Rounded, so that a step up and a step down cancel out.
+            moved = round(weights.get(name, _MIDDLE) + count * _SHIFT, 6)
+            weights[name] = min(HEAVIEST, max(LIGHTEST, moved))
     encounters = psyche.shadow_encounters + abandoned
     grown = psyche.individuation + _GROWTH * min(encounters, _MAX_COUNTED)
     changes = {
@@ -143,17 +144,6 @@ def evolve(psyche: Psyche, tools: Iterable[ToolInsight], abandoned: int, cycle: 
         "last_evolution_cycle": cycle,
     }
     return psyche.model_copy(update=changes)
-
-
-def _shift(insight: ToolInsight) -> float:
-    if insight.ineffective:
-        return -_SHIFT
-    return _SHIFT if insight.uses >= _MIN_USES and insight.rate > _EFFECTIVE_RATE else 0.0
-
-
-def _clamp(weight: float) -> float:
-    # Rounded, so that a step up and a step down cancel out.
-    return min(HEAVIEST, max(LIGHTEST, round(weight, 6)))
 
 
 def _matches(pattern: ShadowPattern, danger: Danger, searched: str) -> bool:
@@ -225,12 +215,10 @@ def reflect(session: GoalSession, cycle: int, now: datetime, config: Config) -> 
     if session.psyche:
         abandoned = sum(one.kind == "SuggestAbandon" for one in report.adjustments)
         changes["psyche"] = evolve(session.psyche, report.tools, abandoned, cycle)
-    adjusted = [
-        update_goal(session.goals[one.goal], now, priority=one.priority)
-        for one in report.adjustments
-        if one.kind in ("DecreasePriority", "IncreasePriority")
-    ]
-    session = with_goals(session, adjusted).model_copy(update=changes)
+    for one in report.adjustments:
+        if one.kind in ("DecreasePriority", "IncreasePriority"):
+            session = change_goal(session, session.goals[one.goal], now, priority=one.priority)
+    session = session.model_copy(update=changes)
     note = partial(
         push, kind="Reflection", relevance=_RELEVANCE, source_cycle=cycle, now=now, config=config
     )
@@ -244,12 +232,16 @@ def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionRep
     """The report of a reflection at the end of *cycle*; changes nothing."""
     tools = _tool_insights(session.decisions, config)
     goals = active_goals(session)
-    insights = [_goal_insight(goal, config) for goal in goals]
-    adjustments = [
-        adjustment
-        for goal, insight in zip(goals, insights, strict=True)
-        for adjustment in _adjustments(session, goal, insight, config)
+    insights = [
+        GoalInsight(
+            goal=goal.id,
+            cycles_worked=goal.cycles_worked,
+            without_progress=goal.idle_cycles,
+            stagnant=goal.idle_cycles >= config.stagnation_threshold,
+        )
+        for goal in goals
     ]
+    adjustments = [one for goal in goals for one in _adjustments(session, goal, config)]
     full = pressure(session, config)
     summary = (
         f"Reflection at cycle {cycle}: {len(tools)} tools used"
@@ -269,16 +261,13 @@ def look_back(session: GoalSession, cycle: int, config: Config) -> ReflectionRep
 
 def _advice(session: GoalSession, report: ReflectionReport) -> str:
     """The changes and suggestions as text."""
-    idle = {one.goal: one.without_progress for one in report.goals}
-    lines = (
-        _advice_for(one, session.goals[one.goal], idle[one.goal]) for one in report.adjustments
-    )
+    lines = (_advice_for(one, session.goals[one.goal]) for one in report.adjustments)
     return f"Advice after cycle {report.cycle}: {'; '.join(lines)}"
 
 
-def _advice_for(adjustment: Adjustment, goal: Goal, idle: int) -> str:
+def _advice_for(adjustment: Adjustment, goal: Goal) -> str:
     name = f'"{clip(goal.description, _NAME_CHARS)}" ({goal.id})'
-    stuck = f"no progress in {idle} cycles"
+    stuck = f"no progress in {goal.idle_cycles} cycles"
     return {
         "SuggestAbandon": f"give up {name}: {stuck}",
         "SuggestNewGoal": f"split {name} by hand into separate goals",
@@ -304,20 +293,8 @@ def _tool_insights(decisions: Iterable[ToolDecision], config: Config) -> list[To
     ]
 
 
-def _goal_insight(goal: Goal, config: Config) -> GoalInsight:
-    idle = goal.cycles_worked - goal.last_progress_cycle
-    return GoalInsight(
-        goal=goal.id,
-        cycles_worked=goal.cycles_worked,
-        without_progress=idle,
-        stagnant=idle >= config.stagnation_threshold,
-    )
-
-
-def _adjustments(
-    session: GoalSession, goal: Goal, insight: GoalInsight, config: Config
-) -> list[Adjustment]:
-    if not insight.stagnant:
+def _adjustments(session: GoalSession, goal: Goal, config: Config) -> list[Adjustment]:
+    if goal.idle_cycles < config.stagnation_threshold:
         return _boost(session, goal)
     found = []
     if goal.cycles_worked >= _ABANDON_AFTER * config.stagnation_threshold:

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, Field
 
 from boyd.models import (
-    LEVELS,
     SEVERITIES,
     Catalog,
     Level,
@@ -30,9 +29,6 @@ from boyd.models import (
 )
 from boyd.plugins.investigator.question import at_least, fingerprint, normalize, subject
 from boyd.redaction import redactor
-
-if TYPE_CHECKING:
-    from boyd.llm.playbook import Playbook
 
 #: The most keywords of an incident, and characters of a keyword.
 MOST = 15
@@ -162,7 +158,8 @@ def trial_of(
     done = any(one.success for one in results)
     if not done and not any(one.waits_for for one in results):
         return None
-    if not {decision.risk, *_risk(decision.action, catalog)} <= set(risks):
+    declared = [one.risk for one in catalog.actions if one.id == decision.action]
+    if not {decision.risk, *declared} <= set(risks):
         return None
     subjects = sorted({subject(one) for one in grave})
     if len(subjects) > SUBJECTS:
@@ -233,23 +230,19 @@ def add_incident(
     known = next((one for one in index if one.id == id), None)
     if known is not None and known.iteration >= trial.iteration:
         return list(index)
-    entry = IncidentRecord(
-        id=id,
-        action=trial.action,
-        count=known.count + 1 if known else 1,
-        at=trial.at,
-        iteration=trial.iteration,
-        keywords=known.keywords if known else trial.keywords,
-    )
+    shared = trial.model_dump(include={"action", "at", "iteration", "keywords"})
+    entry = IncidentRecord(id=id, **shared)
+    if known:
+        entry = entry.patched({"count": known.count + 1, "keywords": known.keywords})
     return [*(one for one in index if one.id != id), entry][-most:]
 
 
 def plain_story(trial: Trial) -> Story:
     """A summary without a model."""
-    where = ", ".join(list(trial.sources)[:SOURCES])
+    where, number = ", ".join(list(trial.sources)[:SOURCES]), len(trial.subjects)
+    seen = "One observation" if number == 1 else f"{number} kinds of observations"
     return Story(
-        description=f"{_many(len(trial.subjects))} of severity {trial.severity} from {where}; "
-        f"gone after {trial.action}.",
+        description=f"{seen} of severity {trial.severity} from {where}; gone after {trial.action}.",
         lesson=f"{trial.did} helped. Check that the cause is the same before repeating it.",
     )
 
@@ -268,9 +261,10 @@ def summary_prompt(trial: Trial) -> str:
     )
 
 
-def playbook(trial: Trial, id: str, story: Story) -> Playbook:
-    """The incident as a playbook."""
-    from boyd.llm.playbook import Playbook, Trigger  # only where incidents are recorded
+def markdown(trial: Trial, id: str, story: Story) -> str:
+    """The incident as a playbook in Markdown."""
+    # Imported late: only where incidents are recorded.
+    from boyd.llm.playbook import Playbook, Trigger, to_markdown
 
     name = _line(f"{', '.join(trial.sources)}: {trial.action} helped", NAME)
     found = [f"> {line}" for line in trial.seen]
@@ -280,7 +274,7 @@ def playbook(trial: Trial, id: str, story: Story) -> Playbook:
     at = f"{trial.at:%Y-%m-%d %H:%M} UTC"
     parts += ["## Resolution", f"`{trial.did}` on {at}.\n\n> {trial.rationale}"]
     parts += [_LESSON, _line(story.lesson)]
-    return Playbook(
+    written = Playbook(
         id=id,
         name=name,
         description=_line(story.description),
@@ -288,6 +282,7 @@ def playbook(trial: Trial, id: str, story: Story) -> Playbook:
         priority=PRIORITY,
         body="\n\n".join(parts),
     )
+    return to_markdown(written)
 
 
 def read_summary(markdown: str, id: str) -> tuple[str, str]:
@@ -297,15 +292,6 @@ def read_summary(markdown: str, id: str) -> tuple[str, str]:
     found = parse(markdown, f"{id}.md")
     _, _, lesson = found.body.rpartition(f"{_LESSON}\n")
     return found.description, lesson.strip()
-
-
-def _risk(action: str, catalog: Catalog) -> list[Level]:
-    return [one.risk for one in catalog.actions if one.id == action]
-
-
-def recorded_risks(include_high: bool) -> Sequence[Level]:
-    """The risks of recorded actions."""
-    return LEVELS if include_high else LEVELS[: LEVELS.index("high")]
 
 
 def _sources(grave: Sequence[Observation]) -> dict[str, bool]:
@@ -319,11 +305,9 @@ def _sources(grave: Sequence[Observation]) -> dict[str, bool]:
 
 def _seen(grave: Sequence[Observation]) -> list[str]:
     gravest = sorted(grave, key=lambda one: -SEVERITIES.index(one.severity or "info"))
-    lines = [
-        _line(f"{one.severity} {one.source} {one.type} {_json(one.data)}") for one in gravest[:SEEN]
-    ]
+    about = (f"{one.severity} {one.source} {one.type} {_json(one.data)}" for one in gravest[:SEEN])
     more = len(grave) - SEEN
-    return [*lines, f"and {more} more"] if more > 0 else lines
+    return [*map(_line, about), *([f"and {more} more"] if more > 0 else [])]
 
 
 def _json(value: object) -> str:
@@ -334,7 +318,3 @@ def _line(text: str, longest: int = LONGEST_STORY) -> str:
     """A text as one line of Markdown without secrets."""
     line = " ".join(redactor().redact(text).replace("`", "'").split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
-
-
-def _many(number: int) -> str:
-    return "One observation" if number == 1 else f"{number} kinds of observations"

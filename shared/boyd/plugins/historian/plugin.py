@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable
-from contextlib import suppress
+import uuid
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from pydantic import Field
 
 from boyd.errors import BoydError, StoreError
 from boyd.models import (
+    LEVELS,
     ActionResult,
     Confidence,
     EndpointReply,
@@ -73,11 +72,6 @@ class Historian(Plugin):
 
     options: Options
 
-    @property
-    def source(self) -> str:
-        """The source of the assessments."""
-        return f"{self.id}:historical_context"
-
     def playbooks(self, ctx: Context) -> list[str]:
         """The recorded incidents as playbooks for models."""
         index = _read(ctx.state.get(_INDEX))
@@ -90,7 +84,7 @@ class Historian(Plugin):
         """Recall incidents similar to the current observations."""
         index = _read(ctx.state.get(_INDEX))
         if not index:
-            return self._assess("No incidents recorded", None)
+            return self._assess(["No incidents recorded"], None)
         words = keywords(at_least(observations, self.options.trigger_severity))
         scored = [(similarity(words, one.keywords), one) for one in index]
         like = [pair for pair in scored if words and pair[0] >= self.options.min_similarity]
@@ -98,18 +92,14 @@ class Historian(Plugin):
         texts = _texts(ctx, [one for _, one in like])
         found = [(score, one) for score, one in like if one.id in texts]
         if not found:
-            return self._assess("No recorded incident is similar", UNLIKE)
+            return self._assess(["No recorded incident is similar"], UNLIKE)
         similar = [{**_describe(one), "similarity": round(score, 3)} for score, one in found]
-        return SituationAssessment(
-            source=self.source,
-            findings=[_finding(one, texts[one.id]) for _, one in found],
-            confidence=LIKE,
-            data={"incidents": list(similar)},
-        )
+        findings = [_finding(one, texts[one.id]) for _, one in found]
+        return self._assess(findings, LIKE, similar)
 
     def on_loop_complete(self, result: LoopResult, ctx: Context) -> None:
         """Record the trials that have helped, and start a trial for this iteration."""
-        trials = [Trial.model_validate(one, extra="ignore") for one in _stored(ctx, _TRIALS)]
+        trials = _trials(ctx.state.get(_TRIALS))
         # In continuous mode observers have intervals, so some may not have run.
         looked = ctx.agent.mode != "continuous"
         now = incidents.sighting(result, self.options.trigger_severity) if trials else None
@@ -127,7 +117,7 @@ class Historian(Plugin):
             return
 
         def change(stored: Any) -> list[Any]:
-            trials = [Trial.model_validate(one, extra="ignore") for one in stored or ()]
+            trials = _trials(stored)
             waiting = [one for one in trials if one.waits and one.action == result.action]
             if len(waiting) == 1:
                 done = waiting[0].patched({"waits": False, "at": ctx.now()})
@@ -135,7 +125,7 @@ class Historian(Plugin):
             # Of several waiting trials, it is unknown which one ran.
             return [one.to_wire() for one in trials]
 
-        if _stored(ctx, _TRIALS):
+        if ctx.state.get(_TRIALS):
             ctx.state.update(_TRIALS, change, self.options.max_wait)
 
     @endpoint("GET", "/incidents")
@@ -150,16 +140,20 @@ class Historian(Plugin):
         found = [{**_describe(one), "markdown": texts[one.id]} for one in shown if one.id in texts]
         return {"incidents": found, "total": len(index)}
 
-    def _assess(self, finding: str, confidence: float | None) -> SituationAssessment:
+    def _assess(
+        self, findings: list[str], confidence: float | None, similar: Sequence[JsonObject] = ()
+    ) -> SituationAssessment:
+        data: JsonObject = {"incidents": [*similar]}
+        source = f"{self.id}:historical_context"
         return SituationAssessment(
-            source=self.source, findings=[finding], confidence=confidence, data={"incidents": []}
+            source=source, findings=findings, confidence=confidence, data=data
         )
 
     def _trial(self, result: LoopResult, ctx: Context) -> Trial | None:
         options, decision = self.options, result.decision
         if decision is None or decision.confidence < options.min_confidence:
             return None
-        risks = incidents.recorded_risks(options.include_high_risk)
+        risks = LEVELS if options.include_high_risk else LEVELS[: LEVELS.index("high")]
         return incidents.trial_of(result, options.trigger_severity, risks, ctx.catalog)
 
     def _remember(
@@ -170,16 +164,11 @@ class Historian(Plugin):
         done = {(one.fingerprint, one.iteration) for one in gone}
 
         def change(stored: Any) -> list[Any]:
-            trials = [Trial.model_validate(one, extra="ignore") for one in stored or ()]
-            kept = [
-                one
-                for one in trials
-                if one.at > oldest
-                and (one.fingerprint, one.iteration) not in done
-                and not (new and _same(one, new))
-            ]
-            added = [new] if new and (new.fingerprint, new.iteration) not in done else []
-            return [one.to_wire() for one in [*kept, *added][-_MOST_TRIALS:]]
+            recent = [one for one in _trials(stored) if one.at > oldest]
+            kept = [one for one in recent if not (new and _same(one, new))]
+            trials = [*kept, new] if new else kept
+            left = [one for one in trials if (one.fingerprint, one.iteration) not in done]
+            return [one.to_wire() for one in left[-_MOST_TRIALS:]]
 
         if new or gone or any(one.at <= oldest for one in known):
             ctx.state.update(_TRIALS, change, self.options.max_wait)
@@ -189,7 +178,7 @@ class Historian(Plugin):
         id = incidents.incident_id(ctx.agent.id, self.id, trial)
         key, before = f"incident:{id}", _read(ctx.state.get(_INDEX))
         known = ctx.state.get(key)
-        text = known or self._markdown(trial, id, incidents.plain_story(trial))
+        text = known or incidents.markdown(trial, id, incidents.plain_story(trial))
         # The incident before the index, so that every entry there can be read.
         ctx.state.set(key, text, _KEEP)
 
@@ -215,15 +204,10 @@ class Historian(Plugin):
             return
         id = incidents.incident_id(ctx.agent.id, self.id, trial)
         plain = ctx.state.get(f"incident:{id}")
-        text = self._markdown(trial, id, story)
+        text = incidents.markdown(trial, id, story)
         # It may have been dropped in the meantime.
         if plain and ctx.state.compare_and_set(f"incident:{id}", plain, text, _KEEP):
             self._write(id, text)
-
-    def _markdown(self, trial: Trial, id: str, story: Story) -> str:
-        from boyd.llm.playbook import to_markdown  # only needed to record incidents
-
-        return to_markdown(incidents.playbook(trial, id, story))
 
     def _forget(self, ids: Iterable[str], ctx: Context) -> None:
         for id in ids:
@@ -237,16 +221,13 @@ class Historian(Plugin):
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{id}-")
+        draft = folder / f".{id}-{uuid.uuid4().hex}"
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(folder / f"{id}.md")
-        except OSError:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+            draft.write_text(text, encoding="utf-8")
+            draft.chmod(0o644)
+            draft.replace(folder / f"{id}.md")
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def _same(one: Trial, other: Trial) -> bool:
@@ -256,9 +237,8 @@ def _same(one: Trial, other: Trial) -> bool:
     return later and bool(set(one.subjects) & set(other.subjects))
 
 
-def _stored(ctx: Context, key: str) -> list[Any]:
-    found: list[Any] = ctx.state.get(key) or []
-    return found
+def _trials(stored: Any) -> list[Trial]:
+    return [Trial.model_validate(one, extra="ignore") for one in stored or ()]
 
 
 def _read(stored: Any) -> list[IncidentRecord]:
@@ -271,13 +251,7 @@ def _texts(ctx: Context, entries: Iterable[IncidentRecord]) -> dict[str, str]:
 
 
 def _describe(entry: IncidentRecord) -> JsonObject:
-    return {
-        "id": entry.id,
-        "action": entry.action,
-        "count": entry.count,
-        "at": entry.at.isoformat(),
-        "keywords": list(entry.keywords),
-    }
+    return {**entry.model_dump(exclude={"iteration"}), "at": entry.at.isoformat()}
 
 
 def _finding(entry: IncidentRecord, text: str) -> str:
