@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import ParamSpec, TypeVar
 
@@ -165,7 +164,7 @@ class Endpoints(GoalTools):
             cycle=session.cycle,
             max_cycles=self.config.max_cycles,
             focus=session.focus,
-            goals=dict(Counter(goal.status for goal in session.goals.values())),
+            goals=session.goal_counts,
             memory=api.MemoryState(
                 size=len(session.memory),
                 capacity=self.config.working_memory_capacity,

@@ -11,8 +11,10 @@ from pydantic import Field, field_validator, model_validator
 from boyd.models import JsonObject
 from boyd.plugin import Plugin
 from boyd.plugins.goals.psyche import HEAVIEST, LIGHTEST, new_psyche
-from boyd.plugins.goals.state import Archetype, Config, Psyche, ShadowPattern
+from boyd.plugins.goals.state import Archetype, Config, Psyche, ShadowPattern, Thresholds
 from boyd.plugins.goals.tool_profiles import ToolProfile
+
+_Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]
 
 
 class ForeignTool(ToolProfile):
@@ -25,8 +27,8 @@ class ForeignTool(ToolProfile):
     params: JsonObject = Field(default_factory=dict)
 
 
-class GoalOptions(Plugin.Options):
-    """The plugin's options.
+class GoalOptions(Plugin.Options, Thresholds):
+    """The plugin's options, with those of `Thresholds`.
 
     Attributes:
         graph: name of the graph of facts.
@@ -35,19 +37,6 @@ class GoalOptions(Plugin.Options):
         roots: folders in which files may be read and written; without them, no file may.
         allow_private: allow fetching addresses that are not public.
         tools: profiles of other plugins' actions, by action id.
-        working_memory_capacity: number of entries working memory holds.
-        auto_consolidate: consolidate automatically when memory is nearly full.
-        consolidate_above: share of memory above which it consolidates.
-        consolidate_down_to: share of memory in use afterwards.
-        min_relevance: least value of an entry to become an episode.
-        low_relevance: a full memory first drops its oldest entry below this relevance.
-        max_cycles: number of cycles per session.
-        max_backtrack_attempts: number of plans that may fail before the goal does.
-        stall_threshold: cycles without progress before a goal is split.
-        completion_ratio: share of its keywords that completes a goal.
-        reflect_every: cycles between reflections; 0 turns them off.
-        min_tool_success_rate: a tool below this rate is ineffective.
-        stagnation_threshold: cycles without progress before a goal loses priority.
         archetypes: initial weights of the psyche's archetypes.
         shadow: patterns the shadow forbids or advises against, besides the default ones.
     """
@@ -58,22 +47,7 @@ class GoalOptions(Plugin.Options):
     roots: list[Path] = Field(default_factory=list)
     allow_private: bool = False
     tools: dict[str, ForeignTool] = Field(default_factory=dict)
-    working_memory_capacity: int = Field(default=100, gt=0, le=1000)
-    auto_consolidate: bool = True
-    consolidate_above: float = Field(default=0.8, ge=0, le=1)
-    consolidate_down_to: float = Field(default=0.5, ge=0, le=1)
-    min_relevance: float = Field(default=0.5, ge=0, le=1)
-    low_relevance: float = Field(default=0.5, ge=0, le=1)
-    max_cycles: int = Field(default=1000, gt=0)
-    max_backtrack_attempts: int = Field(default=3, gt=0)
-    stall_threshold: int = Field(default=5, gt=0)
-    completion_ratio: float = Field(default=0.5, gt=0, le=1)
-    reflect_every: int = Field(default=5, ge=0)
-    min_tool_success_rate: float = Field(default=0.3, ge=0, le=1)
-    stagnation_threshold: int = Field(default=8, gt=0)
-    archetypes: dict[Archetype, Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]] = Field(
-        default_factory=dict
-    )
+    archetypes: dict[Archetype, _Weight] = Field(default_factory=dict)
     shadow: list[ShadowPattern] = Field(default_factory=list)
 
     @field_validator("tools", mode="before")
@@ -110,5 +84,4 @@ class GoalOptions(Plugin.Options):
     @property
     def config(self) -> Config:
         """The limits and thresholds, with defaults for those that are not options."""
-        names = set(Config.model_fields) & set(type(self).model_fields)
-        return Config(**{name: getattr(self, name) for name in names})
+        return Config(**{name: getattr(self, name) for name in Thresholds.model_fields})

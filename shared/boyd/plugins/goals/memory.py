@@ -25,11 +25,16 @@ _PER_REFERENCE = 0.25
 _ASKING = "user_interact"
 _REMEMBERING = ("memory_recall", "consolidate")
 _READING = frozenset(
-    {
-        *("kg_query", "kg_mutate", "reason", "similarity_search", "infer_rules", "gap_analysis"),
-        *("library_search", _ASKING),
-    }
-)
+    [
+        "kg_query",
+        "kg_mutate",
+        "reason",
+        "similarity_search",
+        "infer_rules",
+        "gap_analysis",
+        "library_search",
+    ]
+) | {_ASKING}
 _ID_PREFIXES = ("goal:", "wm-")
 
 
@@ -72,9 +77,7 @@ def push(
 def consult(session: GoalSession, ids: Collection[int]) -> GoalSession:
     """Count a reference to each of those entries, as far as they still exist."""
     memory = [
-        entry.model_copy(update={"reference_count": entry.reference_count + 1})
-        if entry.id in ids
-        else entry
+        entry.model_copy(update={"reference_count": entry.reference_count + (entry.id in ids)})
         for entry in session.memory
     ]
     return session if memory == session.memory else session.model_copy(update={"memory": memory})

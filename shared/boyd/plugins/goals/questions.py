@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from boyd.plugin import State
 from boyd.plugins.goals import memory
-from boyd.plugins.goals.goal_tree import below, is_open, symbol, update_goal, with_goals
+from boyd.plugins.goals.goal_tree import below, change_goal, is_open, symbol
 from boyd.plugins.goals.progress import clip, knowledge_words, merge_matches
-from boyd.plugins.goals.state import Config, Goal, GoalSession, Question
+from boyd.plugins.goals.state import Config, GoalSession, Question
 
 #: The number of questions kept, and for how many seconds.
 MOST = 100
@@ -24,7 +24,7 @@ def note_question(session: GoalSession, question: Question, now: datetime) -> Go
     goal = session.goals.get(question.goal or "")
     if goal is None or goal.question is not None or question.answer is not None:
         return session
-    return with_goals(session, [update_goal(goal, now, question=question.id)])
+    return change_goal(session, goal, now, question=question.id)
 
 
 def apply_answers(
@@ -38,7 +38,7 @@ def apply_answers(
             session = apply_answer(session, question, now, config)
         elif goal.question is not None:
             # It was dropped: too many questions were asked since.
-            session = with_goals(session, [update_goal(goal, now, question=None)])
+            session = change_goal(session, goal, now, question=None)
     return session
 
 
@@ -71,18 +71,16 @@ def apply_answer(
     if goal is None or not is_open(goal):
         return session
     words = knowledge_words(question.answer)
-    affected = [one for one in (goal, *below(session, goal)) if is_open(one)]
-    return with_goals(session, [_with_answer(one, question, words, now) for one in affected])
-
-
-def _with_answer(goal: Goal, question: Question, words: Collection[str], now: datetime) -> Goal:
-    matched = merge_matches(goal, words)
-    changes: dict[str, Any] = {"matched": matched}
-    if len(matched) > len(goal.matched):
-        changes.update(last_progress_cycle=goal.cycles_worked, stalled=False)
-    if goal.question == question.id:
-        changes["question"] = None
-    return update_goal(goal, now, **changes)
+    for one in [goal, *below(session, goal)]:
+        matched = merge_matches(one, words)
+        changes: dict[str, Any] = {"matched": matched}
+        if len(matched) > len(one.matched):
+            changes.update(last_progress_cycle=one.cycles_worked, stalled=False)
+        if one.question == question.id:
+            changes["question"] = None
+        if is_open(one):
+            session = change_goal(session, one, now, **changes)
+    return session
 
 
 class Questions:
@@ -108,10 +106,8 @@ class Questions:
         result = [asked]
 
         def add(found: Any) -> list[Any]:
-            known = _parse(found)
-            same = [
-                one for one in known if one.answer is None and (one.goal, one.text) == (goal, text)
-            ]
+            known, wanted = _parse(found), (goal, text, None)
+            same = [one for one in known if (one.goal, one.text, one.answer) == wanted]
             result[:] = same or [asked]
             kept = _drop_oldest(known if same else [*known, asked])
             return [one.to_wire() for one in kept]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from boyd.plugin import Context, Graph
 from boyd.plugins.goals.goal_tree import (
     FREE,
     active_goals,
+    change_goal,
     metadata,
     new_session,
     symbol,
@@ -125,22 +125,15 @@ class Sessions:
         """All kept sessions: the current one, then those left last."""
         current = self.read()
         oldest = self._ctx.now() - timedelta(seconds=KEEP)
-        left = [
-            one
-            for one in reversed(_parse_register(self._state.get(_REGISTER)).left)
-            if one.id != current.id and one.updated_at > oldest
-        ]
-        return [_summary(current).patched({"current": True}), *left]
+        left = _parse_register(self._state.get(_REGISTER)).left[::-1]
+        others = [one for one in left if one.id != current.id and one.updated_at > oldest]
+        return [_summary(current).patched({"current": True}), *others]
 
     def repair(self, session: GoalSession) -> None:
         """Bring the facts about goals in the graph up to date, as a worker may have died."""
         symbols = [symbol(id) for id in session.goals]
-        noted = {
-            one.place
-            for facts in (self._graph.out_many(symbols) if symbols else {}).values()
-            for one in facts
-            if one.is_metadata
-        }
+        about = self._graph.out_many(symbols) if symbols else {}
+        noted = {one.place for facts in about.values() for one in facts if one.is_metadata}
         self._note(noted, _metadata(session, session.goals))
 
     def _switch(self, wanted: str | None, config: Config) -> str:
@@ -205,13 +198,12 @@ def _parse_register(found: Any) -> SessionRegister:
 def _shrink(session: GoalSession, halvings: int) -> GoalSession:
     """Drop the older half of what a session remembers, that many times."""
     for _ in range(halvings):
-        session = session.model_copy(
-            update={
-                "episodes": session.episodes[(len(session.episodes) + 1) // 2 :],
-                "decisions": session.decisions[len(session.decisions) // 2 :],
-                "memory": session.memory[len(session.memory) // 2 if halvings > 1 else 0 :],
-            }
-        )
+        changes = {
+            "episodes": session.episodes[(len(session.episodes) + 1) // 2 :],
+            "decisions": session.decisions[len(session.decisions) // 2 :],
+            "memory": session.memory[len(session.memory) // 2 if halvings > 1 else 0 :],
+        }
+        session = session.model_copy(update=changes)
     return session
 
 
@@ -219,7 +211,7 @@ def _summary(session: GoalSession) -> SessionSummary:
     return SessionSummary(
         id=session.id,
         cycle=session.cycle,
-        goals=dict(Counter(goal.status for goal in session.goals.values())),
+        goals=session.goal_counts,
         episodes=len(session.episodes),
         created_at=session.created_at,
         updated_at=session.updated_at,
@@ -245,14 +237,11 @@ def claim(
     expired lease is claimed with a higher fence, and outcomes with the lower fence are rejected.
     """
     active = active_goals(session)
-    goal = next((one for one in active if one.owner == owner and is_held(one, now)), None)
-    fence = goal.fence if goal else 0
+    own = next((one for one in active if one.owner == owner and is_held(one, now)), None)
+    goal = own or next((one for one in active if not is_held(one, now)), None)
     if goal is None:
-        goal = next((one for one in active if not is_held(one, now)), None)
-        if goal is None:
-            return session, None
-        fence = goal.fence + 1
-    until = now.timestamp() + config.lease
+        return session, None
+    fence, until = goal.fence if own else goal.fence + 1, now.timestamp() + config.lease
     mine = update_goal(goal, now, owner=owner, leased_until=until, fence=fence)
     return with_goals(session, [mine]), mine
 
@@ -262,7 +251,7 @@ def release(session: GoalSession, goal_id: str, fence: int, now: datetime) -> Go
     goal = session.goals.get(goal_id)
     if goal is None or goal.owner is None or goal.fence != fence:
         return session
-    return with_goals(session, [update_goal(goal, now, **FREE)])
+    return change_goal(session, goal, now, **FREE)
 
 
 def is_held(goal: Goal, now: datetime) -> bool:

@@ -6,9 +6,10 @@ stored in one atomic step. The graph of facts and the questions to people are st
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from boyd.models import Confidence, Model, Timestamp
 
@@ -128,14 +129,13 @@ class ShadowPattern(Model):
     veto: bool = True
 
 
-def _default_weights() -> dict[Archetype, float]:
-    return {"sage": 0.7, "healer": 0.5, "explorer": 0.5, "guardian": 0.4}
+_WEIGHTS: dict[Archetype, float] = {"sage": 0.7, "healer": 0.5, "explorer": 0.5, "guardian": 0.4}
 
 
 class Psyche(Model):
     """Preferences of the agent, which shift with what works."""
 
-    weights: dict[Archetype, float] = Field(default_factory=_default_weights)
+    weights: dict[Archetype, float] = Field(default_factory=_WEIGHTS.copy)
     shadow: list[ShadowPattern] = Field(default_factory=list)
     shadow_encounters: int = 0
     individuation: Confidence = 0.1
@@ -252,6 +252,11 @@ class GoalSession(Model):
     created_at: Timestamp
     updated_at: Timestamp
 
+    @property
+    def goal_counts(self) -> dict[str, int]:
+        """The number of goals by status."""
+        return dict(Counter(goal.status for goal in self.goals.values()))
+
 
 class SessionSummary(Model):
     """A session in a list."""
@@ -272,25 +277,46 @@ class SessionRegister(Model):
     left: list[SessionSummary] = Field(default_factory=list)
 
 
-class Config(Model):
-    """Limits and thresholds of an agent with goals."""
+class Thresholds(BaseModel):
+    """The limits and thresholds that are options of the plugin.
 
-    working_memory_capacity: int = Field(default=100, gt=0)
-    low_relevance: Confidence = 0.5
+    Attributes:
+        working_memory_capacity: number of entries working memory holds.
+        auto_consolidate: consolidate automatically when memory is nearly full.
+        consolidate_above: share of memory above which it consolidates.
+        consolidate_down_to: share of memory in use afterwards.
+        min_relevance: least value of an entry to become an episode.
+        low_relevance: a full memory first drops its oldest entry below this relevance.
+        max_cycles: number of cycles per session.
+        max_backtrack_attempts: number of plans that may fail before the goal does.
+        stall_threshold: cycles without progress before a goal is split.
+        completion_ratio: share of its keywords that completes a goal.
+        reflect_every: cycles between reflections; 0 turns them off.
+        min_tool_success_rate: a tool below this rate is ineffective.
+        stagnation_threshold: cycles without progress before a goal loses priority.
+    """
+
+    working_memory_capacity: int = Field(default=100, gt=0, le=1000)
     auto_consolidate: bool = True
     consolidate_above: Confidence = 0.8
     consolidate_down_to: Confidence = 0.5
     min_relevance: Confidence = 0.5
-    max_episodes: int = Field(default=500, gt=0)
-    max_goals: int = Field(default=300, gt=0)
-    max_decisions: int = Field(default=200, gt=0)
+    low_relevance: Confidence = 0.5
     max_cycles: int = Field(default=1000, gt=0)
     max_backtrack_attempts: int = Field(default=3, gt=0)
     stall_threshold: int = Field(default=5, gt=0)
-    completion_ratio: Confidence = 0.5
-    max_depth: int = Field(default=3, ge=0)
-    max_children: int = Field(default=10, gt=1)
+    completion_ratio: float = Field(default=0.5, gt=0, le=1)
     reflect_every: int = Field(default=5, ge=0)
     min_tool_success_rate: Confidence = 0.3
     stagnation_threshold: int = Field(default=8, gt=0)
+
+
+class Config(Model, Thresholds):
+    """The limits and thresholds of an agent with goals."""
+
+    max_episodes: int = Field(default=500, gt=0)
+    max_goals: int = Field(default=300, gt=0)
+    max_decisions: int = Field(default=200, gt=0)
+    max_depth: int = Field(default=3, ge=0)
+    max_children: int = Field(default=10, gt=1)
     lease: float = Field(default=300.0, gt=0)
