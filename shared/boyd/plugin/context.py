@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from boyd.errors import ConfigError
-from boyd.models import ApprovalItem, Catalog, Mode, Triple, utc_now
-from boyd.models.situation import Place
+from boyd.models import ApprovalItem, Catalog, Mode, Place, Triple, utc_now
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from boyd.errors import PayloadTooLarge
-from boyd.models import Triple
-from boyd.models.situation import Place
+from boyd.models import Place, Triple
 from boyd.store.connection import Client, translated
 from boyd.store.keys import GraphKeys
 from boyd.store.scripts import KeyedScripts

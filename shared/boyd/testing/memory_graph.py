@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from boyd.models import Triple
-from boyd.models.situation import Place
+from boyd.models import Place, Triple
 from boyd.tokenizer import words as words_of
 
 #: Redis separates the parts of a fact with it, so no label may contain it.

@@ -11,8 +11,7 @@ from typing import ParamSpec, TypeVar
 from pydantic import ValidationError
 
 from boyd.errors import PayloadTooLarge
-from boyd.models import EndpointReply, EndpointRequest, Model, Triple, explain
-from boyd.models.situation import Place
+from boyd.models import EndpointReply, EndpointRequest, Model, Place, Triple, explain
 from boyd.plugin import Context, Endpoint, Graph, endpoint
 from boyd.plugin.decorators import Declared
 from boyd.plugins.goals import api_models as api
@@ -74,20 +73,15 @@ def serve(
 
 
 def resolve_id(noun: str, written: str, ids: Collection[str]) -> str:
-    """The id with that number or unambiguous prefix.
-
-    Raises:
-        Refused: no id matches, or several do.
-    """
-    numbered = [one for one in ids if written and one.partition("-")[0] == written]
+    """The id with that number or unambiguous prefix; `Refused` if none or several match."""
     begun = [one for one in ids if written and one.startswith(written)]
+    numbered = [one for one in begun if one.partition("-")[0] == written]
     matching = [written] if written in ids else numbered if len(numbered) == 1 else begun
     if len(matching) == 1:
         return matching[0]
     if not matching:
         raise Refused(404, f"no {noun} {written!r}")
-    more = ", …" if len(matching) > _NAMED else ""
-    some = ", ".join(matching[:_NAMED]) + more
+    some = ", ".join([*matching[:_NAMED], *(["…"] if len(matching) > _NAMED else [])])
     raise Refused(404, f"{len(matching)} {noun}s match {written!r}: {some}; add more characters")
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from boyd.models import JsonObject
 from boyd.plugin import Plugin
 from boyd.plugins.goals.psyche import HEAVIEST, LIGHTEST, new_psyche
-from boyd.plugins.goals.state import Archetype, Config, Psyche, ShadowPattern, Thresholds
+from boyd.plugins.goals.state import Archetype, Config, GoalThresholds, Psyche, ShadowPattern
 from boyd.plugins.goals.tool_profiles import ToolProfile
 
 _Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]
@@ -27,8 +27,8 @@ class ForeignTool(ToolProfile):
     params: JsonObject = Field(default_factory=dict)
 
 
-class GoalOptions(Plugin.Options, Thresholds):
-    """The plugin's options, with those of `Thresholds`.
+class GoalOptions(Plugin.Options, GoalThresholds):
+    """The plugin's options, with those of `GoalThresholds`.
 
     Attributes:
         graph: name of the graph of facts.
@@ -84,4 +84,4 @@ class GoalOptions(Plugin.Options, Thresholds):
     @property
     def config(self) -> Config:
         """The limits and thresholds, with defaults for those that are not options."""
-        return Config(**{name: getattr(self, name) for name in Thresholds.model_fields})
+        return Config(**{name: getattr(self, name) for name in GoalThresholds.model_fields})

@@ -137,7 +137,6 @@ class GoalToolbox:
     """The tools of an agent: their profiles, actions, params and dangers."""
 
     def __init__(self, plugin_id: str, options: GoalOptions) -> None:
-        """Own tools are actions of the plugin *plugin_id*."""
         self._plugin_id = plugin_id
         self._foreign = options.tools
         self.profiles: dict[str, ToolProfile] = {**PROFILES, **options.tools}

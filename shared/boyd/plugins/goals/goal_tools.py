@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from boyd.formatting import counted
-from boyd.models import ActionResult, Triple
-from boyd.models.situation import Place
+from boyd.models import ActionResult, Place, Triple
 from boyd.plugin import Context, Graph, Plugin, action
 from boyd.plugins.goals import goal_toolbox as given
 from boyd.plugins.goals import memory
@@ -66,12 +65,10 @@ class GoalTools(Plugin):
     @action(idempotent=True)
     def kg_query(self, params: given.QueryParams, ctx: Context) -> ActionResult:
         """List what the graph knows about a symbol."""
-        graph, found = self.graph(ctx), list[Triple]()
-        if params.direction in ("both", "out"):
-            found += graph.out(params.symbol)
-        if params.direction in ("both", "into"):
-            found += graph.into(params.symbol)
-        known = [one for one in found if not one.is_metadata]
+        graph, both = self.graph(ctx), params.direction == "both"
+        out = graph.out(params.symbol) if both or params.direction == "out" else []
+        into = graph.into(params.symbol) if both or params.direction == "into" else []
+        known = [one for one in (*out, *into) if not one.is_metadata]
         return _result([_line(one) for one in known], _ends(known), "No triples found")
 
     @action(risk="medium", idempotent=True)
@@ -221,10 +218,9 @@ class GoalTools(Plugin):
     @action(risk="medium", idempotent=True, timeout=70.0)
     def content_ingest(self, params: given.IngestParams, ctx: Context) -> ActionResult:
         """Add a text to the library, and its subjects to the graph."""
-        given = [one for one in (params.text, params.path, params.url) if one is not None]
-        if len(given) != 1:
+        if [params.text, params.path, params.url].count(None) != 2:
             raise ValueError("give exactly one of text, path and url")
-        text, source = given[0], "text"
+        text, source = params.text or "", "text"
         if params.path is not None:
             text, source = self.toolbox.files.read(params.path), params.path
         elif params.url is not None:

@@ -42,11 +42,7 @@ def goal_of(session: GoalSession, name: str) -> Goal | None:
 
 
 def get_goal(session: GoalSession, goal_id: str) -> Goal:
-    """The goal with that id.
-
-    Raises:
-        GoalError: no goal has it.
-    """
+    """The goal with that id, or a `GoalError`."""
     if goal_id not in session.goals:
         raise GoalError(f"no goal {goal_id!r}")
     return session.goals[goal_id]

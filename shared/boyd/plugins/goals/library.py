@@ -37,11 +37,11 @@ class Passage:
     found: int
 
 
+@dataclass
 class Library:
     """The documents of one agent, in its plugin's state."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    _state: State
 
     def add(self, title: str, text: str, source: str) -> tuple[int, list[str]]:
         """Add or replace a document; returns its number of passages and its frequent words."""

@@ -68,7 +68,8 @@ def push(
     )
     memory = session.memory
     while len(memory) >= config.working_memory_capacity:
-        dropped = _least_important(memory, config)
+        low = (one for one in memory if one.relevance < config.low_relevance)
+        dropped = next(low, None) or min(memory, key=lambda one: (one.relevance, one.id))
         memory = [one for one in memory if one is not dropped]
     changes = {"memories": entry.id, "memory": [*memory, entry], "updated_at": now}
     return session.model_copy(update=changes)
@@ -144,9 +145,13 @@ def score(
     relevance = _NEAR if any(one in near for one in entry.symbols) else 0.0
     if any(goal_of(session, one) for one in entry.symbols):
         relevance = 1.0
+    novelty = _WITHOUT_SYMBOLS
+    if entry.symbols:
+        mean = sum(degrees.get(one, 0) for one in entry.symbols) / len(entry.symbols)
+        novelty = 1 / (1 + _PER_DEGREE * mean)
     parts = (
         _GOAL * relevance,
-        _NOVELTY * _novelty(entry, degrees),
+        _NOVELTY * novelty,
         _UTILITY * min(1.0, _PER_REFERENCE * entry.reference_count),
     )
     # Rounded, so that an entry exactly at the threshold is kept.
@@ -206,11 +211,6 @@ def recall(episodes: Sequence[Episode], query: Iterable[str], k: int) -> list[Ep
     return [episode for _, episode in found[: max(0, k)]]
 
 
-def _least_important(memory: list[MemoryEntry], config: Config) -> MemoryEntry:
-    low = (entry for entry in memory if entry.relevance < config.low_relevance)
-    return next(low, None) or min(memory, key=lambda entry: (entry.relevance, entry.id))
-
-
 def _to_remove(
     session: GoalSession, cycle: int, config: Config, also: Collection[int]
 ) -> list[MemoryEntry]:
@@ -221,13 +221,6 @@ def _to_remove(
         if entry.source_cycle != cycle and (is_full or entry.id in also):
             removed.append(entry)
     return removed
-
-
-def _novelty(entry: MemoryEntry, degrees: Mapping[str, int]) -> float:
-    if not entry.symbols:
-        return _WITHOUT_SYMBOLS
-    mean = sum(degrees.get(one, 0) for one in entry.symbols) / len(entry.symbols)
-    return 1 / (1 + _PER_DEGREE * mean)
 
 
 def _episode(session: GoalSession, entry: MemoryEntry, relevance: float) -> Episode:

@@ -67,18 +67,17 @@ def ratio(goal: Goal, matched: Collection[str]) -> float:
 
 def knowledge_words(output: str) -> set[str]:
     """Words of *output*, excluding the lines in which the agent describes its goals."""
-    lines = (line for line in output.splitlines() if not _is_bookkeeping(line))
-    return set().union(*map(words, lines))
+    found = set[str]()
+    for line in output.splitlines():
+        bare = line.strip().strip("\"'").lower()
+        if not is_metadata(bare) and not any(mark in bare for mark in _GOAL_MARKS):
+            found |= words(line)
+    return found
 
 
 def is_metadata(label: str) -> bool:
     """True if *label* names something of the agent's own."""
     return label.lower().startswith(METADATA)
-
-
-def _is_bookkeeping(line: str) -> bool:
-    bare = line.strip().strip("\"'").lower()
-    return is_metadata(bare) or any(mark in bare for mark in _GOAL_MARKS)
 
 
 def split_criteria(criteria: str) -> list[str]:
@@ -121,7 +120,9 @@ def make_plan(
     *external* lists the tools outside the graph that fit the goal. From the second attempt on, a
     first step whose tool was used already is skipped.
     """
-    tools = _explore(needs, has_knowledge) if attempt % 2 == 0 else _reason(has_knowledge)
+    tools = ["memory_recall", *(["reason"] if has_knowledge else []), "kg_query"]
+    if attempt % 2 == 0:
+        tools = _explore(needs, has_knowledge)
     if "external" in needs:
         tools += [tool for tool in external if tool not in tools]
     steps = [
@@ -174,16 +175,14 @@ def backtrack(plan: ToolPlan, tool: str, reason: str) -> ToolPlan:
     if step is None:
         return plan
     steps = _mark(plan.steps, step, "Failed") if step.tool == tool else plan.steps
-    changes = {"steps": _skip_pending(steps), "status": "Failed", "reason": reason}
-    return plan.model_copy(update=changes)
+    return _stop(plan, steps, "Failed", reason)
 
 
 def supersede(plan: ToolPlan, reason: str) -> ToolPlan:
     """The plan after its goal has ended or been split."""
     if plan.status != "Active":
         return plan
-    changes = {"steps": _skip_pending(plan.steps), "status": "Superseded", "reason": reason}
-    return plan.model_copy(update=changes)
+    return _stop(plan, plan.steps, "Superseded", reason)
 
 
 def is_exhausted(goal: Goal, config: Config) -> bool:
@@ -201,14 +200,12 @@ def _explore(needs: Collection[Need], has_knowledge: bool) -> list[str]:
     return [tool for tool, is_wanted in wanted.items() if is_wanted]
 
 
-def _reason(has_knowledge: bool) -> list[str]:
-    return ["memory_recall", *(["reason"] if has_knowledge else []), "kg_query"]
-
-
 def _mark(steps: list[PlanStep], step: PlanStep, status: StepStatus) -> list[PlanStep]:
     return [one.model_copy(update={"status": status}) if one is step else one for one in steps]
 
 
-def _skip_pending(steps: list[PlanStep]) -> list[PlanStep]:
-    skipped = {"status": "Skipped"}
-    return [one.model_copy(update=skipped) if one.status == "Pending" else one for one in steps]
+def _stop(plan: ToolPlan, steps: list[PlanStep], status: str, reason: str) -> ToolPlan:
+    for step in steps:
+        if step.status == "Pending":
+            steps = _mark(steps, step, "Skipped")
+    return plan.model_copy(update={"steps": steps, "status": status, "reason": reason})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -83,11 +84,11 @@ def apply_answer(
     return session
 
 
+@dataclass
 class Questions:
     """The questions of one agent, oldest first."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    _state: State
 
     def all(self) -> list[Question]:
         """All kept questions."""

@@ -131,14 +131,16 @@ def rank(outlook: Outlook, tools: Iterable[ToolProfile]) -> list[Candidate]:
 
 def weigh(outlook: Outlook, tool: ToolProfile, base: float) -> Score:
     """The score of a tool with that base."""
-    goal, last = outlook.goal, outlook.goal.recent[: -len(RECENCY) - 1 : -1]
+    goal, last, archetype = outlook.goal, outlook.goal.recent[: -len(RECENCY) - 1 : -1], 0.0
+    if outlook.psyche and tool.archetype:
+        archetype = archetype_bonus(outlook.psyche.weights.get(tool.archetype, 0.5))
     return Score(
         base=base,
         recency=RECENCY[last.index(tool.name)] if tool.name in last else 0.0,
         novelty=0.0 if _was_used(goal, tool.name) else NOVELTY,
         episodic=EPISODIC if _is_mentioned(tool.name, outlook.episodes) else 0.0,
         pressure=PRESSURE if tool.consolidation and outlook.pressure > PRESSED else 0.0,
-        archetype=_archetype(tool, outlook.psyche),
+        archetype=archetype,
     )
 
 
@@ -154,12 +156,6 @@ def _was_used(goal: Goal, tool: str) -> bool:
 def _is_mentioned(tool: str, episodes: Collection[Episode]) -> bool:
     word = re.compile(rf"(?<![\w-]){re.escape(tool)}(?![\w-])", re.IGNORECASE)
     return any(tool in episode.tools or word.search(episode.summary) for episode in episodes)
-
-
-def _archetype(tool: ToolProfile, psyche: Psyche | None) -> float:
-    if psyche is None or tool.archetype is None:
-        return 0.0
-    return archetype_bonus(psyche.weights.get(tool.archetype, 0.5))
 
 
 def _query(symbol: str) -> JsonObject:

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from boyd.errors import BoydError, PayloadTooLarge
-from boyd.models import Triple
-from boyd.models.situation import Place
+from boyd.models import Place, Triple
 from boyd.plugin import Context, Graph
 from boyd.plugins.goals.goal_tree import (
     FREE,
@@ -47,27 +46,26 @@ class SessionCache:
     seen: tuple[int, GoalSession] | None = None
 
 
+@dataclass
 class Sessions:
     """The sessions of one agent; one of them is current."""
 
-    def __init__(self, ctx: Context, graph: Graph, cache: SessionCache) -> None:
-        self._ctx = ctx
-        self._state = ctx.state
-        self._graph = graph
-        self._cache = cache
+    _ctx: Context
+    _graph: Graph
+    _cache: SessionCache
 
     @property
     def current(self) -> str:
         """The id of the current session."""
-        self._cache.current = str(self._state.get(_CURRENT, _FIRST))
+        self._cache.current = str(self._ctx.state.get(_CURRENT, _FIRST))
         return self._cache.current
 
     def read(self) -> GoalSession:
         """The current session; a new one if there is none."""
         guess = self._cache.current
-        found = self._state.get_many([_CURRENT, _key(guess)])
+        found = self._ctx.state.get_many([_CURRENT, _key(guess)])
         current = self._cache.current = str(found.get(_CURRENT, _FIRST))
-        value = found.get(_key(guess)) if current == guess else self._state.get(_key(current))
+        value = found.get(_key(guess)) if current == guess else self._ctx.state.get(_key(current))
         return self._parse(current, value)
 
     def seen(self) -> GoalSession:
@@ -117,7 +115,7 @@ class Sessions:
         """
         if session_id == self.current:
             return session_id
-        if self._state.get(_key(session_id)) is None:
+        if self._ctx.state.get(_key(session_id)) is None:
             raise SessionError(f"no session {session_id!r}")
         return self._switch(session_id, config)
 
@@ -125,7 +123,7 @@ class Sessions:
         """All kept sessions: the current one, then those left last."""
         current = self.read()
         oldest = self._ctx.now() - timedelta(seconds=KEEP)
-        left = _parse_register(self._state.get(_REGISTER)).left[::-1]
+        left = _parse_register(self._ctx.state.get(_REGISTER)).left[::-1]
         others = [one for one in left if one.id != current.id and one.updated_at > oldest]
         return [_summary(current).patched({"current": True}), *others]
 
@@ -149,9 +147,9 @@ class Sessions:
             changes = {"last": max(last, int(chosen[0])), "left": left[-_LISTED:]}
             return register.patched(changes).to_wire()
 
-        self._state.update(_REGISTER, register_left, KEEP_CURRENT)
+        self._ctx.state.update(_REGISTER, register_left, KEEP_CURRENT)
         self.change(lambda session: inherit_episodes(session, leaving, config), chosen[0])
-        self._state.update(_CURRENT, lambda _: chosen[0], KEEP_CURRENT)
+        self._ctx.state.update(_CURRENT, lambda _: chosen[0], KEEP_CURRENT)
         self._cache.current = chosen[0]
         return chosen[0]
 
@@ -163,7 +161,7 @@ class Sessions:
             pair[:] = [session, _shrink(change(session), halvings)]
             return pair[1].to_wire()
 
-        self._state.update(_key(current), apply, KEEP)
+        self._ctx.state.update(_key(current), apply, KEEP)
         before, after = pair
         ids = {*before.goals, *after.goals}
         new = {id for id in ids if before.goals.get(id) is not after.goals.get(id)}

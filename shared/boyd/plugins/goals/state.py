@@ -216,7 +216,6 @@ class GoalSession(Model):
     """Everything a session of the agent remembers, except the graph.
 
     Attributes:
-        version: of this format.
         cycle: the last cycle that began.
         focus: goals that come first regardless of priority, with their sub-goals.
         iteration: the iteration of the loop the cycle belongs to.
@@ -224,9 +223,7 @@ class GoalSession(Model):
         applied: the last cycle whose outcome was applied.
         made: number of goals ever created; numbers them.
         memories: number of memory entries ever created; numbers them.
-        memory: working memory, oldest first.
-        episodes: oldest first.
-        decisions: the last ones, oldest first.
+        memory, episodes, decisions: oldest first.
         reflected: the cycle of the last reflection.
         consolidated: number of entries that became episodes.
     """
@@ -277,7 +274,7 @@ class SessionRegister(Model):
     left: list[SessionSummary] = Field(default_factory=list)
 
 
-class Thresholds(BaseModel):
+class GoalThresholds(BaseModel):
     """The limits and thresholds that are options of the plugin.
 
     Attributes:
@@ -311,9 +308,10 @@ class Thresholds(BaseModel):
     stagnation_threshold: int = Field(default=8, gt=0)
 
 
-class Config(Model, Thresholds):
+class Config(Model, GoalThresholds):
     """The limits and thresholds of an agent with goals."""
 
+    completion_ratio: Confidence = 0.5
     max_episodes: int = Field(default=500, gt=0)
     max_goals: int = Field(default=300, gt=0)
     max_decisions: int = Field(default=200, gt=0)

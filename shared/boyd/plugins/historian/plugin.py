@@ -187,7 +187,10 @@ class Historian(Plugin):
             return [one.to_wire() for one in index]
 
         after = _read(ctx.state.update(_INDEX, change, _KEEP))
-        self._forget({one.id for one in before} - {one.id for one in after}, ctx)
+        for gone in {one.id for one in before} - {one.id for one in after}:
+            ctx.state.delete(f"incident:{gone}")
+            if self.options.folder:
+                (self.options.folder / f"{gone}.md").unlink(missing_ok=True)
         self._write(id, text)
         return known is None
 
@@ -208,12 +211,6 @@ class Historian(Plugin):
         # It may have been dropped in the meantime.
         if plain and ctx.state.compare_and_set(f"incident:{id}", plain, text, _KEEP):
             self._write(id, text)
-
-    def _forget(self, ids: Iterable[str], ctx: Context) -> None:
-        for id in ids:
-            ctx.state.delete(f"incident:{id}")
-            if self.options.folder:
-                (self.options.folder / f"{id}.md").unlink(missing_ok=True)
 
     def _write(self, id: str, text: str) -> None:
         """Write the playbook atomically."""

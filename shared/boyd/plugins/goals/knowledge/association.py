@@ -54,40 +54,32 @@ def _distance(label: str, text: str, sought: Sequence[str]) -> tuple[int, int, b
 
 
 class Neighbours:
-    """The facts about symbols in both directions, without those about the agent.
+    """The facts by subject (`out`) and by object (`into`), without those about the agent.
 
     Symbols are fetched together, in two calls, before they are used.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._out: dict[str, list[Triple]] = {}
-        self._into: dict[str, list[Triple]] = {}
+        self.out: dict[str, list[Triple]] = {}
+        self.into: dict[str, list[Triple]] = {}
 
     def fetch(self, symbols: Iterable[str]) -> None:
         """Fetch the symbols that were not fetched before."""
-        new = sorted(set(symbols) - self._out.keys())
+        new = sorted(set(symbols) - self.out.keys())
         if new:
-            self._out |= _knowledge(self._graph.out_many(new))
-            self._into |= _knowledge(self._graph.into_many(new))
-
-    def out(self, symbol: str) -> list[Triple]:
-        """The facts with that subject."""
-        return self._out[symbol]
-
-    def into(self, symbol: str) -> list[Triple]:
-        """The facts with that object."""
-        return self._into[symbol]
+            self.out |= _knowledge(self._graph.out_many(new))
+            self.into |= _knowledge(self._graph.into_many(new))
 
     def degree(self, symbol: str) -> int:
         """The number of facts with the symbol."""
-        return len(self._out[symbol]) + len(self._into[symbol])
+        return len(self.out[symbol]) + len(self.into[symbol])
 
     def around(self, symbols: Iterable[str]) -> set[str]:
         """The direct neighbours of those symbols."""
         known = list(symbols)
-        objects = {fact.object for symbol in known for fact in self._out[symbol]}
-        return objects | {fact.subject for symbol in known for fact in self._into[symbol]}
+        objects = {fact.object for symbol in known for fact in self.out[symbol]}
+        return objects | {fact.subject for symbol in known for fact in self.into[symbol]}
 
 
 def _knowledge(found: dict[str, list[Triple]]) -> dict[str, list[Triple]]:
@@ -148,9 +140,9 @@ def _hops(
 ) -> Iterator[tuple[str, str, Triple, float]]:
     """All hops from those symbols: start, end, fact and factor."""
     for symbol in symbols:
-        for fact in neighbours.out(symbol):
+        for fact in neighbours.out[symbol]:
             yield symbol, fact.object, fact, fact.confidence * DECAY
-        for fact in neighbours.into(symbol):
+        for fact in neighbours.into[symbol]:
             yield symbol, fact.subject, fact, fact.confidence * DECAY * AGAINST
 
 
@@ -204,10 +196,10 @@ def _nearest(
 
 def _features(neighbours: Neighbours, symbol: str) -> _Features:
     found: _Features = {("word", word): SAME_WORD for word in words(symbol)}
-    for fact in neighbours.out(symbol):
+    for fact in neighbours.out[symbol]:
         found[("out", fact.predicate)] = SAME_RELATION
         found[("out", fact.predicate, fact.object)] = SAME_FACT
-    for fact in neighbours.into(symbol):
+    for fact in neighbours.into[symbol]:
         found[("into", fact.predicate)] = SAME_RELATION
         found[("into", fact.predicate, fact.subject)] = SAME_FACT
     return found

@@ -108,10 +108,17 @@ def _missing_predicates(
 
 
 def _incomplete_types(neighbours: Neighbours, symbols: Collection[str]) -> Iterator[Gap]:
-    types = {symbol: _types(neighbours, symbol) for symbol in symbols}
+    types = {
+        symbol: [fact.object for fact in neighbours.out[symbol] if fact.predicate == IS_A]
+        for symbol in symbols
+    }
     every = {kind for kinds in types.values() for kind in kinds}
     neighbours.fetch(every)
-    members = {kind: _members(neighbours, kind) for kind in every}
+    members = {
+        kind: sorted(fact.subject for fact in neighbours.into[kind] if fact.predicate == IS_A)
+        for kind in every
+    }
+    members = {kind: found[:MEMBERS] for kind, found in members.items()}
     neighbours.fetch(member for found in members.values() for member in found)
     usual = {
         kind: {name for name, share in _shares(neighbours, found).items() if share > MOST_MEMBERS}
@@ -127,16 +134,7 @@ def _incomplete_types(neighbours: Neighbours, symbols: Collection[str]) -> Itera
 
 
 def _predicates(neighbours: Neighbours, symbol: str) -> set[str]:
-    return {fact.predicate for fact in neighbours.out(symbol)}
-
-
-def _types(neighbours: Neighbours, symbol: str) -> list[str]:
-    return [fact.object for fact in neighbours.out(symbol) if fact.predicate == IS_A]
-
-
-def _members(neighbours: Neighbours, kind: str) -> list[str]:
-    facts = neighbours.into(kind)
-    return sorted(fact.subject for fact in facts if fact.predicate == IS_A)[:MEMBERS]
+    return {fact.predicate for fact in neighbours.out[symbol]}
 
 
 def _shares(neighbours: Neighbours, symbols: Collection[str]) -> dict[str, float]:

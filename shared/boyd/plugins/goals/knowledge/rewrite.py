@@ -53,10 +53,7 @@ def reason(text: str) -> Rewritten:
     """Rewrite an expression such as `(not (not (bind a (bind a b))))` until no rule applies.
 
     Operands of bind, bundle, similar, and, or are put in order, atoms first; (bind a (bind a b)) is
-    b in any order of operands; (not (not a)) is a.
-
-    Raises:
-        ExpressionError: the text is not an expression.
+    b in any order of operands; (not (not a)) is a. Raises what `parse` does.
     """
     steps: list[Step] = []
     simplest = _simplify(parse(text), steps)
@@ -166,15 +163,12 @@ def _cancel_bind(expression: Expression) -> Expression:
     return expression
 
 
-def _rank(expression: Expression) -> tuple[bool, str]:
-    """The order of operands: atoms first, then by text."""
-    return (isinstance(expression, tuple), show(expression))
-
-
 def _commute(expression: Expression) -> Expression:
     match expression:
-        case (str(operator), one, other) if operator in COMMUTATIVE and _rank(other) < _rank(one):
-            return (operator, other, one)
+        case (str(operator), one, other) if operator in COMMUTATIVE:
+            # Atoms first, then by text.
+            operands = sorted((one, other), key=lambda part: (isinstance(part, tuple), show(part)))
+            return (operator, *operands)
     return expression
 
 

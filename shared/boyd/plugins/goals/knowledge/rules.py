@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeAlias
 
-from boyd.models import Triple
-from boyd.models.situation import Place
+from boyd.models import Place, Triple
 from boyd.plugin.context import Graph
 from boyd.plugins.goals.knowledge.association import Neighbours
 from boyd.plugins.goals.knowledge.vocabulary import (
@@ -98,7 +97,7 @@ def consequences(graph: Graph, fact: Triple, min_confidence: float = 0.1) -> lis
     known = _Known()
     known.add([fact])
     for end in dict.fromkeys((fact.subject, fact.object)):
-        known.add([*neighbours.out(end), *neighbours.into(end)])
+        known.add([*neighbours.out[end], *neighbours.into[end]])
     return [way.derived() for way in _surest(_follow(known, [fact]), known, min_confidence)]
 
 

@@ -19,8 +19,7 @@ from pydantic import ValidationError
 
 from boyd import subprocess_call
 from boyd.errors import Overrun
-from boyd.models import Triple
-from boyd.models.situation import Place
+from boyd.models import Place, Triple
 from boyd.plugins.goals import require_extra
 from boyd.plugins.goals.knowledge.vocabulary import (
     IS_A,
@@ -105,13 +104,8 @@ def read(
     by the last part of their IRI; `a` becomes `is-a`, `rdfs:subClassOf` becomes `subclass-of`.
     Literals become symbols; blank nodes are skipped.
 
-    Args:
-        text: Turtle; bytes are UTF-8.
-        source: the source of facts that name none.
-        language: literals in other languages are skipped.
-        prose: also read descriptions (`rdfs:comment`, `skos:definition` etc.).
-        max_bytes: limit of the text.
-        max_triples: limit of its triples.
+    *source* is that of facts that name none; *prose* also reads descriptions (`rdfs:comment`,
+    `skos:definition` etc.).
 
     Raises:
         TurtleError: the text is not Turtle, or too large.
@@ -128,7 +122,7 @@ def read(
             skipped[fact] += 1
         else:
             known = found.setdefault(fact.place, fact)
-            found[fact.place] = max(known, fact, key=_sureness)
+            found[fact.place] = max(known, fact, key=lambda one: (one.confidence, one.source or ""))
     return ParsedGraph(tuple(found[key] for key in sorted(found)), dict(sorted(skipped.items())))
 
 
@@ -199,9 +193,8 @@ def _lines(fact: Triple, named: set[str]) -> Iterator[str]:
             named.add(term)
             yield f"{term} rdfs:label {_quote(label)} ."
     if fact.confidence < 1 or fact.source is not None:
-        subject, _, object_ = ends
         of = "rdf:type" if predicate == "a" else predicate
-        note = f"rdf:subject {subject} ; rdf:predicate {of} ; rdf:object {object_}"
+        note = f"rdf:subject {ends[0]} ; rdf:predicate {of} ; rdf:object {ends[2]}"
         source = "" if fact.source is None else f" ; boyd:source {_quote(fact.source)}"
         sure = format(Decimal(repr(fact.confidence)), "f")
         yield f"[] a rdf:Statement ; {note} ; boyd:confidence {sure}{source} ."
@@ -240,8 +233,7 @@ class _Notes:
         if parts not in self._notes:
             return 1.0, source
         confidence, named = self._notes[parts]
-        sureness = 1.0 if confidence is None else _confidence(confidence)
-        return sureness, source if named is None else named
+        return _confidence(confidence), source if named is None else named
 
 
 def _bounded(text: str | bytes, max_bytes: int) -> str:
@@ -318,15 +310,14 @@ def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple
     from rdflib import URIRef
 
     subject, predicate, object_ = parts
-    confidence, source = note
     text = names.of(str(object_)) if isinstance(object_, URIRef) else str(object_).strip()
     try:
         fact = Triple(
             subject=names.of(str(subject)),
             predicate=names.of_predicate(str(predicate)),
             object=text,
-            confidence=confidence,
-            source=source,
+            confidence=note[0],
+            source=note[1],
         )
     except ValidationError:
         return "unfit"
@@ -335,17 +326,13 @@ def _fact(names: Names, parts: _Parts, note: tuple[float, str | None]) -> Triple
     return "metadata" if fact.is_metadata else fact
 
 
-def _sureness(fact: Triple) -> tuple[float, str]:
-    return (fact.confidence, fact.source or "")
-
-
 def _text(node: Node | None) -> str | None:
     return None if node is None else str(node)
 
 
-def _confidence(text: str) -> float:
+def _confidence(text: str | None) -> float:
     try:
-        value = float(text)
+        value = 1.0 if text is None else float(text)
     except ValueError:
         return 0.0
     return value if 0 <= value <= 1 else 0.0

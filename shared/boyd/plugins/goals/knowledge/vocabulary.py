@@ -11,7 +11,6 @@ from boyd.plugins.goals import require_extra
 
 if TYPE_CHECKING:
     import rdflib
-    from rdflib.term import Node
 
 #: The prefix of symbols of goals.
 GOAL = "goal:"
@@ -96,11 +95,14 @@ class Names:
     """
 
     def __init__(self, file: rdflib.Graph, language: str) -> None:
+        with require_extra():
+            import rdflib
         self._language = language
         self._prefixes = {str(iri): prefix for prefix, iri in file.namespaces()}
         self._labels = self._read_labels(file)
         self._predicates = {str(predicate) for predicate in file.predicates(unique=True)}
-        terms = {str(term) for term in _iris(file)} - self._predicates
+        ends = {end for subject, _, object_ in file for end in (subject, object_)}
+        terms = {str(end) for end in ends if isinstance(end, rdflib.URIRef)} - self._predicates
         self._taken = Counter(self._plain(iri) for iri in terms)
         spelled = {iri: self._with_prefix(iri) for iri in terms}
         self._spelled = Counter(spelled.values())
@@ -124,20 +126,24 @@ class Names:
     def _plain(self, iri: str) -> str:
         if iri.startswith(SYMBOLS):
             return unquote(iri.removeprefix(SYMBOLS), errors="surrogatepass")
-        return self._labels.get(iri) or _last_part(iri)
+        if label := self._labels.get(iri):
+            return label
+        parts = [part for part in _PARTS.split(unquote(iri)) if part]
+        return parts[-1] if parts else iri
 
     def _with_prefix(self, iri: str) -> str:
-        prefix = self._prefixes.get(_space(iri))
+        space = iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
+        prefix = self._prefixes.get(space)
         return f"{self._plain(iri)} ({prefix})" if prefix else self._plain(iri)
 
     def _read_labels(self, file: rdflib.Graph) -> dict[str, str]:
-        with require_extra():
-            import rdflib
+        from rdflib import Literal, URIRef
+
         best: dict[str, tuple[int, int, str]] = {}
         for rank, predicate in enumerate(LABELS):
-            for subject, label in file.subject_objects(rdflib.URIRef(predicate)):
+            for subject, label in file.subject_objects(URIRef(predicate)):
                 text = " ".join(str(label).split())
-                if isinstance(label, rdflib.Literal) and text:
+                if isinstance(label, Literal) and text:
                     found = (self._strangeness(label.language), rank, text)
                     best[str(subject)] = min(best.get(str(subject), found), found)
         return {subject: text for subject, (_, _, text) in best.items()}
@@ -146,20 +152,3 @@ class Names:
         if tag is None:
             return 1
         return 0 if is_in_language(tag, self._language) else 2
-
-
-def _iris(file: rdflib.Graph) -> set[Node]:
-    with require_extra():
-        import rdflib
-    ends = {end for subject, _, object_ in file for end in (subject, object_)}
-    return {end for end in ends if isinstance(end, rdflib.URIRef)}
-
-
-def _space(iri: str) -> str:
-    """The part of an IRI that a prefix stands for."""
-    return iri[: max(iri.rfind(mark) for mark in "#/:") + 1]
-
-
-def _last_part(iri: str) -> str:
-    parts = [part for part in _PARTS.split(unquote(iri)) if part]
-    return parts[-1] if parts else iri
