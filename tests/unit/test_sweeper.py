@@ -13,7 +13,7 @@ from boyd.errors import StoreError
 from boyd.models import Autonomy
 from boyd.runtime import sweep_all
 from boyd.store import Fence, PhaseEntry
-from boyd.store.batches import MOST_DUE
+from boyd.store.due import MOST_DUE
 from boyd.store.scripts import ScriptCall, Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, seen, sees

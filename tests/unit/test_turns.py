@@ -9,7 +9,7 @@ import pytest
 
 from boyd.errors import StoreError
 from boyd.store import Store, Throttle
-from boyd.store.batches import MOST_DUE
+from boyd.store.due import MOST_DUE
 from boyd.store.keys import WORKERS
 
 

@@ -64,16 +64,16 @@ def end(
     epoch: int,
     worker: str,
     result: LoopResult,
-    told: bool = False,
+    store_results: bool = False,
 ) -> None:
     """End the iteration with its runs, and start the follow-up iteration if work waits.
 
-    *worker* is the token that entered `complete`; empty: end it although no worker has. With *told*
-    the action's result is stored too; otherwise the act phase has stored it.
+    *worker* is the attempt that entered `complete`; empty: end it although no worker has. With
+    *store_results* the action's result is stored too; otherwise the act phase has stored it.
     """
     runs, unheard = _runs(context.store, result), complete.run_result(result)
     follow_up = context.store.iterations.finish(
-        iteration, epoch, worker, result, runs, unheard, context.retention, told
+        iteration, epoch, worker, result, runs, unheard, context.retention, store_results
     )
     if follow_up:
         context.dispatcher.send(context.store.agent_id, follow_up, 1, "start")
@@ -85,10 +85,10 @@ def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult
     if record.abandoned != "act" or decision is None:
         return result
     known = store.ledger.settle(naming.loop(record.id))
-    told = known or act.failed(
+    outcome = known or act.failed(
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
-    return result.patched({"action_results": [told]})
+    return result.patched({"action_results": [outcome]})
 
 
 def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:
@@ -190,7 +190,7 @@ class Abandoner:
                 now = self.store.clock.now()
                 result = ruined(self.store.agent_id, record, now, why)
                 result = settled(self.store, record, result)
-                end(self, number, epoch, "", result, told=True)
+                end(self, number, epoch, "", result, store_results=True)
         return Abandonment(outcome, number)
 
 

@@ -157,7 +157,7 @@ class Engine:
             retention=self.retention,
         )
 
-    def token(self) -> str:
+    def attempt_name(self) -> str:
         """A unique name for one attempt of this worker: `<worker>/<random>`."""
         return f"{self.settings.worker}/{uuid.uuid4().hex[:8]}"
 

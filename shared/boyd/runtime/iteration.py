@@ -8,7 +8,7 @@ The sweeper finds a step whose worker died.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -86,20 +86,20 @@ class IterationSteps:
 
     def start(self, iteration: int, epoch: int) -> bool:
         """Run the start phase: run hooks, plan the observe phase."""
-        entry = self._iterations.enter(iteration, epoch, "start", self._engine.token())
+        entry = self._enter(iteration, epoch, "start")
         return self._take(entry, self._start)
 
     def observe(self, iteration: int, batch: int, attempt: int) -> None:
         """Run one batch of the observe phase; the last one to complete sends orient."""
-        token = self._engine.token()
-        payload = self._store.batches.enter(iteration, batch, attempt, token)
+        worker = self._engine.attempt_name()
+        payload = self._store.batches.enter(iteration, batch, attempt, worker)
         if payload is None:
             return
         work = Batch.from_json(payload)
         ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
 
         def renew() -> bool:
-            return self._store.batches.renew(iteration, batch, attempt, token)
+            return self._store.batches.renew(iteration, batch, attempt, worker)
 
         with self._engine.leases.hold(renew, self._limit(work)):
             seen = observe.observe(
@@ -108,29 +108,34 @@ class IterationSteps:
         fields = dict(_stored(item, self._settings.host) for item in seen)
         tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
         fields |= BatchRun(self._settings.host, self._settings.worker, tasks).fields(batch)
-        completed = self._store.batches.complete_batch(iteration, batch, attempt, token, fields)
+        completed = self._store.batches.complete_batch(iteration, batch, attempt, worker, fields)
         if completed and completed[0] == 0:
             self._engine.dispatcher.send(self._agent.id, iteration, completed[1], "orient")
 
     def orient(self, iteration: int, epoch: int) -> bool:
         """Run the orient phase on the observations, runs and intake."""
-        entry = self._iterations.enter_orient(iteration, epoch, self._engine.token())
+        entry = self._iterations.enter_orient(iteration, epoch, self._engine.attempt_name())
         return self._take(entry, self._orient)
 
     def decide(self, iteration: int, epoch: int) -> bool:
         """Run the decide phase and send act, or complete after a no-op."""
-        entry = self._iterations.enter(iteration, epoch, "decide", self._engine.token(), _TO_DECIDE)
+        entry = self._enter(iteration, epoch, "decide", _TO_DECIDE)
         return self._take(entry, self._decide)
 
     def act(self, iteration: int, epoch: int) -> bool:
         """Run the act phase: execute the action or queue it for approval."""
-        entry = self._iterations.enter(iteration, epoch, "act", self._engine.token(), _TO_ACT)
+        entry = self._enter(iteration, epoch, "act", _TO_ACT)
         return self._take(entry, self._act)
 
     def complete(self, iteration: int, epoch: int) -> bool:
         """Run the complete phase: hooks, runs, history, and a follow-up iteration if work waits."""
-        entry = self._iterations.enter(iteration, epoch, "complete", self._engine.token())
+        entry = self._enter(iteration, epoch, "complete")
         return self._take(entry, self._complete)
+
+    def _enter(
+        self, iteration: int, epoch: int, phase: Phase, fields: Sequence[str] = ()
+    ) -> PhaseEntry | None:
+        return self._iterations.enter(iteration, epoch, phase, self._engine.attempt_name(), fields)
 
     def _take(self, entry: PhaseEntry | None, work: Work) -> bool:
         """Run an entered phase under its lease; an error fails the iteration."""
@@ -256,8 +261,8 @@ class IterationSteps:
         result = ending.settled(self._store, entry.record, result)
         result = result.patched({"problems": ctx.problems})
         withdraw_cleared(self._engine, entry.record, result)
-        told = entry.record.abandoned is not None
-        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, told)
+        store_results = entry.record.abandoned is not None
+        ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result, store_results)
         return False
 
     def _fail(self, entry: PhaseEntry, ctx: PhaseContext, error: Exception) -> None:

@@ -18,7 +18,7 @@ from boyd.runtime import ending
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import JobRunner
 from boyd.store import Retry, StillRunning, Store, StuckBatch, dump_results
-from boyd.store.batches import MOST_DUE
+from boyd.store.due import MOST_DUE
 
 log = logging.getLogger("boyd.runtime")
 
@@ -119,9 +119,9 @@ class Sweeper:
             return True  # it is due again when the claim lapses
         if result is None:
             return False
-        token = self._engine.token()
+        worker = self._engine.attempt_name()
         entry = self._store.iterations.enter(
-            retry.iteration, retry.epoch, "act", token, ("iteration",)
+            retry.iteration, retry.epoch, "act", worker, ("iteration",)
         )
         fields = {"results": dump_results([result])}
         if entry is not None and self._store.iterations.leave(entry, "complete", fields):

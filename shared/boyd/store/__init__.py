@@ -9,9 +9,10 @@ from boyd.store.api_keys import Admission, ApiKeys
 from boyd.store.approvals import Approvals, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, actor_fields, seal_all
-from boyd.store.batches import Batches, Due, StuckBatch, take_each
+from boyd.store.batches import Batches, StuckBatch
 from boyd.store.calls import Calls, read_call
 from boyd.store.connection import Client, connect, mask_url, translated
+from boyd.store.due import Due, take_each
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
 from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning
 from boyd.store.fact_graph import FactGraph

@@ -244,7 +244,7 @@ class Iterations:
         runs: Iterable[RunOutcome],
         unheard: RunResult,
         retention: Retention,
-        told: bool = False,
+        store_results: bool = False,
     ) -> int | None:
         """End the iteration; return the follow-up's number or 0, or None when the entry was lost.
 
@@ -256,7 +256,7 @@ class Iterations:
             runs: the outcomes of its runs.
             unheard: the result for runs that it should have claimed but did not.
             retention: the limits for iterations and finished runs.
-            told: whether to store the action results of *result*; otherwise the act phase did.
+            store_results: store the action results of *result*; otherwise the act phase did.
         """
         ends = [
             item
@@ -280,7 +280,7 @@ class Iterations:
             retention=retention.limits(),
             problems=dump_problems(result.problems),
             outline=summary_of(result).to_json(),
-            results=dump_results(result.action_results) if told else "",
+            results=dump_results(result.action_results) if store_results else "",
             unheard=unheard.to_json(),
             ends=ends,
         )

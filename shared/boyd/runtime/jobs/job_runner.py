@@ -92,7 +92,7 @@ class JobRunner:
         if handler is None:
             log.error("ignoring a job of unknown kind %r", name)
             return
-        worker = self._engine.token()
+        worker = self._engine.attempt_name()
         fields = self._jobs.enter(name, attempt, worker)
         if fields is None:
             return
