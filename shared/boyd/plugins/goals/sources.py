@@ -32,7 +32,8 @@ _FILE_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 class Files:
     """Reads and writes below some folders: neither a link nor `..` leads out of them.
 
-    Paths are opened part by part, following no link.
+    Paths are opened part by part, following no link. Every method raises a `ValueError` for a path
+    outside the folders, and for a file that is not a regular one.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
@@ -40,11 +41,7 @@ class Files:
         self._roots = [(Path(os.path.abspath(root)), os.path.realpath(root)) for root in roots]  # noqa: PTH100 - a link stays one
 
     def read(self, path: str) -> str:
-        """The text of a file, cut at `MOST` bytes.
-
-        Raises:
-            ValueError: the path is outside the folders or not a regular file.
-        """
+        """The text of a file, cut at `MOST` bytes."""
         folder, name = self._folder_of(path)
         try:
             handle = os.open(name, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
@@ -68,8 +65,7 @@ class Files:
         """Write a file atomically; returns the number of bytes. An existing file keeps its mode.
 
         Raises:
-            ValueError: the path is outside the folders or not a regular file, or the content is
-                too long.
+            ValueError: the content is too long.
         """
         data = content.encode()
         if len(data) > MOST:
@@ -85,11 +81,7 @@ class Files:
         return len(data)
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder.
-
-        Raises:
-            ValueError: the path is outside the folders.
-        """
+        """The names in a folder."""
         folder = self._walk(self._parts(path))
         try:
             found = sorted(os.listdir(folder))[:NAMES]  # noqa: PTH208 - it is a descriptor
@@ -98,7 +90,7 @@ class Files:
         return [os.fsencode(name).decode("utf-8", "replace") for name in found]
 
     def allows(self, path: str) -> bool:
-        """True if a path is below one of the folders."""
+        """True if a path is below one of the folders; raises nothing."""
         try:
             self._parts(path)
         except ValueError:

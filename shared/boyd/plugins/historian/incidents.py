@@ -87,8 +87,6 @@ class Trial(Model):
     """An action that has succeeded, or waits for approval; whether it helped is still open.
 
     Attributes:
-        fingerprint: of the situation.
-        subjects: of the observations.
         sources: of the observations, and whether silence of the source means that all is well.
         waits: the action waits for approval and has not run.
         did: the action and its params, for people.
