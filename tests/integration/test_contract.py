@@ -77,17 +77,24 @@ def _site(deployment: Deployment, model: ScriptedModel) -> Site:
     return Site(url, deployment.key("tester", "admin"), deployment)
 
 
-def publish_runtime(site: Site, number: int) -> str:
-    """A new pending approval."""
-    body = {"params": {"text": f"number {number}"}, "rationale": "news"}
-    found: str = site.ask("POST", "/actions/contract:publish", body)["approvalId"]
-    return found
+def pending(site: Site, number: int) -> list[str]:
+    """The ids of so many new pending approvals."""
+    for n in range(number):
+        body = {"params": {"text": f"number {n}"}, "rationale": "news"}
+        site.ask("POST", "/actions/contract:publish", body)
+
+    def proposed() -> list[str]:
+        found = site.ask("GET", "/approvals")["pending"]
+        return [item["id"] for item in found] if len(found) == number else []
+
+    ids: list[str] = wait_until(proposed)
+    return ids
 
 
 def known(site: Site) -> dict[str, Sequence[str]]:
     """Make something of everything: ids by the path in which they stand."""
     answerer = site.deployment.key("answerer", "approvals")
-    approvals = [publish_runtime(site, number) for number in range(30)]
+    approvals = pending(site, 30)
     for id, verb in zip(approvals, ("approve", "deny", "withdraw"), strict=False):
         where = f"{site.url}/api/v0/approvals/{id}/{verb}"
         assert requests.post(where, headers=answerer, timeout=60).ok

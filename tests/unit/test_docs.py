@@ -342,6 +342,7 @@ def test_a_page_that_the_navigation_lacks_stops_the_build() -> None:
     assert "omitted_files: warn" in rules.partition("\nnav:")[0]
 
 
+@pytest.mark.long
 def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     loads = re.compile(
         r"""<(?:script|img|iframe)[^>]*src=["'](?:https?:)?//|<link[^>]*href=["'](?:https?:)?//"""
@@ -351,6 +352,7 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
         assert loads.search(path.read_text("utf-8")) is None, path.name
 
 
+@pytest.mark.long
 def test_the_site_can_be_searched(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
 
