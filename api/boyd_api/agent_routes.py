@@ -5,21 +5,7 @@ from __future__ import annotations
 from flask import Response
 from pydantic import Field
 
-from boyd.models import Model, ObserverHealth
-from boyd.models.responses import (
-    AgentList,
-    AgentState,
-    Capabilities,
-    Identity,
-    LoopHistory,
-    ObserverList,
-    ObserverState,
-    Retired,
-    Standing,
-    StandingAll,
-    StateResponse,
-    WorkerList,
-)
+from boyd.models import Model, ObserverHealth, responses
 from boyd.runtime import retire as retire_agent
 from boyd.store import AgentEntry, AgentStore, Topic, reason_text
 from boyd_api.event_streams import HEADERS, MEDIA_TYPE, ServerSentEvent
@@ -48,56 +34,59 @@ class ControlRequest(Model):
 
 
 @agent_routes.get("/agents", scope="read", reach="visible")
-def show(ctx: RequestContext, query: AgentsQuery) -> AgentList:
+def show(ctx: RequestContext, query: AgentsQuery) -> responses.AgentList:
     """List the agents."""
     store = ctx.services.store
     serving = [name for w in store.fleet.workers() if w.role == "worker" for name in w.agents]
     shown = [e for e in ctx.agents.values() if query.retired or e.retired_at is None]
     states = [_agent_state(store.agent(e.id), e, serving.count(e.id)) for e in shown]
-    return AgentList(agents=states, frozen=store.freezes.everywhere())
+    return responses.AgentList(agents=states, frozen=store.freezes.everywhere())
 
 
-def _agent_state(store: AgentStore, entry: AgentEntry, workers: int) -> AgentState:
+def _agent_state(store: AgentStore, entry: AgentEntry, workers: int) -> responses.AgentState:
     known = dict(entry) | dict(store.loop.status()) | {"workers": workers}
-    return AgentState(**{name: known[name] for name in AgentState.model_fields})
+    return responses.AgentState(**{name: known[name] for name in responses.AgentState.model_fields})
 
 
-@state_routes.get("/state", scope="read", answers={200: StateResponse}, label="show")
+@state_routes.get("/state", scope="read", answers={200: responses.StateResponse}, label="show")
 def show_state(ctx: RequestContext) -> JsonResponse:
     """Show the agent, its capabilities and its last iteration."""
     entry, catalog = ctx.agent.entry, ctx.agent.entry.catalog
     last = last_result(ctx.agent.store)
-    state = StateResponse(
-        agent=Identity(id=entry.id, name=entry.name, model=entry.model),
-        capabilities=Capabilities(
+    state = responses.StateResponse(
+        agent=responses.Identity(id=entry.id, name=entry.name, model=entry.model),
+        capabilities=responses.Capabilities(
             observers=catalog.observers,
             orienters=catalog.orienters,
             decision_strategies=catalog.strategies,
             actions=[action.id for action in catalog.actions],
         ),
-        history=LoopHistory(total_loops=last.iteration if last else 0, last_loop=last),
+        history=responses.LoopHistory(total_loops=last.iteration if last else 0, last_loop=last),
     )
     return JsonResponse(state, nulls=("agent/model", "history/lastLoop"))
 
 
 @observer_routes.get("/observers", scope="read", label="show")
-def show_observers(ctx: RequestContext) -> ObserverList:
+def show_observers(ctx: RequestContext) -> responses.ObserverList:
     """List the observers with their health."""
     names = ctx.agent.entry.catalog.observers
     health = ctx.agent.store.observers.health(names)
-    found = [ObserverState(id=name, **dict(health.get(name) or ObserverHealth())) for name in names]
-    return ObserverList(observers=found)
+    found = [
+        responses.ObserverState(id=name, **dict(health.get(name) or ObserverHealth()))
+        for name in names
+    ]
+    return responses.ObserverList(observers=found)
 
 
 @worker_routes.get("/workers", scope="read", reach="visible", label="show")
-def show_workers(ctx: RequestContext) -> WorkerList:
+def show_workers(ctx: RequestContext) -> responses.WorkerList:
     """List the live workers of the agents that the key may see."""
     found = ctx.services.store.fleet.workers()
     if ctx.key is None or not ctx.key.agents:
-        return WorkerList(workers=found)
+        return responses.WorkerList(workers=found)
     seen = ctx.agents
     limited = [w.patched({"agents": [a for a in w.agents if a in seen]}) for w in found]
-    return WorkerList(workers=[worker for worker in limited if worker.agents])
+    return responses.WorkerList(workers=[worker for worker in limited if worker.agents])
 
 
 @event_routes.get(
@@ -139,21 +128,21 @@ class _AgentEvents:
 
 
 @control_routes.post("/pause", scope="admin")
-def pause(ctx: RequestContext, body: ControlRequest | None) -> Standing:
+def pause(ctx: RequestContext, body: ControlRequest | None) -> responses.Standing:
     """Pause the agent: it starts no iterations; the one in flight continues to its end."""
     ctx.agent.store.loop.pause(_reason(ctx, body), ctx.actor)
     return _standing(ctx)
 
 
 @control_routes.post("/resume", scope="admin")
-def resume(ctx: RequestContext) -> Standing:
+def resume(ctx: RequestContext) -> responses.Standing:
     """Resume a paused agent; work that has arrived meanwhile starts an iteration."""
     ctx.agent.launcher.resume(ctx.actor)
     return _standing(ctx)
 
 
 @control_routes.post("/freeze", scope="admin")
-def freeze(ctx: RequestContext, body: ControlRequest | None) -> Standing:
+def freeze(ctx: RequestContext, body: ControlRequest | None) -> responses.Standing:
     """Freeze the agent's actions; it still observes, orients and decides."""
     agent_id = ctx.agent.entry.id
     ctx.services.store.freezes.freeze(_reason(ctx, body), agent_id, ctx.actor)
@@ -161,30 +150,30 @@ def freeze(ctx: RequestContext, body: ControlRequest | None) -> Standing:
 
 
 @control_routes.post("/unfreeze", scope="admin")
-def unfreeze(ctx: RequestContext) -> Standing:
+def unfreeze(ctx: RequestContext) -> responses.Standing:
     """Lift the freeze of the agent; a deployment-wide freeze stays."""
     ctx.services.store.freezes.lift(ctx.agent.entry.id, ctx.actor)
     return _standing(ctx)
 
 
 @control_routes.post("/freeze-all", scope="admin", reach="deployment")
-def freeze_all(ctx: RequestContext, body: ControlRequest | None) -> StandingAll:
+def freeze_all(ctx: RequestContext, body: ControlRequest | None) -> responses.StandingAll:
     """Freeze the actions of all agents."""
     freezes = ctx.services.store.freezes
     freezes.freeze(_reason(ctx, body), actor=ctx.actor)
-    return StandingAll(frozen=freezes.everywhere())
+    return responses.StandingAll(frozen=freezes.everywhere())
 
 
 @control_routes.post("/unfreeze-all", scope="admin", reach="deployment")
-def unfreeze_all(ctx: RequestContext) -> StandingAll:
+def unfreeze_all(ctx: RequestContext) -> responses.StandingAll:
     """Lift the deployment-wide freeze; agents that were frozen by name stay frozen."""
     freezes = ctx.services.store.freezes
     freezes.lift(actor=ctx.actor)
-    return StandingAll(frozen=freezes.everywhere())
+    return responses.StandingAll(frozen=freezes.everywhere())
 
 
 @control_routes.post("/retire", scope="admin", problems=["agent-runs"])
-def retire(ctx: RequestContext, body: ControlRequest | None) -> Retired:
+def retire(ctx: RequestContext, body: ControlRequest | None) -> responses.Retired:
     """Retire an agent without processes.
 
     Its pending approvals are withdrawn and its open runs cancelled; its history and its audit
@@ -200,6 +189,6 @@ def _reason(ctx: RequestContext, body: ControlRequest | None) -> str:
     return reason_text(ctx.actor.principal, body.reason if body else None)
 
 
-def _standing(ctx: RequestContext) -> Standing:
+def _standing(ctx: RequestContext) -> responses.Standing:
     status = ctx.agent.store.loop.status()
-    return Standing(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)
+    return responses.Standing(agent_id=status.agent_id, paused=status.paused, frozen=status.frozen)

@@ -144,7 +144,6 @@ def _finish(services: Services, response: Response) -> Response:
 
 
 def _report_refusal(services: Services) -> None:
-    """Log and count a message of another system that was refused."""
     problem, route = g.get("problem"), g.get("route")
     if problem is None or route is None or not route.inlet:
         return

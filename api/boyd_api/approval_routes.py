@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from flask import request
@@ -90,7 +91,9 @@ def approve(
     if found.outcome == ApprovalOutcome.APPROVED:
         item = ctx.until(lambda: _executed(ctx, id), query.wait)
     if item is None or item.result is None:
-        current = _current(ctx, id) or _item(found)
+        current = _item(found)
+        with suppress(StoreUnavailable):  # the answer counts; the client can read later
+            current = ctx.agent.store.approvals.get(id) or current
         return _tagged(Resolved(success=True, approval=current), current, 202)
     resolved = Resolved(success=item.result.success, approval=item, result=item.result)
     return _tagged(resolved, item)
@@ -220,13 +223,6 @@ def _who_may(item: ApprovalItem) -> str:
 def _item(found: Resolution) -> ApprovalItem:
     assert found.item is not None, "an answer that counts was given to an item"
     return found.item
-
-
-def _current(ctx: RequestContext, id: str) -> ApprovalItem | None:
-    try:
-        return ctx.agent.store.approvals.get(id)
-    except StoreUnavailable:
-        return None  # the answer counts; the client can read later how it goes on
 
 
 def _executed(ctx: RequestContext, id: str) -> ApprovalItem | None:

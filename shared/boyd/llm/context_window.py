@@ -89,9 +89,8 @@ class ContextWindow:
     ) -> Compacted | None:
         """The compaction of a conversation refused as too long; None if nothing helps."""
         compacted = self._compact("full", conversation, request)
-        if compacted is None:
-            return None
-        return compacted.patched({"usage": error.usage, "requests": error.requests})
+        spent = {"usage": error.usage, "requests": error.requests}
+        return compacted and compacted.patched(spent)
 
     def compact_truncated(
         self, conversation: Conversation, request: ModelRequest, turn: Turn
@@ -108,11 +107,10 @@ class ContextWindow:
         if conversation.compactions >= TRIES:
             return None
         fixed, compaction = _fixed_size(request), Compaction.of(conversation)
-        sizes = [HALF * compaction.size(fixed)]
-        room = self._room(conversation, fixed)
+        size, room = HALF * compaction.size(fixed), self._room(conversation, fixed)
         if room is not None:
-            sizes.append(ROOMY * room)
-        return compaction.shorten(why, Target(min(sizes), fixed))
+            size = min(size, ROOMY * room)
+        return compaction.shorten(why, Target(size, fixed))
 
     def _room(self, conversation: Conversation, fixed: int) -> float | None:
         """Characters that a conversation may have; None if unknown."""
@@ -197,7 +195,6 @@ class Compaction:
             yield self._fold(start, longest, min(limit, room))
 
     def _omittable_results(self, start: int) -> list[str]:
-        """Calls before *start* whose results can be left out, the oldest first."""
         omitted = set(self._state.results)
         return [
             call_id
@@ -208,7 +205,6 @@ class Compaction:
         ]
 
     def _fits(self, old: list[str], last: str, target: Target) -> bool:
-        """Report whether leaving out the results of *old* up to *last* suffices."""
         state = self._omit(old[: old.index(last) + 1])
         return self.size(target.fixed, state) <= target.size
 

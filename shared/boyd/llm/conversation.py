@@ -294,9 +294,8 @@ class Conversation:
         if called.asked_at:
             self.waited += at - called.asked_at
         text, failed = render_observation(observation), is_error(observation.status)
-        self.messages.append(
-            Message(role="tool", text=text, call_id=observation.call_id, failed=failed)
-        )
+        said = Message(role="tool", text=text, call_id=observation.call_id, failed=failed)
+        self.messages.append(said)
         if observation.status != "skipped":
             self.tools[observation.tool] = self.tools.get(observation.tool, 0) + 1
             self._count(tool_calls=1, errors=int(failed))

@@ -162,7 +162,6 @@ class Gateway:
             self._meter.count(outcome, usage)
 
     def _pause(self, seconds: float, watch: Watch) -> None:
-        """Wait while the turn is still wanted."""
         left = seconds
         while True:
             if watch.stopped():

@@ -210,7 +210,6 @@ class OODAReflection:
         return self._state.stale + 1 if is_stale(outcome.text, earlier) else 0
 
     def _collect(self, use: ToolUse, outcome: ToolOutcome) -> list[GatheredEvidence]:
-        """The evidence with this result, if the call was made."""
         if not outcome.succeeded and not outcome.counts_as_error:
             return self._state.evidence
         number = call_number(use.id) or self._state.calls + 1
@@ -257,7 +256,6 @@ class OODAReflection:
         return min(self._threshold(), self._limit or self._threshold())
 
     def _is_halfway(self) -> bool:
-        """Report whether half of the calls are used up for the first time."""
         budget = None if self._state.micro else self._budget()
         return budget is not None and (budget + 1) // 2 <= self._gathered < budget
 

@@ -89,12 +89,10 @@ class Steering:
     def after_results(
         self, conversation: Conversation, conclusion: Steered | None = None
     ) -> list[Steered]:
-        """The message after the last result of a turn; none while calls are open.
+        """The message after the last result of a turn.
 
         A *conclusion* required by a limit takes precedence over advice.
         """
-        if conversation.open:
-            return []
         _, action = self._reflect(conversation)
         if action is not None and action.strip_tools:
             text = self._with_form(action.inject_message or "")

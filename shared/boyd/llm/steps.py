@@ -102,11 +102,9 @@ class InvestigationSteps:
         near = [each for each in budgets if each.near and each.what not in conversation.warned]
         if near:
             return Write([Warned(what=each.what, text=str(each)) for each in near])
-        over = next((each for each in budgets if each.stops_turns), None)
-        if over is not None:
+        if over := next((each for each in budgets if each.stops_turns), None):
             return Write(self.conclusion.stop(conversation, over.ending, str(over), now))
-        conclusion = self._ask_to_conclude(conversation, budgets)
-        if conclusion is not None:
+        if conclusion := self._ask_to_conclude(conversation, budgets):
             return Write([conclusion])
         request = self._request_turn(conversation)
         compacted = self._context.compact_early(conversation, request)
@@ -134,20 +132,18 @@ class InvestigationSteps:
         if text_calls is not None:
             known = [tool.name for tool in self._tools(conversation)]
             return [said, *self._replies.handle_unread_calls(after, turn, text_calls, known)]
-        compacted = None
-        if turn.finish == "length":
-            request = self._request_turn(after)
-            compacted = self._context.compact_truncated(after, request, turn)
         reaction = self._replies.handle_text(after, turn)
-        return [said, *([compacted] if compacted else []), *reaction]
+        if turn.finish == "length":
+            compacted = self._context.compact_truncated(after, self._request_turn(after), turn)
+            return [said, *([compacted] if compacted else []), *reaction]
+        return [said, *reaction]
 
     def add_context_full(
         self, conversation: Conversation, error: ContextFull, now: datetime
     ) -> list[Entry]:
         """The entries after the server refused the conversation as too long."""
         request = self._request_turn(conversation)
-        compacted = self._context.compact_refused(conversation, request, error)
-        if compacted is not None:
+        if compacted := self._context.compact_refused(conversation, request, error):
             return [compacted]
         why = f"the conversation does not fit into the model's context: {error}"
         return self.conclusion.stop(conversation, "error", why, now, error)
@@ -162,9 +158,9 @@ class InvestigationSteps:
         """The entries for a result; after the last one of a turn, with a message to the model."""
         result, at = Result(observation=observation), observation.time
         after = conversation.after([result], to_ms(at))
-        conclusion = None
-        if not after.open:
-            conclusion = self._ask_to_conclude(after, self._spent(after, at))
+        if after.open:
+            return [result]
+        conclusion = self._ask_to_conclude(after, self._spent(after, at))
         return [result, *self.steering.after_results(after, conclusion)]
 
     def _say(self, conversation: Conversation, turn: Turn, text: str) -> Said:
@@ -183,7 +179,6 @@ class InvestigationSteps:
         )
 
     def _find_text_calls(self, conversation: Conversation, turn: Turn) -> TextCalls | None:
-        """Calls that the server passed on as text."""
         known = {tool.name for tool in self._tools(conversation)}
         if conversation.stripped or turn.calls or turn.finish != "stop" or not known:
             return None
@@ -192,17 +187,14 @@ class InvestigationSteps:
     def _add_text_calls(
         self, conversation: Conversation, turn: Turn, found: TextCalls
     ) -> list[Entry]:
-        """The entries for calls written as text, which count like any others."""
         calls = [
             ToolCall(id=name, name=name, arguments=json.dumps(arguments, ensure_ascii=False))
             for name, arguments in found.calls
         ]
-        entries: list[Entry] = [
-            self._say(conversation, turn.patched({"calls": calls}), found.before)
-        ]
-        if SPOKEN not in conversation.warned:
-            entries.append(Warned(what=SPOKEN, text=steering.UNPARSED))
-        return entries
+        said = self._say(conversation, turn.patched({"calls": calls}), found.before)
+        if SPOKEN in conversation.warned:
+            return [said]
+        return [said, Warned(what=SPOKEN, text=steering.UNPARSED)]
 
     def _spent(self, conversation: Conversation, now: datetime) -> list[Spent]:
         at = int(now.timestamp() * 1000)
@@ -253,10 +245,8 @@ class InvestigationSteps:
             return Write(self.add_result(conversation, skipped))
         if over is not None:
             return Write(self.conclusion.stop(conversation, over.ending, str(over), now))
-        violation = loop_detection.check_call(
-            self._toolbox.executed(conversation), self._toolbox.plan(called)
-        )
-        if violation is not None:
+        executed = self._toolbox.executed(conversation)
+        if violation := loop_detection.check_call(executed, self._toolbox.plan(called)):
             ending, why = violation.ending, violation.sentence
             return Write(self.conclusion.stop(conversation, ending, why, now))
         return self._make_call(conversation, called, now)
@@ -265,8 +255,7 @@ class InvestigationSteps:
         """Answer a call of a built-in tool here; let a worker execute any other."""
         is_answer = called.call.name == ANSWER and self._request.answer is not None
         check = self._replies.check_answer_call if is_answer else self._toolbox.refusal
-        refusal = check(called)
-        if refusal is not None:
+        if refusal := check(called):
             return Write(self.add_failure(conversation, called, refusal, now))
         if is_answer:
             return Write(self._replies.accept_answer_call(conversation, called, now))

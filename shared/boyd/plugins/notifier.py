@@ -122,7 +122,6 @@ def chat_message(approval: ApprovalItem, stage: str, link: str = "") -> str:
 
 
 def _one_line(result: ActionResult) -> str:
-    """The output or error of a result in one short line."""
     output = result.output if result.success else result.error
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     line = " ".join(text.split())
@@ -130,7 +129,6 @@ def _one_line(result: ActionResult) -> str:
 
 
 def _link(template: str, approval: ApprovalItem) -> str:
-    """The URL of the approval; empty if none is configured."""
     for place, value in zip(_PLACES, (approval.agent_id, approval.id), strict=True):
         template = template.replace(place, quote(value, safe=""))
     return template

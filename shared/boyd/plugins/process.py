@@ -325,7 +325,6 @@ def _output(log: Path | None) -> IO[bytes]:
 
 
 def _alive(process: psutil.Process) -> bool:
-    """True if it runs and is not a zombie."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 

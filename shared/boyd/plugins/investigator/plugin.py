@@ -20,20 +20,7 @@ from boyd.models import (
 )
 from boyd.models.investigation import Investigation, Profile, Wanted
 from boyd.plugin import Context, orienter
-from boyd.plugins.investigator import question
-from boyd.plugins.investigator.cases import (
-    Case,
-    CaseMemory,
-    CaseRules,
-    Failure,
-    News,
-    Sight,
-    assess_cases,
-    assess_quiet,
-    cases_to_report,
-    observe,
-    settle,
-)
+from boyd.plugins.investigator import cases, question
 from boyd.plugins.investigator.findings import InvestigationAnswer, outcome_of
 from boyd.plugins.investigator.question import at_least, fingerprint
 from boyd.plugins.playbook_reader import PlaybookReader
@@ -92,13 +79,13 @@ class Investigator(PlaybookReader):
         rules = self._rules(ctx)
         memory = _read(ctx.state.get(_MEMORY))
         if not grave and memory.is_empty:
-            return assess_quiet(source, self.options.trigger_severity, memory)
+            return cases.assess_quiet(source, self.options.trigger_severity, memory)
         memory = self._observe(memory, sight, grave, rules, ctx)
         running, news = self._follow(memory, ctx)
-        memory = _change(ctx, lambda before: settle(before, sight, news, rules))
-        if not grave and not cases_to_report(memory, sight):
-            return assess_quiet(source, self.options.trigger_severity, memory)
-        return assess_cases(source, sight, memory, running, self.options.min_confidence)
+        memory = _change(ctx, lambda before: cases.settle(before, sight, news, rules))
+        if not grave and not cases.cases_to_report(memory, sight):
+            return cases.assess_quiet(source, self.options.trigger_severity, memory)
+        return cases.assess_cases(source, sight, memory, running, self.options.min_confidence)
 
     def on_orient(self, situation: Situation) -> dict[str, Level] | None:
         """Keep the priority of a situation that ended before its outcome was known."""
@@ -108,9 +95,9 @@ class Investigator(PlaybookReader):
 
     def _sight(
         self, observations: list[Observation], grave: list[Observation], ctx: Context
-    ) -> Sight:
+    ) -> cases.Sight:
         severities = [one.severity for one in grave if one.severity]
-        return Sight(
+        return cases.Sight(
             iteration=ctx.iteration or 0,
             now=ctx.now(),
             sources=frozenset(one.source for one in observations),
@@ -120,9 +107,9 @@ class Investigator(PlaybookReader):
             grave=frozenset(one.source for one in grave),
         )
 
-    def _rules(self, ctx: Context) -> CaseRules:
+    def _rules(self, ctx: Context) -> cases.CaseRules:
         options = self.options
-        return CaseRules(
+        return cases.CaseRules(
             pause=options.retry_pause,
             cooldown=options.cooldown,
             max_running=options.max_running,
@@ -133,17 +120,17 @@ class Investigator(PlaybookReader):
 
     def _observe(
         self,
-        memory: CaseMemory,
-        sight: Sight,
+        memory: cases.CaseMemory,
+        sight: cases.Sight,
         grave: list[Observation],
-        rules: CaseRules,
+        rules: cases.CaseRules,
         ctx: Context,
-    ) -> CaseMemory:
+    ) -> cases.CaseMemory:
         """Update the cases; a question is stored before any worker relies on it."""
-        wanted = observe(memory, sight, rules).case(sight.fingerprint)
+        wanted = cases.observe(memory, sight, rules).case(sight.fingerprint)
         if wanted is not None and wanted.began == sight.iteration:
             ctx.state.set(f"question:{wanted.name}", self._question(grave, ctx), _KEEP_QUESTION)
-        return _change(ctx, lambda before: observe(before, sight, rules))
+        return _change(ctx, lambda before: cases.observe(before, sight, rules))
 
     def _question(self, grave: list[Observation], ctx: Context) -> dict[str, str]:
         options = self.options
@@ -155,7 +142,9 @@ class Investigator(PlaybookReader):
             "instructions": "\n\n".join(part for part in parts if part),
         }
 
-    def _follow(self, memory: CaseMemory, ctx: Context) -> tuple[dict[str, Investigation], News]:
+    def _follow(
+        self, memory: cases.CaseMemory, ctx: Context
+    ) -> tuple[dict[str, Investigation], cases.News]:
         """Start or poll the investigations under way, and collect their outcomes."""
         running: dict[str, Investigation] = {}
         news: dict[str, Any] = {}
@@ -165,17 +154,17 @@ class Investigator(PlaybookReader):
             try:
                 found = self._ask(case, ctx)
             except (QueueFull, ConfigError) as error:
-                news[case.key] = Failure(str(error))
+                news[case.key] = cases.Failure(str(error))
                 continue
             if found.status != "ended":
                 running[case.key] = found
             elif found.ending == "error":
-                news[case.key] = Failure(found.detail or "unknown reason", found.id)
+                news[case.key] = cases.Failure(found.detail or "unknown reason", found.id)
             else:
                 news[case.key] = outcome_of(found)
         return running, news
 
-    def _ask(self, case: Case, ctx: Context) -> Investigation:
+    def _ask(self, case: cases.Case, ctx: Context) -> Investigation:
         asked = ctx.state.get(f"question:{case.name}") or {"question": question.QUESTION}
         return ctx.llm.investigate(
             case.key,
@@ -187,11 +176,13 @@ class Investigator(PlaybookReader):
         )
 
 
-def _read(stored: Any) -> CaseMemory:
+def _read(stored: Any) -> cases.CaseMemory:
     # Another release may have written it.
-    return CaseMemory.model_validate(stored, extra="ignore") if stored else CaseMemory()
+    return cases.CaseMemory.model_validate(stored, extra="ignore") if stored else cases.CaseMemory()
 
 
-def _change(ctx: Context, change: Callable[[CaseMemory], CaseMemory]) -> CaseMemory:
+def _change(
+    ctx: Context, change: Callable[[cases.CaseMemory], cases.CaseMemory]
+) -> cases.CaseMemory:
     changed = ctx.state.update(_MEMORY, lambda stored: change(_read(stored)).to_wire())
     return _read(changed)

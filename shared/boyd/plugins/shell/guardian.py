@@ -66,7 +66,6 @@ def _should_end(wake: int) -> bool:
 
 
 def _become(command: list[str], account: str, folder: str, parent: int) -> None:
-    """Turn this process into the command."""
     try:
         os.setsid()
         _forget_signals()

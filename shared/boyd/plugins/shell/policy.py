@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from boyd.plugins.shell import programs
 from boyd.plugins.shell.command_line import (
     MAX_DEPTH,
     Command,
@@ -14,15 +15,6 @@ from boyd.plugins.shell.command_line import (
     read,
 )
 from boyd.plugins.shell.interactive import find_interactive
-from boyd.plugins.shell.programs import (
-    ASSIGNMENT,
-    KEYWORDS,
-    name,
-    named,
-    reads_input,
-    script,
-    stages,
-)
 
 Prefix = tuple[str, ...]
 
@@ -30,7 +22,7 @@ Prefix = tuple[str, ...]
 MAX_COMMAND = 128 * 1024 - 1
 
 #: Builtins of bash that may run code in their arguments, or change the meaning of later words.
-EVALUATORS = named(
+EVALUATORS = programs.named(
     ". [ [[ alias bind builtin case command compgen complete compopt coproc declare enable eval"
     " exec export fc for function getopts hash history in jobs let local mapfile printf read"
     " readarray readonly select set shopt source test trap typeset unset wait"
@@ -97,7 +89,14 @@ class Policy:
         hidden = list(all_words(text)) if line.strange else []
         for denied in self._deny:
             # A match anywhere is also a match from the first mention of the program.
-            at = next((at for at, word in enumerate(hidden) if name(word) == name(denied[0])), None)
+            at = next(
+                (
+                    at
+                    for at, word in enumerate(hidden)
+                    if programs.name(word) == programs.name(denied[0])
+                ),
+                None,
+            )
             if at is not None and _denies(denied, hidden[at:]):
                 return " ".join(denied)
         return None
@@ -114,12 +113,12 @@ def prefix(text: str) -> Prefix:
 
 def _allowable(text: str) -> Prefix:
     words = prefix(text)
-    if words[0] in EVALUATORS | KEYWORDS or ASSIGNMENT.match(words[0]):
+    if words[0] in EVALUATORS | programs.KEYWORDS or programs.ASSIGNMENT.match(words[0]):
         raise ValueError(f"{text!r} cannot be allowed: bash may run code in its arguments")
-    *_, innermost = stages(words)
-    if len(list(stages((*words, "1", "program")))) > len(list(stages(words))):
+    *_, innermost = programs.stages(words)
+    if len(list(programs.stages((*words, "1", "program")))) > len(list(programs.stages(words))):
         raise ValueError(f"{text!r} cannot be allowed: it runs any program")
-    if innermost[0] in EVALUATORS or reads_input(innermost):
+    if innermost[0] in EVALUATORS or programs.reads_input(innermost):
         raise ValueError(f"{text!r} cannot be allowed: it runs any command")
     return words
 
@@ -143,9 +142,9 @@ def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
     if depth > MAX_DEPTH:
         return
     for command in line.commands:
-        for words in stages(command.texts):
+        for words in programs.stages(command.texts):
             yield words
-            inner = script(words)
+            inner = programs.script(words)
             if inner:
                 yield from _runs(read(inner), depth + 1)
     for body in line.bodies:
@@ -154,7 +153,7 @@ def _runs(line: CommandLine, depth: int = 0) -> Iterator[Sequence[str]]:
 
 def _denies(denied: Prefix, words: Sequence[str]) -> bool:
     """True if the program matches and the other words follow in order."""
-    if not words or name(words[0]) != name(denied[0]):
+    if not words or programs.name(words[0]) != programs.name(denied[0]):
         return False
     rest = iter(words[1:])
     return all(word in rest for word in denied[1:])
