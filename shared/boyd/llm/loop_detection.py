@@ -15,7 +15,7 @@ violation is never made. Nothing is remembered here. The patterns:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeVar
@@ -95,18 +95,16 @@ class LoopWarning:
 
 def check_call(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
     """The violation that *call* would be after *history*."""
-    checks = (_repeated_error, _identical, _unchanged_poll, _cycle)
-    return next(filter(None, (check(history, call) for check in checks)), None)
+    repeats = bool(history) and history[-1].signature == call.signature
+    return (_repetition(history, call) if repeats else None) or _cycle(history, call)
 
 
 def warn_of_calls(history: Sequence[ExecutedCall], new: int = 1) -> LoopWarning | None:
-    """The gravest warning after the last *new* calls of *history*."""
-    for warn in (_warn_of_error, _warn_of_identical, _warn_of_poll, _warn_of_cycle):
-        for end in range(len(history), max(0, len(history) - new), -1):
-            warning = warn(history[:end])
-            if warning:
-                return warning
-    return None
+    """The gravest warning after the last *new* calls of *history*, of equal ones the latest."""
+    ends = range(len(history), max(0, len(history) - new), -1)
+    found = [warning for end in ends for warning in _warnings(history[:end])]
+    gravest = ("repeated_error", "identical", "poll", "cycle")
+    return min(found, key=lambda warning: gravest.index(warning.pattern), default=None)
 
 
 def check_turns(turns: Sequence[Turn]) -> Violation | None:
@@ -137,37 +135,25 @@ def result_digest(text: str) -> str:
     return digest(" ".join(text.split()))
 
 
-def _repeated_error(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
+def _repetition(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
+    """The violation by a *call* that equals the last one."""
     run = _run(history, _is_same_error)
-    if run < ERRORS - 1 or not _repeats(history, call):
-        return None
-    what = (
-        f"The model asked {_in_words(run + 1)} times in a row for the same call of {call.name}, "
-        f"which fails: {_quote_error(history[-1])}"
-    )
-    return _violation("repeated_error", "repeated_error", history, call, run, what)
-
-
-def _identical(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
+    if run >= ERRORS - 1:
+        asked = f"The model asked {_in_words(run + 1)} times in a row for the same call"
+        what = f"{asked} of {call.name}, which fails: {_quote_error(history[-1])}"
+        return _violation("repeated_error", "repeated_error", history, call, run, what)
     run = _run(history, _is_same_call)
-    if call.poll or not call.runnable or run < IDENTICAL - 1 or not _repeats(history, call):
-        return None
-    what = (
-        f"The model asked {_in_words(run + 1)} times in a row for the same call of {call.name}; "
-        "the last one was not executed."
-    )
-    return _violation("doom_loop", "identical", history, call, run, what)
-
-
-def _unchanged_poll(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
+    if run >= IDENTICAL - 1 and call.runnable and not call.poll:
+        asked = f"The model asked {_in_words(run + 1)} times in a row for the same call"
+        what = f"{asked} of {call.name}; the last one was not executed."
+        return _violation("doom_loop", "identical", history, call, run, what)
     run = _run(history, _is_same_result)
-    if not call.poll or run < POLLS or not _repeats(history, call):
-        return None
-    what = (
-        f"{call.name} returned the same result {_in_words(run)} times in a row; "
-        "it was not called again."
-    )
-    return _violation("doom_loop", "poll", history, call, run, what)
+    if run >= POLLS and call.poll:
+        what = f"{call.name} returned the same result {_in_words(run)} times in a row"
+        return _violation(
+            "doom_loop", "poll", history, call, run, f"{what}; it was not called again."
+        )
+    return None
 
 
 def _cycle(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | None:
@@ -185,61 +171,43 @@ def _cycle(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation | No
     return None
 
 
-def _warn_of_error(history: Sequence[ExecutedCall]) -> LoopWarning | None:
-    if _run(history, _is_same_error) != ERRORS - 1:
-        return None
+def _warnings(history: Sequence[ExecutedCall]) -> Iterator[LoopWarning]:
     last = history[-1]
-    text = (
-        f"This call of {last.name} has failed {_in_words(ERRORS - 1)} times in the same way: "
-        f"{_quote_error(last)} If you send it again unchanged, the investigation ends. "
-        "Change the call or try another way."
-    )
-    return LoopWarning("repeated_error", text)
-
-
-def _warn_of_identical(history: Sequence[ExecutedCall]) -> LoopWarning | None:
-    if _run(history, _is_same_call) != IDENTICAL - 1:
-        return None
-    if history[-1].poll or not history[-1].runnable:
-        return None
-    text = (
-        f"You have made the same call of {history[-1].name} twice in a row. A third one will not "
-        "be executed and ends the investigation. Try something else, or answer with what you have."
-    )
-    return LoopWarning("identical", text)
-
-
-def _warn_of_poll(history: Sequence[ExecutedCall]) -> LoopWarning | None:
-    if not history[-1].poll or _run(history, _is_same_result) != POLLS - 1:
-        return None
-    text = (
-        f"{history[-1].name} has given the same result {_in_words(POLLS - 1)} times. "
-        "Wait longer, look elsewhere, or answer with what you have."
-    )
-    return LoopWarning("poll", text)
-
-
-def _warn_of_cycle(history: Sequence[ExecutedCall]) -> LoopWarning | None:
+    if _run(history, _is_same_error) == ERRORS - 1:
+        yield LoopWarning(
+            "repeated_error",
+            f"This call of {last.name} has failed {_in_words(ERRORS - 1)} times in the same way: "
+            f"{_quote_error(last)} If you send it again unchanged, the investigation ends. "
+            "Change the call or try another way.",
+        )
+    if _run(history, _is_same_call) == IDENTICAL - 1 and last.runnable and not last.poll:
+        yield LoopWarning(
+            "identical",
+            f"You have made the same call of {last.name} twice in a row. A third one will not be "
+            "executed and ends the investigation. Try something else, or answer with what you "
+            "have.",
+        )
+    if _run(history, _is_same_result) == POLLS - 1 and last.poll:
+        yield LoopWarning(
+            "poll",
+            f"{last.name} has given the same result {_in_words(POLLS - 1)} times. "
+            "Wait longer, look elsewhere, or answer with what you have.",
+        )
     for period in PERIODS:
         if _matches(history, period) == period and _varies(history, period):
             number = _in_words(period)
-            text = (
-                f"Your last {number} calls repeat the {number} before them, with "
-                "the same results. A third round ends the investigation. Try something else, or "
-                "answer with what you have."
+            yield LoopWarning(
+                "cycle",
+                f"Your last {number} calls repeat the {number} before them, with the same "
+                "results. A third round ends the investigation. Try something else, or answer "
+                "with what you have.",
             )
-            return LoopWarning("cycle", text)
-    return None
 
 
 def _run(
     history: Sequence[ExecutedCall], same: Callable[[ExecutedCall, ExecutedCall], bool]
 ) -> int:
     return _count_while(lambda executed: same(executed, history[-1]), reversed(history))
-
-
-def _repeats(history: Sequence[ExecutedCall], call: PlannedCall) -> bool:
-    return history[-1].signature == call.signature
 
 
 def _is_same_call(first: ExecutedCall, second: ExecutedCall) -> bool:
