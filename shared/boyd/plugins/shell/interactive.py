@@ -67,6 +67,14 @@ _EDITOR_BATCH = named("--batch -batch --eval -e -es -Es -c --check") | _PRINTS
 _REDIS_BATCH = named("--scan --stat --latency --bigkeys --pipe --rdb --eval --version --help -V -?")
 _PASSWD_BATCH = named("-S --status -l --lock -u --unlock -d --delete -e --expire") | _PRINTS
 _GIT_MESSAGE = named("--message --file --reuse-message --no-edit --fixup --dry-run")
+_CONTAINERS = named("docker podman kubectl docker-compose oc")
+#: Letters and words that make programs follow their input without end.
+_FOLLOWERS = {
+    "tail": ("fF", "--follow --retry"),
+    "journalctl": ("f", "--follow"),
+    "dmesg": ("wW", "--follow --follow-new"),
+    **dict.fromkeys(_CONTAINERS, ("f", "--follow")),
+}
 
 
 def find_interactive(line: CommandLine, depth: int = 0) -> str | None:
@@ -85,8 +93,11 @@ def _command(command: Command, line_fed: bool, depth: int) -> str | None:
         # The input of a loop or a group is redirected at its end, which is another command.
         fed = command.fed or (line_fed and program == "read")
         reason = None
-        if not (bounded and _follows(program, arguments)):
-            reason = _check_of(program)(program, arguments, fed) or _following(program, arguments)
+        follows = _follows(program, arguments)
+        if not (bounded and follows):
+            reason = _check_of(program)(program, arguments, fed)
+        if follows and not (reason or bounded):
+            reason = f"{program} follows its input and does not end; put `timeout N` in front of it"
         if reason:
             return reason
         inner = script(words)
@@ -101,8 +112,6 @@ def _check_of(program: str) -> Check:
         return _CHECKS[program]
     if program in EDITORS:
         return _editor
-    if program in PAGERS:
-        return _pager
     if program in SCREENS:
         return _screen
     if program in REPLS or re.fullmatch(r"python[23]\.\d+", program):
@@ -114,10 +123,6 @@ def _editor(program: str, arguments: Words, fed: bool) -> str | None:
     is_vi = program in {"vi", "vim", "nvim", "view", "vimdiff", "gvim"}
     batch = _EDITOR_BATCH - {"-e", "--eval", "-c"} if is_vi else _EDITOR_BATCH
     return None if batch & set(arguments) else f"{program} is an editor"
-
-
-def _pager(program: str, arguments: Words, fed: bool) -> str | None:
-    return None if _PRINTS & set(arguments) else f"{program} is a pager"
 
 
 def _screen(program: str, arguments: Words, fed: bool) -> str | None:
@@ -188,15 +193,6 @@ def _ssh(program: str, arguments: Words, fed: bool) -> str | None:
     return "ssh without a command opens a session"
 
 
-def _sftp(program: str, arguments: Words, fed: bool) -> str | None:
-    batch = fed or "b" in _letters(arguments)
-    return None if batch else f"{program} without a batch file opens a session"
-
-
-def _session(program: str, arguments: Words, fed: bool) -> str | None:
-    return None if fed else f"{program} opens a session"
-
-
 def _sudo(program: str, arguments: Words, fed: bool) -> str | None:
     end = 0
     while end < len(arguments) and arguments[end].startswith("-"):
@@ -211,28 +207,10 @@ def _sudo(program: str, arguments: Words, fed: bool) -> str | None:
     return f"{program} without -n may ask for a password"
 
 
-def _su(program: str, arguments: Words, fed: bool) -> str | None:
-    return None if fed or script((program, *arguments)) else f"{program} opens a shell"
-
-
 def _passwd(program: str, arguments: Words, fed: bool) -> str | None:
     if (fed and "--stdin" in arguments) or _PASSWD_BATCH & set(arguments):
         return None
     return f"{program} asks for a password"
-
-
-def _chpasswd(program: str, arguments: Words, fed: bool) -> str | None:
-    return None if fed else f"{program} waits for input"
-
-
-def _read(program: str, arguments: Words, fed: bool) -> str | None:
-    if fed and "p" not in _letters(arguments):
-        return None
-    return "read waits for input; there is none"
-
-
-def _crontab(program: str, arguments: Words, fed: bool) -> str | None:
-    return "crontab -e opens an editor" if "e" in _letters(arguments) else None
 
 
 def _edit(program: str, arguments: Words, fed: bool) -> str | None:
@@ -249,11 +227,6 @@ def _npm(program: str, arguments: Words, fed: bool) -> str | None:
     if operands == ["init"] and not ("y" in _letters(arguments) or "--yes" in arguments):
         return f"{program} init without -y asks questions"
     return None
-
-
-def _keygen(program: str, arguments: Words, fed: bool) -> str | None:
-    letters = _letters(arguments)
-    return None if letters & set("NylFRBeiLHAqk") else f"{program} without -N asks for a passphrase"
 
 
 def _git(program: str, arguments: Words, fed: bool) -> str | None:
@@ -278,28 +251,14 @@ def _git(program: str, arguments: Words, fed: bool) -> str | None:
     return None
 
 
-def _following(program: str, arguments: Words) -> str | None:
-    if not _follows(program, arguments):
-        return None
-    return f"{program} follows its input and does not end; put `timeout N` in front of it"
-
-
 def _follows(program: str, arguments: Words) -> bool:
-    if program == "tail":
-        bounded = any(argument.startswith("--pid") for argument in arguments)
-        return not bounded and _has(arguments, "fF", "--follow", "--retry")
-    if program == "journalctl":
-        return _has(arguments, "f", "--follow")
-    if program == "dmesg":
-        return _has(arguments, "wW", "--follow", "--follow-new")
-    if program in {"docker", "podman", "kubectl", "docker-compose", "oc"}:
-        return "logs" in arguments and _has(arguments, "f", "--follow")
-    return False
-
-
-def _has(arguments: Words, letters: str, *options: str) -> bool:
+    letters, options = _FOLLOWERS.get(program, ("", ""))
+    if program == "tail" and any(argument.startswith("--pid") for argument in arguments):
+        return False
+    if program in _CONTAINERS and "logs" not in arguments:
+        return False
     plain = {argument.partition("=")[0] for argument in arguments if argument[-6:] != "=false"}
-    return bool(_letters(arguments) & set(letters)) or bool(plain & set(options))
+    return bool(_letters(arguments) & set(letters) or plain & set(options.split()))
 
 
 def _letters(arguments: Words) -> set[str]:
@@ -320,21 +279,36 @@ def _operands(arguments: Words, valued: frozenset[str] = frozenset()) -> list[st
     return found
 
 
+def _unless(ends: Callable[[Words, bool], bool], reason: str) -> Check:
+    """A check for a program that waits for that reason, unless its arguments make it end."""
+    return lambda program, words, fed: None if ends(words, fed) else f"{program} {reason}"
+
+
 _CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("ed", "ex", "ftp", "chfn", "telnet"), _session),
+    **dict.fromkeys(
+        ("ed", "ex", "ftp", "chfn", "telnet"), _unless(lambda _, fed: fed, "opens a session")
+    ),
+    **dict.fromkeys(PAGERS, _unless(lambda words, _: bool(_PRINTS & set(words)), "is a pager")),
     **dict.fromkeys(("docker", "kubectl", "systemctl"), _edit),
     **dict.fromkeys(("npm", "pnpm", "yarn"), _npm),
     **dict.fromkeys(("redis-cli", "valkey-cli"), _redis),
     **dict.fromkeys(("sudo", "doas"), _sudo),
     **dict.fromkeys(("top", "iotop"), _top),
-    "chpasswd": _chpasswd,
-    "crontab": _crontab,
+    "chpasswd": _unless(lambda _, fed: fed, "waits for input"),
+    "crontab": _unless(lambda words, _: "e" not in _letters(words), "-e opens an editor"),
     "git": _git,
     "passwd": _passwd,
-    "read": _read,
-    "sftp": _sftp,
+    "read": _unless(
+        lambda words, fed: fed and "p" not in _letters(words), "waits for input; there is none"
+    ),
+    "sftp": _unless(
+        lambda words, fed: fed or "b" in _letters(words), "without a batch file opens a session"
+    ),
     "sqlite3": _sqlite,
     "ssh": _ssh,
-    "ssh-keygen": _keygen,
-    "su": _su,
+    "ssh-keygen": _unless(
+        lambda words, _: not _letters(words).isdisjoint("NylFRBeiLHAqk"),
+        "without -N asks for a passphrase",
+    ),
+    "su": _unless(lambda words, fed: fed or bool(script(("su", *words))), "opens a shell"),
 }
