@@ -71,10 +71,8 @@ def show_observers(ctx: RequestContext) -> responses.ObserverList:
     """List the observers with their health."""
     names = ctx.agent.entry.catalog.observers
     health = ctx.agent.store.observers.health(names)
-    found = [
-        responses.ObserverState(id=name, **dict(health.get(name) or ObserverHealth()))
-        for name in names
-    ]
+    states = {name: dict(health.get(name) or ObserverHealth()) for name in names}
+    found = [responses.ObserverState(id=name, **state) for name, state in states.items()]
     return responses.ObserverList(observers=found)
 
 

@@ -346,9 +346,8 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
             self.set_socket_options(connection)
             if len(self.active_channels) >= self._room:
                 self._make_room(_AT_ONCE)
-            self.poller.watch(
-                self.channel_class(self, connection, address, self.adj, map=self.poller)
-            )
+            channel = self.channel_class(self, connection, address, self.adj, map=self.poller)
+            self.poller.watch(channel)
 
     def _make_room(self, number: int) -> None:
         """Close the connections that have been idle, or half-open, for longest."""

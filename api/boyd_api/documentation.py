@@ -161,11 +161,8 @@ def asset(ctx: RequestContext, name: str) -> Response:
     """Load a file that the page needs."""
     if name not in _FILES:
         raise not_found(f"the documentation has no file {name!r}")
-    return Response(
-        (_VIEWER / name).read_bytes(),
-        mimetype=_FILES[name],
-        headers={"Cache-Control": "public, max-age=3600"},
-    )
+    cached = {"Cache-Control": "public, max-age=3600"}
+    return Response((_VIEWER / name).read_bytes(), mimetype=_FILES[name], headers=cached)
 
 
 @routes.get("/problems/<name>", scope=None)

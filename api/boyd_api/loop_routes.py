@@ -188,9 +188,8 @@ def history(ctx: RequestContext, query: HistoryQuery) -> IterationList:
     """List past iterations, newest first."""
     before = int(query.cursor) if query.cursor else None
     page = ctx.agent.store.history.outlines(query.limit, before)
-    return IterationList(
-        iterations=page.iterations, next_cursor=str(page.before) if page.before else None
-    )
+    cursor = str(page.before) if page.before else None
+    return IterationList(iterations=page.iterations, next_cursor=cursor)
 
 
 @loop_routes.get("/loop/history/<int:iteration>", scope="read")
@@ -247,10 +246,8 @@ def show_observations(ctx: RequestContext, query: ObservationsQuery) -> Observat
     """List the observations of the last iteration."""
     last = last_result(ctx.agent.store)
     seen = last.observations if last else []
-    fitting = [one for one in seen if query.source is None or query.source in one.source]
-    return ObservationList(
-        observations=fitting[: query.limit], total=len(seen), filtered=len(fitting)
-    )
+    found = [one for one in seen if query.source is None or query.source in one.source]
+    return ObservationList(observations=found[: query.limit], total=len(seen), filtered=len(found))
 
 
 @situation_routes.get("/situation", scope="read", problems=["not-found"], label="show")

@@ -306,17 +306,11 @@ def _queues(health: HealthSnapshot) -> Iterator[Metric]:
 
 def _observers(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
     labels = ("agent", "observer")
-    known = [
-        ((agent.entry.id, name), health)
-        for agent in agents
-        for name, health in agent.observers.items()
-    ]
+    known = [((a.entry.id, name), health) for a in agents for name, health in a.observers.items()]
     failures = [(name, health.failures) for name, health in known]
     yield _metric("boyd_observer_failures", failures, labels)
-    moments = [
-        (name, health.last_success_at.timestamp() if health.last_success_at else None)
-        for name, health in known
-    ]
+    times = [(name, health.last_success_at) for name, health in known]
+    moments = [(name, at.timestamp() if at else None) for name, at in times]
     yield _metric("boyd_observer_last_success_timestamp_seconds", moments, labels)
 
 

@@ -200,9 +200,8 @@ class Conclusion:
         made = [called for called in conversation.done if called.result.status != "skipped"]
         for position, called in enumerate(made, 1):
             number = call_number(called.call.id) or position
-            evidence = synthesis.collect(
-                evidence, self.toolbox.use(called), called.outcome, number, called.step
-            )
+            use, outcome = self.toolbox.use(called), called.outcome
+            evidence = synthesis.collect(evidence, use, outcome, number, called.step)
         found = synthesis.digest(evidence, reason)
         last = next((t.text for t in reversed(conversation.turns) if is_substantive(t.text)), "")
         return f"{found}\n\nThe model's last message was:\n\n{last}" if last else found

@@ -149,10 +149,9 @@ def _repetition(history: Sequence[ExecutedCall], call: PlannedCall) -> Violation
         return _violation("doom_loop", "identical", history, call, run, what)
     run = _run(history, _is_same_result)
     if run >= POLLS and call.poll:
-        what = f"{call.name} returned the same result {_in_words(run)} times in a row"
-        return _violation(
-            "doom_loop", "poll", history, call, run, f"{what}; it was not called again."
-        )
+        returned = f"{call.name} returned the same result {_in_words(run)} times in a row"
+        what = f"{returned}; it was not called again."
+        return _violation("doom_loop", "poll", history, call, run, what)
     return None
 
 

@@ -143,9 +143,7 @@ def capture(text: str) -> tuple[str, int]:
     if len(raw) <= CAPTURED:
         return text, len(raw)
     head = int(CAPTURED * HEAD)
-    ends = [
-        part.decode("utf-8", "ignore") for part in (raw[:head], raw[len(raw) - CAPTURED + head :])
-    ]
+    ends = [part.decode("utf-8", "ignore") for part in (raw[:head], raw[head - CAPTURED :])]
     left_out = len(raw) - sum(len(part.encode()) for part in ends)
     return f"\n[{left_out} bytes left out]\n".join(ends), len(raw)
 

@@ -150,10 +150,8 @@ def match(
     playbooks: Iterable[Playbook], observations: Sequence[Observation], phase: PlaybookPhase
 ) -> list[Playbook]:
     """The matching playbooks, highest priority first."""
-    texts = [
-        f"{each.source}\n{json.dumps(each.data, ensure_ascii=False)}".casefold()
-        for each in observations
-    ]
+    data = [json.dumps(each.data, ensure_ascii=False) for each in observations]
+    texts = [f"{o.source}\n{text}".casefold() for o, text in zip(observations, data, strict=True)]
     matching = [
         playbook
         for playbook in playbooks

@@ -92,10 +92,8 @@ class Notifier(Plugin):
     def _attempt(self, body: dict[str, Any], ctx: Context) -> None:
         options = self.options
         headers = {name: value.get_secret_value() for name, value in options.headers.items()}
-        answer = ctx.http.post(
-            options.url.get_secret_value(), json=body, headers=headers, timeout=options.timeout
-        )
-        answer.raise_for_status()
+        url, timeout = options.url.get_secret_value(), options.timeout
+        ctx.http.post(url, json=body, headers=headers, timeout=timeout).raise_for_status()
 
 
 def chat_message(approval: ApprovalItem, stage: str, link: str = "") -> str:

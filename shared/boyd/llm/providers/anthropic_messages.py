@@ -129,9 +129,8 @@ class AnthropicDecoder:
         self._counted |= {name: number(usage, name) for name in names if number(usage, name)}
         if self._counted:
             sent = sum(self._counted.get(name, 0) for name in _INPUTS)
-            yield UsageReport(
-                Usage(input_tokens=sent, output_tokens=self._counted.get("output_tokens", 0))
-            )
+            received = self._counted.get("output_tokens", 0)
+            yield UsageReport(Usage(input_tokens=sent, output_tokens=received))
 
     def _piece(self, at: int | None, piece: Mapping[str, Any]) -> Iterator[StreamEvent]:
         """The beginning of a block, or a later piece of it."""

@@ -66,9 +66,8 @@ def body(settings: ModelSettings, request: ModelRequest) -> dict[str, Any]:
         "stream_options": {"include_usage": True},
     }
     if request.tools and request.use_tools:
-        result["tools"] = [
-            {"type": "function", "function": tool.to_wire()} for tool in request.tools
-        ]
+        tools = [tool.to_wire() for tool in request.tools]
+        result["tools"] = [{"type": "function", "function": tool} for tool in tools]
     return result
 
 

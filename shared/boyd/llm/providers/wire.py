@@ -85,9 +85,7 @@ def prepare(request: ModelRequest, *, takes_system: bool) -> tuple[str, list[Mes
     messages = request.messages
     first = next((n for n, each in enumerate(messages) if each.role != "system"), len(messages))
     known = {tool.name for tool in request.tools}
-    rest = (
-        _with_valid_calls(_tag_steering(each, takes_system), known) for each in messages[first:]
-    )
+    rest = (_with_valid_calls(_tag_steering(m, takes_system), known) for m in messages[first:])
     return _join_text(messages[:first]), _merge(rest)
 
 

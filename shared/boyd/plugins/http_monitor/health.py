@@ -196,15 +196,13 @@ def assess(
 ) -> SituationAssessment:
     """The evidence as an assessment; *observed* is its source, *due* if checks were due."""
     if not evidence.unhealthy:
-        one = evidence.checked == 1
+        number, data = evidence.checked, evidence.to_wire()
         healthy = (
-            "The endpoint is healthy" if one else f"All {evidence.checked} endpoints are healthy"
+            "The endpoint is healthy" if number == 1 else f"All {number} endpoints are healthy"
         )
         unseen = "No endpoint was checked" if due else "No endpoint was due for a check"
-        finding = healthy if evidence.checked else f"{unseen} in this iteration"
-        return SituationAssessment(
-            source=source, findings=[finding], confidence=1.0, data=evidence.to_wire()
-        )
+        finding = healthy if number else f"{unseen} in this iteration"
+        return SituationAssessment(source=source, findings=[finding], confidence=1.0, data=data)
     return SituationAssessment(
         source=source,
         findings=_findings(evidence),

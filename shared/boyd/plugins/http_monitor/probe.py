@@ -44,10 +44,8 @@ class Prober:
         """Check *endpoints*, one thread each; the results are in the same order."""
         began = time.monotonic()
         running = [self._start(endpoint) for endpoint in endpoints]
-        return [
-            self._wait(endpoint, thread, found, began)
-            for endpoint, (thread, found) in zip(endpoints, running, strict=True)
-        ]
+        started = zip(endpoints, running, strict=True)
+        return [self._wait(endpoint, *check, began) for endpoint, check in started]
 
     def _start(self, endpoint: MonitoredEndpoint) -> tuple[threading.Thread, list[Check]]:
         found: list[Check] = []

@@ -89,14 +89,8 @@ class Policy:
         hidden = list(all_words(text)) if line.strange else []
         for denied in self._deny:
             # A match anywhere is also a match from the first mention of the program.
-            at = next(
-                (
-                    at
-                    for at, word in enumerate(hidden)
-                    if programs.name(word) == programs.name(denied[0])
-                ),
-                None,
-            )
+            program = programs.name(denied[0])
+            at = next((at for at, w in enumerate(hidden) if programs.name(w) == program), None)
             if at is not None and _denies(denied, hidden[at:]):
                 return " ".join(denied)
         return None
