@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -15,10 +15,9 @@ import click
 from boyd import naming
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, id_argument, resolve_prefix, short
+from boyd.cli.options import api_options, id_argument, resolve_prefix, short, wait_option
 from boyd.cli.output import command_name
 from boyd.cli.parameter_types import (
-    Number,
     Pairs,
     Whole,
     object_option,
@@ -53,11 +52,11 @@ EXECUTION_COLUMNS = (
 def executions(api: Api, limit: int, form: str, **query: Any) -> None:
     """List the executions of the last seven days, newest first."""
     found = api_access.executions(api, limit, **query)
-    rows = map(_row, found)
+    rows = map(_execution_row, found)
     output.print_list(form, found, EXECUTION_COLUMNS, rows, "No executions found.")
 
 
-def _row(entry: ExecutionEntry) -> list[str]:
+def _execution_row(entry: ExecutionEntry) -> list[str]:
     took = entry.ended_at - entry.started_at if entry.ended_at and entry.started_at else None
     return [
         entry.id,
@@ -71,8 +70,6 @@ def _row(entry: ExecutionEntry) -> list[str]:
     ]
 
 
-_Command = Callable[..., None]
-
 #: Seconds within which a required approval is created.
 _ASKING = 3.0
 COLUMNS = (
@@ -81,17 +78,10 @@ COLUMNS = (
     *(sentence("params", least=12), sentence("description", drop=1)),
 )
 
-wait_option: Callable[[_Command], _Command] = click.option(
-    "--wait",
-    type=Number(0),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for the result; 0: do not wait.",
-)
-rationale_option: Callable[[_Command], _Command] = click.option(
+rationale_option = click.option(
     "--rationale", help="Reason; shown in the audit trail and to approvers."
 )
-approval_option: Callable[[_Command], _Command] = click.option(
+approval_option = click.option(
     "--require-approval", is_flag=True, help="Require an approval in any case."
 )
 
@@ -110,19 +100,14 @@ actions.add_command(executions)
 def list_(api: Api, form: str) -> None:
     """List the actions of an agent with their parameters."""
     found = api.agent.get("/actions", ActionList).actions
-    output.print_list(form, found, COLUMNS, map(_actions_row, found), "The agent has no actions.")
-
-
-def _actions_row(action: ActionInfo) -> list[str]:
-    return [
-        action.id,
-        action.risk,
-        action.autonomy.mode,
-        "yes" if action.dry_run else "no",
-        "yes" if action.rollback else "no",
-        _params(action),
-        action.description,
+    rows = [
+        [
+            *(action.id, action.risk, action.autonomy.mode, "yes" if action.dry_run else "no"),
+            *("yes" if action.rollback else "no", _params(action), action.description),
+        ]
+        for action in found
     ]
+    output.print_list(form, found, COLUMNS, rows, "The agent has no actions.")
 
 
 def _params(action: ActionInfo) -> str:
@@ -135,18 +120,16 @@ def _params(action: ActionInfo) -> str:
     return ", ".join(name if name in needed else f"[{name}]" for name in names)
 
 
-def _params_options(command: _Command) -> _Command:
-    one = pairs_option(
-        "-p", "--param", help_="One parameter; the value is JSON if it parses, otherwise text."
-    )
-    whole = object_option("--params", "params", "All parameters; `-` reads standard input.")
-    made: _Command = one(whole(command))
-    return made
+param_option = pairs_option(
+    "-p", "--param", help_="One parameter; the value is JSON if it parses, otherwise text."
+)
+params_option = object_option("--params", "params", "All parameters; `-` reads standard input.")
 
 
 @actions.command()
 @id_argument("action", completion.actions)
-@_params_options
+@param_option
+@params_option
 @rationale_option
 @approval_option
 @wait_option
@@ -177,7 +160,8 @@ def run(
 
 @actions.command("dry-run")
 @id_argument("action", completion.actions)
-@_params_options
+@param_option
+@params_option
 @wait_option
 @output.output_option
 @api_options
@@ -225,11 +209,7 @@ def _complete_id(api: Api, execution: str) -> str:
             f"{execution!r} has an empty id: give the id or a prefix of it",
             param_hint="EXECUTION",
         )
-    known = (
-        item.id
-        for page in api_access.approvals(api, history=True)
-        for item in (*page.pending, *page.history)
-    )
+    known = (item.id for item in api_access.every_approval(api))
     return naming.approval(resolve_prefix("approval", beginning, known))
 
 
@@ -249,19 +229,16 @@ def _explain_errors(api: Api, action: str, param: Pairs) -> Iterator[None]:
     except _Failed as failed:
         for name, typed in param.typed.items():
             if f"{name}: Input should be a valid string" in failed.error:
-                output.note(_text_hint(name, typed))
+                quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
+                given = f"{name}={output.one_line(typed)}"
+                hint = f"{given} was parsed as JSON; to pass it as text, use -p {quoted}"
+                output.note(f"boyd: {hint}")
         raise
     except ApiProblem as problem:
         if problem.status != 404 or "has no action" not in problem.detail:
             raise
         text = f"{output.one_line(problem.detail)}; {_suggest_actions(api, action)}"
         output.stop(output.NOT_FOUND, text)
-
-
-def _text_hint(name: str, typed: str) -> str:
-    quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
-    given = f"{name}={output.one_line(typed)}"
-    return f"boyd: {given} was parsed as JSON; to pass it as text, use -p {quoted}"
 
 
 def _suggest_actions(api: Api, action: str) -> str:
@@ -279,55 +256,43 @@ def _job(
     api: Api, path: str, body: dict[str, Any], wait: float, form: str, undoes: str | None = None
 ) -> None:
     """Have it done and show what came of it; ends the command unless it succeeded."""
-    taken = api.agent.post(path, Taken, body, wait=0)
+    job = api.agent.post(path, Taken, body, wait=0)
     if body.get("requiresApproval"):  # whoever asks for an approval wants to know its id
         wait = max(wait, _ASKING)
-    if wait and taken.result is None and not taken.queued:
-        taken = _await(api, taken, wait)
-    shown = output.print_data(form, taken)
-    if taken.result is None:
-        _report_pending(taken)
+    if wait and job.result is None and not job.queued:
+        job = _await(api, job, wait)
+    shown = output.print_data(form, job)
+    if job.result is None:
+        text = f"it is still running; {job.execution_id} continues without this command"
+        if job.approval_id:
+            name = short(job.approval_id)
+            text = f"it waits for approval {name}; see `{command_name()} approvals show {name}`"
+        output.stop(output.TIMED_OUT, text)
     if not shown:
-        if taken.earlier:
+        if job.earlier:
             output.note(f"boyd: {undoes} has already been undone; nothing was done")
-        show_result(taken.result, naming.title(taken.result.action, undoes))
-        output.print_pairs([("execution", taken.execution_id)])
-    if not taken.result.success:
-        raise _Failed(taken.result.error or "")
+        show_result(job.result, naming.title(job.result.action, undoes))
+        output.print_pairs([("execution", job.execution_id)])
+    if not job.result.success:
+        raise _Failed(job.result.error or "")
 
 
-def _await(api: Api, taken: Taken, seconds: float) -> Taken:
-    path = f"/executions/{quote(taken.execution_id, safe=':')}"
+def _await(api: Api, job: Taken, seconds: float) -> Taken:
+    path = f"/executions/{quote(job.execution_id, safe=':')}"
     with Spinner(seconds) as waiting:
         while True:
             now = waiting.ask(lambda: api.agent.get(path, Execution))
-            if now is not None and now.result is not None:
-                return _add_result(taken, now.result)
-            if now is not None and now.state == "waiting":
-                return taken.patched({"queued": True, "approval_id": now.approval_id})
+            result = now.result if now else None
+            if result is not None and not result.waits_for:
+                changes = {"queued": None, "result": result, "success": result.success}
+                return job.patched(changes)
+            if now is not None and (result is not None or now.state == "waiting"):
+                approval = result.waits_for if result is not None else now.approval_id
+                return job.patched({"queued": True, "approval_id": approval})
             if waiting.is_over:
-                return taken
-            waiting.pause(_doing(now) if now else taken.execution_id)
-
-
-def _doing(execution: Execution) -> str:
-    where = f" on {execution.worker}" if execution.worker else ""
-    return f"{execution.action} {execution.state}{where}"
-
-
-def _add_result(taken: Taken, result: ActionResult) -> Taken:
-    if result.waits_for:
-        return taken.patched({"queued": True, "approval_id": result.waits_for})
-    return taken.patched({"queued": None, "result": result, "success": result.success})
-
-
-def _report_pending(taken: Taken) -> NoReturn:
-    if taken.approval_id:
-        name = short(taken.approval_id)
-        text = f"it waits for approval {name}; see `{command_name()} approvals show {name}`"
-    else:
-        text = f"it is still running; {taken.execution_id} continues without this command"
-    output.stop(output.TIMED_OUT, text)
+                return job
+            where = f" on {now.worker}" if now and now.worker else ""
+            waiting.pause(f"{now.action} {now.state}{where}" if now else job.execution_id)
 
 
 def show_result(result: ActionResult, title: str = "") -> None:

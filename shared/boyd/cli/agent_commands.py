@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from boyd.cli import INTERRUPTED, output
-from boyd.cli.goal_commands import client_options, data_lines_option, data_option, session_argument
+from boyd.cli import INTERRUPTED, goal_views, output
+from boyd.cli.goal_commands import (
+    client_argument,
+    client_options,
+    data_lines_option,
+    data_option,
+    prints,
+)
+from boyd.cli.output import to_type
 from boyd.cli.parameter_types import Whole
 from boyd.formatting import counted
 
 if TYPE_CHECKING:
     from boyd.cli.goals_client import CycleRunner, GoalsClient
-    from boyd.plugins.goals.api_models import SessionState
-
-_Command = Callable[..., Any]
-
-#: The default number of cycles.
-_CYCLES = 10
+    from boyd.plugins.goals.api_models import Consolidated, PsycheState, SessionState
+    from boyd.plugins.goals.state import Episode, MemoryEntry
 
 
 def _texts(_ctx: click.Context, param: click.Parameter, value: str | None) -> list[str]:
@@ -36,17 +39,13 @@ def _text(_ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value.strip()
 
 
-goals_option: Callable[[_Command], _Command] = click.option(
+goals_option = click.option(
     "--goals",
     callback=_texts,
     help="Goals to work on, separated by commas; added unless already active.",
 )
-cycles_option: Callable[[_Command], _Command] = click.option(
-    "--max-cycles",
-    type=Whole(1),
-    default=_CYCLES,
-    show_default=True,
-    help="Maximum number of cycles.",
+cycles_option = click.option(
+    "--max-cycles", type=Whole(1), default=10, show_default=True, help="Maximum number of cycles."
 )
 
 
@@ -70,7 +69,6 @@ def cycle(client: GoalsClient, goal: str, priority: int | None, form: str) -> No
     Adds the goal unless it is already active, and gives it precedence. Exit status 1 if the goal
     failed, or the chosen action could not be executed.
     """
-    from boyd.cli import goal_views
     from boyd.cli.goals_client import frozen_line, next_cycle
 
     wanted = client.ensure(goal, priority)
@@ -122,8 +120,6 @@ def resume(client: GoalsClient, max_cycles: int, form: str) -> None:
 
     Not to be confused with `boyd resume`, which resumes a paused agent.
     """
-    from boyd.cli.goals_client import to_type
-
     session = client.session()
     if not session.cycle:
         how = f"{to_type('agent run --goals …')} or {to_type('agent repl')}"
@@ -140,86 +136,77 @@ def _run(
 
     If goals are *named*, only those count.
     """
-    from boyd.cli import goal_views
     from boyd.cli.goals_client import CycleRunner
 
     before = {goal.id for goal in client.goals("Failed")}
-    course = CycleRunner(client, most, session)
+    runner = CycleRunner(client, most, session)
     waits = goal_views.WaitingToolView()
     with _resumable():
         if form == "table":
             waits.tell(session.questions, session.waiting)
-        for done in course.cycles():
+        for done in runner.cycles():
             if not output.print_item(form, done.to_wire()):
                 goal_views.show_step(done)
                 waits.tell(done.session.questions, done.approvals)
         failed = [goal for goal in client.goals("Failed") if goal.id not in before]
-        _finish(course, form)
+        _finish(runner, form)
     for goal in failed:
         reason = f": {goal.reason}" if goal.reason else ""
         output.note(output.one_line(f"boyd: goal {goal.id} has failed{reason}"))
     counting = [goal for goal in failed if not named or goal.id in named]
-    if counting or course.ending in ("failed", "frozen"):
+    if counting or runner.ending in ("failed", "frozen"):
         raise click.exceptions.Exit(output.FAILED)
 
 
-def _finish(course: CycleRunner, form: str) -> None:
+def _finish(runner: CycleRunner, form: str) -> None:
     """Print why the cycles ended, and what is left to do."""
-    from boyd.cli import goal_views
-
-    session = course.session
+    session = runner.session
     if form != "table":
-        why = {"why": course.why} if course.why else {}
-        output.print_item(form, {"ending": course.ending, **why, "session": session})
+        why = {"why": runner.why} if runner.why else {}
+        output.print_item(form, {"ending": runner.ending, **why, "session": session})
     say = output.say if form == "table" else output.note
-    say(_ending(course))
-    if course.ending in ("enough", "failed") and session.active:
-        for goal in course.client.goals("Active"):
+    say(_ending(runner))
+    if runner.ending in ("enough", "failed") and session.active:
+        for goal in runner.client.goals("Active"):
             say(f"  {output.one_line(f'{goal.id} {goal.description}')}")
     for line in goal_views.WaitingToolView().lines(session.questions, session.waiting):
         say(f"  {line}")
 
 
-def _ending(course: CycleRunner) -> str:
-    from boyd.cli.goal_views import counts
-    from boyd.cli.goals_client import frozen_line, to_type
+def _ending(runner: CycleRunner) -> str:
+    from boyd.cli.goals_client import frozen_line
 
-    if course.ending == "done" and not course.done:
-        return _nothing_active(course.session)
-    after = f"after {counted(course.done, 'cycle')}"
-    left = f"goals: {counts(course.session)}"
+    if runner.ending == "done" and not runner.done:
+        return _nothing_active(runner.session)
+    after = f"after {counted(runner.done, 'cycle')}"
+    left = f"goals: {goal_views.counts(runner.session)}"
     again = f"{to_type('agent resume')} continues"
-    if course.ending == "done":
+    if runner.ending == "done":
         return f"No active goals left {after}; {left}."
-    if course.ending == "spent":
+    if runner.ending == "spent":
         fresh = to_type("agent run --fresh --goals …")
-        most = course.session.max_cycles
+        most = runner.session.max_cycles
         return f"The session has used all its {most} cycles; {fresh} starts another"
-    if course.ending == "idle":
-        why = f": {course.why}" if course.why else ""
+    if runner.ending == "idle":
+        why = f": {runner.why}" if runner.why else ""
         return f"Nothing to do now, {after}{why}; {left}; {again} later."
-    if course.ending == "frozen":
-        frozen = frozen_line(course.client.api, course.why or "")
+    if runner.ending == "frozen":
+        frozen = frozen_line(runner.client.api, runner.why or "")
         return f"{frozen}. Stopped {after}; {left}; {again}."
     return f"Stopped {after}; {left}; {again}."
 
 
 def _nothing_active(session: SessionState) -> str:
     """Suggest commands that make a goal active."""
-    from boyd.cli.goal_views import counts
-    from boyd.cli.goals_client import to_type
-
     ways = [f"{to_type('goals add …')} adds one"]
     if session.goals.get("Suspended"):
         ways.append(f"{to_type('goals resume ID')} resumes one")
-    return f"No goal is active ({counts(session)}): {', '.join(ways)}."
+    return f"No goal is active ({goal_views.counts(session)}): {', '.join(ways)}."
 
 
 @contextmanager
 def _resumable() -> Iterator[None]:
     """Let Ctrl-C end the command, and say that the cycle continues."""
-    from boyd.cli.goals_client import to_type
-
     try:
         yield
     except KeyboardInterrupt:
@@ -249,15 +236,11 @@ def repl(client: GoalsClient, goals: list[str]) -> None:
 
 
 @agent.command()
-@data_option
+@prints(goal_views.show_consolidated)
 @client_options
-def consolidate(client: GoalsClient, form: str) -> None:
+def consolidate(client: GoalsClient) -> Consolidated:
     """Turn working memory into memories now."""
-    from boyd.cli.goal_views import consolidated_line
-
-    found = client.consolidate()
-    if not output.print_data(form, found):
-        output.say(consolidated_line(found))
+    return client.consolidate()
 
 
 @agent.command()
@@ -269,18 +252,14 @@ def consolidate(client: GoalsClient, form: str) -> None:
     show_default=True,
     help="Maximum number of memories.",
 )
-@data_option
+@prints(goal_views.show_episodes)
 @client_options
-def recall(client: GoalsClient, query: str, top_k: int, form: str) -> None:
+def recall(client: GoalsClient, query: str, top_k: int) -> list[Episode]:
     """Show memories about something, best match first."""
-    from boyd.cli.goal_views import show_episodes
-
-    found = client.recall(query, top_k)
-    if not output.print_data(form, found):
-        show_episodes(found)
+    return client.recall(query, top_k)
 
 
-limit_option: Callable[[_Command], _Command] = click.option(
+limit_option = click.option(
     "--limit",
     type=click.IntRange(1, 500),
     default=20,
@@ -291,40 +270,28 @@ limit_option: Callable[[_Command], _Command] = click.option(
 
 @agent.command()
 @limit_option
-@data_option
+@prints(goal_views.show_memory)
 @client_options
-def memory(client: GoalsClient, limit: int, form: str) -> None:
+def memory(client: GoalsClient, limit: int) -> list[MemoryEntry]:
     """Show the agent's working memory, newest first."""
-    from boyd.cli.goal_views import show_memory
-
-    found = client.memory(limit)
-    if not output.print_data(form, found):
-        show_memory(found)
+    return client.memory(limit)
 
 
 @agent.command()
 @limit_option
-@data_option
+@prints(goal_views.show_episodes)
 @client_options
-def episodes(client: GoalsClient, limit: int, form: str) -> None:
+def episodes(client: GoalsClient, limit: int) -> list[Episode]:
     """Show the agent's memories, newest first."""
-    from boyd.cli.goal_views import show_episodes
-
-    found = client.episodes(limit)
-    if not output.print_data(form, found):
-        show_episodes(found)
+    return client.episodes(limit)
 
 
 @agent.command()
-@data_option
+@prints(goal_views.show_psyche)
 @client_options
-def psyche(client: GoalsClient, form: str) -> None:
+def psyche(client: GoalsClient) -> PsycheState:
     """Show the agent's preferences, and the actions its shadow forbids."""
-    from boyd.cli.goal_views import show_psyche
-
-    found = client.psyche()
-    if not output.print_data(form, found):
-        show_psyche(found.psyche)
+    return client.psyche()
 
 
 @agent.command()
@@ -332,15 +299,15 @@ def psyche(client: GoalsClient, form: str) -> None:
 @client_options
 def sessions(client: GoalsClient, form: str) -> None:
     """List the sessions, the current one first."""
-    from boyd.cli.goal_views import show_sessions
-
     found = client.sessions()
     if not output.print_data(form, found):
-        show_sessions(client, found)
+        goal_views.show_sessions(client, found)
 
 
 @agent.command()
-@session_argument()
+@client_argument(
+    "session", lambda client: [(one.id, f"{one.cycle} cycles") for one in client.sessions()]
+)
 @data_option
 @client_options
 def reopen(client: GoalsClient, session: str, form: str) -> None:
@@ -350,10 +317,5 @@ def reopen(client: GoalsClient, session: str, form: str) -> None:
     """
     id = client.reopen(session)
     if not output.print_data(form, {"id": id}):
-        output.say(f"session {id} is the current session now; {_going_on()}")
-
-
-def _going_on() -> str:
-    from boyd.cli.goals_client import to_type
-
-    return f"{to_type('agent resume')} continues"
+        again = f"{to_type('agent resume')} continues"
+        output.say(f"session {id} is the current session now; {again}")

@@ -19,6 +19,7 @@ from boyd.cli.output import command_name
 from boyd.embedded.state_folder import read_key, read_runtime
 from boyd.errors import ApiProblem, ConfigError
 from boyd.models import (
+    ApprovalItem,
     ApprovalQueue,
     ExecutionEntry,
     ExecutionPage,
@@ -113,20 +114,11 @@ def _check_private(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Flags:
-    """The options about the API on the command line."""
+    """The options about the API on the command line, or what another source says of them."""
 
     url: str | None = None
     key: str | None = field(default=None, repr=False)
     profile: str | None = None
-    agent: str | None = None
-
-
-@dataclass(frozen=True)
-class AccessSource:
-    """One source of an API's URL, its key and its agent, each if known."""
-
-    url: str | None = None
-    key: str | None = field(default=None, repr=False)
     agent: str | None = None
 
 
@@ -174,41 +166,36 @@ def find_api(settings: Settings, flags: Flags, *, running: bool = True) -> Api |
 
     With *running*, a `boyd up` on this machine counts as well.
     """
-    places = list(_places(settings, flags, running))
-    url = next((place.url for place in places if place.url), None)
+    sources = list(_sources(settings, flags, running))
+    url = next((source.url for source in sources if source.url), None)
     if url is None:
         return None
     # A key given along with a URL is sent to that URL only.
-    fitting = [place for place in places if place.url is None or is_same(place.url, url)]
-    key = next((place.key for place in fitting if place.key), None)
-    agent = next((place.agent for place in fitting if place.agent), None)
+    fitting = [source for source in sources if source.url is None or is_same(source.url, url)]
+    key = next((source.key for source in fitting if source.key), None)
+    agent = next((source.agent for source in fitting if source.agent), None)
     return Api(url, key, agent)
 
 
-def _places(settings: Settings, flags: Flags, running: bool) -> Iterator[AccessSource]:
+def _sources(settings: Settings, flags: Flags, running: bool) -> Iterator[Flags]:
     """Yield the sources in order of precedence; URL and key may come from different ones."""
-    yield AccessSource(flags.url, None, flags.agent)
-    yield AccessSource(None, flags.key)
+    yield Flags(url=flags.url, agent=flags.agent)
+    yield Flags(key=flags.key)
     if flags.profile:
-        yield _profile(flags.profile)
-    yield AccessSource(os.environ.get("BOYD_URL"))
-    yield AccessSource(None, os.environ.get("BOYD_API_KEY"), settings.agent)
+        yield _of_profile(flags.profile)
+    yield Flags(url=os.environ.get("BOYD_URL"))
+    yield Flags(key=os.environ.get("BOYD_API_KEY"), agent=settings.agent)
     if not flags.profile:
-        yield _profile(os.environ.get("BOYD_PROFILE") or None)
-    if running:
-        yield _running(settings)
+        yield _of_profile(os.environ.get("BOYD_PROFILE") or None)
+    runtime = read_runtime(settings.state_dir) if running else None
+    if runtime is not None and runtime.api_url is not None:
+        key = read_key(settings.state_dir)
+        yield Flags(url=runtime.api_url, key=key, agent=runtime.agent)
 
 
-def _profile(name: str | None) -> AccessSource:
+def _of_profile(name: str | None) -> Flags:
     profile = read_profile(name)
-    return AccessSource(profile.url, profile.key, profile.agent) if profile else AccessSource()
-
-
-def _running(settings: Settings) -> AccessSource:
-    runtime = read_runtime(settings.state_dir)
-    if runtime is None or runtime.api_url is None:
-        return AccessSource()
-    return AccessSource(runtime.api_url, read_key(settings.state_dir), runtime.agent)
+    return Flags(profile.url, profile.key, agent=profile.agent) if profile else Flags()
 
 
 def is_same(one: str, other: str) -> bool:
@@ -230,16 +217,20 @@ def _pages(api: Api, path: str, kind: type[_P], **query: object) -> Iterator[_P]
             return
 
 
-def runs(api: Api, **query: object) -> Iterator[Run]:
-    """Read all runs, newest first."""
-    for page in _pages(api, "/runs", RunPage, **query):
-        yield from page.runs
+#: Items that are searched for a prefix of an id.
+_NEWEST = 5000
 
 
-def investigations(api: Api, **query: object) -> Iterator[Investigation]:
-    """Read all investigations, newest first."""
-    for page in _pages(api, "/investigations", InvestigationPage, **query):
-        yield from page.investigations
+def runs(api: Api, limit: int = _NEWEST, **query: object) -> list[Run]:
+    """Read at most *limit* runs, newest first."""
+    pages = _pages(api, "/runs", RunPage, **query, limit=min(limit, PAGE))
+    return list(islice((run for page in pages for run in page.runs), limit))
+
+
+def investigations(api: Api, limit: int = _NEWEST) -> list[Investigation]:
+    """Read at most *limit* investigations, newest first."""
+    pages = _pages(api, "/investigations", InvestigationPage, limit=min(limit, PAGE))
+    return list(islice((one for page in pages for one in page.investigations), limit))
 
 
 def executions(api: Api, limit: int, **query: object) -> list[ExecutionEntry]:
@@ -251,6 +242,12 @@ def executions(api: Api, limit: int, **query: object) -> list[ExecutionEntry]:
 def approvals(api: Api, *, history: bool) -> Iterator[ApprovalQueue]:
     """Read the queue of approvals page by page."""
     return _pages(api, "/approvals", ApprovalQueue, includeHistory=history, limit=PAGE)
+
+
+def every_approval(api: Api) -> Iterator[ApprovalItem]:
+    """Read all approvals, also resolved ones."""
+    for page in approvals(api, history=True):
+        yield from (*page.pending, *page.history)
 
 
 def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[Logged]:

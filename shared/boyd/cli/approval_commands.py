@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,16 @@ import click
 
 from boyd.cli import api_access, approval_view, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.approval_view import watch_queue
-from boyd.cli.options import WHOLE, api_options, id_argument, resolve_prefix, short
+from boyd.cli.options import (
+    WHOLE,
+    api_options,
+    find_by_prefix,
+    id_argument,
+    resolve_prefix,
+    short,
+    wait_option,
+)
 from boyd.cli.output import command_name
-from boyd.cli.parameter_types import Number
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
@@ -39,55 +45,17 @@ class AnswerOutcome:
 
     item: ApprovalItem
     status: int = 0
-    said: str = ""
+    problem: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """As it is printed."""
-        problem = {"problem": self.said} if self.said else {}
+        problem = {"problem": self.problem} if self.problem else {}
         return {"id": self.item.id, "success": not self.status, **problem, "approval": self.item}
 
 
 def find(api: Api, beginning: str) -> ApprovalItem:
     """Find an approval by a unique prefix of its id; exit with an error otherwise."""
-    if len(beginning) == WHOLE:
-        return api.agent.get(f"/approvals/{beginning}", ApprovalItem)
-    known = {item.id: item for item in _all(api)}
-    return known[resolve_prefix("approval", beginning, known)]
-
-
-def _all(api: Api) -> Iterator[ApprovalItem]:
-    for page in api_access.approvals(api, history=True):
-        yield from page.pending
-        yield from page.history
-
-
-def approve_item(
-    api: Api, beginnings: Sequence[str], note: str | None, *, ask: bool, wait: float, form: str
-) -> None:
-    """Approve each item and wait for the results; exit with an error unless all succeed."""
-    outcomes = []
-    for item in _find_all(api, beginnings):
-        shown = _confirm(api, item) if ask else item
-        outcome = answer(api, "approve", shown, note, ask)
-        if form == "table":
-            say_answer(api, outcome, len(beginnings) > 1)
-        outcomes.append(outcome)
-    if wait:
-        with Spinner(wait) as waiting:
-            for outcome in outcomes:
-                _await(api, outcome, waiting)
-    _finish(outcomes, form, len(beginnings) > 1)
-
-
-def refuse_item(
-    api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str
-) -> None:
-    """Deny or withdraw each item; exit with an error unless all succeed."""
-    outcomes = [answer(api, verb, item, note, ask=False) for item in _find_all(api, beginnings)]
-    if form == "table":
-        for outcome in outcomes:
-            say_answer(api, outcome, len(beginnings) > 1)
-    _finish(outcomes, form, len(beginnings) > 1)
+    return find_by_prefix(api, "approval", beginning, ApprovalItem, api_access.every_approval)
 
 
 def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
@@ -95,7 +63,7 @@ def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:
     if all(len(one) == WHOLE for one in beginnings):
         found = [find(api, one) for one in beginnings]
     else:
-        known = {item.id: item for item in _all(api)}
+        known = {item.id: item for item in api_access.every_approval(api)}
         found = [known[resolve_prefix("approval", one, known)] for one in beginnings]
     return list({item.id: item for item in found}.values())
 
@@ -145,17 +113,13 @@ def answer(api: Api, verb: str, item: ApprovalItem, note: str | None, ask: bool)
             if problem.name != "changed":
                 return _explain_refusal(api, item, problem)
         now = api.agent.get(f"/approvals/{item.id}", ApprovalItem)
-        if now.status == "pending" and not _is_same(now, item):
+        is_same = now.model_dump(exclude=_PASSING) == item.model_dump(exclude=_PASSING)
+        if now.status == "pending" and not is_same:
             if not ask:
                 return AnswerOutcome(now, output.CONFLICT, "it has changed since it was shown")
             output.note("It has changed in the meantime:")
             item = _confirm(api, now)
     return AnswerOutcome(now, output.CONFLICT, "it keeps changing: try again")
-
-
-def _is_same(one: ApprovalItem, other: ApprovalItem) -> bool:
-    """Tell whether both stand for the same proposal."""
-    return one.model_dump(exclude=_PASSING) == other.model_dump(exclude=_PASSING)
 
 
 def _explain_refusal(api: Api, item: ApprovalItem, problem: ApiProblem) -> AnswerOutcome:
@@ -173,8 +137,8 @@ def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
     """Print what an answer has led to so far; with *several*, of which item."""
     item = outcome.item
     which = f"{short(item.id)} " if several else ""
-    if outcome.said:
-        return  # told at the end, on standard error
+    if outcome.problem:
+        return  # reported at the end, on standard error
     if item.status != "pending":
         output.say(f"{which}{item.title} is {item.status}")
         return
@@ -190,11 +154,11 @@ def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
     """Wait until the action has ended, if this answer has started it."""
     item = outcome.item
     path = f"/approvals/{item.id}"
-    while not outcome.said and item.status == "approved" and item.result is None:
+    while not outcome.problem and item.status == "approved" and item.result is None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
             what = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
-            outcome.said = f"{what}; see `{command_name()} approvals show {short(item.id)}`"
+            outcome.problem = f"{what}; see `{command_name()} approvals show {short(item.id)}`"
             return
         waiting.pause(f"{item.title} {approval_view.progress(item)}")
         outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item
@@ -204,8 +168,8 @@ def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None
     for outcome in outcomes:
         result = outcome.item.result
         which = f"{short(outcome.item.id)} " if several else ""
-        if outcome.said:
-            output.note(f"boyd: {which}{outcome.said}")
+        if outcome.problem:
+            output.note(f"boyd: {which}{outcome.problem}")
         elif result is not None:
             outcome.status = 0 if result.success else output.FAILED
             if form == "table":
@@ -220,17 +184,13 @@ def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None
         raise click.exceptions.Exit(wrong.pop() if len(wrong) == 1 else output.FAILED)
 
 
-_Command = Callable[..., None]
-
 #: How many resolved items `--all` lists.
 _HISTORY = 50
 
-ids_argument: Callable[[_Command], _Command] = id_argument(
+ids_argument = id_argument(
     "approvals", completion.pending_approvals, nargs=-1, required=True, metavar="APPROVAL..."
 )
-note_option: Callable[[_Command], _Command] = click.option(
-    "--note", help="Reason; stored with the answer."
-)
+note_option = click.option("--note", help="Reason; stored with the answer.")
 
 
 @click.group()
@@ -245,14 +205,10 @@ def approvals() -> None:
 @api_options
 def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
     """List pending approvals, the next to expire first."""
-
-    def read() -> ApprovalQueue:
-        return _queue(api, everything)
-
     if watch:
-        watch_queue(api, read, form)
+        approval_view.watch_queue(api, lambda: _queue(api, everything), form)
         return
-    queue = read()
+    queue = _queue(api, everything)
     items = [*queue.pending, *queue.history]
     rows = approval_view.table(items, api.agent.now())
     columns = approval_view.columns(items)
@@ -289,13 +245,7 @@ def show(api: Api, approval: str, form: str) -> None:
 @ids_argument
 @note_option
 @click.option("--yes", is_flag=True, help="Approve without showing it and asking first.")
-@click.option(
-    "--wait",
-    type=Number(0),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for the result; 0: do not wait.",
-)
+@wait_option
 @output.output_option
 @api_options
 def approve(
@@ -305,8 +255,29 @@ def approve(
 
     On a terminal it shows each item and asks first. Exactly the shown item is approved.
     """
-    ask = not yes and output.can_ask()
-    approve_item(api, approvals, note, ask=ask, wait=wait, form=form)
+    ask, several = not yes and output.can_ask(), len(approvals) > 1
+    outcomes = []
+    for item in _find_all(api, approvals):
+        shown = _confirm(api, item) if ask else item
+        outcome = answer(api, "approve", shown, note, ask)
+        if form == "table":
+            say_answer(api, outcome, several)
+        outcomes.append(outcome)
+    if wait:
+        with Spinner(wait) as waiting:
+            for outcome in outcomes:
+                _await(api, outcome, waiting)
+    _finish(outcomes, form, several)
+
+
+def _refuse(api: Api, verb: str, beginnings: Sequence[str], note: str | None, form: str) -> None:
+    """Deny or withdraw each item; exit with an error unless all succeed."""
+    several = len(beginnings) > 1
+    outcomes = [answer(api, verb, item, note, ask=False) for item in _find_all(api, beginnings)]
+    if form == "table":
+        for outcome in outcomes:
+            say_answer(api, outcome, several)
+    _finish(outcomes, form, several)
 
 
 @approvals.command()
@@ -316,7 +287,7 @@ def approve(
 @api_options
 def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
     """Deny approvals: the action is not executed."""
-    refuse_item(api, "deny", approvals, note, form)
+    _refuse(api, "deny", approvals, note, form)
 
 
 @approvals.command()
@@ -326,4 +297,4 @@ def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> Non
 @api_options
 def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
     """Withdraw approvals that are no longer needed: the action is not executed."""
-    refuse_item(api, "withdraw", approvals, note, form)
+    _refuse(api, "withdraw", approvals, note, form)

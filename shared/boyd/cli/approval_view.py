@@ -30,19 +30,26 @@ COLUMNS_OF_ALL = (*COLUMNS[:-1], sentence("time left or end"))
 _OLD = 60.0
 
 
-def row(item: ApprovalItem, now: datetime) -> list[str]:
-    """A pending item, as a row below `COLUMNS`."""
-    return [
-        short(item.id),
-        # The id of the execution to undo is too long for a column.
-        item.title.partition(" (")[0],
-        item.risk or "",
-        item.decision.rationale,
-        ", ".join(item.askers),
-        f"{item.seen}x",
-        f"{len(item.approvals)}/{item.required.min_approvals}",
-        short_time_left(item, now),
-    ]
+def columns(items: Sequence[ApprovalItem]) -> tuple[Column, ...]:
+    """The columns for the rows of `table`."""
+    return COLUMNS if all(item.status == "pending" for item in items) else COLUMNS_OF_ALL
+
+
+def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
+    """The rows of items; the last cell is the time left of a pending one, or how it ended."""
+    for item in items:
+        is_pending = item.status == "pending"
+        yield [
+            short(item.id),
+            # The id of the execution to undo is too long for a column.
+            item.title.partition(" (")[0],
+            item.risk or "",
+            item.decision.rationale,
+            ", ".join(item.askers),
+            f"{item.seen}x",
+            f"{len(item.approvals)}/{item.required.min_approvals}",
+            time_left(item, now, output.short_seconds) if is_pending else ended(item, now),
+        ]
 
 
 def outcome(item: ApprovalItem) -> str:
@@ -52,35 +59,14 @@ def outcome(item: ApprovalItem) -> str:
     return output.action_outcome(item.result, item.title if item.undoes else "")
 
 
-def resolved_row(item: ApprovalItem, now: datetime) -> list[str]:
-    """A resolved item as a row, its end in the last column."""
-    return [*row(item, now)[:-1], ended(item, now)]
-
-
-def columns(items: Sequence[ApprovalItem]) -> tuple[Column, ...]:
-    """The columns for the rows of `table`."""
-    return COLUMNS if all(item.status == "pending" for item in items) else COLUMNS_OF_ALL
-
-
-def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
-    """The rows of pending items, then of resolved ones."""
-    return (row(i, now) if i.status == "pending" else resolved_row(i, now) for i in items)
-
-
-def short_time_left(item: ApprovalItem, now: datetime) -> str:
-    """The time left to approve it, for a column."""
-    if item.expires_at is None:
-        return "no limit"
-    left = (item.expires_at - now).total_seconds()
-    return output.short_seconds(left) if left >= 1 else "none"
-
-
-def time_left(item: ApprovalItem, now: datetime) -> str:
+def time_left(
+    item: ApprovalItem, now: datetime, words: Callable[[float], str] = output.seconds
+) -> str:
     """The time left to approve it."""
     if item.expires_at is None:
         return "no limit"
     left = (item.expires_at - now).total_seconds()
-    return output.seconds(int(left)) if left >= 1 else "none"
+    return words(int(left)) if left >= 1 else "none"
 
 
 def ended(item: ApprovalItem, now: datetime) -> str:
@@ -88,15 +74,8 @@ def ended(item: ApprovalItem, now: datetime) -> str:
     by = f" by {item.acted_by}" if item.acted_by and item.status != "expired" else ""
     claimed = f" for {item.claimed_by}" if item.claimed_by else ""
     text = f"{item.status}{by}{claimed} {output.age(item.updated_at, now)}"
-    return ", ".join(filter(None, [text, _outcome_or_progress(item)]))
-
-
-def _outcome_or_progress(item: ApprovalItem) -> str:
-    if item.result is not None:
-        return outcome(item)
-    if item.execution is None:
-        return ""
-    return progress(item)
+    came_to = outcome(item) or (progress(item) if item.execution else "")
+    return ", ".join(filter(None, [text, came_to]))
 
 
 def progress(item: ApprovalItem) -> str:
@@ -125,11 +104,13 @@ def show(item: ApprovalItem, now: datetime) -> None:
     output.say("  params")
     output.print_json(item.params, margin=4)
     if item.undone is not None:
-        _show_original(item)
+        output.say(f"  output of the execution to undo ({item.undoes})")
+        output.print_json(item.undone.output, margin=4)
     if item.preview is not None:
-        _show_preview(item, now)
+        _show_preview(item, item.preview, now)
     if item.result is not None:
-        output.say(f"  result  {output.one_line(_result(item))}")
+        parts = [outcome(item), output.text_of(item.result.output)]
+        output.say(f"  result  {output.one_line(': '.join(filter(None, parts)))}")
 
 
 def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
@@ -166,12 +147,11 @@ def _answers(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "note", item.note or ""
 
 
-def _show_preview(item: ApprovalItem, now: datetime) -> None:
+def _show_preview(item: ApprovalItem, preview: ActionResult, now: datetime) -> None:
     """Print the dry run with its age, and the first one if it differs."""
-    assert item.preview is not None
     made = item.preview_at or item.created_at
-    first = item.first_preview
-    differs = first is not None and _output_and_error(first) != _output_and_error(item.preview)
+    first = item.first_preview or preview
+    differs = (first.output, first.error) != (preview.output, preview.error)
     old = (now - made).total_seconds() > _OLD and item.status == "pending"
     parts = [
         f"dry run {output.age(made, now)}",
@@ -179,14 +159,10 @@ def _show_preview(item: ApprovalItem, now: datetime) -> None:
         "DIFFERS from the first preview" if differs else "",
     ]
     output.say(f"  preview ({'; '.join(filter(None, parts))})")
-    _print_preview(item.preview)
-    if differs and first is not None:
+    _print_preview(preview)
+    if differs:
         output.say(f"  first preview ({output.age(item.created_at, now)})")
         _print_preview(first)
-
-
-def _output_and_error(preview: ActionResult) -> tuple[object, object]:
-    return preview.output, preview.error
 
 
 def _print_preview(preview: ActionResult) -> None:
@@ -194,18 +170,6 @@ def _print_preview(preview: ActionResult) -> None:
         output.print_json(preview.output, margin=4)
     else:
         output.say(f"    {output.one_line(output.action_outcome(preview))}")
-
-
-def _show_original(item: ApprovalItem) -> None:
-    assert item.undone is not None
-    output.say(f"  output of the execution to undo ({item.undoes})")
-    output.print_json(item.undone.output, margin=4)
-
-
-def _result(item: ApprovalItem) -> str:
-    assert item.result is not None
-    said = output.text_of(item.result.output)
-    return ": ".join(filter(None, [outcome(item), said]))
 
 
 #: Seconds between two updates of the time left.
@@ -231,21 +195,16 @@ def _watch_items(
     while True:
         queue = _read(read, shown)
         if queue != shown and not output.print_item(form, queue):
-            _print(api, queue, again=shown is not None)
+            if shown is not None:
+                output.say()
+            items = [*queue.pending, *queue.history]
+            if items:
+                output.print_table(columns(items), table(items, api.agent.now()))
+            else:
+                output.say("No approvals are pending.")
         shown = queue
         while not _has_changed(follower, _TICK * 5):
             pass
-
-
-def _print(api: Api, queue: ApprovalQueue, again: bool) -> None:
-    if again:
-        output.say()
-    items = [*queue.pending, *queue.history]
-    if items:
-        rows = table(items, api.agent.now())
-        output.print_table(columns(items), rows)
-    else:
-        output.say("No approvals are pending.")
 
 
 def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQueue]) -> None:
@@ -255,7 +214,11 @@ def _watch_live(api: Api, follower: EventFollower, read: Callable[[], ApprovalQu
     with Live(console=output.console(), auto_refresh=False) as live:
         while True:
             live.update(_draw(api, [*queue.pending, *queue.history]), refresh=True)
-            if _has_changed(follower, _TICK) or _expires(api, queue):
+            has_changed = _has_changed(follower, _TICK)
+            now = api.agent.now()
+            if has_changed or any(
+                one.expires_at and one.expires_at <= now for one in queue.pending
+            ):
                 queue = _read(read, queue)
 
 
@@ -274,11 +237,6 @@ def _has_changed(follower: EventFollower, seconds: float) -> bool:
     return any(
         event.kind.startswith(("approval.", "missed")) for _, event in follower.wait(seconds)
     )
-
-
-def _expires(api: Api, queue: ApprovalQueue) -> bool:
-    now = api.agent.now()
-    return any(item.expires_at is not None and item.expires_at <= now for item in queue.pending)
 
 
 def _read(read: Callable[[], ApprovalQueue], before: ApprovalQueue | None) -> ApprovalQueue:

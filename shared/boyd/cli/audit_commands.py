@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from boyd.cli import completion, output
-from boyd.cli.api_access import Api
-from boyd.cli.options import CommandAccess, access_options, choose_agent, not_empty, open_store
+from boyd.cli import output
+from boyd.cli.options import CommandAccess, access_options, agent_option, choose_agent, open_store
 from boyd.cli.parameter_types import Whole, period_options
 from boyd.formatting import counted
 from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
@@ -40,36 +40,49 @@ class AuditQuery:
         return {**filters, "since": self.since, "until": self.until}
 
 
-class Trail(Protocol):
+class Trail(ABC):
     """One chain of entries."""
 
     def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
-        """Read the last entries, oldest first."""
+        """Read the last entries page by page, and return them oldest first."""
+        found: list[AuditEntry] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            read = self.page(min(_PAGE, limit - len(found)), cursor, wanted)
+            found += read.entries
+            cursor = read.next_cursor
+            if cursor is None:
+                break
+        return found[::-1]
 
+    @abstractmethod
+    def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
+        """Read a page of entries, newest first."""
+
+    @abstractmethod
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         """Wait at most *seconds* for entries after *seq*."""
 
+    @abstractmethod
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
         """Check the chain; only a trail on Redis can begin at a head."""
 
+    @abstractmethod
     def export(self, wanted: AuditQuery) -> Iterator[str]:
         """Read the entries as lines of JSON, oldest first."""
 
 
-class DirectTrail:
+class DirectTrail(Trail):
     """A trail on Redis; seals entries that nobody else has sealed."""
 
     def __init__(self, chain: Audit) -> None:
         self._chain = chain
 
-    def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
+    def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
         """See `Trail`."""
-        self._chain.seal()
-
-        def page(count: int, cursor: str | None) -> AuditPage:
-            return self._chain.page(count, cursor, wanted.since, wanted.until, wanted.filter)
-
-        return _newest(page, limit)
+        if cursor is None:
+            self._chain.seal()
+        return self._chain.page(limit, cursor, wanted.since, wanted.until, wanted.filter)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         """See `Trail`."""
@@ -87,32 +100,23 @@ class DirectTrail:
         return self._chain.export(wanted.since, wanted.until, wanted.filter)
 
 
-class RemoteTrail:
+class RemoteTrail(Trail):
     """A trail over the API."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
         self._path = path
 
-    @classmethod
-    def of_agent(cls, api: Api) -> Self:
-        """The trail of the chosen agent."""
-        return cls(api.agent, "/audit")
-
-    @classmethod
-    def of_deployment(cls, api: Api) -> Self:
-        """The trail of the deployment."""
-        return cls(api.deployment, "/deployment/audit")
-
-    def newest(self, limit: int, wanted: AuditQuery) -> list[AuditEntry]:
+    def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
         """See `Trail`."""
         query = wanted.query()
-        return _newest(lambda count, cursor: self._page(count, cursor, **query), limit)
+        return self._client.get(self._path, AuditPage, **query, limit=limit, cursor=cursor)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
         """See `Trail`; the API is asked once, after *seconds*."""
         time.sleep(seconds)
-        return [entry for entry in self._page(_PAGE, None).entries[::-1] if entry.seq > seq]
+        page = self.page(_PAGE, None, AuditQuery())
+        return [entry for entry in page.entries[::-1] if entry.seq > seq]
 
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
         """See `Trail`."""
@@ -123,35 +127,13 @@ class RemoteTrail:
         """See `Trail`."""
         return self._client.lines(f"{self._path}/export", **wanted.query())
 
-    def _page(self, limit: int, cursor: str | None, **query: object) -> AuditPage:
-        return self._client.get(self._path, AuditPage, **query, limit=limit, cursor=cursor)
-
-
-def _newest(page: Callable[[int, str | None], AuditPage], limit: int) -> list[AuditEntry]:
-    """Read *limit* entries page by page, and return them oldest first."""
-    found: list[AuditEntry] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        read = page(min(_PAGE, limit - len(found)), cursor)
-        found += read.entries
-        cursor = read.next_cursor
-        if cursor is None:
-            break
-    return found[::-1]
-
 
 #: Seconds to wait for an entry before sealing unsealed ones.
 _BLOCK = 1.0
 #: The name of the deployment's chain.
 EVERYWHERE = "deployment"
 
-agent_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
-    "--agent",
-    callback=not_empty,
-    shell_complete=completion.completer(completion.agents),
-    help="The agent; required if there are several.",
-)
-deployment_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+deployment_option = click.option(
     "--deployment",
     is_flag=True,
     help="The deployment's trail: keys and deployment-wide freezes.",
@@ -216,22 +198,16 @@ def show(
 ) -> None:
     """Show the last changes, newest last."""
     _, trail = _trail(access, agent, deployment)
-    last = _last(trail) if follow else 0
+    # First, so that nothing is missed between the two.
+    last = max((one.seq for one in trail.newest(1, AuditQuery())), default=0) if follow else 0
     entries = trail.newest(limit, wanted)
     if not entries and not follow and form == "table":
         nothing = wanted == AuditQuery()
         output.say("No changes recorded yet." if nothing else "No matching entries.")
     _print(entries, form)
-    if follow:
-        _follow(trail, max([last, *(entry.seq for entry in entries)]), wanted, form)
-
-
-def _last(trail: Trail) -> int:
-    """The number of the last entry."""
-    return max((entry.seq for entry in trail.newest(1, AuditQuery())), default=0)
-
-
-def _follow(trail: Trail, last: int, wanted: AuditQuery, form: str) -> None:
+    if not follow:
+        return
+    last = max([last, *(entry.seq for entry in entries)])
     try:
         while True:
             entries = trail.after(last, _BLOCK)
@@ -249,23 +225,14 @@ def _print(entries: list[AuditEntry], form: str) -> None:
 
 def _line(entry: AuditEntry) -> str:
     """A change as one line: when, who, what, from and to, reason."""
-    parts = [output.date(entry.at), f"#{entry.seq}", _who(entry), entry.kind, *_what(entry)]
-    line = "  ".join(output.one_line(part) for part in parts if part)
-    return f"{line}: {output.one_line(entry.note)}" if entry.note else line
-
-
-def _who(entry: AuditEntry) -> str:
     claims = f" for {entry.claims}" if entry.claims else ""
     address = f" from {entry.address}" if entry.address else ""
-    return f"{entry.who or 'boyd'}{claims}{address}"
-
-
-def _what(entry: AuditEntry) -> Iterator[str]:
-    yield " ".join(f"{name}={value}" for name, value in entry.what.items())
-    if entry.before and entry.after:
-        yield f"{entry.before} → {entry.after}"
-    elif entry.after:
-        yield f"→ {entry.after}"
+    who = f"{entry.who or 'boyd'}{claims}{address}"
+    what = " ".join(f"{name}={value}" for name, value in entry.what.items())
+    change = f"{entry.before or ''} → {entry.after}".strip() if entry.after else ""
+    parts = [output.date(entry.at), f"#{entry.seq}", who, entry.kind, what, change]
+    line = "  ".join(output.one_line(part) for part in parts if part)
+    return f"{line}: {output.one_line(entry.note)}" if entry.note else line
 
 
 @audit.command()
@@ -295,7 +262,9 @@ def verify(
             "--all cannot be combined with --agent, --deployment, --expect or --from"
         )
     if everything:
-        trails = _trails(access)
+        store = open_store(access.settings)
+        trails: dict[str, Trail] = {EVERYWHERE: DirectTrail(store.audit)}
+        trails |= {name: DirectTrail(store.agent(name).audit) for name in store.fleet.agents()}
     else:
         trails = dict([_trail(access, agent, deployment, directly=begin is not None)])
     found = {name: trail.verify(expect, begin) for name, trail in trails.items()}
@@ -340,19 +309,11 @@ def _trail(
         raise click.UsageError("give either --agent or --deployment, not both")
     api = None if directly else access.api(agent)
     if api is not None and deployment:
-        return EVERYWHERE, RemoteTrail.of_deployment(api)
+        return EVERYWHERE, RemoteTrail(api.deployment, "/deployment/audit")
     if api is not None:
-        return api.agent_id, RemoteTrail.of_agent(api)
+        return api.agent_id, RemoteTrail(api.agent, "/audit")
     store = open_store(access.settings)
     if deployment:
         return EVERYWHERE, DirectTrail(store.audit)
     entry, one = choose_agent(store, access.settings, agent)
     return entry.id, DirectTrail(one.audit)
-
-
-def _trails(access: CommandAccess) -> dict[str, Trail]:
-    store = open_store(access.settings)
-    agents: dict[str, Trail] = {
-        name: DirectTrail(store.agent(name).audit) for name in store.fleet.agents()
-    }
-    return {EVERYWHERE: DirectTrail(store.audit), **agents}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import click
@@ -35,8 +36,10 @@ def chat(api: Api, investigation: str | None, **how: Any) -> None:
     if investigation is not None and any(how.values()):
         raise click.UsageError("a continued investigation keeps its options")
     found = find(api, investigation) if investigation else None
-    if found is None:
-        _check_model(api)
+    agent = None if found else api.agent.get("/state", StateResponse).agent
+    if agent is not None and agent.model is None:
+        text = f"agent {agent.id!r} has no model; add a table [llm] to its agent file"
+        raise ApiProblem("no-model", 409, text)
     made = Chat(api, open_prompt(MARK, "Ctrl-D leaves the conversation."), how)
     try:
         if found is not None:
@@ -46,14 +49,6 @@ def chat(api: Api, investigation: str | None, **how: Any) -> None:
         made.leave()
     if not made.answered and not output.can_ask():
         raise click.exceptions.Exit(output.FAILED)
-
-
-def _check_model(api: Api) -> None:
-    """Raise `ApiProblem` if the agent has no model, before anything is typed."""
-    agent = api.agent.get("/state", StateResponse).agent
-    if agent.model is None:
-        text = f"agent {agent.id!r} has no model; add a table [llm] to its agent file"
-        raise ApiProblem("no-model", 409, text)
 
 
 class Chat:
@@ -130,8 +125,8 @@ class Chat:
         """Show the log until the question has ended; Ctrl-C cancels it, a second one aborts."""
         self.answered = self._over = False
         interrupted = False
-        transcript = self._transcript()
-        following.note = lambda text: transcript.line("note", text)
+        transcript = self._transcript(answers=False)
+        following.note = functools.partial(transcript.line, "note")
         while True:
             try:
                 if interrupted:
@@ -154,22 +149,19 @@ class Chat:
                 if isinstance(entry, Waits):
                     self._offer(transcript, entry.approval_id)
                 if isinstance(entry, Ended):
-                    self._ended(entry)
+                    self._over = True
+                    self.answered = entry.ending in ANSWERED
+                    if not self._live:
+                        output.say(output.clean(entry.text).rstrip())
 
-    def _transcript(self) -> Transcript:
-        return live_transcript() if self._live else PlainTranscript(output.note, answers=False)
+    def _transcript(self, *, answers: bool) -> Transcript:
+        return live_transcript() if self._live else PlainTranscript(output.note, answers=answers)
 
     def _recall(self, entries: list[Logged]) -> None:
         """Show past entries."""
-        with live_transcript() if self._live else PlainTranscript(output.note) as transcript:
+        with self._transcript(answers=True) as transcript:
             for logged in entries:
                 transcript.show(logged.entry)
-
-    def _ended(self, ended: Ended) -> None:
-        self._over = True
-        self.answered = ended.ending in ANSWERED
-        if not self._live:
-            output.say(output.clean(ended.text).rstrip())
 
     def _cancel(self) -> None:
         """Cancel the question; abort unless another one can be asked."""
@@ -198,15 +190,14 @@ class Chat:
     def _answer(self, item: ApprovalItem) -> None:
         output.say()
         approval_view.show(item, self._api.agent.now())
-        said = self._prompt.reply("Approve? y approves, n denies, Enter leaves it pending: ")
-        verb = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}.get(
-            (said or "").strip().lower()
-        )
+        reply = self._prompt.reply("Approve? y approves, n denies, Enter leaves it pending: ")
+        verbs = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
+        verb = verbs.get((reply or "").strip().lower())
         if verb is None:
             return
         why = self._prompt.reply("Reason (optional): ") or None
         outcome = approval_commands.answer(self._api, verb, item, why, ask=False)
-        if outcome.said:
-            output.note(f"boyd: {outcome.said}")
+        if outcome.problem:
+            output.note(f"boyd: {outcome.problem}")
         else:
             approval_commands.say_answer(self._api, outcome, several=False)

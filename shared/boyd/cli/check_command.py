@@ -19,7 +19,7 @@ from boyd.cli import output
 from boyd.cli.options import settings_options
 from boyd.errors import BoydError, ConfigError
 from boyd.models import NO_OP
-from boyd.plugin import Action, Component, Observer, Plugin, Strategy
+from boyd.plugin import Action, Component, Observer, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.redaction import mask_passwords
 from boyd.settings.process_settings import Settings
@@ -32,7 +32,7 @@ def decided_actions(strategy: Strategy) -> Iterator[str]:
     Computed ids are skipped; `f"{self.id}:name"` is read with the id of the plugin.
     """
     for call in ast.walk(_source(strategy)):
-        if isinstance(call, ast.Call) and _is_decision(call.func):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == "Decision":
             for keyword in call.keywords:
                 name = _text(keyword.value, strategy.plugin_id) if keyword.arg == "action" else None
                 if name and name != NO_OP:
@@ -47,25 +47,16 @@ def _source(strategy: Strategy) -> ast.AST:
         return ast.Module(body=[], type_ignores=[])  # made by other code, or in a session
 
 
-def _is_decision(function: ast.expr) -> bool:
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return bool(name == "Decision")
-
-
 def _text(value: ast.expr, plugin_id: str) -> str | None:
     """The text of a literal; None if it is computed."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return value.value
+    if isinstance(value, ast.FormattedValue):
+        return plugin_id if ast.unparse(value.value) == "self.id" else None
     if not isinstance(value, ast.JoinedStr):
         return None
-    parts = [_part(part, plugin_id) for part in value.values]
+    parts = [_text(part, plugin_id) for part in value.values]
     return "".join(part for part in parts if part) if all(parts) else None
-
-
-def _part(part: ast.expr, plugin_id: str) -> str | None:
-    if isinstance(part, ast.FormattedValue):
-        return plugin_id if ast.unparse(part.value) == "self.id" else None
-    return _text(part, plugin_id)
 
 
 #: The replacement for secrets, and the names of options that hold them.
@@ -86,7 +77,8 @@ def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
         output.say("settings")
         _show_values(hide(settings.model_dump(mode="json")))
         output.say()
-    references = agents or settings.agents or _agent_here()
+    here = ("agent.toml",) if Path("agent.toml").exists() else ()
+    references = agents or settings.agents or here
     if not references:
         output.say("The settings are valid. No agent was given.")
         return
@@ -94,10 +86,6 @@ def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
     fine = [_check(reference, seen, show_all) for reference in references]
     if not all(fine):
         raise click.exceptions.Exit(output.FAILED)
-
-
-def _agent_here() -> tuple[str, ...]:
-    return ("agent.toml",) if Path("agent.toml").exists() else ()
 
 
 def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
@@ -109,7 +97,8 @@ def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
             for misfit in plugin.misfits(agent.host.catalog):
                 raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
     except BoydError as error:
-        output.note(f"failed: {output.one_line(_with_reference(reference, str(error)))}")
+        text = str(error) if reference in str(error) else f"{reference}: {error}"
+        output.note(f"failed: {output.one_line(text)}")
         return False
     except Exception as error:  # noqa: BLE001 - whatever an agent's code raises is a finding
         text = f"{reference}: {type(error).__name__}: {saying(error)}"
@@ -128,10 +117,9 @@ def _unknown_actions(agent: Agent) -> Iterator[str]:
     for number, rule in enumerate(agent.settings.approvals.policies):
         for pattern in rule.actions:
             if pattern != "*" and not any(fnmatchcase(id, pattern) for id in known):
-                what = (
-                    f"no action matches {pattern!r}, so it has no effect{nearest(pattern, known)}"
-                )
-                yield f"approvals.policies.{number}.actions: {what}"
+                what = f"no action matches {pattern!r}, so it has no effect"
+                where = f"approvals.policies.{number}.actions"
+                yield f"{where}: {what}{nearest(pattern, known)}"
     for strategy in agent.host.strategies.values():
         for id in decided_actions(strategy):
             if id not in known:
@@ -139,10 +127,6 @@ def _unknown_actions(agent: Agent) -> Iterator[str]:
     for id in agent.settings.budgets:
         if id not in known:
             yield f"budgets: no action has the id {id!r}, so it has no effect{nearest(id, known)}"
-
-
-def _with_reference(reference: str, message: str) -> str:
-    return message if reference in message else f"{reference}: {message}"
 
 
 def _show(agent: Agent, reference: str, show_all: bool) -> None:
@@ -157,20 +141,15 @@ def _show(agent: Agent, reference: str, show_all: bool) -> None:
     if show_all:
         _show_values(agent.settings.model_dump(mode="json"))
     for plugin in agent.host.plugins.values():
-        _show_plugin(agent, plugin, show_all)
+        output.say(f"  plugin {plugin.id}")
+        if show_all:
+            options = hide(json.loads(plugin.options.model_dump_json(fallback=repr)))
+            _show_values({"option": options} if options else {}, indent=4)
+        output.print_pairs(_components_and_hooks(agent, plugin.id), indent=4)
     output.say()
 
 
-def _show_plugin(agent: Agent, plugin: Plugin, show_all: bool) -> None:
-    output.say(f"  plugin {plugin.id}")
-    if show_all:
-        options = hide(json.loads(plugin.options.model_dump_json(fallback=repr)))
-        _show_values({"option": options} if options else {}, indent=4)
-    parts = [*_components(agent, plugin.id), *_hooks(agent, plugin.id)]
-    output.print_pairs(parts, indent=4)
-
-
-def _components(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
+def _components_and_hooks(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
     host = agent.host
     kinds: dict[str, Mapping[str, Component]] = {
         "observer": host.observers,
@@ -183,6 +162,10 @@ def _components(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
         for component in components.values():
             if component.plugin_id == plugin_id:
                 yield kind, f"{component.name}: {', '.join(_traits(agent, component))}"
+    for name in SPECIFICATIONS:
+        for hook in host.hooks(name):
+            if hook.plugin_id == plugin_id:
+                yield "hook", f"{name} (guard)" if hook.fail_closed else name
 
 
 def _traits(agent: Agent, component: Component) -> Iterator[str]:
@@ -226,13 +209,6 @@ def _action_traits(agent: Agent, action: Action) -> Iterator[str]:
     yield from (name.replace("_", " ") for name in ("dry_run", "rollback") if action.has(name))
     if action.idempotent:
         yield "idempotent"
-
-
-def _hooks(agent: Agent, plugin_id: str) -> Iterator[tuple[str, str]]:
-    for name in SPECIFICATIONS:
-        for hook in agent.host.hooks(name):
-            if hook.plugin_id == plugin_id:
-                yield "hook", f"{name} (guard)" if hook.fail_closed else name
 
 
 def hide(options: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from boyd.settings.process_settings import Settings
     from boyd.store import Store
 
+_T = TypeVar("_T")
+
 COLUMNS = (
     *(whole("agent"), whole("phase"), whole("iteration", drop=2), whole("mode", drop=1)),
     *(whole("waiting"), whole("workers"), sentence("plugins", drop=3)),
 )
 
-timeout_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+timeout_option = click.option(
     "--timeout",
     type=Number(0, min_open=True),
     help="Maximum seconds to wait; exit status 124 on timeout.",
@@ -234,13 +236,22 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
 
     Observing, orienting and deciding continue. Uses Redis directly if the API does not answer.
     """
-    _check(agent, everywhere)
-    name = _over_api_or_redis(
-        access,
-        agent,
-        lambda api: _freeze_over(api, everywhere, reason),
-        lambda store: _freeze_in(access, store, agent, everywhere, reason),
-    )
+
+    def over(api: Api) -> str:
+        body = {"reason": reason}
+        if everywhere:
+            api.deployment.post("/freeze-all", StandingAll, body)
+            return ""
+        return api.agent.post("/freeze", Standing, body).agent_id
+
+    def directly(store: Store, chosen: str) -> str:
+        from boyd.store import reason_text
+
+        who = actor()
+        store.freezes.freeze(reason_text(who.principal, reason), chosen or None, who)
+        return chosen
+
+    name = _over_api_or_redis(access, agent, everywhere, over, directly)
     undo = "--all" if everywhere else f"--agent {name}"
     output.say(
         f"Actions of {name or 'all agents'} are frozen."
@@ -257,14 +268,27 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
 
     --all lifts the deployment-wide freeze; agents frozen by name stay frozen.
     """
-    _check(agent, everywhere)
-    name, stays = _over_api_or_redis(
-        access,
-        agent,
-        lambda api: _unfreeze_over(api, everywhere),
-        lambda store: _unfreeze_in(access, store, agent, everywhere),
-    )
-    output.say(_lift_text(name, held=bool({"", name}.intersection(stays))))
+
+    def over(api: Api) -> tuple[str, _Stays]:
+        if everywhere:
+            api.deployment.post("/unfreeze-all", StandingAll)
+            return "", _remaining_freezes(api)
+        name = api.agent.post("/unfreeze", Standing).agent_id
+        return name, _remaining_freezes(api)
+
+    def directly(store: Store, chosen: str) -> tuple[str, _Stays]:
+        from boyd.store import DEPLOYMENT
+
+        store.freezes.lift(chosen or None, actor())
+        known = store.freezes.all()
+        return chosen, {"" if who == DEPLOYMENT else who: why for who, why in known.items()}
+
+    name, stays = _over_api_or_redis(access, agent, everywhere, over, directly)
+    if not name:
+        output.say("Deployment-wide freeze lifted.")
+    else:
+        held = name in stays or "" in stays
+        output.say(f"Freeze of {name} lifted." if held else f"{name} can act again.")
     for who, why in stays.items():
         undo = f"--agent {who}" if who else "--all"
         output.say(
@@ -273,37 +297,32 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
         )
 
 
-def _lift_text(name: str, held: bool) -> str:
-    if not name:
-        return "Deployment-wide freeze lifted."
-    return f"Freeze of {name} lifted." if held else f"{name} can act again."
-
-
-def _check(agent: str | None, everywhere: bool) -> None:
-    if agent and everywhere:
-        raise click.UsageError("give either --agent or --all, not both")
-
-
 def _over_api_or_redis(
     access: CommandAccess,
     agent: str | None,
-    over: Callable[[Api], Any],
-    directly: Callable[[Store], Any],
-) -> Any:
+    everywhere: bool,
+    over: Callable[[Api], _T],
+    directly: Callable[[Store, str], _T],
+) -> _T:
     """Do it over the API, or directly on Redis if the API is unavailable.
 
-    Refusals of the API are final.
+    Refusals of the API are final. *directly* gets the chosen agent, or an empty name for all.
     """
+    if agent and everywhere:
+        raise click.UsageError("give either --agent or --all, not both")
     api = access.api(agent, running=True)
     if api is None:
-        return directly(_redis(access))
-    api.deployment.timeout = api.agent.timeout = _PATIENCE
-    try:
-        return over(api)
-    except (ApiUnavailable, ApiProblem) as error:
-        if isinstance(error, ApiProblem) and error.status < 500:
-            raise
-        return directly(_fall_back(access, api.deployment.url, error))
+        store = _redis(access)
+    else:
+        api.deployment.timeout = api.agent.timeout = _PATIENCE
+        try:
+            return over(api)
+        except (ApiUnavailable, ApiProblem) as error:
+            if isinstance(error, ApiProblem) and error.status < 500:
+                raise
+            store = _fall_back(access, api.deployment.url, error)
+    chosen = "" if everywhere else choose_agent(store, access.settings, agent)[0].id
+    return directly(store, chosen)
 
 
 def _redis(access: CommandAccess, reason: str = "") -> Store:
@@ -320,17 +339,17 @@ def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
         ApiUnavailable: the Redis of that API is not known.
         StoreUnavailable: it does not answer either.
     """
-    said = output.one_line(str(error).partition(";")[0])
+    why = output.one_line(str(error).partition(";")[0])
     if not _is_redis_of(access.settings, url):
         raise ApiUnavailable(
-            f"{said}; nothing was changed. To use Redis directly, name it with --redis-url"
+            f"{why}; nothing was changed. To use Redis directly, name it with --redis-url"
             " or BOYD_REDIS_URL"
         )
     try:
-        return _redis(access, f"{said}; ")
+        return _redis(access, f"{why}; ")
     except StoreUnavailable:
         where = _where(access.settings)
-        text = f"nothing was changed: {where} does not answer either ({said})"
+        text = f"nothing was changed: {where} does not answer either ({why})"
         raise StoreUnavailable(text) from None
 
 
@@ -351,37 +370,6 @@ def _where(settings: Settings) -> str:
     return mask_url(with_redis(settings).redis_url or "")
 
 
-def _freeze_over(api: Api, everywhere: bool, reason: str | None) -> str:
-    body = {"reason": reason}
-    if everywhere:
-        api.deployment.post("/freeze-all", StandingAll, body)
-        return ""
-    return api.agent.post("/freeze", Standing, body).agent_id
-
-
-def _freeze_in(
-    access: CommandAccess, store: Store, agent: str | None, everywhere: bool, reason: str | None
-) -> str:
-    from boyd.store import reason_text
-
-    who = actor()
-    text = reason_text(who.principal, reason)
-    if everywhere:
-        store.freezes.freeze(text, actor=who)
-        return ""
-    entry, _ = choose_agent(store, access.settings, agent)
-    store.freezes.freeze(text, entry.id, who)
-    return entry.id
-
-
-def _unfreeze_over(api: Api, everywhere: bool) -> tuple[str, _Stays]:
-    if everywhere:
-        api.deployment.post("/unfreeze-all", StandingAll)
-        return "", _remaining_freezes(api)
-    name = api.agent.post("/unfreeze", Standing).agent_id
-    return name, _remaining_freezes(api)
-
-
 def _remaining_freezes(api: Api) -> _Stays:
     try:
         known = api.deployment.get("/agents", AgentList)
@@ -389,14 +377,3 @@ def _remaining_freezes(api: Api) -> _Stays:
         return {}
     own = {one.id: one.frozen for one in known.agents if one.frozen and one.frozen != known.frozen}
     return {**({"": known.frozen} if known.frozen else {}), **own}
-
-
-def _unfreeze_in(
-    access: CommandAccess, store: Store, agent: str | None, everywhere: bool
-) -> tuple[str, _Stays]:
-    from boyd.store import DEPLOYMENT
-
-    entry = None if everywhere else choose_agent(store, access.settings, agent)[0]
-    store.freezes.lift(entry.id if entry else None, actor())
-    stays = {"" if who == DEPLOYMENT else who: why for who, why in store.freezes.all().items()}
-    return entry.id if entry else "", stays

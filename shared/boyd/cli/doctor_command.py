@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from boyd import checks
-from boyd.agent import Agent, load_agent
+from boyd.agent import load_agent
 from boyd.checks import Finding
 from boyd.cli import output
 from boyd.cli.options import agents_option, settings_options, with_agents
@@ -17,7 +17,6 @@ from boyd.plugin import Action, Observer
 from boyd.settings.process_settings import Settings
 from boyd.store import connect, mask_url
 from boyd.store.health_reader import read_health
-from boyd.store.health_snapshot import HealthSnapshot
 
 #: Seconds to wait for an answer of Redis or of the broker.
 PATIENCE = 3.0
@@ -66,20 +65,10 @@ def _findings(settings: Settings) -> list[Finding]:
         health = read_health(client, broker, needs)
     except StoreError as error:
         return [checks.unreachable(f"{where}: {error}")]
-    return [
-        checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms"),
-        *_broker(settings, health),
-        *checks.examine(health, needs),
-        *wrong,
-    ]
-
-
-def _broker(settings: Settings, health: HealthSnapshot) -> list[Finding]:
-    """Report a separate broker that answers; other cases are among the checks."""
-    url = settings.broker_url
-    if not url or url == settings.redis_url or health.broker_error is not None:
-        return []
-    return [checks.ok("broker", f"{mask_url(url)} answers")]
+    found = [checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
+    if broker is not None and health.broker_error is None:
+        found.append(checks.ok("broker", f"{mask_url(settings.broker_url or '')} answers"))
+    return [*found, *checks.examine(health, needs), *wrong]
 
 
 def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:
@@ -92,14 +81,9 @@ def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Fi
         except BoydError as error:
             wrong.append(checks.error("agent file", str(error), f"see `boyd check {reference}`"))
         else:
-            needs[agent.id] = _named_queues(agent)
+            found = needs.setdefault(agent.id, {})
+            parts: list[Observer | Action] = [*agent.host.observers.values()]
+            for part in (*parts, *agent.host.actions.values()):
+                if part.queue:
+                    found.setdefault(part.queue, []).append(part.id)
     return needs, wrong
-
-
-def _named_queues(agent: Agent) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    parts: list[Observer | Action] = [*agent.host.observers.values(), *agent.host.actions.values()]
-    for part in parts:
-        if part.queue:
-            found.setdefault(part.queue, []).append(part.id)
-    return found

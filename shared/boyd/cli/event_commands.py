@@ -85,25 +85,15 @@ def events(api: Api, since: float | None, follow: bool, form: str) -> None:
     follower = EventFollower(api.deployment, [agent_id]) if follow else None
     seen = ""
     if since is not None or not follow:
-        for event in _past(api, _HOUR if since is None else since):
-            seen = event.id
-            _print(agent_id, event, form)
-    if follower is not None:
-        _follow(follower, agent_id, seen, form)
-
-
-def _past(api: Api, seconds: float) -> list[Event]:
-    begin = int((api.agent.now().timestamp() - seconds) * 1000)
-    with closing(api.agent.events(f"{max(0, begin)}-0", until_quiet=_QUIET)) as found:
-        return [event for event in found if event.kind != "missed"]
-
-
-def _follow(follower: EventFollower, agent_id: str, seen: str, form: str) -> None:
+        begin = int((api.agent.now().timestamp() - (_HOUR if since is None else since)) * 1000)
+        with closing(api.agent.events(f"{max(0, begin)}-0", until_quiet=_QUIET)) as past:
+            for event in [event for event in past if event.kind != "missed"]:
+                seen = event.id
+                _print(agent_id, event, form)
     try:
-        while True:
-            for _, event in follower.wait():
-                if event.kind == "missed" or _position(event.id) > _position(seen):
-                    _print(agent_id, event, form)
+        for _, event in follower.endlessly() if follower else ():
+            if event.kind == "missed" or _position(event.id) > _position(seen):
+                _print(agent_id, event, form)
     except KeyboardInterrupt:
         return
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from boyd.cli import output
+from boyd.cli import goal_views, output
 from boyd.cli.api_access import Api
 from boyd.cli.completion import Offers
 from boyd.cli.options import api_options, id_argument
@@ -17,8 +17,10 @@ from boyd.cli.parameter_types import Whole
 
 if TYPE_CHECKING:
     from boyd.cli.goals_client import GoalsClient
-    from boyd.plugins.goals.state import Goal, GoalStatus
+    from boyd.plugins.goals.api_models import Why
+    from boyd.plugins.goals.state import Goal, GoalStatus, Question
 
+_T = TypeVar("_T")
 _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
 
@@ -55,42 +57,46 @@ def _with_json(command: _Command) -> _Command:
     return wrapped
 
 
+def prints(show: Callable[[_T], None]) -> _Decorator:
+    """Give a command `-o` and `--json`; it returns data, which *show* prints as text."""
+
+    def decorate(command: Callable[..., _T]) -> _Command:
+        @data_option
+        @functools.wraps(command)
+        def wrapped(*args: Any, form: str, **more: Any) -> None:
+            found = command(*args, **more)
+            if not output.print_data(form, found):
+                show(found)
+
+        return wrapped
+
+    return decorate
+
+
+def client_argument(name: str, offers: Callable[[GoalsClient], Offers]) -> _Decorator:
+    """An argument for an id or a prefix of one; completion offers *offers*."""
+
+    def known(api: Api) -> Offers:
+        from boyd.cli.goals_client import GoalsClient
+
+        return offers(GoalsClient(api))
+
+    return id_argument(name, known)
+
+
 def goal_argument(*statuses: str) -> _Decorator:
     """The argument GOAL; completion offers goals in *statuses*, or all."""
 
-    def goals(api: Api) -> Offers:
-        from boyd.cli.goals_client import GoalsClient
+    def goals(client: GoalsClient) -> Offers:
+        found = client.goals()
+        return [
+            (one.id, one.description) for one in found if one.status in statuses or not statuses
+        ]
 
-        found = GoalsClient(api).goals()
-        fitting = [one for one in found if not statuses or one.status in statuses]
-        return [(one.id, one.description) for one in fitting]
-
-    return id_argument("goal", goals)
-
-
-def session_argument() -> _Decorator:
-    """The argument SESSION; completion offers all sessions."""
-
-    def sessions(api: Api) -> Offers:
-        from boyd.cli.goals_client import GoalsClient
-
-        return [(one.id, f"{one.cycle} cycles") for one in GoalsClient(api).sessions()]
-
-    return id_argument("session", sessions)
+    return client_argument("goal", goals)
 
 
-def question_argument() -> _Decorator:
-    """The argument QUESTION; completion offers open questions."""
-
-    def questions(api: Api) -> Offers:
-        from boyd.cli.goals_client import GoalsClient
-
-        return [(one.id, one.text) for one in GoalsClient(api).questions()]
-
-    return id_argument("question", questions)
-
-
-_STATUSES = ("Active", "Suspended", "Completed", "Failed")
+reason_option = click.option("--reason", help="Reason; stored with the goal.")
 
 
 @click.group()
@@ -101,18 +107,14 @@ def goals() -> None:
 @goals.command("list")
 @click.option(
     "--status",
-    type=click.Choice(_STATUSES, case_sensitive=False),
+    type=click.Choice(goal_views.STATUSES, case_sensitive=False),
     help="Only goals with this status.",
 )
-@data_option
+@prints(goal_views.show_goals)
 @client_options
-def list_(client: GoalsClient, status: str | None, form: str) -> None:
+def list_(client: GoalsClient, status: str | None) -> list[Goal]:
     """List the goals of the session in order of precedence."""
-    from boyd.cli.goal_views import show_goals
-
-    found = client.goals(cast("GoalStatus | None", status))
-    if not output.print_data(form, found):
-        show_goals(found)
+    return client.goals(cast("GoalStatus | None", status))
 
 
 @goals.command()
@@ -121,11 +123,9 @@ def list_(client: GoalsClient, status: str | None, form: str) -> None:
 @client_options
 def show(client: GoalsClient, goal: str, form: str) -> None:
     """Show everything about a goal."""
-    from boyd.cli.goal_views import show_goal
-
     found = client.goal(goal)
     if not output.print_data(form, found):
-        show_goal(client, found)
+        goal_views.show_goal(client, found)
 
 
 @goals.command()
@@ -139,84 +139,62 @@ def show(client: GoalsClient, goal: str, form: str) -> None:
     type=Whole(1),
     help="Cycles without progress before it is split; default: the agent's setting.",
 )
-@data_option
+@prints(goal_views.show_id)
 @client_options
-def add(
-    client: GoalsClient,
-    description: str,
-    criteria: str | None,
-    priority: int | None,
-    stall_threshold: int | None,
-    form: str,
-) -> None:
+def add(client: GoalsClient, description: str, **wanted: Any) -> Goal:
     """Add a goal, and print its id."""
     if not description.strip():
         raise click.BadParameter("it must not be empty", param_hint="DESCRIPTION")
-    made = client.add(description.strip(), priority, criteria, stall_threshold)
-    if not output.print_data(form, made):
-        output.say(output.one_line(made.id))
+    return client.add(description.strip(), **wanted)
 
 
 @goals.command()
 @goal_argument("Active")
-@click.option("--reason", help="Reason; stored with the goal.")
-@data_option
+@reason_option
+@prints(goal_views.show_standing)
 @client_options
-def suspend(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
+def suspend(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Suspend a goal."""
-    _print_goal(client.suspend(goal, reason), form)
+    return client.suspend(goal, reason)
 
 
 @goals.command()
 @goal_argument("Suspended")
-@click.option("--reason", help="Reason; stored with the goal.")
-@data_option
+@reason_option
+@prints(goal_views.show_standing)
 @client_options
-def resume(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
+def resume(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Resume a suspended goal."""
-    _print_goal(client.resume(goal, reason), form)
+    return client.resume(goal, reason)
 
 
 @goals.command()
 @goal_argument("Active", "Suspended")
-@click.option("--reason", help="Reason; stored with the goal.")
-@data_option
+@reason_option
+@prints(goal_views.show_standing)
 @client_options
-def fail(client: GoalsClient, goal: str, reason: str | None, form: str) -> None:
+def fail(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Mark a goal and its subgoals as failed."""
-    _print_goal(client.fail(goal, reason), form)
+    return client.fail(goal, reason)
 
 
 @goals.command()
 @goal_argument("Active", "Suspended")
 @click.argument("priority", type=click.IntRange(0, 255))
-@data_option
+@prints(goal_views.show_priority)
 @client_options
-def priority(client: GoalsClient, goal: str, priority: int, form: str) -> None:
+def priority(client: GoalsClient, goal: str, priority: int) -> Goal:
     """Change the priority of a goal: 0 to 255, higher is more important."""
-    changed = client.prioritize(goal, priority)
-    if not output.print_data(form, changed):
-        output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
-
-
-def _print_goal(goal: Goal, form: str) -> None:
-    from boyd.cli.goal_views import standing_line
-
-    if not output.print_data(form, goal):
-        output.say(standing_line(goal))
+    return client.prioritize(goal, priority)
 
 
 @goals.command()
 @goal_argument()
-@data_option
+@prints(goal_views.show_why)
 @client_options
-def why(client: GoalsClient, goal: str, form: str) -> None:
+def why(client: GoalsClient, goal: str) -> Why:
     """Show the decisions made for a goal, with their scores."""
-    from boyd.cli.goal_views import show_why
-
-    found = client.why(goal)
-    if not output.print_data(form, found):
-        show_why(found)
+    return client.why(goal)
 
 
 @click.group()
@@ -230,23 +208,19 @@ def questions() -> None:
 @client_options
 def list_questions(client: GoalsClient, every: bool, form: str) -> None:
     """List open questions."""
-    from boyd.cli.goal_views import show_questions
-
     found = client.questions(answered=every)
     if not output.print_data(form, found):
-        show_questions(client, found)
+        goal_views.show_questions(client, found)
 
 
 @questions.command()
-@question_argument()
+@client_argument("question", lambda client: [(one.id, one.text) for one in client.questions()])
 @click.argument("text")
-@data_option
+@prints(goal_views.show_answered)
 @client_options
-def answer(client: GoalsClient, question: str, text: str, form: str) -> None:
+def answer(client: GoalsClient, question: str, text: str) -> Question:
     """Answer a question; `-` reads the answer from standard input."""
     given = sys.stdin.buffer.read().decode(errors="replace") if text == "-" else text
     if not given.strip():
         raise click.BadParameter("it must not be empty", param_hint="TEXT")
-    answered = client.answer(question, given.strip())
-    if not output.print_data(form, answered):
-        output.say(f"question {output.one_line(answered.id)} is answered")
+    return client.answer(question, given.strip())

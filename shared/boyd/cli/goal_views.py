@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from boyd.cli import output
-from boyd.cli.goals_client import Cycle, GoalsClient, to_type
 from boyd.cli.options import short
+from boyd.cli.output import to_type
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
 from boyd.models import Observation
-from boyd.models.situation import Triple
-from boyd.plugins.goals.api_models import Consolidated, SessionState, Surroundings, Why
-from boyd.plugins.goals.psyche import ARCHETYPES, archetype_bonus
-from boyd.plugins.goals.state import (
-    Archetype,
-    Episode,
-    Goal,
-    MemoryEntry,
-    Psyche,
-    Question,
-    SessionSummary,
-    ToolDecision,
-    ToolPlan,
-)
+
+if TYPE_CHECKING:
+    from boyd.cli.goals_client import Cycle, GoalsClient
+    from boyd.plugins.goals.api_models import (
+        Consolidated,
+        PsycheState,
+        SessionState,
+        Surroundings,
+        Why,
+    )
+    from boyd.plugins.goals.state import (
+        Episode,
+        Goal,
+        MemoryEntry,
+        Question,
+        SessionSummary,
+        ToolDecision,
+        ToolPlan,
+    )
 
 #: Statuses in the order of `counts`.
 STATUSES = ("Active", "Suspended", "Completed", "Failed")
@@ -38,7 +44,7 @@ class WaitingToolView:
     def __init__(self, answer: str = "") -> None:
         """*answer* is the command for questions; default: the one of the shell."""
         self._answer = answer
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def tell(self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]) -> None:
         """Print new items."""
@@ -60,8 +66,8 @@ class WaitingToolView:
                 yield f"asks: {text}  {how.format(output.one_line(question.id))}"
 
     def _is_new(self, name: str) -> bool:
-        new = name not in self._told
-        self._told.add(name)
+        new = name not in self._shown
+        self._shown.add(name)
         return new
 
 
@@ -191,18 +197,14 @@ def show_goals(goals: Sequence[Goal]) -> None:
     if not goals:
         output.say("No goals found.")
         return
-    output.print_table(GOALS, map(_goal_row, goals))
-
-
-def _goal_row(goal: Goal) -> list[str]:
-    return [
-        goal.id,
-        _status(goal),
-        str(goal.priority),
-        str(goal.cycles_worked),
-        goal.parent or "",
-        goal.description,
+    rows = [
+        [
+            *(goal.id, _status(goal), str(goal.priority), str(goal.cycles_worked)),
+            *(goal.parent or "", goal.description),
+        ]
+        for goal in goals
     ]
+    output.print_table(GOALS, rows)
 
 
 def _status(goal: Goal) -> str:
@@ -211,9 +213,19 @@ def _status(goal: Goal) -> str:
     return ", ".join([goal.status, *filter(None, held)])
 
 
-def standing_line(goal: Goal) -> str:
-    """The status of a goal as one line."""
-    return output.one_line(f"goal {goal.id} is {goal.status}: {goal.description}")
+def show_id(goal: Goal) -> None:
+    """Print the id of a goal."""
+    output.say(output.one_line(goal.id))
+
+
+def show_standing(goal: Goal) -> None:
+    """Print the status of a goal."""
+    output.say(output.one_line(f"goal {goal.id} is {goal.status}: {goal.description}"))
+
+
+def show_priority(goal: Goal) -> None:
+    """Print the priority of a goal."""
+    output.say(output.one_line(f"goal {goal.id} has priority {goal.priority}"))
 
 
 def show_goal(client: GoalsClient, goal: Goal) -> None:
@@ -222,6 +234,9 @@ def show_goal(client: GoalsClient, goal: Goal) -> None:
     criteria = "" if goal.criteria == goal.description else goal.criteria
     used = sorted(goal.used.items(), key=lambda one: -one[1])
     now = client.api.agent.now()
+    still = goal.cycles_worked - goal.last_progress_cycle
+    cycles = f"{goal.cycles_worked}, the last {still} without progress"
+    cycles += f"; stalls after {goal.stall_threshold}"
     output.print_pairs(
         [
             ("id", goal.id),
@@ -229,7 +244,7 @@ def show_goal(client: GoalsClient, goal: Goal) -> None:
             ("criteria", criteria),
             ("found", ", ".join(goal.matched)),
             ("priority", str(goal.priority)),
-            ("cycles", _cycles_text(goal)),
+            ("cycles", cycles if goal.cycles_worked else "0"),
             ("tools", ", ".join(f"{tool} ({times})" for tool, times in used)),
             ("failed plans", str(goal.failed_plans or "")),
             ("parent", goal.parent or ""),
@@ -239,12 +254,6 @@ def show_goal(client: GoalsClient, goal: Goal) -> None:
             ("changed", output.age(goal.updated_at, now)),
         ]
     )
-
-
-def _cycles_text(goal: Goal) -> str:
-    still = goal.cycles_worked - goal.last_progress_cycle
-    text = f"{goal.cycles_worked}, the last {still} without progress"
-    return f"{text}; stalls after {goal.stall_threshold}" if goal.cycles_worked else "0"
 
 
 def show_why(why: Why) -> None:
@@ -258,7 +267,11 @@ def show_why(why: Why) -> None:
     if not why.decisions:
         output.say("  No decisions yet.")
     for decision in why.decisions:
-        _show_decision(decision)
+        where = f"cycle {decision.cycle}, {output.date(decision.at)}, {decision.tool}"
+        output.say(f"  {output.one_line(f'{where}: {_progress(decision)}')}")
+        output.say(f"    {output.one_line(decision.breakdown)}")
+        for line in cycle_detail(decision)[:1]:
+            output.say(f"    {output.one_line(line)}")
 
 
 def _goal_text(goal: Goal) -> str:
@@ -270,16 +283,6 @@ def _plan(plan: ToolPlan) -> str:
     attempt = f", attempt {plan.attempt + 1}" if plan.attempt else ""
     reason = f": {plan.reason}" if plan.reason else ""
     return f"{steps}, {plan.status}{attempt}{reason}"
-
-
-def _show_decision(decision: ToolDecision) -> None:
-    came = _progress(decision)
-    where = f"cycle {decision.cycle}, {output.date(decision.at)}"
-    output.say(f"  {output.one_line(f'{where}, {decision.tool}: {came}')}")
-    output.say(f"    {output.one_line(decision.breakdown)}")
-    detail = cycle_detail(decision)
-    if detail:
-        output.say(f"    {output.one_line(detail[0])}")
 
 
 def show_episodes(episodes: Sequence[Episode]) -> None:
@@ -313,13 +316,19 @@ def show_memory(entries: Sequence[MemoryEntry]) -> None:
             output.say(f"  … {_several(len(lines) - _LINES, 'more line')}")
 
 
-def show_psyche(psyche: Psyche | None) -> None:
+def show_psyche(found: PsycheState) -> None:
     """Print the agent's preferences, and the actions its shadow forbids."""
+    from boyd.plugins.goals.psyche import ARCHETYPES, archetype_bonus
+
+    psyche = found.psyche
     if psyche is None:
         output.say("The agent has no psyche (`with_psyche = false`).")
         return
-    header = ["archetype", "weight", "bonus", "tools"]
-    output.print_table(header, [_leaning_row(*one) for one in psyche.weights.items()])
+    rows = []
+    for archetype, weight in psyche.weights.items():
+        tools = ", ".join(tool for tool, one in ARCHETYPES.items() if one == archetype)
+        rows.append([archetype, f"{weight:.2f}", f"{archetype_bonus(weight):+.3f}", tools])
+    output.print_table(["archetype", "weight", "bonus", "tools"], rows)
     output.say()
     for pattern in psyche.shadow:
         how = "forbids" if pattern.veto else f"discourages ({pattern.severity:.1f})"
@@ -331,31 +340,25 @@ def show_psyche(psyche: Psyche | None) -> None:
     output.say(f"{met} with the shadow, individuation {psyche.individuation:.2f}")
 
 
-def _leaning_row(archetype: Archetype, weight: float) -> list[str]:
-    tools = [tool for tool, one in ARCHETYPES.items() if one == archetype]
-    return [archetype, f"{weight:.2f}", f"{archetype_bonus(weight):+.3f}", ", ".join(tools)]
-
-
 def show_sessions(client: GoalsClient, sessions: Sequence[SessionSummary]) -> None:
     """Print sessions, one per line."""
     now = client.api.agent.now()
-    header = ["session", "begun", "changed", "cycles", "episodes", "goals"]
-    output.print_table(header, [_session_row(one, now) for one in sessions])
+    rows = [
+        [
+            *(f"{one.id} (now)" if one.current else one.id, output.age(one.created_at, now)),
+            *(output.age(one.updated_at, now), str(one.cycle), str(one.episodes), counts(one)),
+        ]
+        for one in sessions
+    ]
+    output.print_table(["session", "begun", "changed", "cycles", "episodes", "goals"], rows)
     if len(sessions) > 1:
         output.say(f"{to_type('agent reopen SESSION')} reopens an older one.")
 
 
-def _session_row(session: SessionSummary, now: datetime) -> list[str]:
-    numbers = [str(session.cycle), str(session.episodes)]
-    ages = [output.age(session.created_at, now), output.age(session.updated_at, now)]
-    name = f"{session.id} (now)" if session.current else session.id
-    return [name, *ages, *numbers, counts(session)]
-
-
-def consolidated_line(found: Consolidated) -> str:
-    """The result of consolidating working memory, as one line."""
+def show_consolidated(found: Consolidated) -> None:
+    """Print the result of consolidating working memory."""
     kept = f"{found.consolidated} kept as memories, {found.forgotten} forgotten"
-    return f"{kept}; working memory is {found.pressure:.0%} full"
+    output.say(f"{kept}; working memory is {found.pressure:.0%} full")
 
 
 def show_surroundings(found: Surroundings) -> None:
@@ -367,17 +370,10 @@ def show_surroundings(found: Surroundings) -> None:
         for symbol in found.alike:
             output.say(f"  {output.one_line(symbol)}")
         return
-    output.print_table(FACTS, map(_fact_row, [*found.out, *found.into]))
-
-
-def _fact_row(fact: Triple) -> list[str]:
-    return [
-        fact.subject,
-        fact.predicate,
-        fact.object,
-        f"{fact.confidence:.2f}",
-        fact.source or "",
-    ]
+    facts = [*found.out, *found.into]
+    output.print_table(
+        FACTS, [[*one.place, f"{one.confidence:.2f}", one.source or ""] for one in facts]
+    )
 
 
 def show_questions(client: GoalsClient, questions: Sequence[Question]) -> None:
@@ -387,8 +383,13 @@ def show_questions(client: GoalsClient, questions: Sequence[Question]) -> None:
         return
     now = client.api.agent.now()
     rows = [_question_row(one, now) for one in questions]
-    told = any(one.answer is not None for one in questions)
-    output.print_table(QUESTIONS[: 4 + told], [row[: 4 + told] for row in rows])
+    shown = 5 if any(one.answer is not None for one in questions) else 4
+    output.print_table(QUESTIONS[:shown], [row[:shown] for row in rows])
+
+
+def show_answered(question: Question) -> None:
+    """Print that a question is answered."""
+    output.say(f"question {output.one_line(question.id)} is answered")
 
 
 def _question_row(question: Question, now: datetime) -> list[str]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import click
-
 from boyd.cli import output
 from boyd.cli.api_access import Api, past_iteration
-from boyd.cli.output import command_name
+from boyd.cli.output import command_name, to_type
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.models import FROZEN, LoopResult, LoopStatus, Model, Triple
@@ -115,27 +112,27 @@ class GoalsClient:
 
     def goal(self, id: str) -> Goal:
         """The goal whose id is that, or begins so."""
-        return self._get(f"/goals/{_quote_id('goal', id)}", Goal)
+        return self._get(_path("goal", id), Goal)
 
     def suspend(self, id: str, reason: str | None = None) -> Goal:
         """Let a goal rest."""
-        return self._post(f"/goals/{_quote_id('goal', id)}/suspend", Goal, {"reason": reason})
+        return self._post(_path("goal", id, "/suspend"), Goal, {"reason": reason})
 
     def resume(self, id: str, reason: str | None = None) -> Goal:
         """Take a goal up again."""
-        return self._post(f"/goals/{_quote_id('goal', id)}/resume", Goal, {"reason": reason})
+        return self._post(_path("goal", id, "/resume"), Goal, {"reason": reason})
 
     def fail(self, id: str, reason: str | None = None) -> Goal:
         """Give a goal up."""
-        return self._post(f"/goals/{_quote_id('goal', id)}/fail", Goal, {"reason": reason})
+        return self._post(_path("goal", id, "/fail"), Goal, {"reason": reason})
 
     def prioritize(self, id: str, priority: int) -> Goal:
         """Change how important a goal is."""
-        return self._post(f"/goals/{_quote_id('goal', id)}/priority", Goal, {"priority": priority})
+        return self._post(_path("goal", id, "/priority"), Goal, {"priority": priority})
 
     def why(self, id: str) -> Why:
         """The decisions made for a goal."""
-        return self._get(f"/goals/{_quote_id('goal', id)}/why", Why)
+        return self._get(_path("goal", id, "/why"), Why)
 
     def decision(self, iteration: int) -> ToolDecision | None:
         """The decision of that iteration; None if it was no cycle."""
@@ -165,9 +162,7 @@ class GoalsClient:
 
     def answer(self, id: str, text: str) -> Question:
         """Answer a question."""
-        return self._post(
-            f"/questions/{_quote_id('question', id)}/answer", Question, {"text": text}
-        )
+        return self._post(_path("question", id, "/answer"), Question, {"text": text})
 
     def about(self, symbol: str, limit: int | None = None) -> Surroundings:
         """The facts about a symbol."""
@@ -180,16 +175,15 @@ class GoalsClient:
     def learn(self, facts: Sequence[Triple]) -> int:
         """Add facts, and return the number of new ones."""
         body = {"facts": [fact.to_wire() for fact in facts]}
-        return self._post("/graph/facts", Imported, body, _LONG).added
+        return self._ask("POST", "/graph/facts", Imported, body, timeout=_LONG).added
 
     def knowledge(self) -> Iterator[Exported]:
         """All facts as Turtle, part by part."""
-        part = self._ask("GET", "/graph/export", Exported, timeout=_LONG)
-        yield part
-        while part.next is not None:
-            query = {"after": part.next}
+        query: dict[str, object] | None = {}
+        while query is not None:
             part = self._ask("GET", "/graph/export", Exported, query=query, timeout=_LONG)
             yield part
+            query = {"after": part.next} if part.next is not None else None
 
     def may_act(self) -> bool:
         """Tell whether the agent is neither paused nor frozen."""
@@ -199,14 +193,8 @@ class GoalsClient:
     def _get(self, path: str, kind: type[_M], **query: object) -> _M:
         return self._ask("GET", path, kind, query=query)
 
-    def _post(
-        self,
-        path: str,
-        kind: type[_M],
-        body: Mapping[str, object] | None = None,
-        timeout: float | None = None,
-    ) -> _M:
-        return self._ask("POST", path, kind, body, timeout=timeout)
+    def _post(self, path: str, kind: type[_M], body: Mapping[str, object] | None = None) -> _M:
+        return self._ask("POST", path, kind, body)
 
     def _ask(
         self,
@@ -217,59 +205,35 @@ class GoalsClient:
         query: Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> _M:
-        client = self.api.agent
-        if timeout is not None:
-            client = copy(client)
-            client.timeout = timeout
+        client = copy(self.api.agent)
+        client.timeout = timeout or client.timeout
         try:
             return client.plugin(method, PLUGIN, path, kind, body, **(query or {}))
         except ApiProblem as problem:
             if problem.name != "not-found":
                 raise
-            raise ApiProblem("not-found", problem.status, _without_goals(self.api)) from None
+            whose = f"agent {client.agent!r}" if client.agent else "this agent"
+            detail = f'{whose} does not use the goals plugin: add `use = "{PLUGIN}"` below'
+            detail += " `[[plugins]]` to its agent file"
+            raise ApiProblem("not-found", problem.status, detail) from None
 
 
-def _without_goals(api: Api) -> str:
-    whose = f"agent {api.agent.agent!r}" if api.agent.agent else "this agent"
-    return (
-        f'{whose} does not use the goals plugin: add `use = "{PLUGIN}"` below `[[plugins]]` to'
-        " its agent file"
-    )
-
-
-def _quote_id(noun: str, id: str) -> str:
-    """Quote an id for a path.
-
-    Raises:
-        ApiProblem: no id looks like that.
-    """
+def _path(noun: str, id: str, verb: str = "") -> str:
+    """The path of an item; `ApiProblem` if no id looks like *id*."""
     if not id.strip(".") or "/" in id:
         raise ApiProblem("no-such-id", 404, f"no {noun} {id!r}")
-    return quote(id, safe="")
-
-
-def to_type(command: str) -> str:
-    """The command to type here for the same agent, in backticks."""
-    context = click.get_current_context(silent=True)
-    agent = context.params.get("agent") if context is not None else None
-    whose = f" --agent {shlex.quote(agent)}" if agent else ""
-    return f"`{command_name()} {command}{whose}`"
+    return f"/{noun}s/{quote(id, safe='')}{verb}"
 
 
 def frozen_line(api: Api, why: str) -> str:
     """*why*, which begins with `FROZEN`, and the command that lifts the freeze."""
-    everywhere = why == f"{FROZEN}: {_deployment_freeze(api)}"
+    try:
+        everywhere = why == f"{FROZEN}: {api.deployment.get('/agents', AgentList).frozen}"
+    except ApiProblem:  # the key may not look
+        everywhere = False
     # --all excludes --agent.
     command = f"`{command_name()} unfreeze --all`" if everywhere else to_type("unfreeze")
     return f"{why}; {command} lifts the freeze"
-
-
-def _deployment_freeze(api: Api) -> str | None:
-    """The reason of a deployment-wide freeze; None without one, or if the key may not look."""
-    try:
-        return api.deployment.get("/agents", AgentList).frozen
-    except ApiProblem:
-        return None
 
 
 #: Iterations in a row without a cycle after which the agent has nothing to do.
@@ -391,20 +355,19 @@ def next_cycle(client: GoalsClient) -> Cycle:
         ApiProblem: the agent is paused, or the key may not do this.
         KeyboardInterrupt: Ctrl-C; the iteration continues.
     """
+    api = client.api
     with Spinner(None, ends_command=False) as waiting:
-        number = waiting.insist(lambda: _start(client))
-        while (result := waiting.insist(lambda: past_iteration(client.api, number))) is None:
-            waiting.pause(lambda: _doing(client, number))
+        trigger = {"async": True}
+        begun = waiting.insist(lambda: api.agent.post("/loop/trigger", Triggered, trigger))
+        number = begun.iteration
+        while (result := waiting.insist(lambda: past_iteration(api, number))) is None:
+            waiting.pause(lambda: _doing(api, number))
         decision = waiting.insist(lambda: client.decision(number))
         goal = waiting.insist(lambda: client.goal(decision.goal) if decision else None)
         return Cycle(result, decision, goal, waiting.insist(client.session))
 
 
-def _start(client: GoalsClient) -> int:
-    return client.api.agent.post("/loop/trigger", Triggered, {"async": True}).iteration
-
-
-def _doing(client: GoalsClient, iteration: int) -> str:
-    status = client.api.agent.get("/loop/status", LoopStatus)
+def _doing(api: Api, iteration: int) -> str:
+    status = api.agent.get("/loop/status", LoopStatus)
     where = f" on {status.worker}" if status.worker else ", waits for a worker"
     return f"iteration {iteration}: {status.phase}{where}"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from boyd.cli import output
-from boyd.cli.goal_commands import client_options, data_option
+from boyd.cli import goal_views, output
+from boyd.cli.goal_commands import client_options, data_option, prints
 from boyd.cli.parameter_types import Whole
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
@@ -19,7 +19,7 @@ from boyd.formatting import counted
 if TYPE_CHECKING:
     from boyd.cli.goals_client import GoalsClient
     from boyd.models import Triple
-    from boyd.plugins.goals.api_models import Exported
+    from boyd.plugins.goals.api_models import Exported, Surroundings
 
 #: The most bytes and triples of an imported file: the capacity of a graph.
 _BYTES, _TRIPLES = 500_000_000, 1_000_000
@@ -153,15 +153,11 @@ def _create(file: Path) -> Iterator[TextIO]:
 @graph.command()
 @click.argument("symbol")
 @click.option("--limit", type=Whole(1, 500), help="Maximum number of facts in each direction.")
-@data_option
+@prints(goal_views.show_surroundings)
 @client_options
-def show(client: GoalsClient, symbol: str, limit: int | None, form: str) -> None:
+def show(client: GoalsClient, symbol: str, limit: int | None) -> Surroundings:
     """Show the facts about a symbol."""
-    from boyd.cli.goal_views import show_surroundings
-
-    found = client.about(symbol, limit)
-    if not output.print_data(form, found):
-        show_surroundings(found)
+    return client.about(symbol, limit)
 
 
 @graph.command()

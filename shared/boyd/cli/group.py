@@ -20,7 +20,7 @@ COMMANDS = {
     "status": "boyd.cli.status_command:status",
     "history": "boyd.cli.history_command:history",
     "agents": "boyd.cli.control_commands:agents",
-    "observers": "boyd.cli.observe_commands:observers",
+    "observers": "boyd.cli.status_command:observers",
     "events": "boyd.cli.event_commands:events",
     "ask": "boyd.cli.investigation_commands:ask",
     "chat": "boyd.cli.chat_command:chat",

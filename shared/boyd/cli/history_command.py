@@ -20,6 +20,8 @@ from boyd.formatting import counted
 from boyd.models import (
     NO_OP,
     SEVERITIES,
+    ActionResult,
+    Decision,
     DecisionTrace,
     LoopResult,
     LoopStatus,
@@ -54,7 +56,9 @@ def observation_lines(result: LoopResult, width: int) -> Iterator[str]:
         by = "from runs, intake and hooks" if result.observer_runs else "all"
         yield from _block(f"{by}: {_count_by_severity(rest)}", rest, width)
     if result.not_due:
-        yield f"not due: {', '.join(_not_due(result))}"
+        lefts = [(one, (one.due_at - result.started_at).total_seconds()) for one in result.not_due]
+        due = [f"{one.id} (in {output.seconds(max(1, round(left)))})" for one, left in lefts]
+        yield f"not due: {', '.join(due)}"
     elif not result.observer_runs and not result.observations:
         yield "none"
 
@@ -67,31 +71,25 @@ def _block(title: str, seen: Sequence[Observation], width: int) -> Iterator[str]
 
 def _title(name: str, runs: Sequence[ObserverRun], seen: Sequence[Observation]) -> str:
     times = f"{len(runs)} runs " if len(runs) > 1 else ""
-    return f"{name}: {_count_by_severity(seen)}; {times}on {_hosts(runs)}, {_took(runs)}"
-
-
-def _hosts(runs: Sequence[ObserverRun]) -> str:
     names = sorted({run.host for run in runs})
     more = f" and {len(names) - _HOSTS} more" if len(names) > _HOSTS else ""
-    return ", ".join(names[:_HOSTS]) + more
-
-
-def _took(runs: Sequence[ObserverRun]) -> str:
     least, most = (output.duration(f(run.duration for run in runs)) for f in (min, max))
-    return most if least == most else f"{least} to {most}"
+    took = most if least == most else f"{least} to {most}"
+    hosts = ", ".join(names[:_HOSTS])
+    return f"{name}: {_count_by_severity(seen)}; {times}on {hosts}{more}, {took}"
 
 
 def _count_by_severity(seen: Sequence[Observation]) -> str:
     """The number of observations, by severity."""
     counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
-    told = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
+    parts = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
     text = counted(len(seen), "observation")
-    return f"{text} ({', '.join(told)})" if told else text
+    return f"{text} ({', '.join(parts)})" if parts else text
 
 
 def _lines(seen: Sequence[Observation]) -> Iterator[str]:
     """The worst observations with their data, and the others in one line."""
-    ordered = sorted(seen, key=_rank)
+    ordered = sorted(seen, key=lambda one: [*_WORST_FIRST, None].index(one.severity))
     # If all are alike, a summary says more than a few examples.
     alike = len(seen) > _SHOWN and len({one.severity for one in seen}) == 1
     first = [] if alike else ordered[:_SHOWN]
@@ -102,16 +100,9 @@ def _lines(seen: Sequence[Observation]) -> Iterator[str]:
     if others:
         ranges = ", ".join(_ranges(others))
         how = f"{len(others)} more" if first else f"all {len(others)}"
-        yield f"{how}: {_sources(others)}{f'; {ranges}' if ranges else ''}"
-
-
-def _rank(one: Observation) -> int:
-    return _WORST_FIRST.index(one.severity) if one.severity else len(_WORST_FIRST)
-
-
-def _sources(seen: Sequence[Observation]) -> str:
-    sources = list(dict.fromkeys(one.source for one in seen))
-    return sources[0] if len(sources) == 1 else f"{sources[0]} to {sources[-1]}"
+        names = list(dict.fromkeys(one.source for one in others))
+        sources = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        yield f"{how}: {sources}{f'; {ranges}' if ranges else ''}"
 
 
 def _ranges(seen: Sequence[Observation]) -> Iterator[str]:
@@ -125,25 +116,20 @@ def _ranges(seen: Sequence[Observation]) -> Iterator[str]:
 
 
 def _data(data: Mapping[str, Any]) -> str:
-    told = [f"{name}={_value(value)}" for name, value in list(data.items())[:_VALUES]]
-    more = [f"and {len(data) - _VALUES} more"] if len(data) > _VALUES else []
-    return " ".join([*told, *more])
-
-
-def _value(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return output.cut(output.one_line(text), _VALUE)
-
-
-def _not_due(result: LoopResult) -> Iterator[str]:
-    for one in result.not_due:
-        left = (one.due_at - result.started_at).total_seconds()
-        yield f"{one.id} (in {output.seconds(max(1, round(left)))})"
+    parts = []
+    for name, value in list(data.items())[:_VALUES]:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        parts.append(f"{name}={output.cut(output.one_line(text), _VALUE)}")
+    if len(data) > _VALUES:
+        parts.append(f"and {len(data) - _VALUES} more")
+    return " ".join(parts)
 
 
 def show(result: LoopResult) -> None:
     """Print everything about an iteration."""
     ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
+    order: tuple[str, ...] = get_args(Phase)
+    phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
     output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
     output.print_pairs(
         [
@@ -151,7 +137,7 @@ def show(result: LoopResult) -> None:
             ("started", output.date(result.started_at)),
             ("ended", output.date(result.ended_at)),
             ("took", output.duration(result.duration)),
-            ("phases", _phases(result)),
+            ("phases", ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)),
             ("repeated", counted(result.retries, "time") if result.retries else ""),
             ("runs", ", ".join(result.runs)),
         ]
@@ -160,32 +146,25 @@ def show(result: LoopResult) -> None:
     for line in observation_lines(result, output.width() - 2):
         output.say(f"  {line}")
     _show_problems("Failed observers", result.observer_errors)
-    _show_problems("Problems", _others(result))
+    _show_problems("Problems", [p for p in result.problems if p not in result.observer_errors])
     if result.situation:
         _show_situation(result.situation)
-    _show_decision(result)
-    _show_results(result)
-
-
-def _phases(result: LoopResult) -> str:
-    order: tuple[str, ...] = get_args(Phase)
-    phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
-    return ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)
-
-
-def _others(result: LoopResult) -> list[Problem]:
-    return [problem for problem in result.problems if problem not in result.observer_errors]
+    if result.decision is not None:
+        _show_decision(result, result.decision)
+    if result.action_results:
+        _heading("Results")
+        for item in result.action_results:
+            output.print_pairs(_action_rows(item))
 
 
 def _show_problems(title: str, problems: list[Problem]) -> None:
     if problems:
         _heading(title)
-        rows = [
-            [p.id, p.phase, p.host or "", output.duration(p.duration), p.error] for p in problems
-        ]
         where = [label("host", drop=1)] if any(p.host for p in problems) else []
-        if not where:
-            rows = [[id, phase, took, error] for id, phase, _, took, error in rows]
+        rows = [
+            [p.id, p.phase, *[p.host or "" for _ in where], output.duration(p.duration), p.error]
+            for p in problems
+        ]
         output.print_table(["id", "phase", *where, "took", folded("error")], rows, indent=2)
 
 
@@ -206,10 +185,7 @@ def _show_situation(situation: Situation) -> None:
     )
 
 
-def _show_decision(result: LoopResult) -> None:
-    decision = result.decision
-    if decision is None:
-        return
+def _show_decision(result: LoopResult, decision: Decision) -> None:
     _heading("Decision")
     alternatives = ", ".join(item.action for item in decision.alternatives or [])
     output.print_pairs(
@@ -232,7 +208,11 @@ def _trace_rows(result: LoopResult) -> Iterator[tuple[str, str]]:
     yield "strategies", ", ".join(trace.strategies) or "none: the agent has no strategy"
     yield "applicable", ", ".join(trace.applicable) or "none"
     if trace.chosen is None:
-        yield from _not_applicable(result, trace)
+        failed = {p.id: p.error for p in result.problems if p.phase == "decide"}
+        for name in trace.strategies:
+            error = failed.get(name)
+            why = "is false in this situation" if error is None else f"failed: {error}"
+            yield "not applicable", f"{name}: its predicate {why}"
     yield "chosen", trace.chosen or "none"
     for change in trace.changes:
         yield "changed", f"{', '.join(change.fields)} by {change.plugin}"
@@ -242,38 +222,18 @@ def _trace_rows(result: LoopResult) -> Iterator[tuple[str, str]]:
         yield "invalid", _refusal_text(trace.invalid)
 
 
-def _not_applicable(result: LoopResult, trace: DecisionTrace) -> Iterator[tuple[str, str]]:
-    """The reasons why no strategy was applicable."""
-    failed = {p.id: p.error for p in result.problems if p.phase == "decide"}
-    for name in trace.strategies:
-        if name in failed:
-            yield "not applicable", f"{name}: its predicate failed: {failed[name]}"
-        else:
-            yield "not applicable", f"{name}: its predicate is false in this situation"
-
-
 def _refusal_text(refusal: Refusal) -> str:
     return f"{refusal.action or 'the action'} by {refusal.by}: {refusal.reason}"
 
 
-def _show_results(result: LoopResult) -> None:
-    if result.action_results:
-        _heading("Results")
-        for item in result.action_results:
-            output.print_pairs(
-                [
-                    ("action", output.action_outcome(item)),
-                    ("took", output.took(item)),
-                    ("host", item.host or ""),
-                    ("worker", item.worker or ""),
-                    ("output", output.text_of(item.output)),
-                    ("effects", ", ".join(item.side_effects or [])),
-                    *(
-                        (name, output.text_of(value))
-                        for name, value in (item.metrics or {}).items()
-                    ),
-                ]
-            )
+def _action_rows(item: ActionResult) -> Iterator[tuple[str, str]]:
+    yield "action", output.action_outcome(item)
+    yield "took", output.took(item)
+    yield "host", item.host or ""
+    yield "worker", item.worker or ""
+    yield "output", output.text_of(item.output)
+    yield "effects", ", ".join(item.side_effects or [])
+    yield from ((name, output.text_of(value)) for name, value in (item.metrics or {}).items())
 
 
 def _heading(text: str) -> None:
@@ -307,13 +267,9 @@ def history(api: Api, iteration: int | None, limit: int, before: int | None, for
 
     With ITERATION, show everything about it.
     """
-    if iteration is None:
-        _list(api, limit, before, form)
-    else:
-        _one(api, iteration, form)
-
-
-def _list(api: Api, limit: int, before: int | None, form: str) -> None:
+    if iteration is not None:
+        _show_one(api, iteration, form)
+        return
     shown = _read(api, limit, before)
     if output.print_data(form, shown):
         return
@@ -339,6 +295,8 @@ def _read(api: Api, limit: int, before: int | None) -> IterationList:
 
 
 def _row(result: IterationSummary) -> list[str]:
+    # An iteration of an earlier release has only a decision.
+    done = "; ".join(map(output.action_outcome, result.results)) or result.decision or NO_OP
     return [
         str(result.iteration),
         output.short_date(result.ended_at),
@@ -347,19 +305,11 @@ def _row(result: IterationSummary) -> list[str]:
         str(result.observations),
         result.trigger,
         result.situation or "",
-        _action(result),
+        done if result.success else result.error or "no reason given",
     ]
 
 
-def _action(result: IterationSummary) -> str:
-    """The outcome; for iterations of an earlier release, the decision."""
-    if not result.success:
-        return result.error or "no reason given"
-    done = "; ".join(map(output.action_outcome, result.results))
-    return done or result.decision or NO_OP
-
-
-def _one(api: Api, iteration: int, form: str) -> None:
+def _show_one(api: Api, iteration: int, form: str) -> None:
     try:
         result = api.agent.get(f"/loop/history/{iteration}", LoopResult)
     except ApiProblem as problem:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from datetime import datetime
-from itertools import islice
 from typing import Any, NoReturn, get_args
 
 import click
@@ -75,29 +74,19 @@ COLUMNS = (
     *(label("source", drop=7), label("asked by", drop=6), sentence("about", least=30)),
 )
 
-investigation_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
-    "investigation", completion.investigations
-)
+investigation_argument = id_argument("investigation", completion.investigations)
 
 
-_Command = Callable[..., Any]
-
-
-def asking_options(command: _Command) -> _Command:
+def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give *command* the options that `begin` takes."""
-    for option in (
-        click.option("--max-steps", type=Whole(1, 1000), help="Maximum number of model turns."),
-        words_option(
-            "--tools", metavar="PATTERN", help="Tools the model may use, as in `logs*,disk*`."
-        ),
-        click.option(
-            "--reflection",
-            type=click.Choice(get_args(Profile)),
-            help="How strongly the model is pushed to finish.",
-        ),
-    ):
-        command = option(command)
-    return command
+    help_ = "How strongly the model is pushed to finish."
+    reflection = click.option("--reflection", type=click.Choice(get_args(Profile)), help=help_)
+    help_ = "Tools the model may use, as in `logs*,disk*`."
+    tools = words_option("--tools", metavar="PATTERN", help=help_)
+    help_ = "Maximum number of model turns."
+    max_steps = click.option("--max-steps", type=Whole(1, 1000), help=help_)
+    made: Callable[..., Any] = reflection(tools(max_steps(command)))
+    return made
 
 
 def begin(
@@ -133,18 +122,14 @@ def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: 
     if not text.strip():
         raise click.BadParameter("it must not be empty", param_hint="QUESTION")
     made = begin(api, text, **how)
-    if follow:
-        _follow_answer(api, made.id, form)
-    elif not output.print_data(form, made):
-        output.say(made.id)
-
-
-def _follow_answer(api: Api, id: str, form: str) -> None:
-    """Show it to its end; exit with an error unless there is an answer."""
+    if not follow:
+        if not output.print_data(form, made):
+            output.say(made.id)
+        return
     live = form == "table" and output.is_terminal()
-    ended = _show_until_end(api, id, live)
+    ended = _show_until_end(api, made.id, live)
     if form != "table":
-        output.print_data(form, api.agent.get(f"/investigations/{id}", Investigation))
+        output.print_data(form, api.agent.get(f"/investigations/{made.id}", Investigation))
     elif not live:
         output.say(output.clean(ended.text).rstrip())
     if ended.ending not in ANSWERED:
@@ -154,7 +139,7 @@ def _follow_answer(api: Api, id: str, form: str) -> None:
 def _show_until_end(api: Api, id: str, live: bool) -> Ended:
     """Show everything up to the end of the question, and return the end."""
     transcript = live_transcript() if live else PlainTranscript(output.note, answers=False)
-    following = LogFollower(api, id, note=lambda text: transcript.line("note", text))
+    following = LogFollower(api, id, note=functools.partial(transcript.line, "note"))
     try:
         with transcript:
             for logged in following.question():
@@ -195,18 +180,20 @@ def investigations() -> None:
 @api_options
 def list_(api: Api, limit: int, form: str) -> None:
     """List investigations, newest first."""
-    page = min(limit, api_access.PAGE)
-    found = list(islice(api_access.investigations(api, limit=page), limit))
+    found = api_access.investigations(api, limit)
     rows = [_row(api, one) for one in found]
     output.print_list(form, found, COLUMNS, rows, "No investigations found.")
 
 
 def _row(api: Api, one: Investigation) -> list[str]:
     usage, now = one.counters.usage, api.agent.now()
+    took = one.counters.seconds
+    if one.status != "ended":
+        took = max(0.0, (now - one.created_at).total_seconds())
     return [
         short(one.id),
         one.ending or one.status,
-        output.short_seconds(_took(one, now)),
+        output.short_seconds(took),
         str(usage.input_tokens + usage.output_tokens),
         dollars(one.counters.cost) if one.counters.cost else "",
         output.short_age(one.created_at, now),
@@ -215,13 +202,6 @@ def _row(api: Api, one: Investigation) -> list[str]:
         one.asked_by or "",
         one.name,
     ]
-
-
-def _took(one: Investigation, now: datetime) -> float:
-    """Seconds from its beginning to its end, or until now."""
-    if one.status == "ended":
-        return one.counters.seconds
-    return max(0.0, (now - one.created_at).total_seconds())
 
 
 @investigations.command()
@@ -234,17 +214,13 @@ def _took(one: Investigation, now: datetime) -> float:
 def show(api: Api, investigation: str, call: int | None, form: str) -> None:
     """Show an investigation and its answer, or one of its tool calls."""
     found = find(api, investigation)
-    if call is not None:
-        _show_call(api, found, call, form)
-    elif not output.print_data(form, found):
-        _show(api, found)
-
-
-def _show_call(api: Api, found: Investigation, number: int, form: str) -> None:
-    """Show a tool call; exit with an error if it does not exist."""
-    made, seen = find_call(api_access.entries(api, found.id), number)
+    if call is None:
+        if not output.print_data(form, found):
+            _show(api, found)
+        return
+    made, seen = find_call(api_access.entries(api, found.id), call)
     if made is None:
-        output.stop(output.NOT_FOUND, f"investigation {short(found.id)} has no call #{number}")
+        output.stop(output.NOT_FOUND, f"investigation {short(found.id)} has no call #{call}")
     if output.print_data(form, {"call": made, "result": seen}):
         return
     for line in call_lines(made, seen):
@@ -253,12 +229,8 @@ def _show_call(api: Api, found: Investigation, number: int, form: str) -> None:
 
 def find(api: Api, prefix: str) -> Investigation:
     """Find an investigation by a unique prefix of its id; exit with an error otherwise."""
-    return find_by_prefix(
-        "investigation",
-        prefix,
-        lambda: api.agent.get(f"/investigations/{prefix}", Investigation),
-        api_access.investigations(api, limit=api_access.PAGE),
-    )
+    every = api_access.investigations
+    return find_by_prefix(api, "investigation", prefix, Investigation, every)
 
 
 def _show(api: Api, found: Investigation) -> None:
@@ -277,18 +249,15 @@ def _show(api: Api, found: Investigation) -> None:
             ("cancelled by", found.cancelled_by or ""),
         ]
     )
-    if found.text is not None:
-        output.say()
-        _show_text(found.text)
-
-
-def _show_text(text: str) -> None:
+    if found.text is None:
+        return
+    output.say()
     if output.is_terminal():
         from boyd.cli.live_transcript import Prose
 
-        output.console().print(Prose(text))
+        output.console().print(Prose(found.text))
     else:
-        output.say(output.clean(text).rstrip())
+        output.say(output.clean(found.text).rstrip())
 
 
 @investigations.command()
@@ -301,8 +270,11 @@ def follow(api: Api, investigation: str, form: str) -> None:
     Exit status 1 unless it ends with an answer. Ctrl-C does not cancel it.
     """
     found = find(api, investigation)
-    transcript = _transcript(form)
-    following = LogFollower(api, found.id, note=_note_printer(transcript))
+    transcript: Transcript | None = None
+    following = LogFollower(api, found.id)
+    if form == "table":
+        transcript = live_transcript() if output.is_terminal() else PlainTranscript(output.say)
+        following.note = functools.partial(transcript.line, "note")
     ended: Ended | None = None
     try:
         with transcript or nullcontext():
@@ -316,17 +288,6 @@ def follow(api: Api, investigation: str, form: str) -> None:
         exit_interrupted(found.id)
     if ended is None or ended.ending not in ANSWERED:
         raise click.exceptions.Exit(output.FAILED)
-
-
-def _transcript(form: str) -> Transcript | None:
-    """The transcript to show; None for data."""
-    if form != "table":
-        return None
-    return live_transcript() if output.is_terminal() else PlainTranscript(output.say)
-
-
-def _note_printer(transcript: Transcript | None) -> Callable[[str], None]:
-    return (lambda text: transcript.line("note", text)) if transcript else output.note
 
 
 @investigations.command()

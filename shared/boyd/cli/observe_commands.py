@@ -1,4 +1,4 @@
-"""`boyd observe`, which runs one observer in this process, and `boyd observers`."""
+"""`boyd observe`: runs one observer in this process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import click
 
 from boyd.agent import Agent, load_agent
 from boyd.cli import output
-from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, open_store, settings_options
-from boyd.cli.status_command import OBSERVED, observer_cells
+from boyd.cli.options import open_store, settings_options
 from boyd.cli.tables import folded
 from boyd.errors import ConfigError, PluginError, StoreError
 from boyd.logs import setup_logging
 from boyd.models import Observation
-from boyd.models.responses import ObserverList
 from boyd.phases import observe as phase
 from boyd.phases import planning
 from boyd.phases.phase_context import PhaseContext
@@ -50,13 +47,21 @@ def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
         return Context(loaded.info, plugin_id, states(plugin_id), iteration, host=here)
 
     ctx = PhaseContext(loaded, "observe", context)
-    _prepare(ctx, chosen)
+    plugin = loaded.host.plugins[chosen.plugin_id]
+    try:
+        plugin.init(ctx.context(plugin.id))
+    except Exception as error:
+        raise PluginError(plugin.id, f"init failed: {error}") from error
     seen = _run(ctx, settings, chosen)
-    _show([o for one in seen for o in phase.load(one.observations or "[]")], form)
+    observations = [o for one in seen for o in phase.load(one.observations or "[]")]
+    if form == "table":
+        _show(observations)
+    for observation in observations:
+        output.print_item(form, observation)
     errors = [*(problem.error for problem in ctx.problems), *(one.error for one in seen)]
     failed = [error for error in errors if error]
-    for error in failed:
-        output.note(f"{chosen.id} failed: {output.one_line(error)}")
+    for text in failed:
+        output.note(f"{chosen.id} failed: {output.one_line(text)}")
     if failed:
         raise click.exceptions.Exit(output.FAILED)
 
@@ -78,14 +83,6 @@ def _states(settings: Settings, agent: Agent) -> _States:
         output.note("No Redis: the observer starts with an empty state, which is not saved.")
         state = _DictState()
         return lambda _plugin_id: state
-
-
-def _prepare(ctx: PhaseContext, observer: Observer) -> None:
-    plugin = ctx.host.plugins[observer.plugin_id]
-    try:
-        plugin.init(ctx.context(plugin.id))
-    except Exception as error:
-        raise PluginError(plugin.id, f"init failed: {error}") from error
 
 
 def _run(ctx: PhaseContext, settings: Settings, observer: Observer) -> list[phase.Seen]:
@@ -149,11 +146,7 @@ class _DictState:
         self._values.pop(key, None)
 
 
-def _show(observations: Sequence[Observation], form: str) -> None:
-    if form != "table":
-        for observation in observations:
-            output.print_item(form, observation)
-        return
+def _show(observations: Sequence[Observation]) -> None:
     if not observations:
         output.say("No observations.")
         return
@@ -162,13 +155,3 @@ def _show(observations: Sequence[Observation], form: str) -> None:
         for o in observations
     ]
     output.print_table(["severity", "type", "source", folded("data")], rows)
-
-
-@click.command()
-@output.output_option
-@api_options
-def observers(api: Api, form: str) -> None:
-    """List an agent's observers with their health."""
-    found = api.agent.get("/observers", ObserverList)
-    rows = [[one.id, *observer_cells(one, api.agent.now())] for one in found.observers]
-    output.print_list(form, found, OBSERVED, rows, "The agent has no observers.")

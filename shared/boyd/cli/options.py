@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import getpass
+import inspect
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,9 +16,10 @@ import click
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api, Flags, find_api, open_api
 from boyd.cli.completion import Offers, completer
+from boyd.cli.parameter_types import Number
 from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import UnknownAgent
-from boyd.models import Actor, Run
+from boyd.models import Actor, ApprovalItem, Run
 from boyd.models.investigation import Investigation
 from boyd.settings.process_settings import Settings, load_settings
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from boyd.store import AgentEntry, AgentStore, Store
 
 _Command = Callable[..., Any]
-_T = TypeVar("_T", Run, Investigation)
+_Decorator = Callable[[_Command], _Command]
+_T = TypeVar("_T", Run, Investigation, ApprovalItem)
 
-#: Characters of a whole id, and how many of the newest items are searched for a prefix of one.
+#: Characters of a whole id.
 WHOLE = 36
-_NEWEST = 5000
 
 
 def short(whole: str) -> str:
@@ -43,10 +44,6 @@ def not_empty(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
     return _refuse_empty(value, "it is empty: give a value, or omit the option")
 
 
-def _refuse_empty_id(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    return _refuse_empty(value, "the id is empty: give an id or a prefix of one")
-
-
 def _refuse_empty(value: Any, complaint: str) -> Any:
     for one in value if isinstance(value, tuple) else (value,):
         if one is not None and not one.strip():
@@ -54,12 +51,14 @@ def _refuse_empty(value: Any, complaint: str) -> Any:
     return value
 
 
-def id_argument(
-    name: str, offers: Callable[[Api], Offers], **how: Any
-) -> Callable[[_Command], _Command]:
+def id_argument(name: str, offers: Callable[[Api], Offers], **how: Any) -> _Decorator:
     """An argument for an id or a prefix of one; completion offers *offers*."""
+
+    def refuse_empty_id(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        return _refuse_empty(value, "the id is empty: give an id or a prefix of one")
+
     complete = completer(offers)
-    return click.argument(name, callback=_refuse_empty_id, shell_complete=complete, **how)
+    return click.argument(name, callback=refuse_empty_id, shell_complete=complete, **how)
 
 
 def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
@@ -79,16 +78,18 @@ def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
     return found[0]
 
 
-def find_by_prefix(noun: str, prefix: str, read: Callable[[], _T], every: Iterable[_T]) -> _T:
+def find_by_prefix(
+    api: Api, noun: str, prefix: str, kind: type[_T], newest: Callable[[Api], Iterable[_T]]
+) -> _T:
     """Read the item with that id, or find it among the newest by a unique prefix."""
     if len(prefix) == WHOLE:
-        return read()
-    known = {one.id: one for one in islice(every, _NEWEST)}
+        return api.agent.get(f"/{noun}s/{prefix}", kind)
+    known = {one.id: one for one in newest(api)}
     return known[resolve_prefix(noun, prefix, known)]
 
 
 #: Names an agent; an empty name is refused and does not select the default.
-agent_option: Callable[[_Command], _Command] = click.option(
+agent_option = click.option(
     "--agent",
     callback=not_empty,
     shell_complete=completion.completer(completion.agents),
@@ -96,73 +97,67 @@ agent_option: Callable[[_Command], _Command] = click.option(
 )
 
 
-def settings_options(command: _Command) -> _Command:
-    """Give *command* `--config`, `--redis-url` and `--log-level`, and the settings."""
+def _gives(name: str, load: Callable[..., object], *options: _Decorator) -> _Decorator:
+    """Give a command *options*, and what *load* makes of their values as the argument *name*."""
+    taken = inspect.signature(load).parameters
 
-    @_config
-    @_redis_url
-    @click.option(
-        "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level."
-    )
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any, config: Path | None, redis_url: str | None, log_level: str | None, **more: Any
-    ) -> Any:
-        given = {"redis_url": redis_url, "log_level": log_level}
-        return command(*args, settings=_load(given, config), **more)
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def wrapped(*args: Any, **given: Any) -> Any:
+            values = {one: given.pop(one) for one in taken}
+            return command(*args, **{name: load(**values)}, **given)
 
-    return wrapped
+        made: _Command = wrapped
+        for option in reversed(options):
+            made = option(made)
+        return made
 
-
-def api_options(command: _Command) -> _Command:
-    """Give *command* the options for API and agent, and the API as `api`."""
-
-    @agent_option
-    @deployment_api_options
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any, api: Callable[[str | None], Api], agent: str | None, **more: Any
-    ) -> Any:
-        return command(*args, api=api(agent), **more)
-
-    return wrapped
+    return decorate
 
 
-def agents_api_options(command: _Command) -> _Command:
-    """Give *command* the options for the API, and the API as `api`."""
+_config = click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML).")
+_redis_url = click.option("--redis-url", callback=not_empty, help="The Redis that holds the state.")
+_log_level = click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level."
+)
+_api_flags = (
+    click.option("--url", callback=not_empty, help="URL of the API."),
+    click.option(
+        "--key", help="API key. `ps` shows it to other users; BOYD_API_KEY_FILE does not."
+    ),
+    click.option(
+        "--profile",
+        callback=not_empty,
+        shell_complete=completion.profiles,
+        help="Take URL and key from this profile.",
+    ),
+)
+_direct = click.option(
+    "--redis", "direct", is_flag=True, help="Use Redis directly instead of the API."
+)
 
-    @deployment_api_options
-    @functools.wraps(command)
-    def wrapped(*args: Any, api: Callable[[str | None], Api], **more: Any) -> Any:
-        return command(*args, api=api(None), **more)
 
-    return wrapped
+def _load(config: Path | None, **given: str | None) -> Settings:
+    flags = {key: value for key, value in given.items() if value is not None}
+    if config is not None:
+        os.environ["BOYD_CONFIG"] = str(config.resolve())  # for the processes that we start
+    return load_settings(flags, config)
 
 
-def deployment_api_options(command: _Command) -> _Command:
-    """The same, where `api` is a function that opens the API for an agent."""
+def _settings(config: Path | None, redis_url: str | None, log_level: str | None) -> Settings:
+    return _load(config, redis_url=redis_url, log_level=log_level)
 
-    @_config
-    @_url
-    @_key
-    @_profile
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any,
-        config: Path | None,
-        url: str | None,
-        key: str | None,
-        profile: str | None,
-        **more: Any,
-    ) -> Any:
-        settings = _load({}, config)
 
-        def opened(agent: str | None) -> Api:
-            return open_api(settings, Flags(url, key, profile, agent))
+def _deployment_api(
+    config: Path | None, url: str | None, key: str | None, profile: str | None
+) -> Api:
+    return open_api(_load(config), Flags(url, key, profile))
 
-        return command(*args, api=opened, **more)
 
-    return wrapped
+def _agent_api(
+    config: Path | None, url: str | None, key: str | None, profile: str | None, agent: str | None
+) -> Api:
+    return open_api(_load(config), Flags(url, key, profile, agent))
 
 
 @dataclass(frozen=True)
@@ -186,81 +181,52 @@ class CommandAccess:
         """
         if self.direct:
             return None
-        flags = Flags(self.flags.url, self.flags.key, self.flags.profile, agent)
-        api = find_api(self.settings, flags, running=running)
-        asked = running or flags.url or flags.profile
+        api = find_api(self.settings, replace(self.flags, agent=agent), running=running)
+        asked = running or self.flags.url or self.flags.profile
         return api if api is not None and (api.has_key or asked) else None
 
 
-def access_options(command: _Command) -> _Command:
-    """Give *command* the options for the API or Redis, as `access`."""
-
-    @_config
-    @_url
-    @_key
-    @_profile
-    @click.option("--redis", "direct", is_flag=True, help="Use Redis directly instead of the API.")
-    @_redis_url
-    @functools.wraps(command)
-    def wrapped(
-        *args: Any,
-        config: Path | None,
-        url: str | None,
-        key: str | None,
-        profile: str | None,
-        direct: bool,
-        redis_url: str | None,
-        **more: Any,
-    ) -> Any:
-        settings = _load({"redis_url": redis_url}, config)
-        access = CommandAccess(settings, Flags(url, key, profile), direct or redis_url is not None)
-        return command(*args, access=access, **more)
-
-    return wrapped
+def _access(
+    config: Path | None,
+    url: str | None,
+    key: str | None,
+    profile: str | None,
+    direct: bool,
+    redis_url: str | None,
+) -> CommandAccess:
+    settings = _load(config, redis_url=redis_url)
+    return CommandAccess(settings, Flags(url, key, profile), direct or redis_url is not None)
 
 
-def _load(given: dict[str, str | None], config: Path | None) -> Settings:
-    flags = {key: value for key, value in given.items() if value is not None}
-    if config is not None:
-        os.environ["BOYD_CONFIG"] = str(config.resolve())  # for the processes that we start
-    return load_settings(flags, config)
+#: `--config`, `--redis-url` and `--log-level`, as `settings`.
+settings_options = _gives("settings", _settings, _config, _redis_url, _log_level)
+#: The options for the API, as `api`.
+agents_api_options = _gives("api", _deployment_api, _config, *_api_flags)
+#: The same for a command that has an option `--agent` of its own.
+chosen_api_options = _gives("api", _agent_api, _config, *_api_flags)
+#: The options for API and agent, as `api`.
+api_options = _gives("api", _agent_api, agent_option, _config, *_api_flags)
+#: The options for the API or Redis, as `access`.
+access_options = _gives("access", _access, _config, *_api_flags, _direct, _redis_url)
 
 
-def _config(command: _Command) -> _Command:
-    path = click.Path(path_type=Path)
-    return click.option("--config", type=path, help="Settings file (TOML).")(command)
+#: Agents to load, as `agents`.
+agents_option = click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="FILE|MODULE:NAME",
+    help="Agent to load; repeatable. Default: the setting `agents`.",
+)
 
 
-def _redis_url(command: _Command) -> _Command:
-    help_ = "The Redis that holds the state."
-    return click.option("--redis-url", callback=not_empty, help=help_)(command)
-
-
-def _url(command: _Command) -> _Command:
-    return click.option("--url", callback=not_empty, help="URL of the API.")(command)
-
-
-def _key(command: _Command) -> _Command:
-    help_ = "API key. `ps` shows it to other users; BOYD_API_KEY_FILE does not."
-    return click.option("--key", help=help_)(command)
-
-
-def _profile(command: _Command) -> _Command:
-    help_ = "Take URL and key from this profile."
-    return click.option(
-        "--profile", callback=not_empty, shell_complete=completion.profiles, help=help_
-    )(command)
-
-
-def agents_option(command: _Command) -> _Command:
-    """Give *command* the repeatable option `--agent`: agents to load."""
-    return click.option(
-        "--agent",
-        "agents",
-        multiple=True,
-        metavar="FILE|MODULE:NAME",
-        help="Agent to load; repeatable. Default: the setting `agents`.",
-    )(command)
+wait_option = click.option(
+    "--wait",
+    type=Number(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the result; 0: do not wait.",
+)
 
 
 def with_agents(settings: Settings, agents: tuple[str, ...]) -> Settings:

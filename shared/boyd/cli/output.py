@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -446,6 +447,14 @@ def fit_table(
 
 def _colour(cell: str) -> str:
     return _COLOURS.get(cell.split(" ")[0].rstrip(":,"), "")
+
+
+def to_type(command: str) -> str:
+    """The command to type here for the same agent, in backticks."""
+    context = click.get_current_context(silent=True)
+    agent = context.params.get("agent") if context is not None else None
+    whose = f" --agent {shlex.quote(agent)}" if agent else ""
+    return f"`{command_name()} {command}{whose}`"
 
 
 def command_name() -> str:

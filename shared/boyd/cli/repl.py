@@ -12,7 +12,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from boyd.cli import INTERRUPTED, goal_views, output
-from boyd.cli.goals_client import GoalsClient, frozen_line, next_cycle, to_type
+from boyd.cli.goals_client import GoalsClient, frozen_line, next_cycle
+from boyd.cli.output import to_type
 from boyd.cli.prompt import open_prompt
 from boyd.embedded.state_folder import private_folder
 from boyd.errors import ApiUnavailable, BoydError, ConfigError
@@ -59,13 +60,7 @@ class Repl:
         client, views, known = self._client, goal_views, self._known
 
         def changing(change: Callable[[str], Goal]) -> Callable[[str], None]:
-            return lambda text: output.say(views.standing_line(change(text)))
-
-        def questions(_: str) -> None:
-            views.show_questions(client, client.questions())
-
-        def consolidate(_: str) -> None:
-            output.say(views.consolidated_line(client.consolidate()))
+            return lambda text: views.show_standing(change(text))
 
         command = ReplCommand
         return {
@@ -95,9 +90,15 @@ class Repl:
                 "memories about something",
             ),
             "graph": command(self._graph, "SYMBOL", "facts about a symbol", known.symbols),
-            "questions": command(questions, "", "open questions"),
+            "questions": command(
+                lambda _: views.show_questions(client, client.questions()), "", "open questions"
+            ),
             "answer": command(self._answer, "ID TEXT", "answer a question", known.questions),
-            "consolidate": command(consolidate, "", "turn working memory into memories"),
+            "consolidate": command(
+                lambda _: views.show_consolidated(client.consolidate()),
+                "",
+                "turn working memory into memories",
+            ),
             "help": command(self._help, "", "this list"),
             "quit": command(self._quit, "", "leave; also `q`, `exit` and Ctrl-D"),
         }
@@ -190,8 +191,7 @@ class Repl:
         id, _, number = rest.partition(" ")
         if not number.strip().isdecimal():
             raise UsageError("write `priority ID NUMBER`")
-        changed = self._client.prioritize(id, int(number))
-        output.say(output.one_line(f"goal {changed.id} has priority {changed.priority}"))
+        goal_views.show_priority(self._client.prioritize(id, int(number)))
 
     def _graph(self, symbol: str) -> None:
         found = self._client.about(symbol)
@@ -202,8 +202,7 @@ class Repl:
         id, _, text = rest.partition(" ")
         if not text.strip():
             raise UsageError("write `answer ID TEXT`")
-        answered = self._client.answer(id, text.strip())
-        output.say(f"question {output.one_line(answered.id)} is answered")
+        goal_views.show_answered(self._client.answer(id, text.strip()))
 
     def _help(self, _: str) -> None:
         listed = self.words.items()

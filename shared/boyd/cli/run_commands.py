@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import click
@@ -27,9 +26,7 @@ COLUMNS = (
     *(label("source", drop=3), label("asked by", drop=1), sentence("title", least=30)),
 )
 
-run_argument: Callable[[Callable[..., None]], Callable[..., None]] = id_argument(
-    "run", completion.runs
-)
+run_argument = id_argument("run", completion.runs)
 
 
 @click.group()
@@ -65,8 +62,8 @@ def submit(
     """
     if not title.strip():
         raise click.BadParameter("it must not be empty", param_hint="TITLE")
-    said = sys.stdin.read() if description == "-" else description
-    body = {"title": title, "description": said or title, "callbackUrl": callback_url, **more}
+    text = sys.stdin.read() if description == "-" else description
+    body = {"title": title, "description": text or title, "callbackUrl": callback_url, **more}
     made = api.agent.post("/runs", RunCreated, body)
     if wait or timeout is not None:
         output.note(f"run {made.id} is {made.status}")
@@ -86,21 +83,16 @@ def submit(
 @api_options
 def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
     """List runs, newest first."""
-    page = min(limit, api_access.PAGE)
-    found = list(islice(api_access.runs(api, limit=page, **query), limit))
-    output.print_list(form, found, COLUMNS, [_row(api, run) for run in found], "No runs found.")
-
-
-def _row(api: Api, run: Run) -> list[str]:
-    return [
-        short(run.id),
-        run.status,
-        run.priority,
-        output.short_age(run.created_at, api.agent.now()),
-        run.source,
-        ", ".join(run.requested_by),
-        run.title,
+    found = api_access.runs(api, limit, **query)
+    now = api.agent.now()
+    rows = [
+        [
+            *(short(run.id), run.status, run.priority, output.short_age(run.created_at, now)),
+            *(run.source, ", ".join(run.requested_by), run.title),
+        ]
+        for run in found
     ]
+    output.print_list(form, found, COLUMNS, rows, "No runs found.")
 
 
 @runs.command()
@@ -109,17 +101,15 @@ def _row(api: Api, run: Run) -> list[str]:
 @api_options
 def show(api: Api, run: str, form: str) -> None:
     """Show a run, and its result if it has ended."""
-    found = find(api, run)
+    found = _find(api, run)
     callback = _callback(api, found)
     shown = {**found.to_wire(), **({"callback": callback} if callback else {})}
     if not output.print_data(form, shown):
         _show(api, found, callback)
 
 
-def find(api: Api, prefix: str) -> Run:
-    """Find a run by a unique prefix of its id; exit with an error otherwise."""
-    every = api_access.runs(api, limit=api_access.PAGE)
-    return find_by_prefix("run", prefix, lambda: api.agent.get(f"/runs/{prefix}", Run), every)
+def _find(api: Api, prefix: str) -> Run:
+    return find_by_prefix(api, "run", prefix, Run, api_access.runs)
 
 
 def _callback(api: Api, run: Run) -> Callback | None:
@@ -154,7 +144,7 @@ def _show(api: Api, run: Run, callback: Callback | None = None) -> None:
         ]
     )
     if run.result is not None:
-        _show_result(run.result)
+        output.print_pairs(_result_rows(run.result))
 
 
 def _callback_text(callback: Callback) -> str:
@@ -164,19 +154,13 @@ def _callback_text(callback: Callback) -> str:
     return f"{callback.url}: {callback.state}, {tries}{how}"
 
 
-def _show_result(result: RunResult) -> None:
-    output.print_pairs(
-        [
-            ("summary", result.summary),
-            *(("finding", text) for text in result.findings),
-            *(
-                ("action", f"{one.action} {'ok' if one.success else 'failed'}: {one.description}")
-                for one in result.actions_performed
-            ),
-            *(("recommended", text) for text in result.recommendations),
-            ("took", output.duration(result.duration)),
-        ]
-    )
+def _result_rows(result: RunResult) -> Iterator[tuple[str, str]]:
+    yield "summary", result.summary
+    yield from (("finding", text) for text in result.findings)
+    for one in result.actions_performed:
+        yield "action", f"{one.action} {'ok' if one.success else 'failed'}: {one.description}"
+    yield from (("recommended", text) for text in result.recommendations)
+    yield "took", output.duration(result.duration)
 
 
 @runs.command()
@@ -185,7 +169,7 @@ def _show_result(result: RunResult) -> None:
 @api_options
 def cancel(api: Api, run: str, reason: str | None) -> None:
     """Cancel a run that has not ended."""
-    found = find(api, run)
+    found = _find(api, run)
     done = api.agent.post(f"/runs/{found.id}/cancel", RunCancelled, {"reason": reason})
     output.say(f"run {short(done.id)} is {done.status}")
 
@@ -197,7 +181,7 @@ def cancel(api: Api, run: str, reason: str | None) -> None:
 @api_options
 def wait(api: Api, run: str, timeout: float | None, form: str) -> None:
     """Wait until a run has ended; exit status 1 unless it is completed."""
-    _finish(api, find(api, run).id, timeout, form)
+    _finish(api, _find(api, run).id, timeout, form)
 
 
 def _finish(api: Api, run_id: str, timeout: float | None, form: str) -> None:
@@ -227,6 +211,6 @@ def _await(api: Api, run_id: str, timeout: float | None) -> Run:
 @api_options
 def redeliver(api: Api, run: str) -> None:
     """Send the callback of an ended run again."""
-    found = find(api, run)
+    found = _find(api, run)
     api.agent.post(f"/runs/{found.id}/callback/redeliver", Redelivering)
     output.say(f"the callback of run {short(found.id)} will be sent again")

@@ -184,6 +184,11 @@ class EventFollower:
         except queue.Empty:
             return found
 
+    def endlessly(self) -> Iterator[tuple[str, Event]]:
+        """Yield events until the caller stops reading; raises as `wait`."""
+        while True:
+            yield from self.wait()
+
     def _receive(self, agent_id: str, told: Event | BoydError | None) -> list[tuple[str, Event]]:
         if isinstance(told, Event):
             return [(agent_id, told)]
