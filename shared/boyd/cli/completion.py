@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
 from boyd import naming
 from boyd.cli import output
+from boyd.cli.api_access import Api, Flags, open_api, profile_names
 from boyd.cli.group import boyd
 from boyd.errors import BoydError
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from boyd.cli.api_access import Api
+from boyd.models import ApprovalQueue, RunPage
+from boyd.models.investigation import InvestigationPage
+from boyd.settings.process_settings import load_settings
 
 #: Names or ids, each with a description.
 Offers = Iterable[tuple[str, str]]
-Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 #: The longest wait after Tab, in seconds.
 PATIENCE = 2.0
@@ -33,25 +31,18 @@ def completer(find: Callable[[Api], Offers]) -> Completer:
     """Offer the ids from *find* that begin with the typed word."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        from boyd.cli.output import one_line
-
         try:
             found = islice(find(_api(ctx)), _MOST * 10)
             fitting = [(id, text) for id, text in found if id.startswith(incomplete)]
         except BoydError:
             return []
-        return [CompletionItem(id, help=one_line(text)) for id, text in fitting[:_MOST]]
+        return [CompletionItem(id, help=output.one_line(text)) for id, text in fitting[:_MOST]]
 
     return complete
 
 
 def _api(ctx: click.Context) -> Api:
     """Open the API for the half-typed command line."""
-    from boyd.cli.api_access import Flags, open_api
-    from boyd.settings.process_settings import load_settings
-
     url, key, profile, agent = (ctx.params.get(name) for name in ("url", "key", "profile", "agent"))
     settings = load_settings({}, ctx.params.get("config"))
     api = open_api(settings, Flags(url, key, profile, agent if isinstance(agent, str) else None))
@@ -84,41 +75,30 @@ def iterations(api: Api) -> Offers:
 
 def runs(api: Api) -> Offers:
     """The last runs."""
-    from boyd.models import RunPage
-
     return [(one.id, one.title) for one in api.agent.get("/runs", RunPage, limit=_MOST).runs]
 
 
 def investigations(api: Api) -> Offers:
     """The last investigations."""
-    from boyd.models.investigation import InvestigationPage
-
     found = api.agent.get("/investigations", InvestigationPage, limit=_MOST).investigations
     return [(one.id, one.question) for one in found]
 
 
 def approvals(api: Api) -> Offers:
     """Pending approvals, then resolved ones."""
-    from boyd.models import ApprovalQueue
-
-    query = {"includeHistory": True, "limit": _MOST}
-    found = api.agent.get("/approvals", ApprovalQueue, **query)
+    found = api.agent.get("/approvals", ApprovalQueue, includeHistory=True, limit=_MOST)
     for item in (*found.pending, *found.history):
         yield item.id, f"{item.action_id} {item.status}: {item.decision.rationale}"
 
 
 def pending_approvals(api: Api) -> Offers:
     """Pending approvals."""
-    from boyd.models import ApprovalQueue
-
     found = api.agent.get("/approvals", ApprovalQueue, limit=_MOST)
-    for item in found.pending:
-        yield item.id, f"{item.action_id}: {item.decision.rationale}"
+    return [(one.id, f"{one.action_id}: {one.decision.rationale}") for one in found.pending]
 
 
 def executions(api: Api) -> Offers:
     """The last executions that succeeded."""
-    from boyd.models import ApprovalQueue
     from boyd.models.responses import IterationList
 
     for past in api.agent.get("/loop/history", IterationList, limit=50).iterations:
@@ -141,10 +121,6 @@ def keys(api: Api) -> Offers:
 
 def profiles(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a profile."""
-    from click.shell_completion import CompletionItem
-
-    from boyd.cli.api_access import profile_names
-
     try:
         return [CompletionItem(one) for one in profile_names() if one.startswith(incomplete)]
     except BoydError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 
@@ -51,14 +51,6 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
     return f"{where}  {output.one_line(_event_text(event.kind, data))}"
 
 
-def _value(value: object) -> str:
-    """A value to follow `=`, quoted if it has spaces."""
-    text = output.text_of(value)
-    if output.is_terminal():
-        text = output.cut(text, _CUT)
-    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and " " in text else text
-
-
 def _number(event: Event) -> int:
     return int(str(event.data.get("iteration", 0)))
 
@@ -66,8 +58,9 @@ def _number(event: Event) -> int:
 def _event_text(kind: str, data: Mapping[str, object]) -> str:
     noun, _, what = kind.partition(".")
     own = str(data.get(noun, ""))[: output.SHORT]
+    width = _CUT if output.is_terminal() else sys.maxsize
     others = [
-        f"{key}={_value(value)}"
+        f"{key}={output.short_value(value, width)}"
         for key, value in data.items()
         if key != noun and value not in (None, "", [], {})
     ]

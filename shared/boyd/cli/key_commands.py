@@ -66,7 +66,10 @@ def keys() -> None:
 def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:
     """Create a key, and print it once."""
     api = access.api()
-    made = _create_over(api, wanted, expires) if api else _create_in(access, wanted, expires)
+    if api is None:
+        made = _create_directly(access, wanted, expires)
+    else:
+        made = api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
     if made.key is None:
         reason = f"key {made.id} was created, but its text was lost on the way: revoke it"
         output.stop(output.FAILED, reason)
@@ -75,11 +78,9 @@ def create(access: CommandAccess, expires: float | None, form: str, **wanted: An
         output.say(made.key)
 
 
-def _create_over(api: Api, wanted: dict[str, Any], expires: float | None) -> NewKey:
-    return api.deployment.post("/keys", NewKey, {**wanted, "expiresIn": expires})
-
-
-def _create_in(access: CommandAccess, wanted: dict[str, Any], expires: float | None) -> NewKey:
+def _create_directly(
+    access: CommandAccess, wanted: dict[str, Any], expires: float | None
+) -> NewKey:
     store = open_store(access.settings)
     try:
         key, text = store.access.create(**wanted, by=actor(), expires_in=expires)
@@ -107,6 +108,9 @@ def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
 
 
 def _row(key: KeyInfo) -> list[str]:
+    expiry = output.short_date(key.expires_at) or "never"
+    if key.expires_at is not None and key.expires_at <= utc_now():
+        expiry = "expired"
     return [
         key.id,
         key.name,
@@ -115,14 +119,8 @@ def _row(key: KeyInfo) -> list[str]:
         ", ".join(key.groups),
         ", ".join(key.agents) or "all",
         output.short_date(key.created_at),
-        _expiry(key),
+        expiry,
     ]
-
-
-def _expiry(key: KeyInfo) -> str:
-    if key.expires_at is None:
-        return "never"
-    return "expired" if key.expires_at <= utc_now() else output.short_date(key.expires_at)
 
 
 @keys.command()

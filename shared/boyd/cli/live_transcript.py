@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from boyd.cli import output
@@ -59,7 +58,9 @@ def whole_blocks(text: str) -> int:
     whole = 0
     for line in text.splitlines(keepends=True):
         is_sure = line.endswith("\n") or len(line) > _TELLING
-        if not fence and blank and line.strip() and is_sure and not _goes_on(begin, line):
+        # After a blank line, an indented line or another item of a list continues the block.
+        goes_on = line[0] == " " or (_ITEM.match(begin) and _ITEM.match(line))
+        if not fence and blank and line.strip() and is_sure and not goes_on:
             whole, begin = at, line
         begin = begin or line
         marker = _FENCE.match(line)
@@ -70,11 +71,6 @@ def whole_blocks(text: str) -> int:
         blank = not line.strip()
         at += len(line)
     return whole
-
-
-def _goes_on(begin: str, line: str) -> bool:
-    """Tell whether *line*, after a blank line, continues the block that starts with *begin*."""
-    return line[0] == " " or bool(_ITEM.match(begin) and _ITEM.match(line))
 
 
 _STYLES: dict[Tone, str] = {
@@ -107,9 +103,7 @@ class LiveTranscript(Transcript):
         self._start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.settle()
         self._stop()
 
@@ -148,11 +142,11 @@ class LiveTranscript(Transcript):
             self.settle()
         self._channel, self._block = "text", text
 
-    def answer(self, text: str, said: bool) -> None:
+    def answer(self, text: str, repeats: bool) -> None:
         """See `Transcript`."""
         from rich.rule import Rule
 
-        if said:
+        if repeats:
             self._block = ""
         self.settle()
         self._print("answer", Rule(self.heading, align="left", style="dim"))

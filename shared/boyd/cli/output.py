@@ -5,13 +5,14 @@ Texts come from outside, so control characters are removed before they reach a t
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -33,11 +34,6 @@ DENIED = 3
 NOT_FOUND = 4
 CONFLICT = 5
 TIMED_OUT = 124
-
-_Command = Callable[..., Any]
-
-#: Output formats.
-FORMS = ("table", "json", "yaml")
 
 #: Exit statuses by the name of a problem, then by HTTP status.
 _OF_NAME = {"not-pending": CONFLICT, "timeout": TIMED_OUT}
@@ -85,9 +81,11 @@ def iteration_line(result: LoopResult, width: int = LINE) -> str:
 
 def paint_iteration(result: LoopResult) -> str:
     """The same as wide as the terminal, in colour."""
-    waits = any(one.waits_for for one in result.action_results)
-    acted = result.success and any(one.success for one in result.action_results)
-    colour = "red" if not result.success else "yellow" if waits else "green" if acted else None
+    colour = None if result.success else "red"
+    if result.success and any(one.success for one in result.action_results):
+        colour = "green"
+    if result.success and any(one.waits_for for one in result.action_results):
+        colour = "yellow"
     return paint(iteration_line(result, width() if is_terminal() else LINE), colour)
 
 
@@ -113,12 +111,10 @@ def outcome(result: LoopResult) -> str:
         return "; ".join(action_outcome(item) for item in result.action_results)
     if result.decision is None:
         return ""
-    return f"no-op{_refusal(result)}" if result.decision.is_no_op else result.decision.action
-
-
-def _refusal(result: LoopResult) -> str:
+    if not result.decision.is_no_op:
+        return result.decision.action
     vetoed = result.trace.vetoed if result.trace else None
-    return f": {vetoed.action or 'the action'} vetoed by {vetoed.by}" if vetoed else ""
+    return f"no-op: {vetoed.action or 'the action'} vetoed by {vetoed.by}" if vetoed else "no-op"
 
 
 def action_outcome(result: ActionResult, title: str = "") -> str:
@@ -178,11 +174,6 @@ def short_date(moment: datetime | None, now: datetime | None = None) -> str:
     return here.strftime("%b %d %H:%M" if here.year == today.year else "%Y-%m-%d")
 
 
-def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """The time since *moment*, as in `12 s ago`."""
-    return _age(moment, now, seconds)
-
-
 def duration(milliseconds: float) -> str:
     """A duration in words, as in `85 ms`, `1.4 s` or `2 min 5 s`."""
     if milliseconds < 1000:
@@ -217,16 +208,17 @@ def short_seconds(number: float) -> str:
     return f"{whole} s"
 
 
-def short_age(moment: datetime | None, now: datetime | None = None) -> str:
-    """The time since *moment* for a column, as in `12 s ago`."""
-    return _age(moment, now, short_seconds)
-
-
-def _age(moment: datetime | None, now: datetime | None, words: Callable[[float], str]) -> str:
+def age(moment: datetime | None, now: datetime, words: Callable[[float], str] = seconds) -> str:
+    """The time since *moment*, as in `12 s ago`."""
     if moment is None:
         return "never"
-    elapsed = ((now or datetime.now(UTC)) - moment).total_seconds()
+    elapsed = (now - moment).total_seconds()
     return f"{words(int(elapsed))} ago" if elapsed >= 1 else "just now"
+
+
+def short_age(moment: datetime | None, now: datetime) -> str:
+    """The same for a column, in one unit."""
+    return age(moment, now, short_seconds)
 
 
 def cut(text: str, width: int) -> str:
@@ -246,17 +238,17 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
 
 
-def _form_option(help_: str) -> Callable[[_Command], _Command]:
-    kind = click.Choice(FORMS)
-    return click.option(
-        "-o", "--output", "form", type=kind, default="table", show_default=True, help=help_
-    )
-
-
+_form = functools.partial(
+    click.option,
+    *("-o", "--output", "form"),
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+)
 #: Gives a command the option `-o table|json|yaml`, as `form`.
-output_option = _form_option("Output format.")
+output_option = _form(help="Output format.")
 #: The same for commands that stream; see `print_item`.
-lines_option = _form_option("Output format; json prints one object per line.")
+lines_option = _form(help="Output format; json prints one object per line.")
 
 
 def status_of(problem: ApiProblem) -> int:
@@ -337,7 +329,7 @@ def print_list(
 def print_item(form: str, value: object) -> bool:
     """Print *value* as one of many documents; False if text is wanted."""
     if form == "json":
-        print_json_line(value)
+        say(_json(value))
     elif form == "yaml":
         click.echo(f"---\n{_yaml(value)}", nl=False)
     return form != "table"
@@ -356,16 +348,17 @@ def print_json(value: object, margin: int = 0) -> None:
         say(f"{'':{margin}}{line}")
 
 
+def short_value(value: object, width: int = 60) -> str:
+    """A value to follow `=`, cut to *width*, and quoted if it has spaces."""
+    text = cut(text_of(value), width)
+    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and " " in text else text
+
+
 def text_of(value: object) -> str:
     """The output of an action on one line."""
     if value is None or isinstance(value, str):
         return one_line(value or "")
     return _json(value)
-
-
-def print_json_line(value: object) -> None:
-    """Print *value* as one line of JSON."""
-    say(_json(value))
 
 
 def _json(value: object, indent: int | None = None) -> str:
@@ -401,26 +394,22 @@ def print_table(
 
     A column given by name alone is never cut.
     """
-    known = _columns(columns)
-    cells = [[one_line(cell) for cell in row] for row in rows]
     if is_terminal():
         from rich.padding import Padding
 
-        table = fit_table(known, cells, width() - indent)
+        table = fit_table(columns, rows, width() - indent)
         console().print(Padding(table, (0, 0, 0, indent)))
         return
-    for line in _plain([[column.name.upper() for column in known], *cells]):
-        say(f"{'':{indent}}{line}".rstrip())
+    header = [column.name.upper() for column in _columns(columns)]
+    lines = [header, *([one_line(cell) for cell in row] for row in rows)]
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, wide, strict=True))
+        say(f"{'':{indent}}{'  '.join(cells)}".rstrip())
 
 
 def _columns(columns: Sequence[Column | str]) -> list[Column]:
     return [Column(column) if isinstance(column, str) else column for column in columns]
-
-
-def _plain(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
 
 
 def fit_table(
@@ -435,18 +424,14 @@ def fit_table(
     shown = layout(known, cells, room or width())
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for number, wide in shown:
-        column = known[number]
-        overflow: OverflowMethod = "fold" if column.kind == "folded" else "ellipsis"
-        title = cut(column.name.upper(), wide)
-        no_wrap = column.kind != "folded"
-        table.add_column(title, width=wide, no_wrap=no_wrap, overflow=overflow)
+        folded = known[number].kind == "folded"
+        overflow: OverflowMethod = "fold" if folded else "ellipsis"
+        title = cut(known[number].name.upper(), wide)
+        table.add_column(title, width=wide, no_wrap=not folded, overflow=overflow)
     for row in cells:
-        table.add_row(*(Text(row[number], style=_colour(row[number])) for number, _ in shown))
+        colours = [_COLOURS.get(cell.split(" ")[0].rstrip(":,"), "") for cell in row]
+        table.add_row(*(Text(row[number], style=colours[number]) for number, _ in shown))
     return table
-
-
-def _colour(cell: str) -> str:
-    return _COLOURS.get(cell.split(" ")[0].rstrip(":,"), "")
 
 
 def to_type(command: str) -> str:

@@ -62,10 +62,15 @@ def layout(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], room: int
 ) -> list[tuple[int, int]]:
     """Choose the columns to show; return the number and the width of each."""
-    found = [
-        max(map(_cells, cells)) for cells in zip([one.name for one in columns], *rows, strict=True)
+    from rich.cells import cell_len
+
+    names = [one.name for one in columns]
+    found = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
+    least = [
+        # Not below the width of the heading.
+        wide if one.kind == "whole" else min(wide, max(one.least, len(one.name)))
+        for one, wide in zip(columns, found, strict=True)
     ]
-    least = [_least(column, wide) for column, wide in zip(columns, found, strict=True)]
     shown = _choose(columns, least, room)
     if _total(least[number] for number in shown) > room:
         return _squeeze(shown, least, room)
@@ -86,11 +91,6 @@ def _choose(columns: Sequence[Column], least: Sequence[int], room: int) -> list[
         if _total(least[n] for n in {*shown, number}) <= room:
             shown.add(number)
     return sorted(shown)
-
-
-def _least(column: Column, wide: int) -> int:
-    """The width below which other columns are omitted; at least that of the heading."""
-    return wide if column.kind == "whole" else min(wide, max(column.least, len(column.name)))
 
 
 def _widen(
@@ -121,9 +121,3 @@ def _squeeze(shown: Sequence[int], least: Sequence[int], room: int) -> list[tupl
 def _total(widths: Iterable[int]) -> int:
     known = list(widths)
     return sum(known) + GAP * (len(known) - 1)
-
-
-def _cells(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Literal, Self
 
 from boyd.cli import output
@@ -40,9 +39,8 @@ Tone = Literal["call", "ok", "detail", "note", "end"]
 
 #: The endings that are answers.
 ANSWERED: tuple[Ending, ...] = ("final_answer", "final_synthesis")
-#: Lines shown of a result, and the length of an argument.
+#: Lines shown of a result.
 _FIRST = 6
-_CUT = 60
 
 
 class Transcript(ABC):
@@ -50,11 +48,11 @@ class Transcript(ABC):
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
-        self._begun: set[str] = set()
+        self._started: set[str] = set()
         self._waited: set[str] = set()
         self._shown = ""
-        self._said = ""
-        self._came = False
+        self._last_turn = ""
+        self._has_pieces = False
         self._failed = 0
         self._why = ""
         #: The heading of the final text.
@@ -63,9 +61,7 @@ class Transcript(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.settle()
 
     def show(self, entry: Entry | None) -> None:
@@ -74,17 +70,20 @@ class Transcript(ABC):
             case Asked():
                 self.settle()
                 self.question(entry.text)
-                self._said = ""
+                self._last_turn = ""
             case Delta():
                 self._shown += entry.text if entry.channel == "text" else ""
-                self._came = True
+                self._has_pieces = True
                 self.piece(entry.channel, entry.text)
             case Discarded():
                 self._discard(output.one_line(entry.why))
             case Said():
-                self._tell(entry)
+                self.turn(entry.text, self._shown)
+                self._last_turn, self._shown = entry.text, ""
+                self._has_pieces, self._failed, self._why = False, 0, ""
+                self._calls.update((call.id, call) for call in entry.calls)
             case Started():
-                self._begin(entry.call_id)
+                self._start_call(entry.call_id)
             case Waits():
                 self._wait(entry)
             case Result():
@@ -108,8 +107,8 @@ class Transcript(ABC):
         """Show a complete turn; the pieces *shown* are already visible."""
 
     @abstractmethod
-    def answer(self, text: str, said: bool) -> None:
-        """Show the answer; *said*: it was the last turn."""
+    def answer(self, text: str, repeats: bool) -> None:
+        """Show the answer; *repeats*: it was the last turn."""
 
     @abstractmethod
     def withdraw(self, why: str) -> None:
@@ -134,29 +133,20 @@ class Transcript(ABC):
     def _discard(self, why: str) -> None:
         """Take back a failed attempt, or only report it if nothing was shown."""
         self._failed += 1
-        if self._came:
+        if self._has_pieces:
             self.withdraw(why)
         else:
             self.settle()
-            self.line("note", f"! attempt {self._failed} failed{self._because(why)}")
-        self._shown, self._came, self._why = "", False, why
+            because = f": {why}" if why and why != self._why else " with the same error"
+            self.line("note", f"! attempt {self._failed} failed{because}")
+        self._shown, self._has_pieces, self._why = "", False, why
 
-    def _because(self, why: str) -> str:
-        """The reason, unless it was reported last."""
-        return f": {why}" if why and why != self._why else " with the same error"
-
-    def _tell(self, said: Said) -> None:
-        self.turn(said.text, self._shown)
-        self._said, self._shown = said.text, ""
-        self._came, self._failed, self._why = False, 0, ""
-        self._calls.update((call.id, call) for call in said.calls)
-
-    def _begin(self, call_id: str) -> None:
+    def _start_call(self, call_id: str) -> None:
         """Show a call once; its turn may not have been shown."""
         call = self._calls.get(call_id)
-        if call is not None and call_id not in self._begun:
+        if call is not None and call_id not in self._started:
             self.settle()
-            self._begun.add(call_id)
+            self._started.add(call_id)
             self.line("call", f"→ {call.label} {call_text(call)}")
             self.doing(f"{output.one_line(call.name)} runs")
 
@@ -171,9 +161,9 @@ class Transcript(ABC):
 
     def _end_call(self, seen: ToolObservation) -> None:
         self.settle()
-        self._begin(seen.call_id or "")
+        self._start_call(seen.call_id or "")
         # Other lines may separate the result from its call.
-        apart = seen.call_id in self._waited or seen.call_id not in self._begun
+        apart = seen.call_id in self._waited or seen.call_id not in self._started
         label = call_label(seen.call_id or "")
         which = f"{label} {output.one_line(seen.tool)}: " if apart else ""
         self.line("ok" if seen.status == "succeeded" else "note", f"  {which}{result_text(seen)}")
@@ -182,14 +172,13 @@ class Transcript(ABC):
         self.doing("waiting for the model")
 
     def _end(self, ended: Ended) -> None:
-        said = ended.text.strip() == self._said.strip()
-        self.heading = "Answer" if ended.ending in ANSWERED else "Findings"
-        if said and ended.ending not in ANSWERED:
-            self.heading = "Conclusion"
-        self.answer(ended.text, said)
+        repeats = ended.text.strip() == self._last_turn.strip()
+        is_answer = ended.ending in ANSWERED
+        self.heading = "Answer" if is_answer else "Conclusion" if repeats else "Findings"
+        self.answer(ended.text, repeats)
         self.settle()
-        self._said = self._shown = ""
-        self.line("end" if ended.ending in ANSWERED else "note", end_text(ended))
+        self._last_turn = self._shown = ""
+        self.line("end" if is_answer else "note", end_text(ended))
 
 
 class PlainTranscript(Transcript):
@@ -220,9 +209,9 @@ class PlainTranscript(Transcript):
         self.settle()
         self._held = text
 
-    def answer(self, text: str, said: bool) -> None:
+    def answer(self, text: str, repeats: bool) -> None:
         """See `Transcript`."""
-        if not said:
+        if not repeats:
             self.settle()
         self._held = text if self._answers else ""
 
@@ -253,16 +242,12 @@ def call_text(call: ToolCall) -> str:
     except (ValueError, RecursionError):
         given = call.arguments
     if isinstance(given, dict):
-        pairs = [f"{output.one_line(key)}={_value(value)}" for key, value in given.items()]
+        pairs = [
+            f"{output.one_line(key)}={output.short_value(value)}" for key, value in given.items()
+        ]
     else:
-        pairs = [_value(given)]
+        pairs = [output.short_value(given)]
     return output.cut(" ".join([output.one_line(call.name), *pairs]), output.LINE)
-
-
-def _value(value: object) -> str:
-    """A value to follow `=`, quoted if it has spaces."""
-    text = output.cut(output.text_of(value), _CUT)
-    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) and " " in text else text
 
 
 def result_text(seen: ToolObservation) -> str:
@@ -318,7 +303,13 @@ _COMPACTED = {
 
 def compacted_text(entry: Compacted) -> str:
     """The way in which the conversation was shortened for the model."""
-    calls = _ranges([call_number(one) for one in entry.results])
+    ranges: list[list[int]] = []
+    for number in sorted({call_number(one) for one in entry.results}):
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    calls = ", ".join("-".join(f"#{number}" for number in one) for one in ranges)
     what = f"calls {calls}" if len(entry.results) > 1 else f"call {calls}"
     parts = [
         what if entry.results else "",
@@ -326,17 +317,6 @@ def compacted_text(entry: Compacted) -> str:
         f"{entry.before} → {entry.after} characters",
     ]
     return f"{_COMPACTED[entry.why]}; compacted: {', '.join(filter(None, parts))}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers as ranges, as in `#1-#4, #7`."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(f"#{number}" for number in run) for run in runs)
 
 
 def _remark(entry: Steered | Warned | Compacted) -> str:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import click
@@ -39,7 +38,8 @@ _PASSING = (429, 503, 504)
 #: Refusals after which events are not followed any more.
 _FINAL = (401, 403, 404)
 
-_Told = tuple[str, Event | BoydError | None]
+#: What a thread passes on of an agent: an event, None when a stream opens, or an error.
+_Item = tuple[str, Event | BoydError | None]
 
 
 class Outage:
@@ -80,9 +80,7 @@ class Spinner:
             self._status.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._status is not None:
             self._status.stop()
         if kind is KeyboardInterrupt and self._ends_command:
@@ -109,8 +107,8 @@ class Spinner:
         while True:
             try:
                 found = question()
-            except (ApiUnavailable, ApiProblem) as error:
-                if isinstance(error, ApiProblem) and error.status not in _PASSING:
+            except BoydError as error:
+                if not _is_passing(error):
                     raise
                 self._outage.begin(error)
             else:
@@ -133,7 +131,7 @@ class Spinner:
 def _reconnect(
     connect: Callable[[], Stream[_T]],
     at_end: Callable[[], Iterator[_T]],
-    may_pass: Callable[[BoydError], bool],
+    is_passing: Callable[[BoydError], bool],
 ) -> Iterator[_T | BoydError | None]:
     """Read one stream after the other: its items, None when one opens, the error when one breaks.
 
@@ -146,7 +144,7 @@ def _reconnect(
                 yield from stream
             yield from at_end()
         except BoydError as error:
-            if not may_pass(error):
+            if not is_passing(error):
                 raise
             yield error
         time.sleep(_PAUSE)
@@ -158,12 +156,12 @@ class EventFollower:
     def __init__(self, client: Client, agent_ids: Sequence[str]) -> None:
         """Open the streams; no event after this is missed."""
         self.client = client
-        self._told: queue.SimpleQueue[_Told] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._away: set[str] = set()
         self._outage = Outage()
         opened = [threading.Event() for _ in agent_ids]
         for agent_id, event in zip(agent_ids, opened, strict=True):
-            stream = _EventStream(client.of(agent_id), agent_id, self._told, event)
+            stream = _EventStream(client.of(agent_id), agent_id, self._items, event)
             threading.Thread(target=stream.follow, daemon=True).start()
         until = time.monotonic() + _OPEN
         for event in opened:
@@ -177,10 +175,10 @@ class EventFollower:
         """
         found = []
         try:
-            told = self._told.get(timeout=seconds)
+            item = self._items.get(timeout=seconds)
             while True:
-                found += self._receive(*told)
-                told = self._told.get_nowait()
+                found += self._receive(*item)
+                item = self._items.get_nowait()
         except queue.Empty:
             return found
 
@@ -189,14 +187,14 @@ class EventFollower:
         while True:
             yield from self.wait()
 
-    def _receive(self, agent_id: str, told: Event | BoydError | None) -> list[tuple[str, Event]]:
-        if isinstance(told, Event):
-            return [(agent_id, told)]
-        if told is not None:
-            if not _may_reopen(told):
-                raise told
+    def _receive(self, agent_id: str, item: Event | BoydError | None) -> list[tuple[str, Event]]:
+        if isinstance(item, Event):
+            return [(agent_id, item)]
+        if item is not None:
+            if not _may_reopen(item):
+                raise item
             self._away.add(agent_id)
-            self._outage.begin(told)
+            self._outage.begin(item)
         else:
             self._away.discard(agent_id)
             if not self._away:
@@ -222,12 +220,12 @@ class _EventStream:
         self,
         client: Client,
         agent_id: str,
-        told: queue.SimpleQueue[_Told],
+        items: queue.SimpleQueue[_Item],
         opened: threading.Event,
     ) -> None:
         self._client = client
         self._agent_id = agent_id
-        self._told = told
+        self._items = items
         self._opened = opened
         self._last: str | None = None
 
@@ -235,18 +233,18 @@ class _EventStream:
         """Pass events on until the process ends or the API refuses for good."""
         is_open = False
         try:
-            for told in _reconnect(self._connect, self._closed, _may_reopen):
-                self._told.put((self._agent_id, told))
-                if isinstance(told, Event):
-                    self._last = told.id or self._last
-                elif told is None:
+            for item in _reconnect(self._connect, self._closed, _may_reopen):
+                self._items.put((self._agent_id, item))
+                if isinstance(item, Event):
+                    self._last = item.id or self._last
+                elif item is None:
                     is_open = True
                 elif is_open:
                     # No event before this moment is missing.
                     now = int(self._client.now().timestamp() * 1000)
                     self._last = self._last or f"{now - 2000}-0"
         except BoydError as error:
-            self._told.put((self._agent_id, error))
+            self._items.put((self._agent_id, error))
 
     def _connect(self) -> Stream[Event]:
         try:
@@ -291,14 +289,14 @@ class LogFollower:
 
     def _all(self) -> Iterator[Logged]:
         outage = Outage(lambda text: self.note(text))
-        for told in _reconnect(self._connect, self._end, _may_pass):
-            if isinstance(told, BoydError):
-                outage.begin(told)
-            elif told is None:
+        for item in _reconnect(self._connect, self._end, _is_passing):
+            if isinstance(item, BoydError):
+                outage.begin(item)
+            elif item is None:
                 outage.end()
-            elif told.id:
-                self.last = told.id
-                yield told
+            elif item.id:
+                self.last = item.id
+                yield item
             else:
                 self.note("Redis has lost part of the log")
 
@@ -310,12 +308,12 @@ class LogFollower:
         found = self._client.get(f"/investigations/{self._id}", Investigation)
         if found.status == "ended" and found.ending is not None and not self.missed():
             text = found.text or found.detail or "Its log is gone."
-            counters = found.counters
-            ended = Ended(ending=found.ending, text=text, detail=found.detail, counters=counters)
+            ended = Ended(
+                ending=found.ending, text=text, detail=found.detail, counters=found.counters
+            )
             yield Logged(id=self.last or "0-0", entry=ended)
 
 
-def _may_pass(error: BoydError) -> bool:
-    return isinstance(error, ApiUnavailable) or (
-        isinstance(error, ApiProblem) and error.status in _PASSING
-    )
+def _is_passing(error: BoydError) -> bool:
+    is_busy = isinstance(error, ApiProblem) and error.status in _PASSING
+    return is_busy or isinstance(error, ApiUnavailable)
