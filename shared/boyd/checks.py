@@ -86,7 +86,6 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     needs = needs or {}
     return [
         *_redis(health),
-        *_broker(health),
         *_processes(health.roster),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
         *_unknown(health.roster, needs),
@@ -109,12 +108,17 @@ def _redis(health: HealthSnapshot) -> Iterator[Finding]:
         yield warning("redis settings", _NOT_ALLOWED, "allow INFO for this user (ACL +info)")
     else:
         yield _version(server)
-        yield _role(server)
+        if server.role == "master":
+            yield ok("role", "master")
+        else:
+            yield error("role", server.role, "use the master: a replica does not accept writes")
         yield _persistence(server)
         yield _snapshots(server, health.roster.now)
         yield _eviction(server)
         yield _memory(server)
     yield _clock(health.skew)
+    if health.broker_error is not None:
+        yield error("broker", health.broker_error, "start it, or correct BOYD_BROKER_URL")
 
 
 def _version(server: ServerHealth) -> Finding:
@@ -128,12 +132,6 @@ def _version(server: ServerHealth) -> Finding:
     later = f"to {hole.fixed} or later" if hole.fixed else "to a newer release series"
     advice = f"update it {later}, unless your distribution has backported the fix"
     return warning(subject, f"{release} lets clients execute code ({hole.name})", advice)
-
-
-def _role(server: ServerHealth) -> Finding:
-    if server.role == "master":
-        return ok("role", "master")
-    return error("role", server.role, "use the master: a replica does not accept writes")
 
 
 def _persistence(server: ServerHealth) -> Finding:
@@ -158,10 +156,8 @@ def _snapshots(server: ServerHealth, now: float) -> Finding:
         advice = "check its log and the disk: it may refuse writes"
         return error("snapshots", "the last snapshot failed", advice)
     if server.rdb and server.unsaved:
-        age = span(max(0.0, now - server.saved_at))
-        return ok(
-            "snapshots", f"the last one was {age} ago, {counted(server.unsaved, 'change')} since"
-        )
+        age, changes = span(max(0.0, now - server.saved_at)), counted(server.unsaved, "change")
+        return ok("snapshots", f"the last one was {age} ago, {changes} since")
     return ok("snapshots", "no failure")
 
 
@@ -172,9 +168,8 @@ def _eviction(server: ServerHealth) -> Finding:
     if server.policy == "noeviction":
         return ok("eviction", server.policy)
     if server.limit:
-        return error(
-            "eviction", f"{server.policy}: Redis evicts keys when its memory is full", advice
-        )
+        what = f"{server.policy}: Redis evicts keys when its memory is full"
+        return error("eviction", what, advice)
     return warning("eviction", f"{server.policy}, no memory limit yet", advice)
 
 
@@ -183,9 +178,8 @@ def _memory(server: ServerHealth) -> Finding:
         return ok("memory", f"{_megabytes(server.used)} used, no limit")
     text = f"{_megabytes(server.used)} of {_megabytes(server.limit)} used"
     if server.used >= _ALMOST_FULL * server.limit:
-        return error(
-            "memory", text, "raise maxmemory: at the limit Redis refuses writes and all work stops"
-        )
+        advice = "raise maxmemory: at the limit Redis refuses writes and all work stops"
+        return error("memory", text, advice)
     if server.used >= _FULL * server.limit:
         return warning("memory", text, "raise maxmemory, or keep less history")
     return ok("memory", text)
@@ -203,16 +197,17 @@ def _clock(skew: float) -> Finding:
     return warning("clock", text, "synchronise the clocks (NTP)")
 
 
-def _broker(health: HealthSnapshot) -> Iterator[Finding]:
-    if health.broker_error is not None:
-        yield error("broker", health.broker_error, "start it, or correct BOYD_BROKER_URL")
-
-
 # Workers and beats
 
 
 def _processes(roster: Roster) -> Iterator[Finding]:
-    yield _workers(roster)
+    workers = roster.live("worker")
+    if workers:
+        hosts = ", ".join(sorted({worker.host for worker in workers}))
+        yield ok("workers", f"{counted(len(workers), 'worker')} alive on {hosts}")
+    else:
+        advice = "start one with `boyd worker --agent FILE` or `boyd up`"
+        yield error("workers", "none is alive", advice)
     yield from _versions(roster.live())
     for process in roster.live():
         if process.problem:
@@ -232,22 +227,11 @@ def _label(process: WorkerInfo) -> str:
     return f"{process.role} {process.name}"
 
 
-def _workers(roster: Roster) -> Finding:
-    live = roster.live("worker")
-    if not live:
-        return error(
-            "workers", "none is alive", "start one with `boyd worker --agent FILE` or `boyd up`"
-        )
-    hosts = sorted({worker.host for worker in live})
-    return ok("workers", f"{counted(len(live), 'worker')} alive on {', '.join(hosts)}")
-
-
 def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
     versions = sorted({process.version for process in live})
     if len(versions) > 1:
-        yield warning(
-            "versions", f"{' and '.join(versions)} run side by side", "finish the upgrade"
-        )
+        text = f"{' and '.join(versions)} run side by side"
+        yield warning("versions", text, "finish the upgrade")
     elif versions and versions[0] != VERSION:
         text = f"workers run {versions[0]}, this is {VERSION}"
         yield warning("versions", text, "use the same version everywhere")
@@ -268,15 +252,14 @@ def _agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator
         return
     live = roster.live("worker", agent.entry.id)
     if not live:
-        yield _nobody(roster, agent)
+        yield _without_workers(roster, agent)
     found = [
         *_fingerprints(roster, agent, roster.live(None, agent.entry.id)),
-        *(_unserved(health, agent, _named_queues(agent, needs)) if live else ()),
+        *(_unserved(health, agent, needs.get(agent.entry.id, {})) if live else ()),
         *_beat(roster, agent),
         *_flight(roster, agent, bool(live)),
         *_blind(roster, agent),
-        *_events(roster, agent),
-        *_formats(roster, agent),
+        *_stored(roster, agent),
         *_text_calls(roster, agent),
         *_approvals(roster, agent),
     ]
@@ -289,7 +272,7 @@ def _subject(agent: AgentHealth) -> str:
     return f"agent {agent.entry.id}"
 
 
-def _nobody(roster: Roster, agent: AgentHealth) -> Finding:
+def _without_workers(roster: Roster, agent: AgentHealth) -> Finding:
     name = agent.entry.id
     advice = f"start one with `boyd worker --agent FILE`, or `boyd retire --agent {name}`"
     found = "no live worker runs it"
@@ -314,8 +297,8 @@ def _fingerprints(
     if len(running) > 1:
         # The last group has the youngest process: in a rolling restart that is the new file.
         groups = sorted(running.values(), key=lambda group: group[-1].started_at)
-        told = "; ".join(_group_text(roster, n, group) for n, group in enumerate(groups, 1))
-        what = f"its processes run {len(groups)} different agent files: {told}"
+        texts = "; ".join(_group_text(roster, n, group) for n, group in enumerate(groups, 1))
+        what = f"its processes run {len(groups)} different agent files: {texts}"
         advice = (
             "restart the processes with the old file; if none is old, give all the same file,"
             " plugins and options"
@@ -331,18 +314,13 @@ def _group_text(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str
     return f"file {number}: {last.role} {last.name} (started {started} ago){more}"
 
 
-def _named_queues(agent: AgentHealth, needs: Needs) -> dict[str, list[str]]:
-    """The queues that catalogue and agent file name."""
-    found = agent.named_queues
-    for queue, parts in needs.get(agent.entry.id, {}).items():
-        found[queue] = list(dict.fromkeys([*parts, *found.get(queue, ())]))
-    return found
-
-
 def _unserved(
-    health: HealthSnapshot, agent: AgentHealth, needed: Mapping[str, list[str]]
+    health: HealthSnapshot, agent: AgentHealth, needs: Mapping[str, list[str]]
 ) -> Iterator[Finding]:
-    """Required, named or non-empty queues without a worker."""
+    """Required, named or non-empty queues without a worker; *needs* is from the agent file."""
+    needed = agent.named_queues  # by the catalogue
+    for queue, parts in needs.items():
+        needed[queue] = list(dict.fromkeys([*parts, *needed.get(queue, ())]))
     served = health.roster.served(agent.entry.id)
     wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
     if agent.entry.model:
@@ -418,18 +396,16 @@ def _flight(roster: Roster, agent: AgentHealth, alive: bool) -> Iterator[Finding
     late = [step for step in agent.waiting if now - step.since > LATE]
     for step in sorted(late, key=lambda step: step.since):
         if alive and step.queue in roster.served(agent.entry.id):
-            what = (
-                f"{step.what} has been waiting for {span(now - step.since)} in queue {step.queue!r}"
-            )
+            waited = span(now - step.since)
+            what = f"{step.what} has been waiting for {waited} in queue {step.queue!r}"
             advice = "its workers are busy: start another one, or check whether they hang"
             yield warning(subject, what, advice)
             break
     if agent.phase_since is not None and now - agent.phase_since > LONG and not late:
         where = f" on {agent.worker}" if agent.worker else ""
         what = f"{_step(agent)} has been running for {span(now - agent.phase_since)}{where}"
-        yield warning(
-            subject, what, "check the log of its worker, unless it is expected to take that long"
-        )
+        advice = "check the log of its worker, unless it is expected to take that long"
+        yield warning(subject, what, advice)
 
 
 def _blind(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
@@ -445,31 +421,25 @@ def _blind(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         yield warning(_subject(agent), what, advice)
 
 
-def _events(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """Check that Redis accepts the agent's events."""
+def _stored(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
+    """Check that Redis accepts the agent's events, and that this release can read its state."""
     if agent.events_lost is not None and roster.now - agent.events_lost < LOST_EVENTS:
         age = span(max(0.0, roster.now - agent.events_lost))
         what = f"an event could not be written {age} ago: {agent.events_error}"
         yield warning(_subject(agent), what, "allow XADD for the Redis user")
-
-
-def _formats(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """Check that this release can read what is stored of the agent."""
     if agent.format > FORMAT:
         what = f"a newer release keeps it in format {agent.format}; this one reads up to {FORMAT}"
-        yield warning(
-            _subject(agent), what, "upgrade all processes, or keep the newer ones running"
-        )
+        advice = "upgrade all processes, or keep the newer ones running"
+        yield warning(_subject(agent), what, advice)
 
 
 def _text_calls(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
     """Check that the model server parses tool calls."""
     at = agent.model.spoken_at
     if at is not None and roster.now - at < TEXT_CALLS:
-        what = (
-            f"its model server returned a tool call as plain text {span(max(0.0, roster.now - at))}"
-        )
-        yield warning(_subject(agent), f"{what} ago", PARSE_CALLS)
+        age = span(max(0.0, roster.now - at))
+        what = f"its model server returned a tool call as plain text {age} ago"
+        yield warning(_subject(agent), what, PARSE_CALLS)
 
 
 def _step(agent: AgentHealth) -> str:
@@ -492,20 +462,14 @@ def _approvals(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 
 def _paused_or_frozen(health: HealthSnapshot) -> Iterator[Finding]:
     if health.frozen is not None:
-        yield warning(
-            "freeze", f"actions of all agents are frozen: {health.frozen}", "boyd unfreeze --all"
-        )
+        what = f"actions of all agents are frozen: {health.frozen}"
+        yield warning("freeze", what, "boyd unfreeze --all")
     for agent in health.agents:
-        name = agent.entry.id
+        subject, option = _subject(agent), f"--agent {agent.entry.id}"
         if agent.frozen is not None:
-            yield warning(
-                _subject(agent), f"frozen: {agent.frozen}", f"boyd unfreeze --agent {name}"
-            )
+            yield warning(subject, f"frozen: {agent.frozen}", f"boyd unfreeze {option}")
         if agent.paused is not None:
-            yield warning(_subject(agent), f"paused: {agent.paused}", f"boyd resume --agent {name}")
-
-
-# Words
+            yield warning(subject, f"paused: {agent.paused}", f"boyd resume {option}")
 
 
 def span(seconds: float) -> str:

@@ -8,6 +8,7 @@ Answers are read into models; what the API refuses is raised as `ApiProblem`.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import time
 import uuid
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -125,8 +126,8 @@ class Client:
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
-        sent = _without_none(body or {})
-        return self._read(self._send("POST", path, query=query, body=sent, headers=headers), kind)
+        answer = self._send("POST", path, query=query, body=body or {}, headers=headers)
+        return self._read(answer, kind)
 
     def delete(self, path: str, kind: type[_M]) -> _M:
         """DELETE *path*, without retries: a second attempt would find nothing.
@@ -155,10 +156,8 @@ class Client:
         """
         address = f"/plugins/{quote(plugin, safe='')}{path}"
         headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
-        sent = _without_none(body)
-        return self._read(
-            self._send(method, address, query=query, body=sent, headers=headers), kind
-        )
+        answer = self._send(method, address, query=query, body=body, headers=headers)
+        return self._read(answer, kind)
 
     def lines(self, path: str, /, **query: object) -> Iterator[str]:
         """Stream the lines of an answer."""
@@ -176,7 +175,7 @@ class Client:
             ApiUnavailable: the API does not answer; also while reading.
         """
         answer = self._open_stream("/events", last_id, until_quiet or SILENCE)
-        return Stream(self, answer, _read_event, ends=until_quiet is not None)
+        return Stream(self._lines(answer), answer.close, _read_event, until_quiet is not None)
 
     def entries(self, investigation: str, last_id: str | None = None) -> Stream[Logged]:
         """Stream the log of an investigation after *last_id*, until it ends.
@@ -188,7 +187,8 @@ class Client:
             ApiUnavailable: the API does not answer; also while reading.
         """
         path = f"/investigations/{quote(investigation, safe='')}/events"
-        return Stream(self, self._open_stream(path, last_id, SILENCE), _read_logged)
+        answer = self._open_stream(path, last_id, SILENCE)
+        return Stream(self._lines(answer), answer.close, _read_logged)
 
     def _open_stream(self, path: str, last_id: str | None, silence: float) -> requests.Response:
         """Open a stream of server-sent events after *last_id*."""
@@ -203,17 +203,30 @@ class Client:
         path: str,
         *,
         query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
-        **more: Any,
+        stream: bool = False,
+        silence: float | None = None,
     ) -> requests.Response:
         """Send a request, with retries, and return the successful answer."""
-        address = self.url + self._path(path)
-        wanted = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        agent = f"/agents/{quote(self.agent, safe='')}" if self.agent else ""
+        send = functools.partial(
+            self._session.request,
+            method,
+            f"{self.url}{BASE}{agent}{path}",
+            params={name: _text(one) for name, one in (query or {}).items() if one is not None},
+            json=body and {name: one for name, one in body.items() if one is not None},
+            headers=headers,
+            timeout=(min(CONNECT, self.timeout), silence or self.timeout),
+            stream=stream,
+            allow_redirects=False,
+            proxies=self._proxies,
+        )
         until = time.monotonic() + self.timeout
         dropped = 0
         while True:
             try:
-                answer = self._once(method, address, wanted, headers or {}, **more)
+                answer = send()
             except requests.RequestException as error:
                 dropped += 1
                 if method == "DELETE" or dropped > RETRIES or not _was_dropped(error):
@@ -224,32 +237,6 @@ class Client:
                 if not pause or time.monotonic() + pause > until:
                     return self._check(answer)
             time.sleep(pause)
-
-    def _once(
-        self,
-        method: str,
-        address: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        body: Mapping[str, object] | None = None,
-        stream: bool = False,
-        silence: float | None = None,
-    ) -> requests.Response:
-        return self._session.request(
-            method,
-            address,
-            params=query,
-            json=body,
-            headers=headers,
-            timeout=(min(CONNECT, self.timeout), silence or self.timeout),
-            stream=stream,
-            allow_redirects=False,
-            proxies=self._proxies,
-        )
-
-    def _path(self, path: str) -> str:
-        agent = f"/agents/{quote(self.agent, safe='')}" if self.agent else ""
-        return f"{BASE}{agent}{path}"
 
     def _check(self, answer: requests.Response) -> requests.Response:
         self._learn_time(answer.headers.get("Date"))
@@ -270,8 +257,8 @@ class Client:
             name = str(document["type"]).rpartition("/")[2]
             return ApiProblem(name, answer.status_code, str(document["detail"]), document)
         except (requests.RequestException, ValueError, KeyError, TypeError):
-            said = f"{answer.status_code} {answer.reason}"
-            detail = f"{self.url} answered {said}, which is not a response of Boyd's API"
+            status = f"{answer.status_code} {answer.reason}"
+            detail = f"{self.url} answered {status}, which is not a response of Boyd's API"
             return ApiProblem("unexpected", answer.status_code, detail)
 
     def _read(self, answer: requests.Response, kind: type[_M]) -> _M:
@@ -312,27 +299,23 @@ class Stream(Iterator[_T], Generic[_T]):
 
     def __init__(
         self,
-        client: Client,
-        answer: requests.Response,
+        lines: Iterator[bytes],
+        close: Callable[[], None],
         read: Callable[[Mapping[str, str]], _T],
-        ends: bool = False,
+        ends_when_quiet: bool = False,
     ) -> None:
-        self._answer = answer
-        lines = client._lines(answer)  # noqa: SLF001  # the other half of it
         self._found = map(read, _read_events(lines))
-        self._ends = ends
+        #: Closes the stream.
+        self.close = close
+        self._ends_when_quiet = ends_when_quiet
 
     def __next__(self) -> _T:
         try:
             return next(self._found)
         except ApiUnavailable as error:
-            if self._ends and _is_silence(error.__cause__):
+            if self._ends_when_quiet and _is_silence(error.__cause__):
                 raise StopIteration from None
             raise
-
-    def close(self) -> None:
-        """Close the stream."""
-        self._answer.close()
 
 
 def _read_events(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
@@ -342,10 +325,9 @@ def _read_events(lines: Iterator[bytes]) -> Iterator[Mapping[str, str]]:
         if line:
             name, _, value = line.decode().partition(":")
             fields[name] = value.removeprefix(" ")
-        elif "data" in fields:
-            yield fields
-            fields = {}
         else:
+            if "data" in fields:
+                yield fields
             fields = {}
 
 
@@ -385,11 +367,6 @@ def _proxies(url: str) -> dict[str, str]:
     return {"no_proxy": host} if here else {}
 
 
-def _without_none(body: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """The fields of *body* that are not None."""
-    return body and {name: value for name, value in body.items() if value is not None}
-
-
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -398,9 +375,9 @@ def _text(value: object) -> str:
 
 def _retry_after(answer: requests.Response) -> float:
     """Seconds after which to retry; 0: not at all."""
-    if answer.status_code == 409 and b"/problems/idempotency-in-flight" not in answer.content:
-        return 0.0
-    if answer.status_code not in (409, 429):
+    in_flight = b"/problems/idempotency-in-flight"
+    is_busy = answer.status_code == 409 and in_flight in answer.content
+    if answer.status_code != 429 and not is_busy:
         return 0.0
     try:
         return max(0.1, float(answer.headers.get("Retry-After", "1")))
