@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from boyd.embedded import redis_server
-from boyd.embedded.child import Child, last_log_lines, log_size, open_log, rotate_log
+from boyd.embedded.child import ChildSpec, last_log_lines, log_size, open_log, rotate_log
 from boyd.embedded.redis_server import RedisServer
 from boyd.embedded.state_folder import (
     RUNTIME_FILE,
@@ -66,7 +66,7 @@ MEMBER = """
 UP = """
     import sys
     from pathlib import Path
-    from boyd.embedded.child import Child
+    from boyd.embedded.child import ChildSpec
     from boyd.embedded.state_folder import state_lock
     from boyd.embedded.redis_server import redis_server
     from boyd.embedded.state_folder import RunningDeployment, publish_runtime
@@ -76,7 +76,7 @@ UP = """
 
     def child(name):
         argv = (sys.executable, "-S", "-c", member, str(state / "ended"), name)
-        return Child(name, argv, log=state / f"{name}.log", grace=grace)
+        return ChildSpec(name, argv, log=state / f"{name}.log", grace=grace)
 
     def ready(name):
         return lambda: "ready" in (state / f"{name}.log").read_text()
@@ -382,7 +382,9 @@ class TestSupervisor:
 
     def test_a_child_that_dies_is_started_again_and_told(self, tmp_path: Path) -> None:
         told: list[str] = []
-        child = Child("sleeper", python("import time; time.sleep(600)"), tmp_path / "sleeper.log")
+        child = ChildSpec(
+            "sleeper", python("import time; time.sleep(600)"), tmp_path / "sleeper.log"
+        )
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(child)
             first = supervisor.pids()["sleeper"]
@@ -402,15 +404,17 @@ class TestSupervisor:
         told: list[str] = []
         pace = Pace(first=0.01, longest=0.03, settled=0)
         with Supervisor(told.append, pace) as supervisor:
-            supervisor.start(Child("short", ("/bin/false",), tmp_path / "short.log"))
+            supervisor.start(ChildSpec("short", ("/bin/false",), tmp_path / "short.log"))
             supervisor.run(lambda: supervisor.stop() if len(told) > 6 else None, every=0.01)
         pauses = [line.partition(" in ")[2].split()[0] for line in told[:4]]
         assert pauses == ["0.01", "0.02", "0.03", "0.03"]
         assert all("short exited with 1;" in line for line in told)
 
     def test_one_that_can_never_start_ends_it_with_its_last_lines(self, tmp_path: Path) -> None:
-        sleeper = Child("sleeper", ("/bin/sleep", "600"), tmp_path / "sleeper.log")
-        broken = Child("broken", python("import sys; sys.exit('no such luck')"), tmp_path / "b.log")
+        sleeper = ChildSpec("sleeper", ("/bin/sleep", "600"), tmp_path / "sleeper.log")
+        broken = ChildSpec(
+            "broken", python("import sys; sys.exit('no such luck')"), tmp_path / "b.log"
+        )
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(sleeper)
@@ -428,7 +432,7 @@ class TestSupervisor:
 
     def test_one_that_says_it_can_never_start_is_given_up_at_once(self, tmp_path: Path) -> None:
         program = "import sys; print('boyd: no such plugin'); sys.exit(78)"
-        broken = Child("broken", python(program), tmp_path / "b.log", fatal=frozenset({78}))
+        broken = ChildSpec("broken", python(program), tmp_path / "b.log", fatal=frozenset({78}))
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(broken)
@@ -440,7 +444,7 @@ class TestSupervisor:
     def test_one_that_could_start_once_is_started_again_whatever_it_says(
         self, tmp_path: Path
     ) -> None:
-        broken = Child("b", python("exit(78)"), tmp_path / "b.log", fatal=frozenset({78}))
+        broken = ChildSpec("b", python("exit(78)"), tmp_path / "b.log", fatal=frozenset({78}))
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
             supervisor.start(broken)
@@ -451,7 +455,7 @@ class TestSupervisor:
     def test_one_that_has_settled_is_never_given_up(self, tmp_path: Path) -> None:
         told: list[str] = []
         with Supervisor(told.append, HASTE) as supervisor:
-            supervisor.start(Child("short", ("/bin/sleep", "0.05"), tmp_path / "short.log"))
+            supervisor.start(ChildSpec("short", ("/bin/sleep", "0.05"), tmp_path / "short.log"))
             assert supervisor.wait_until("short", lambda: True, 60)
             supervisor.run(lambda: supervisor.stop() if len(told) > 7 else None, every=0.01)
         assert len(told) > 7
@@ -459,13 +463,15 @@ class TestSupervisor:
     def test_a_program_that_is_missing_is_named(self, tmp_path: Path) -> None:
         with Supervisor(print) as supervisor:
             with pytest.raises(ChildStartFailed, match="x cannot start: /no/such: No such file"):
-                supervisor.start(Child("x", ("/no/such",), tmp_path / "x.log"))
+                supervisor.start(ChildSpec("x", ("/no/such",), tmp_path / "x.log"))
             assert supervisor.pids() == {}
 
     def test_one_that_is_not_ready_in_time_is_an_error_with_its_last_line(
         self, tmp_path: Path
     ) -> None:
-        child = Child("slow", ("/bin/sh", "-c", "echo thinking; sleep 600"), tmp_path / "slow.log")
+        child = ChildSpec(
+            "slow", ("/bin/sh", "-c", "echo thinking; sleep 600"), tmp_path / "slow.log"
+        )
         with Supervisor(print) as supervisor:
             supervisor.start(child)
             until(lambda: log_size(child.log), "it has logged")
@@ -488,7 +494,7 @@ class TestSupervisor:
     @pytest.mark.usefixtures("signals")
     def test_a_signal_while_waiting_for_a_start_ends_the_wait(self, tmp_path: Path) -> None:
         with Supervisor(print) as supervisor:
-            supervisor.start(Child("slow", ("/bin/sleep", "600"), tmp_path / "slow.log"))
+            supervisor.start(ChildSpec("slow", ("/bin/sleep", "600"), tmp_path / "slow.log"))
 
             def interrupted() -> bool:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -498,7 +504,7 @@ class TestSupervisor:
 
     def test_what_a_dead_child_leaves_running_is_killed(self, tmp_path: Path) -> None:
         log = tmp_path / "parent.log"
-        child = Child("parent", ("/bin/sh", "-c", "sleep 600 & echo $!; wait"), log)
+        child = ChildSpec("parent", ("/bin/sh", "-c", "sleep 600 & echo $!; wait"), log)
         with Supervisor(print, HASTE) as supervisor:
             supervisor.start(child)
             until(lambda: log.exists() and log.read_text().strip(), "it has a child")
@@ -514,7 +520,7 @@ class TestSupervisor:
 
         ticks = iter(range(100))
         with Supervisor(broken, Pace(first=0.01, settled=0)) as supervisor:
-            supervisor.start(Child("short", ("/bin/false",), tmp_path / "short.log"))
+            supervisor.start(ChildSpec("short", ("/bin/false",), tmp_path / "short.log"))
             supervisor.run(lambda: supervisor.stop() if next(ticks) > 10 else None, every=0.01)
 
     def test_signal_handlers_are_put_back(self) -> None:

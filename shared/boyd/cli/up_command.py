@@ -20,12 +20,11 @@ from boyd.agent import load_agents
 from boyd.cli import output
 from boyd.cli.options import actor, settings_options, user, with_agents
 from boyd.cli.output import command_name
-from boyd.embedded.child import Child, log_path
+from boyd.embedded.child import ChildSpec, log_path
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
     RunningDeployment,
     key_file,
-    private_folder,
     publish_runtime,
     read_key,
     state_lock,
@@ -50,36 +49,22 @@ def greet(settings: Settings, agents: list[str]) -> None:
 
 def announce(settings: Settings, api_url: str, key: str | None) -> None:
     """Print the address of the API, and *key* or where it is."""
-    path = key_file(settings.state_dir)
+    path = _home(key_file(settings.state_dir))
+    quoted = f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path)
+    command, url = f'curl --oauth2-bearer "$(cat {quoted})"', f"{api_url}/api/v0/state"
+    line = f"  try    {command} {url}"
     output.say(f"  API    {api_url}")
-    output.say(
-        f"  key    {key or f'{_home(path)} (readable only by you; boyd finds it automatically)'}"
-    )
-    for line in _fit(f'curl --oauth2-bearer "$(cat {_quote(path)})"', f"{api_url}/api/v0/state"):
-        output.say(line)
+    output.say(f"  key    {key or f'{path} (readable only by you; boyd finds it automatically)'}")
+    output.say(line if len(line) <= output.width() else f"  try    {command} \\\n           {url}")
     if settings.api.warning:
         output.say(output.paint(f"warning: {settings.api.warning}", "yellow"))
     output.say(f"Ctrl-C stops everything. In another terminal: {command_name()} status --watch")
-
-
-def _fit(command: str, url: str) -> list[str]:
-    """The command on one line, or on two if the terminal is too narrow."""
-    line = f"  try    {command} {url}"
-    if len(line) <= output.width():
-        return [line]
-    return [f"  try    {command} \\", f"           {url}"]
 
 
 def _home(path: Path) -> str:
     """The path, with `~` for the home folder."""
     here = path.expanduser()
     return f"~/{here.relative_to(Path.home())}" if here.is_relative_to(Path.home()) else str(here)
-
-
-def _quote(path: Path) -> str:
-    """The same, quoted for a shell."""
-    shown = _home(path)
-    return f"~/{shlex.quote(shown[2:])}" if shown.startswith("~/") else shlex.quote(shown)
 
 
 #: Seconds for a worker to start and announce itself.
@@ -101,21 +86,18 @@ def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     replaces the embedded Redis. Data, logs and your key for the API are in the state folder
     (BOYD_STATE_DIR).
     """
-    settings = with_agents(settings, agents or _agent_here(settings))
+    if not agents and not settings.agents and Path("agent.toml").exists():
+        agents = ("agent.toml",)
+    settings = with_agents(settings, agents)
     names = list(load_agents(settings.agents))
     if len(names) == 1 and not settings.agent:
         settings = settings.model_copy(update={"agent": names[0]})
-    private_folder(settings.state_dir)
     with state_lock(settings.state_dir):
         settings = settings.model_copy(update={"api": _free(settings.api)})
         with Supervisor(output.say) as supervisor, _redis(settings, supervisor) as url:
             if url is not None:
                 greet(settings, names)
                 _run(settings, supervisor, url, names, show_key)
-
-
-def _agent_here(settings: Settings) -> tuple[str, ...]:
-    return ("agent.toml",) if not settings.agents and Path("agent.toml").exists() else ()
 
 
 def _free(api: ApiSettings) -> ApiSettings:
@@ -128,15 +110,11 @@ def _free(api: ApiSettings) -> ApiSettings:
         with socket.create_server((api.host, api.port)) as listening:
             return api.model_copy(update={"port": listening.getsockname()[1]})
     except OSError as error:
-        reason = f"{_why(error)}; choose another with BOYD_API__PORT"
+        # The system's own message, without the address that Python adds.
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror or str(error)
+        reason = f"{why}; choose another with BOYD_API__PORT"
         raise ConfigError(f"the API cannot listen on {api.host}:{api.port}: {reason}") from None
-
-
-def _why(error: OSError) -> str:
-    """The system's own message, without the address that Python adds."""
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error)
 
 
 @contextmanager
@@ -175,7 +153,7 @@ def _run(
     output.say("stopping")
 
 
-def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
+def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[ChildSpec]]:
     """The workers, and the children that start after them."""
     env = {
         **os.environ,
@@ -194,7 +172,7 @@ def _children(settings: Settings, url: str) -> tuple[list[Child], list[Child]]:
         "api": ["api"],
     }
     children = [
-        Child(
+        ChildSpec(
             name,
             (sys.executable, "-m", "boyd.cli", *arguments),
             log_path(settings.state_dir, name),
@@ -217,8 +195,7 @@ def _own_key(store: Store, state: Path) -> str:
     known = read_key(state)
     if known is not None and store.access.admit(known, rate=100, burst=100).key is not None:
         return known
-    by = actor()
-    _, text = store.access.create("boyd up", user(), SCOPES, by=by, person=True)
+    _, text = store.access.create("boyd up", user(), SCOPES, by=actor(), person=True)
     assert text is not None, "a key with a new id has a text"
     write_private(key_file(state), text + "\n")
     return text
@@ -261,7 +238,10 @@ class _Watch:
         try:
             for agent_id, event in self._events.wait(0):
                 if event.kind in ("iteration.completed", "iteration.failed"):
-                    self._show(agent_id, int(str(event.data["iteration"])))
+                    history = self._store.agent(agent_id).history
+                    result = history.get(int(str(event.data["iteration"])))
+                    if result:
+                        output.say(output.paint_iteration(result))
             self._keep_key()
             self._answers = True
         except StoreError as error:
@@ -277,8 +257,3 @@ class _Watch:
         before = read_key(self._state)
         if _own_key(self._store, self._state) != before:
             output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
-
-    def _show(self, agent_id: str, iteration: int) -> None:
-        result = self._store.agent(agent_id).history.get(iteration)
-        if result:
-            output.say(output.paint_iteration(result))

@@ -21,7 +21,7 @@ TAIL_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True)
-class Child:
+class ChildSpec:
     """A program to keep running.
 
     Attributes:
@@ -47,14 +47,14 @@ class Child:
     fatal: frozenset[int] = frozenset()
 
 
-class Life:
+class ChildProcess:
     """A running process of *child* in its own session and process group.
 
     Raises:
         OSError: the program or its log file cannot be opened, or the system is out of processes.
     """
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: ChildSpec) -> None:
         log = open_log(child.log)
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
@@ -100,7 +100,13 @@ class Life:
             # Before the process is reaped, as its pid may be reused afterwards.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        return _in_words(self._process.wait())
+        code = self._process.wait()
+        if code >= 0:
+            return f"exited with {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
 
 
 def _before_exec(death_signal: signal.Signals, parent: int) -> None:
@@ -108,15 +114,6 @@ def _before_exec(death_signal: signal.Signals, parent: int) -> None:
         # Until exec the supervisor's handlers are active and would swallow it.
         signal.signal(death_signal, signal.SIG_DFL)
     follow_parent(death_signal, parent)
-
-
-def _in_words(code: int) -> str:
-    if code >= 0:
-        return f"exited with {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
 
 
 def log_path(state: Path, name: str) -> Path:

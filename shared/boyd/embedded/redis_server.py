@@ -25,7 +25,7 @@ from pydantic import Field, ValidationError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from boyd.embedded.child import Child, log_path
+from boyd.embedded.child import ChildSpec, log_path
 from boyd.embedded.state_folder import open_locked, private_folder, write_private
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import ConfigError
@@ -56,7 +56,7 @@ class RedisAccess(Model):
 class RedisServer:
     """A server that is ready to start."""
 
-    child: Child
+    child: ChildSpec
     access: RedisAccess
 
     @property
@@ -104,13 +104,18 @@ def redis_server(
         ConfigError: there is no server, the folder cannot be used, or another server uses it.
     """
     program = find_program(named)
-    folder = _data_folder(state)
+    private_folder(state)
+    folder = private_folder(state / "redis")
+    try:
+        folder.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot make {folder} private: {error.strerror}") from None
     lock = _hold(folder)
     try:
         access = _access(folder / "access.json")
         config = folder / "redis.conf"
         write_private(config, _config(folder, access, fsync))
-        child = Child(
+        child = ChildSpec(
             name="redis",
             argv=(str(program), str(config)),
             log=log_path(state, "redis"),
@@ -148,11 +153,7 @@ def find_program(named: str | None = None) -> Path:
 
 
 def _check_program(named: str) -> Path:
-    """Check a program given in the settings and return its path.
-
-    Raises:
-        ConfigError: it cannot be run, is something else, or is too old.
-    """
+    """The path of a program given in the settings; `ConfigError` if it is of no use."""
     wanted = f"BOYD_EMBEDDED__SERVER: {named}"
     program = shutil.which(named)
     if program is None:
@@ -180,16 +181,6 @@ def _release(program: str) -> Release | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return Release.printed(printed[:1000].decode("utf-8", "replace"))
-
-
-def _data_folder(state: Path) -> Path:
-    private_folder(state)
-    folder = private_folder(state / "redis")
-    try:
-        folder.chmod(0o700)
-    except OSError as error:
-        raise ConfigError(f"cannot make {folder} private: {error.strerror}") from None
-    return folder
 
 
 def _hold(folder: Path) -> int:
@@ -232,6 +223,7 @@ def _is_free(port: int) -> bool:
 
 
 def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
+    escaped = str(folder).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     lines = [
         "# Rewritten at each start of `boyd up`.",
         f"bind {HOST}",
@@ -240,7 +232,7 @@ def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
         f"requirepass {access.password}",
         "tcp-keepalive 60",
         "daemonize no",
-        f"dir {_quote(folder)}",
+        f'dir "{escaped}"',
         'logfile ""',
         "loglevel notice",
         "always-show-logo no",
@@ -252,8 +244,3 @@ def _config(folder: Path, access: RedisAccess, fsync: Fsync) -> str:
         "maxmemory-policy noeviction",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _quote(path: Path) -> str:
-    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

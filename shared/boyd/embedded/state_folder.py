@@ -25,13 +25,19 @@ def private_folder(folder: Path) -> Path:
     Raises:
         ConfigError: it cannot be created or written to.
     """
-    folder = folder.absolute()
+    folder, reason = folder.absolute(), ""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            reason = "it is read-only or belongs to someone else"
     except OSError as error:
-        raise _unusable(folder, _reason(folder, error)) from None
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise _unusable(folder, "it is read-only or belongs to someone else")
+        blocking = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        reason = error.strerror or str(error)
+        if not blocking.is_dir():
+            reason = f"{blocking} is not a folder"
+    if reason:
+        advice = "choose a folder that you may write to"
+        raise ConfigError(f"cannot keep data in {folder}: {reason}; {advice}")
     return folder
 
 
@@ -42,33 +48,16 @@ def write_private(path: Path, text: str) -> None:
         ConfigError: it cannot be written.
     """
     try:
-        _replace(path, text)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _replace(path: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _reason(folder: Path, error: OSError) -> str:
-    blocking = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    if not blocking.is_dir():
-        return f"{blocking} is not a folder"
-    return error.strerror or str(error)
-
-
-def _unusable(folder: Path, reason: str) -> ConfigError:
-    return ConfigError(
-        f"cannot keep data in {folder}: {reason}; choose a folder that you may write to"
-    )
 
 
 LOCK_FILE = "boyd.lock"
@@ -196,7 +185,14 @@ def read_runtime(state: Path) -> RunningDeployment | None:
         return None
     except OSError as error:
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
-    return runtime if runtime.pid == holder and _alive(runtime.pid) else None
+    if runtime.pid != holder:
+        return None
+    try:
+        with suppress(PermissionError):  # it belongs to another user
+            os.kill(holder, 0)
+    except ProcessLookupError:
+        return None
+    return runtime
 
 
 def key_file(state: Path) -> Path:
@@ -210,16 +206,6 @@ def read_key(state: Path) -> str | None:
         return key_file(state).read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def with_redis(settings: Settings) -> Settings:

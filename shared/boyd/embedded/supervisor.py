@@ -25,7 +25,7 @@ from subprocess import SubprocessError
 from types import FrameType
 from typing import Any, Self
 
-from boyd.embedded.child import Child, Life, last_log_lines, log_size, rotate_log
+from boyd.embedded.child import ChildProcess, ChildSpec, last_log_lines, log_size, rotate_log
 from boyd.errors import BoydError
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -52,7 +52,7 @@ class Wakeup:
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         self._fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        self._handle(signal.SIGCHLD, _nothing)
+        self._handle(signal.SIGCHLD, lambda *_: None)  # the byte in the pipe is the message
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
                 self._handle(number, self._on_stop)
@@ -94,10 +94,6 @@ class Wakeup:
         if now - self._last_stop >= SAME_PRESS_SECONDS:
             self.stop()
         self._last_stop = now
-
-
-def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the byte in the pipe is the message."""
 
 
 # A signal or a dead child wakes the loop at once; this covers a lost wake-up.
@@ -159,7 +155,7 @@ class Supervisor:
         """A stop was requested."""
         return self._wakeup.stops > 0
 
-    def start(self, child: Child) -> None:
+    def start(self, child: ChildSpec) -> None:
         """Start *child* now; `wait_until` and `run` supervise it.
 
         Raises:
@@ -167,14 +163,15 @@ class Supervisor:
         """
         post = _Post(child, self._pace)
         try:
-            post.life = Life(child)
+            post.process = ChildProcess(child)
         except (OSError, SubprocessError) as error:
             raise ChildStartFailed(f"{child.name} cannot start: {_reason(error)}") from None
         self._posts.append(post)
 
     def pids(self) -> dict[str, int | None]:
         """The pid of each child by name; None while it waits for a restart."""
-        return {post.child.name: post.life.pid if post.life else None for post in self._posts}
+        posts = self._posts
+        return {post.child.name: post.process.pid if post.process else None for post in posts}
 
     def wait_until(
         self, name: str, ready: Callable[[], bool], timeout: float, every: float = 0.05
@@ -193,7 +190,7 @@ class Supervisor:
         post = next(post for post in self._posts if post.child.name == name)
         deadline = time.monotonic() + timeout
         while not self.stopping:
-            if post.life and ready():
+            if post.process and ready():
                 post.settled = True
                 return True
             if time.monotonic() >= deadline:
@@ -224,12 +221,17 @@ class Supervisor:
             if self._wakeup.stops > 1:
                 break
             self._end(post)
-        self._end_at_once([post for post in self._posts if post.life])
+        left = [post for post in self._posts if post.process]
+        for post in left:
+            post.send(post.child.death_signal)
+        self._wait_for_end(left, LAST_SECONDS, stops=2)
+        for post in left:
+            post.kill()
         self._posts.clear()
 
     def _supervise_all(self, until: float) -> None:
         now = time.monotonic()
-        pauses = [post.restart_at for post in self._posts if post.life is None]
+        pauses = [post.restart_at for post in self._posts if post.process is None]
         self._wakeup.wait(min(until, now + LONGEST_WAIT_SECONDS, *pauses) - now)
         for post in self._posts:
             if not self.stopping:  # a child that dies now got the signal, too
@@ -237,26 +239,22 @@ class Supervisor:
         self._rotate_logs()
 
     def _supervise(self, post: _Post) -> None:
-        if post.life:
-            how = post.life.ended()
-            if how:
-                self._after_death(post, how)
-        elif time.monotonic() >= post.restart_at:
-            self._restart(post)
-
-    def _restart(self, post: _Post) -> None:
-        try:
-            post.life = Life(post.child)
-        except (OSError, SubprocessError) as error:
-            self._after_death(post, f"could not be started ({_reason(error)})")
+        how = post.process.ended() if post.process else None
+        if not post.process and time.monotonic() >= post.restart_at:
+            try:
+                post.process = ChildProcess(post.child)
+            except (OSError, SubprocessError) as error:
+                how = f"could not be started ({_reason(error)})"
+        if how:
+            self._after_death(post, how)
 
     def _after_death(self, post: _Post, how: str) -> None:
         name, log = post.child.name, post.child.log
         if post.is_fatal:
-            post.life = None
+            post.process = None
             raise ChildStartFailed(f"{name} cannot start: {post.last_words}")
-        pause = post.bury()
-        if post.hopeless:
+        pause = post.record_death()
+        if not post.settled and post.deaths >= self._pace.tries:
             times = f"{post.deaths} times in a row"
             raise ChildStartFailed(f"{name} cannot start: it {how}, {times}{post.quote(10)}")
         self._notify(f"{name} {how}; starting it again in {pause:g} s (log: {log})")
@@ -269,35 +267,22 @@ class Supervisor:
                 rotate_log(log)
 
     def _end(self, post: _Post) -> None:
-        if not post.life:
-            return
         child = post.child
-        post.life.send(child.stop_signal)
+        post.send(child.stop_signal)
         self._wait_for_end([post], child.grace, stops=1)
-        if post.life and self._wakeup.stops <= 1:
+        if post.process and self._wakeup.stops <= 1:
             self._notify(f"{child.name} did not stop within {child.grace:g} s and was killed")
-            post.life.kill()
-            post.life = None
-
-    def _end_at_once(self, posts: Sequence[_Post]) -> None:
-        for post in posts:
-            if post.life:
-                post.life.send(post.child.death_signal)
-        self._wait_for_end(posts, LAST_SECONDS, stops=2)
-        for post in posts:
-            if post.life:
-                post.life.kill()
-                post.life = None
+            post.kill()
 
     def _wait_for_end(self, posts: Sequence[_Post], seconds: float, stops: int) -> None:
         """Wait for the end of all, at most *seconds*, or until more than *stops* were requested."""
         deadline = time.monotonic() + seconds
         while True:
             for post in posts:
-                if post.life and post.life.ended():
-                    post.life = None
+                if post.process and post.process.ended():
+                    post.process = None
             left = deadline - time.monotonic()
-            if not any(post.life for post in posts) or left <= 0 or self._wakeup.stops > stops:
+            if not any(post.process for post in posts) or left <= 0 or self._wakeup.stops > stops:
                 return
             self._wakeup.wait(min(left, LONGEST_WAIT_SECONDS))
 
@@ -309,9 +294,9 @@ class Supervisor:
 class _Post:
     """One child: its current process and the history of its restarts."""
 
-    def __init__(self, child: Child, pace: Pace) -> None:
+    def __init__(self, child: ChildSpec, pace: Pace) -> None:
         self.child = child
-        self.life: Life | None = None
+        self.process: ChildProcess | None = None
         self.settled = False
         self.deaths = 0
         self.restart_at = 0.0
@@ -319,16 +304,20 @@ class _Post:
         self._pause = pace.first
         self._log_began = log_size(child.log)
 
-    @property
-    def hopeless(self) -> bool:
-        """It has proved unable to start."""
-        return not self.settled and self.deaths >= self._pace.tries
+    def send(self, number: signal.Signals) -> None:
+        if self.process:
+            self.process.send(number)
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+        self.process = None
 
     @property
     def is_fatal(self) -> bool:
         """Its first process ended with a fatal status."""
         first = not self.deaths and not self.settled
-        return first and self.life is not None and self.life.status in self.child.fatal
+        return first and self.process is not None and self.process.status in self.child.fatal
 
     @property
     def last_words(self) -> str:
@@ -336,10 +325,10 @@ class _Post:
         lines = last_log_lines(self.child.log, 1, self._log_began)
         return lines[0].removeprefix("boyd: ") if lines else f"see {self.child.log}"
 
-    def bury(self) -> float:
+    def record_death(self) -> float:
         """Record a death; return the seconds until the restart."""
-        lived = self.life.seconds if self.life else 0.0
-        self.life = None
+        lived = self.process.seconds if self.process else 0.0
+        self.process = None
         self.deaths += 1
         self.settled = self.settled or lived >= self._pace.settled
         pause = self._pace.first if lived >= self._pace.calm else self._pause

@@ -92,7 +92,17 @@ class Lab:
         self.whole = whole = Store(client, _WORKER)
         self.leases = Leases(1.0)
         self._workers = [
-            _worker(host, agent.id, [*DEFAULT, of_host(host), *queues]) for host in hosts
+            WorkerInfo(
+                name=f"{_WORKER}@{host}",
+                role="worker",
+                host=host,
+                pid=1,
+                queues=[*DEFAULT, of_host(host), *queues],
+                agents=[agent.id],
+                version="test",
+                started_at=utc_now(),
+            )
+            for host in hosts
         ]
         self._beat()
         self.fleet = whole.fleet.of(agent.id)
@@ -140,7 +150,11 @@ class Lab:
         if phase == "job":
             self.jobs.execute(*ids)
             return
-        goes_on = getattr(self._steps(phase, ids), phase)(*ids)
+        steps = self.steps
+        if phase == "observe":  # the worker that consumes the queue of this batch
+            queue = self.dispatcher.queues.get((ids[0], ids[1]), "")
+            steps = self._observing.get(queue, self.steps)
+        goes_on = getattr(steps, phase)(*ids)
         following = {"orient": "decide", "act": "complete"}.get(phase)
         if goes_on and following:
             self.dispatcher.hints.appendleft((following, *ids))
@@ -152,25 +166,6 @@ class Lab:
             self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings
         )
 
-    def _steps(self, phase: str, ids: Sequence[int]) -> IterationSteps:
-        """The steps of a worker that consumes the queue of this phase."""
-        if phase != "observe":
-            return self.steps
-        return self._observing.get(self.dispatcher.queues.get((ids[0], ids[1]), ""), self.steps)
-
     def _beat(self) -> None:
         for worker in self._workers:
             self.whole.fleet.beat(worker)
-
-
-def _worker(host: str, agent_id: str, queues: list[str]) -> WorkerInfo:
-    return WorkerInfo(
-        name=f"{_WORKER}@{host}",
-        role="worker",
-        host=host,
-        pid=1,
-        queues=queues,
-        agents=[agent_id],
-        version="test",
-        started_at=utc_now(),
-    )

@@ -23,54 +23,83 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from boyd.models import Model, explain
-from boyd.testing.scripted_replies import (
-    ChatCompletions,
-    Messages,
-    Reply,
-    ScriptedCall,
-    call,
-    calls,
-    cut_after,
-    empty,
-    error_event,
-    hang,
-    length,
-    say,
-    silence,
-    status,
-    unfinished,
-)
-
-__all__ = [
-    "Received",
-    "Reply",
-    "Script",
-    "ScriptedCall",
-    "ScriptedModel",
-    "call",
-    "calls",
-    "cut_after",
-    "empty",
-    "error_event",
-    "hang",
-    "length",
-    "say",
-    "silence",
-    "status",
-    "unfinished",
-]
+from boyd.models import JsonObject, Model, explain
+from boyd.testing.scripted_replies import ChatCompletions, Messages, ScriptedCall
+from boyd.testing.scripted_replies import Reply as Reply
 
 _PATHS: dict[str, Literal["openai", "anthropic"]] = {
     "/v1/chat/completions": "openai",
     "/v1/messages": "anthropic",
 }
 _OVER = Reply(status=500, message="the script is over")
+
+
+def say(text: str, **fields: Any) -> Reply:
+    """A reply with a text."""
+    return Reply(text=text, **fields)
+
+
+def call(name: str, arguments: JsonObject | str | None = None, **fields: Any) -> Reply:
+    """A reply with one tool call."""
+    return calls((name, {} if arguments is None else arguments), **fields)
+
+
+def calls(*asked: tuple[str, JsonObject | str], **fields: Any) -> Reply:
+    """A reply with several tool calls."""
+    made = [ScriptedCall(name=name, arguments=arguments) for name, arguments in asked]
+    return Reply(calls=made, **fields)
+
+
+def empty(**fields: Any) -> Reply:
+    """An empty reply."""
+    return Reply(**fields)
+
+
+def status(code: int, retry_after: float | str | None = None, **fields: Any) -> Reply:
+    """An HTTP error with an error document."""
+    return Reply(status=code, retry_after=retry_after, **fields)
+
+
+def cut_after(events: int, reply: Reply | None = None) -> Reply:
+    """A connection lost after some events of *reply*."""
+    return _changed(reply, end="cut", after=events)
+
+
+def unfinished(reply: Reply | None = None) -> Reply:
+    """A stream that ends after the whole reply, without a reason or a marker."""
+    return _changed(reply, end="unfinished")
+
+
+def error_event(kind: str = "server_error", reply: Reply | None = None) -> Reply:
+    """A stream with an error event after the whole reply."""
+    return _changed(reply, end="error", error=kind)
+
+
+def hang(seconds: float, reply: Reply | None = None) -> Reply:
+    """A delayed *reply*."""
+    return _changed(reply, wait=seconds)
+
+
+def silence(events: int = 0, reply: Reply | None = None) -> Reply:
+    """A stream that stalls after some events of *reply*."""
+    return _changed(reply, end="silence", after=events)
+
+
+def length(reply: Reply) -> Reply:
+    """*reply* truncated by the token limit, in the middle of its last call if it has calls."""
+    asked = list(reply.calls)
+    if asked:
+        text = asked[-1].text
+        asked[-1] = asked[-1].patched({"arguments": text[: len(text) // 2]})
+    return _changed(reply, finish="length", calls=asked)
+
+
+def _changed(reply: Reply | None, **fields: Any) -> Reply:
+    return (reply or say("this is what comes first")).model_copy(update=fields)
 
 
 @dataclass(frozen=True)
@@ -128,7 +157,8 @@ class ScriptedModel:
         self._forever = forever
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", port), _handler_for(self))
+        handler = type("Handler", (_Handler,), {"scripted": self})
+        self._server = _Server(("127.0.0.1", port), handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="scripted-model", daemon=True
         )
@@ -148,12 +178,7 @@ class ScriptedModel:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._server.shutdown()
         self._server.server_close()
@@ -184,13 +209,6 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _handler_for(model: ScriptedModel) -> type[BaseHTTPRequestHandler]:
-    class Handler(_Handler):
-        scripted = model
-
-    return Handler
-
-
 class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
@@ -202,11 +220,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Send the next reply."""
         self.close_connection = True
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-        body = _object(raw)
-        if self.path not in _PATHS or body is None:
-            self._document(
-                404 if body is not None else 400, "unknown path, or the body is not a JSON object"
-            )
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = None
+        if self.path not in _PATHS or not isinstance(body, dict):
+            code = 404 if isinstance(body, dict) else 400
+            self._document(code, "unknown path, or the body is not a JSON object")
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
         received = Received(self.path, headers, raw, body)
@@ -257,33 +277,19 @@ def _encode(received: Received, reply: Reply, number: int) -> ChatCompletions | 
     if received.wire == "anthropic":
         return Messages(reply, number)
     asked = received.body.get("stream_options")
-    return ChatCompletions(
-        reply, number, counts=isinstance(asked, dict) and asked.get("include_usage") is True
-    )
+    counts = isinstance(asked, dict) and asked.get("include_usage") is True
+    return ChatCompletions(reply, number, counts)
 
 
 def _until_end(reply: Reply, encoded: ChatCompletions | Messages) -> Iterator[bytes]:
     """The events up to the end of the stream."""
-    if reply.end in ("normal", "unmarked"):
-        yield from encoded.content()
-        yield from encoded.ending()
-        if reply.end == "normal":
-            yield encoded.marker()
-        return
-    whole = (
-        chain(encoded.content(), encoded.ending()) if reply.after is not None else encoded.content()
-    )
-    yield from islice(whole, reply.after)
-    if reply.end == "error":
+    is_whole = reply.end in ("normal", "unmarked")
+    ending = encoded.ending() if is_whole or reply.after is not None else ()
+    yield from islice(chain(encoded.content(), ending), None if is_whole else reply.after)
+    if reply.end == "normal":
+        yield encoded.marker()
+    elif reply.end == "error":
         yield encoded.error()
-
-
-def _object(raw: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

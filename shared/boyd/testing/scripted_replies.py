@@ -1,4 +1,4 @@
-"""Scripted replies, and their events in either wire format."""
+"""Scripted replies as data, and their events in either wire format."""
 
 from __future__ import annotations
 
@@ -86,70 +86,6 @@ class Reply(Model):
         return self.finish or ("calls" if self.calls else "stop")
 
 
-def say(text: str, **fields: Any) -> Reply:
-    """A reply with a text."""
-    return Reply(text=text, **fields)
-
-
-def call(name: str, arguments: JsonObject | str | None = None, **fields: Any) -> Reply:
-    """A reply with one tool call."""
-    return calls((name, {} if arguments is None else arguments), **fields)
-
-
-def calls(*asked: tuple[str, JsonObject | str], **fields: Any) -> Reply:
-    """A reply with several tool calls."""
-    made = [ScriptedCall(name=name, arguments=arguments) for name, arguments in asked]
-    return Reply(calls=made, **fields)
-
-
-def empty(**fields: Any) -> Reply:
-    """An empty reply."""
-    return Reply(**fields)
-
-
-def status(code: int, retry_after: float | str | None = None, **fields: Any) -> Reply:
-    """An HTTP error with an error document."""
-    return Reply(status=code, retry_after=retry_after, **fields)
-
-
-def cut_after(events: int, reply: Reply | None = None) -> Reply:
-    """A connection lost after some events of *reply*."""
-    return _changed(reply, end="cut", after=events)
-
-
-def unfinished(reply: Reply | None = None) -> Reply:
-    """A stream that ends after the whole reply, without a reason or a marker."""
-    return _changed(reply, end="unfinished")
-
-
-def error_event(kind: str = "server_error", reply: Reply | None = None) -> Reply:
-    """A stream with an error event after the whole reply."""
-    return _changed(reply, end="error", error=kind)
-
-
-def hang(seconds: float, reply: Reply | None = None) -> Reply:
-    """A delayed *reply*."""
-    return _changed(reply, wait=seconds)
-
-
-def silence(events: int = 0, reply: Reply | None = None) -> Reply:
-    """A stream that stalls after some events of *reply*."""
-    return _changed(reply, end="silence", after=events)
-
-
-def length(reply: Reply) -> Reply:
-    """*reply* truncated by the token limit, in the middle of its last call if it has calls."""
-    asked = list(reply.calls)
-    if asked:
-        text = asked[-1].text
-        asked[-1] = asked[-1].patched({"arguments": text[: len(text) // 2]})
-    return _changed(reply, finish="length", calls=asked)
-
-
-def _changed(reply: Reply | None, **fields: Any) -> Reply:
-    return (reply or say("this is what comes first")).model_copy(update=fields)
-
-
 #: Finish reasons of OpenAI and Anthropic.
 _REASONS: dict[Finish, tuple[str, str]] = {
     "stop": ("stop", "end_turn"),
@@ -188,11 +124,14 @@ class ChatCompletions:
 
     def ending(self) -> Iterator[bytes]:
         """The events of the finish reason and the usage."""
-        yield self._chunk({"index": 0, "delta": {}, "finish_reason": self._finish})
+        reason = _REASONS[self._reply.reason][0]
+        yield self._chunk({"index": 0, "delta": {}, "finish_reason": reason})
         usage = self._reply.usage
         if usage and self._counts:
-            sent, told = usage.input_tokens, usage.output_tokens
-            counted = {"prompt_tokens": sent, "completion_tokens": told}
+            counted = {
+                "prompt_tokens": usage.input_tokens,
+                "completion_tokens": usage.output_tokens,
+            }
             yield _event({**self._head, "choices": [], "usage": counted})
 
     def marker(self) -> bytes:
@@ -202,10 +141,6 @@ class ChatCompletions:
     def error(self) -> bytes:
         """An error event."""
         return _event({"error": {"message": self._reply.message, "type": self._reply.error}})
-
-    @property
-    def _finish(self) -> str:
-        return _REASONS[self._reply.reason][0]
 
     @property
     def _head(self) -> dict[str, Any]:
@@ -253,26 +188,27 @@ class Messages:
 
     def content(self) -> Iterator[bytes]:
         """The events of the content."""
-        reply, at = self._reply, 0
-        usage = reply.usage
+        reply, usage = self._reply, self._reply.usage
         counted = {"input_tokens": usage.input_tokens, "output_tokens": 1} if usage else {}
         message = {"id": f"msg_{self._number}", "role": "assistant", "content": []}
         yield _typed("message_start", message={**message, "usage": counted})
         yield _typed("ping")
+        blocks: list[tuple[dict[str, Any], str, str, str]] = []
         if reply.reasoning:
             block = {"type": "thinking", "thinking": ""}
-            yield from self._block(at, block, "thinking", "thinking_delta", reply.reasoning)
-            at += 1
+            blocks.append((block, "thinking", "thinking_delta", reply.reasoning))
         if reply.text:
-            block = {"type": "text", "text": ""}
-            yield from self._block(at, block, "text", "text_delta", reply.text)
-            at += 1
+            blocks.append(({"type": "text", "text": ""}, "text", "text_delta", reply.text))
         for number, asked in enumerate(reply.calls):
             id_ = asked.id or f"toolu_{self._number}_{number}"
             call = {"type": "tool_use", "id": id_, "name": asked.name, "input": {}}
             text = asked.text if asked.arguments else ""
-            yield from self._block(at, call, "partial_json", "input_json_delta", text)
-            at += 1
+            blocks.append((call, "partial_json", "input_json_delta", text))
+        for at, (block, field, kind, text) in enumerate(blocks):
+            yield _typed("content_block_start", index=at, content_block=block)
+            for piece in pieces(text, reply.chunk):
+                yield _typed("content_block_delta", index=at, delta={"type": kind, field: piece})
+            yield _typed("content_block_stop", index=at)
 
     def ending(self) -> Iterator[bytes]:
         """The events of the finish reason and the usage."""
@@ -289,14 +225,6 @@ class Messages:
         """An error event."""
         error = {"type": self._reply.error, "message": self._reply.message}
         return _typed("error", error=error)
-
-    def _block(
-        self, at: int, block: dict[str, Any], field: str, kind: str, text: str
-    ) -> Iterator[bytes]:
-        yield _typed("content_block_start", index=at, content_block=block)
-        for piece in pieces(text, self._reply.chunk):
-            yield _typed("content_block_delta", index=at, delta={"type": kind, field: piece})
-        yield _typed("content_block_stop", index=at)
 
 
 def _typed(kind: str, **fields: Any) -> bytes:

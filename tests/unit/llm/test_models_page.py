@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from boyd.settings.model import ModelSettings
-from boyd.testing import scripted_replies
+from boyd.testing import model_server, scripted_replies
 from boyd.testing.model_server import Reply
 
 PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
@@ -66,14 +66,14 @@ def test_every_way_to_cut_and_to_end_is_told(kind: Any) -> None:
 
 
 def test_every_function_that_makes_a_reply_is_told() -> None:
-    made = [name for name, value in vars(scripted_replies).items() if _makes_reply(value)]
+    made = [name for name, value in vars(model_server).items() if _makes_reply(value)]
 
     assert made
     assert all(f"`{name}(" in PAGE for name in made)
 
 
 def _makes_reply(value: Any) -> bool:
-    here = getattr(value, "__module__", "") == scripted_replies.__name__
+    here = getattr(value, "__module__", "") == model_server.__name__
     public = here and not value.__name__.startswith("_")
     return public and getattr(value, "__annotations__", {}).get("return") == "Reply"
 
