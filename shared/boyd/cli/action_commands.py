@@ -16,14 +16,7 @@ from boyd import naming
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.options import api_options, id_argument, resolve_prefix, short, wait_option
-from boyd.cli.output import command_name
-from boyd.cli.parameter_types import (
-    Pairs,
-    Whole,
-    object_option,
-    pairs_option,
-    period_options,
-)
+from boyd.cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
@@ -182,12 +175,7 @@ def dry_run(
 @output.output_option
 @api_options
 def rollback(
-    api: Api,
-    execution: str,
-    rationale: str | None,
-    require_approval: bool,
-    wait: float,
-    form: str,
+    api: Api, execution: str, rationale: str | None, require_approval: bool, wait: float, form: str
 ) -> None:
     """Undo a successful execution, once.
 
@@ -206,8 +194,7 @@ def _complete_id(api: Api, execution: str) -> str:
         return execution
     if not beginning.strip():
         raise click.BadParameter(
-            f"{execution!r} has an empty id: give the id or a prefix of it",
-            param_hint="EXECUTION",
+            f"{execution!r} has an empty id: give the id or a prefix of it", param_hint="EXECUTION"
         )
     known = (item.id for item in api_access.every_approval(api))
     return naming.approval(resolve_prefix("approval", beginning, known))
@@ -243,7 +230,7 @@ def _explain_errors(api: Api, action: str, param: Pairs) -> Iterator[None]:
 
 def _suggest_actions(api: Api, action: str) -> str:
     """Suggest actions with similar names."""
-    listing = f"`{command_name()} actions list` lists the actions"
+    listing = f"`{output.command_name()} actions list` lists the actions"
     try:
         known = [one.id for one in api.agent.get("/actions", ActionList).actions]
     except ApiProblem:  # a key that may act need not be one that may look
@@ -266,7 +253,9 @@ def _job(
         text = f"it is still running; {job.execution_id} continues without this command"
         if job.approval_id:
             name = short(job.approval_id)
-            text = f"it waits for approval {name}; see `{command_name()} approvals show {name}`"
+            text = (
+                f"it waits for approval {name}; see `{output.command_name()} approvals show {name}`"
+            )
         output.stop(output.TIMED_OUT, text)
     if not shown:
         if job.earlier:

@@ -16,7 +16,6 @@ from boyd.cli.goal_commands import (
     data_option,
     prints,
 )
-from boyd.cli.output import to_type
 from boyd.cli.parameter_types import Whole
 from boyd.formatting import counted
 
@@ -122,7 +121,7 @@ def resume(client: GoalsClient, max_cycles: int, form: str) -> None:
     """
     session = client.session()
     if not session.cycle:
-        how = f"{to_type('agent run --goals …')} or {to_type('agent repl')}"
+        how = f"{output.to_type('agent run --goals …')} or {output.to_type('agent repl')}"
         output.stop(output.FAILED, f"there is no session to resume: {how} starts one")
     if session.active and client.may_act():
         output.note(f"resuming after cycle {session.cycle}")
@@ -180,11 +179,11 @@ def _ending(runner: CycleRunner) -> str:
         return _nothing_active(runner.session)
     after = f"after {counted(runner.done, 'cycle')}"
     left = f"goals: {goal_views.counts(runner.session)}"
-    again = f"{to_type('agent resume')} continues"
+    again = f"{output.to_type('agent resume')} continues"
     if runner.ending == "done":
         return f"No active goals left {after}; {left}."
     if runner.ending == "spent":
-        fresh = to_type("agent run --fresh --goals …")
+        fresh = output.to_type("agent run --fresh --goals …")
         most = runner.session.max_cycles
         return f"The session has used all its {most} cycles; {fresh} starts another"
     if runner.ending == "idle":
@@ -198,9 +197,9 @@ def _ending(runner: CycleRunner) -> str:
 
 def _nothing_active(session: SessionState) -> str:
     """Suggest commands that make a goal active."""
-    ways = [f"{to_type('goals add …')} adds one"]
+    ways = [f"{output.to_type('goals add …')} adds one"]
     if session.goals.get("Suspended"):
-        ways.append(f"{to_type('goals resume ID')} resumes one")
+        ways.append(f"{output.to_type('goals resume ID')} resumes one")
     return f"No goal is active ({goal_views.counts(session)}): {', '.join(ways)}."
 
 
@@ -210,7 +209,7 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        resume = to_type("agent resume")
+        resume = output.to_type("agent resume")
         output.note(
             f"A running cycle continues without this command; {resume} starts the next one."
         )
@@ -246,11 +245,7 @@ def consolidate(client: GoalsClient) -> Consolidated:
 @agent.command()
 @click.option("--query", required=True, callback=_text, help="Words, labels or ids.")
 @click.option(
-    "--top-k",
-    type=Whole(1, 1000),
-    default=5,
-    show_default=True,
-    help="Maximum number of memories.",
+    "--top-k", type=Whole(1, 1000), default=5, show_default=True, help="Maximum number of memories."
 )
 @prints(goal_views.show_episodes)
 @client_options
@@ -317,5 +312,5 @@ def reopen(client: GoalsClient, session: str, form: str) -> None:
     """
     id = client.reopen(session)
     if not output.print_data(form, {"id": id}):
-        again = f"{to_type('agent resume')} continues"
+        again = f"{output.to_type('agent resume')} continues"
         output.say(f"session {id} is the current session now; {again}")

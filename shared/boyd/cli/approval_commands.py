@@ -19,7 +19,6 @@ from boyd.cli.options import (
     short,
     wait_option,
 )
-from boyd.cli.output import command_name
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
@@ -158,7 +157,9 @@ def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
         if waiting.is_over:
             outcome.status = output.TIMED_OUT
             what = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
-            outcome.problem = f"{what}; see `{command_name()} approvals show {short(item.id)}`"
+            outcome.problem = (
+                f"{what}; see `{output.command_name()} approvals show {short(item.id)}`"
+            )
             return
         waiting.pause(f"{item.title} {approval_view.progress(item)}")
         outcome.item = item = waiting.ask(lambda: api.agent.get(path, ApprovalItem)) or item

@@ -134,9 +134,7 @@ _BLOCK = 1.0
 EVERYWHERE = "deployment"
 
 deployment_option = click.option(
-    "--deployment",
-    is_flag=True,
-    help="The deployment's trail: keys and deployment-wide freezes.",
+    "--deployment", is_flag=True, help="The deployment's trail: keys and deployment-wide freezes."
 )
 
 

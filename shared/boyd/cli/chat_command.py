@@ -11,7 +11,6 @@ from boyd.cli import approval_commands, approval_view, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.investigation_commands import asking_options, begin, find, live_transcript
 from boyd.cli.options import api_options, id_argument, short
-from boyd.cli.output import command_name
 from boyd.cli.prompt import Prompt, open_prompt
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript
 from boyd.cli.waiting import LogFollower
@@ -102,7 +101,9 @@ class Chat:
     def leave(self) -> None:
         """Print how to continue later."""
         if self._id is not None:
-            output.note(f"`{command_name()} chat {short(self._id)}` continues this conversation.")
+            output.note(
+                f"`{output.command_name()} chat {short(self._id)}` continues this conversation."
+            )
 
     def _ask(self, text: str) -> LogFollower:
         """Ask a question, and return the follower of its log."""

@@ -19,7 +19,6 @@ from boyd.cli.options import (
     choose_agent,
     open_store,
 )
-from boyd.cli.output import command_name
 from boyd.cli.parameter_types import Number
 from boyd.cli.status_command import mode_text, waiting_text
 from boyd.cli.tables import sentence, whole
@@ -169,7 +168,7 @@ def pause(api: Api, reason: str | None) -> None:
     It ignores ticks and refuses triggers; a running iteration continues to its end.
     """
     name = api.agent.post("/pause", Standing, {"reason": reason}).agent_id
-    output.say(f"{name} is paused. `{command_name()} resume --agent {name}` resumes it.")
+    output.say(f"{name} is paused. `{output.command_name()} resume --agent {name}` resumes it.")
 
 
 @click.command()
@@ -255,7 +254,7 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
     undo = "--all" if everywhere else f"--agent {name}"
     output.say(
         f"Actions of {name or 'all agents'} are frozen."
-        f" `{command_name()} unfreeze {undo}` lifts the freeze."
+        f" `{output.command_name()} unfreeze {undo}` lifts the freeze."
     )
 
 
@@ -293,7 +292,7 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
         undo = f"--agent {who}" if who else "--all"
         output.say(
             f"Actions of {who or 'all agents'} are still frozen: {why}."
-            f" `{command_name()} unfreeze {undo}` lifts this freeze."
+            f" `{output.command_name()} unfreeze {undo}` lifts this freeze."
         )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from boyd.cli import output
 from boyd.cli.options import short
-from boyd.cli.output import to_type
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
 from boyd.models import Observation
@@ -57,11 +56,11 @@ class WaitingToolView:
         """A line for each new item."""
         for action, approval in approvals:
             if self._is_new(approval):
-                how = to_type(f"approvals approve {short(approval)}")
+                how = output.to_type(f"approvals approve {short(approval)}")
                 yield output.one_line(f"{action} waits for an approval: {how}")
         for question in questions:
             if self._is_new(f"question {question.id}"):
-                how = self._answer or to_type("questions answer {} TEXT")
+                how = self._answer or output.to_type("questions answer {} TEXT")
                 text = output.one_line(question.text)
                 yield f"asks: {text}  {how.format(output.one_line(question.id))}"
 
@@ -352,7 +351,7 @@ def show_sessions(client: GoalsClient, sessions: Sequence[SessionSummary]) -> No
     ]
     output.print_table(["session", "begun", "changed", "cycles", "episodes", "goals"], rows)
     if len(sessions) > 1:
-        output.say(f"{to_type('agent reopen SESSION')} reopens an older one.")
+        output.say(f"{output.to_type('agent reopen SESSION')} reopens an older one.")
 
 
 def show_consolidated(found: Consolidated) -> None:

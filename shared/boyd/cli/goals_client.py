@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from boyd.cli import output
 from boyd.cli.api_access import Api, past_iteration
-from boyd.cli.output import command_name, to_type
 from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.models import FROZEN, LoopResult, LoopStatus, Model, Triple
@@ -232,7 +231,9 @@ def frozen_line(api: Api, why: str) -> str:
     except ApiProblem:  # the key may not look
         everywhere = False
     # --all excludes --agent.
-    command = f"`{command_name()} unfreeze --all`" if everywhere else to_type("unfreeze")
+    command = (
+        f"`{output.command_name()} unfreeze --all`" if everywhere else output.to_type("unfreeze")
+    )
     return f"{why}; {command} lifts the freeze"
 
 

@@ -10,7 +10,6 @@ from string import Template
 import click
 
 from boyd.cli import output
-from boyd.cli.output import command_name
 from boyd.errors import ConfigError
 
 #: What a new folder may be called, as the agent is called so, too.
@@ -156,7 +155,7 @@ def init(folder: Path) -> None:
     for path, text in texts.items():
         _write(path, text)
         output.say(f"wrote {path}")
-    boyd, file = shlex.quote(command_name()), shlex.quote(str(agent))
+    boyd, file = shlex.quote(output.command_name()), shlex.quote(str(agent))
     output.say(f"Next: {boyd} check {file} && {boyd} up {file}")
 
 

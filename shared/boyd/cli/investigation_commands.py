@@ -14,7 +14,6 @@ import click
 from boyd.cli import INTERRUPTED, api_access, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.options import api_options, find_by_prefix, id_argument, short
-from boyd.cli.output import command_name
 from boyd.cli.parameter_types import Whole, words_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, result_text, used
@@ -161,7 +160,7 @@ def live_transcript() -> Transcript:
 
 def exit_interrupted(id: str) -> NoReturn:
     """End the command, not the investigation."""
-    command, name = f"{command_name()} investigations", short(id)
+    command, name = f"{output.command_name()} investigations", short(id)
     output.note(
         f"It continues without this command: `{command} follow {name}` shows it,"
         f" `{command} cancel {name}` cancels it."

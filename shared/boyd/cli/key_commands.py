@@ -21,7 +21,6 @@ from boyd.cli.options import (
     open_store,
     resolve_prefix,
 )
-from boyd.cli.output import command_name
 from boyd.cli.parameter_types import duration_option, words_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.models import SCOPES, explain, utc_now
@@ -95,7 +94,7 @@ def _create_directly(
 def list_keys(access: CommandAccess, form: str) -> None:
     """List the keys without their secrets."""
     found = _all(access, access.api())
-    make = f"`{command_name()} keys create`"
+    make = f"`{output.command_name()} keys create`"
     empty = f"There are no keys, so nobody can use the API. {make} creates one."
     output.print_list(form, found, COLUMNS, map(_row, found), empty)
 

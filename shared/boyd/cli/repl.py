@@ -13,7 +13,6 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from boyd.cli import INTERRUPTED, goal_views, output
 from boyd.cli.goals_client import GoalsClient, frozen_line, next_cycle
-from boyd.cli.output import to_type
 from boyd.cli.prompt import open_prompt
 from boyd.embedded.state_folder import private_folder
 from boyd.errors import ApiUnavailable, BoydError, ConfigError
@@ -80,9 +79,7 @@ class Repl:
                 known.goals,
             ),
             "memory": command(
-                lambda _: views.show_memory(client.memory(_TOP)),
-                "",
-                "working memory, newest first",
+                lambda _: views.show_memory(client.memory(_TOP)), "", "working memory, newest first"
             ),
             "recall": command(
                 lambda query: views.show_episodes(client.recall(query, _TOP)),
@@ -123,9 +120,8 @@ class Repl:
             well &= self._try(line.strip())
             self._known.forget()
         if is_typed:
-            output.note(
-                f"{to_type('agent resume')} or {to_type('agent repl')} continues from here."
-            )
+            again = f"{output.to_type('agent resume')} or {output.to_type('agent repl')}"
+            output.note(f"{again} continues from here.")
         return well or is_typed
 
     def _try(self, line: str) -> bool:

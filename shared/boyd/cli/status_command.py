@@ -12,7 +12,6 @@ from boyd.cli import completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.event_commands import event_line, is_repeated
 from boyd.cli.options import api_options, chosen_api_options, not_empty
-from boyd.cli.output import command_name
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import EventFollower
 from boyd.errors import UnknownAgent
@@ -191,7 +190,7 @@ def observers(api: Api, form: str) -> None:
 
 def _show_workers(seen: _Everything) -> None:
     if not seen.workers:
-        boyd = command_name()
+        boyd = output.command_name()
         output.say(f"No worker is alive. Start one with `{boyd} worker`, or all with `{boyd} up`.")
         return
     rows = [

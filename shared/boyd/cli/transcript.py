@@ -10,7 +10,6 @@ from typing import Literal, Self
 
 from boyd.cli import output
 from boyd.cli.options import short
-from boyd.cli.output import command_name
 from boyd.formatting import counted, dollars
 from boyd.models.investigation import (
     Asked,
@@ -154,7 +153,7 @@ class Transcript(ABC):
         self.settle()
         self._waited.add(waits.call_id)
         name = short(waits.approval_id)
-        command = f"{command_name()} approvals"
+        command = f"{output.command_name()} approvals"
         self.line("note", f"  it waits for approval {name}; see it with `{command} show {name}`")
         self.line("note", f"  `{command} approve {name}` runs it, `deny` rejects it")
         self.doing(f"waits for approval {name}")

@@ -19,7 +19,6 @@ import click
 from boyd.agent import load_agents
 from boyd.cli import output
 from boyd.cli.options import actor, settings_options, user, with_agents
-from boyd.cli.output import command_name
 from boyd.embedded.child import ChildSpec, log_path
 from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
@@ -58,7 +57,9 @@ def announce(settings: Settings, api_url: str, key: str | None) -> None:
     output.say(line if len(line) <= output.width() else f"  try    {command} \\\n           {url}")
     if settings.api.warning:
         output.say(output.paint(f"warning: {settings.api.warning}", "yellow"))
-    output.say(f"Ctrl-C stops everything. In another terminal: {command_name()} status --watch")
+    output.say(
+        f"Ctrl-C stops everything. In another terminal: {output.command_name()} status --watch"
+    )
 
 
 def _home(path: Path) -> str:
