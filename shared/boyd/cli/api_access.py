@@ -15,20 +15,10 @@ import click
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from boyd import models
 from boyd.cli.output import command_name
 from boyd.embedded.state_folder import read_key, read_runtime
 from boyd.errors import ApiProblem, ConfigError
-from boyd.models import (
-    ApprovalItem,
-    ApprovalQueue,
-    ExecutionEntry,
-    ExecutionPage,
-    LoopResult,
-    LoopStatus,
-    Run,
-    RunPage,
-    explain,
-)
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 from boyd.settings.validation import read_toml
 
@@ -36,7 +26,7 @@ if TYPE_CHECKING:
     from boyd.client import Client
     from boyd.settings.process_settings import Settings
 
-_P = TypeVar("_P", RunPage, InvestigationPage, ExecutionPage, ApprovalQueue)
+_P = TypeVar("_P", models.RunPage, InvestigationPage, models.ExecutionPage, models.ApprovalQueue)
 
 DEFAULT = "default"
 
@@ -87,7 +77,7 @@ def read_profile(name: str | None) -> Profile | None:
     try:
         profile = Profile.model_validate(tables[name or DEFAULT])
     except ValidationError as error:
-        raise ConfigError(f"{path}: profile {name or DEFAULT!r}: {explain(error)}") from None
+        raise ConfigError(f"{path}: profile {name or DEFAULT!r}: {models.explain(error)}") from None
     if any(isinstance(table, dict) and "key" in table for table in tables.values()):
         _check_private(path)
     return _with_key(profile, path.parent)
@@ -142,7 +132,7 @@ class Api:
         Raises:
             ApiProblem: it does not exist, or several could be meant.
         """
-        return self.agent.agent or self.agent.get("/loop/status", LoopStatus).agent_id
+        return self.agent.agent or self.agent.get("/loop/status", models.LoopStatus).agent_id
 
 
 def open_api(settings: Settings, flags: Flags) -> Api:
@@ -221,9 +211,9 @@ def _pages(api: Api, path: str, kind: type[_P], **query: object) -> Iterator[_P]
 _NEWEST = 5000
 
 
-def runs(api: Api, limit: int = _NEWEST, **query: object) -> list[Run]:
+def runs(api: Api, limit: int = _NEWEST, **query: object) -> list[models.Run]:
     """Read at most *limit* runs, newest first."""
-    pages = _pages(api, "/runs", RunPage, **query, limit=min(limit, PAGE))
+    pages = _pages(api, "/runs", models.RunPage, **query, limit=min(limit, PAGE))
     return list(islice((run for page in pages for run in page.runs), limit))
 
 
@@ -233,18 +223,18 @@ def investigations(api: Api, limit: int = _NEWEST) -> list[Investigation]:
     return list(islice((one for page in pages for one in page.investigations), limit))
 
 
-def executions(api: Api, limit: int, **query: object) -> list[ExecutionEntry]:
+def executions(api: Api, limit: int, **query: object) -> list[models.ExecutionEntry]:
     """Read at most *limit* executions, newest first."""
-    pages = _pages(api, "/executions", ExecutionPage, **query, limit=min(limit, PAGE))
+    pages = _pages(api, "/executions", models.ExecutionPage, **query, limit=min(limit, PAGE))
     return list(islice((entry for page in pages for entry in page.executions), limit))
 
 
-def approvals(api: Api, *, history: bool) -> Iterator[ApprovalQueue]:
+def approvals(api: Api, *, history: bool) -> Iterator[models.ApprovalQueue]:
     """Read the queue of approvals page by page."""
-    return _pages(api, "/approvals", ApprovalQueue, includeHistory=history, limit=PAGE)
+    return _pages(api, "/approvals", models.ApprovalQueue, includeHistory=history, limit=PAGE)
 
 
-def every_approval(api: Api) -> Iterator[ApprovalItem]:
+def every_approval(api: Api) -> Iterator[models.ApprovalItem]:
     """Read all approvals, also resolved ones."""
     for page in approvals(api, history=True):
         yield from (*page.pending, *page.history)
@@ -261,10 +251,10 @@ def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[
             return
 
 
-def past_iteration(api: Api, iteration: int) -> LoopResult | None:
+def past_iteration(api: Api, iteration: int) -> models.LoopResult | None:
     """Read a past iteration; None if it has not ended, or is not kept any more."""
     try:
-        return api.agent.get(f"/loop/history/{iteration}", LoopResult)
+        return api.agent.get(f"/loop/history/{iteration}", models.LoopResult)
     except ApiProblem as problem:
         if problem.status != 404:
             raise

@@ -26,16 +26,7 @@ from boyd.cli.waiting import Spinner
 from boyd.embedded.state_folder import read_runtime, with_redis
 from boyd.errors import ApiProblem, ApiUnavailable, BoydError, StoreUnavailable
 from boyd.formatting import counted
-from boyd.models import LoopResult, LoopStatus
-from boyd.models.responses import (
-    Abandoned,
-    AgentList,
-    AgentState,
-    Retired,
-    Standing,
-    StandingAll,
-    Triggered,
-)
+from boyd.models import LoopResult, LoopStatus, responses
 
 if TYPE_CHECKING:
     from boyd.settings.process_settings import Settings
@@ -61,7 +52,7 @@ timeout_option = click.option(
 @agents_api_options
 def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
-    found = api.deployment.get("/agents", AgentList, retired=str(retired).lower())
+    found = api.deployment.get("/agents", responses.AgentList, retired=str(retired).lower())
     if output.print_data(form, found):
         return
     if found.frozen is not None:
@@ -72,7 +63,7 @@ def agents(api: Api, retired: bool, form: str) -> None:
     output.print_table(COLUMNS, map(_row, found.agents))
 
 
-def _row(agent: AgentState) -> list[str]:
+def _row(agent: responses.AgentState) -> list[str]:
     held = [
         "retired" if agent.retired_at is not None else "",
         "paused" if agent.paused is not None else "",
@@ -100,7 +91,9 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
 
     --timeout implies --wait.
     """
-    begun = api.agent.post("/loop/trigger", Triggered, {"async": True, "context": context})
+    begun = api.agent.post(
+        "/loop/trigger", responses.Triggered, {"async": True, "context": context}
+    )
     _warn_without_workers(api)
     if not wait and timeout is None:
         if not output.print_data(form, begun):
@@ -113,7 +106,7 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
         raise click.exceptions.Exit(output.FAILED)
 
 
-def _start_line(api: Api, begun: Triggered) -> str:
+def _start_line(api: Api, begun: responses.Triggered) -> str:
     return f"{_name(api)}#{begun.iteration}: {begun.message}"
 
 
@@ -127,7 +120,7 @@ def _name(api: Api) -> str:
 
 def _warn_without_workers(api: Api) -> None:
     try:
-        known = api.deployment.get("/agents", AgentList).agents
+        known = api.deployment.get("/agents", responses.AgentList).agents
         idle = any(one.id == api.agent_id and not one.workers for one in known)
     except ApiProblem:  # a key that may trigger need not be one that may look
         return
@@ -137,7 +130,7 @@ def _warn_without_workers(api: Api) -> None:
         )
 
 
-def _await(api: Api, begun: Triggered, timeout: float | None) -> LoopResult:
+def _await(api: Api, begun: responses.Triggered, timeout: float | None) -> LoopResult:
     """Wait for the result of the iteration."""
     iteration = begun.iteration
     line = _start_line(api, begun)
@@ -167,7 +160,7 @@ def pause(api: Api, reason: str | None) -> None:
 
     It ignores ticks and refuses triggers; a running iteration continues to its end.
     """
-    name = api.agent.post("/pause", Standing, {"reason": reason}).agent_id
+    name = api.agent.post("/pause", responses.Standing, {"reason": reason}).agent_id
     output.say(f"{name} is paused. `{output.command_name()} resume --agent {name}` resumes it.")
 
 
@@ -178,7 +171,7 @@ def resume(api: Api) -> None:
 
     Pending work starts an iteration.
     """
-    output.say(f"{api.agent.post('/resume', Standing).agent_id} is resumed.")
+    output.say(f"{api.agent.post('/resume', responses.Standing).agent_id} is resumed.")
 
 
 @click.command()
@@ -193,7 +186,7 @@ def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> N
     started again; its outcome stays unknown unless it was reported.
     """
     asked = {"iteration": iteration, "reason": reason}
-    found = api.agent.post("/loop/abandon", Abandoned, asked)
+    found = api.agent.post("/loop/abandon", responses.Abandoned, asked)
     if not output.print_data(form, found):
         output.say(f"{found.agent_id} #{found.iteration} has failed: {found.error}")
 
@@ -211,7 +204,7 @@ def retire(api: Api, reason: str | None, yes: bool) -> None:
     name = api.agent_id
     if not yes:
         click.confirm(f"Retire {name}, withdraw its approvals and cancel its runs?", abort=True)
-    done = api.agent.post("/retire", Retired, {"reason": reason})
+    done = api.agent.post("/retire", responses.Retired, {"reason": reason})
     gone = [
         f"{counted(done.approvals, 'approval')} withdrawn" if done.approvals else "",
         f"{counted(done.runs, 'run')} cancelled" if done.runs else "",
@@ -239,9 +232,9 @@ def freeze(access: CommandAccess, agent: str | None, everywhere: bool, reason: s
     def over(api: Api) -> str:
         body = {"reason": reason}
         if everywhere:
-            api.deployment.post("/freeze-all", StandingAll, body)
+            api.deployment.post("/freeze-all", responses.StandingAll, body)
             return ""
-        return api.agent.post("/freeze", Standing, body).agent_id
+        return api.agent.post("/freeze", responses.Standing, body).agent_id
 
     def directly(store: Store, chosen: str) -> str:
         from boyd.store import reason_text
@@ -270,9 +263,9 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
 
     def over(api: Api) -> tuple[str, _Stays]:
         if everywhere:
-            api.deployment.post("/unfreeze-all", StandingAll)
+            api.deployment.post("/unfreeze-all", responses.StandingAll)
             return "", _remaining_freezes(api)
-        name = api.agent.post("/unfreeze", Standing).agent_id
+        name = api.agent.post("/unfreeze", responses.Standing).agent_id
         return name, _remaining_freezes(api)
 
     def directly(store: Store, chosen: str) -> tuple[str, _Stays]:
@@ -371,7 +364,7 @@ def _where(settings: Settings) -> str:
 
 def _remaining_freezes(api: Api) -> _Stays:
     try:
-        known = api.deployment.get("/agents", AgentList)
+        known = api.deployment.get("/agents", responses.AgentList)
     except ApiProblem:  # it is lifted, and this key may not look
         return {}
     own = {one.id: one.frozen for one in known.agents if one.frozen and one.frozen != known.frozen}

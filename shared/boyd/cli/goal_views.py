@@ -14,22 +14,7 @@ from boyd.models import Observation
 
 if TYPE_CHECKING:
     from boyd.cli.goals_client import Cycle, GoalsClient
-    from boyd.plugins.goals.api_models import (
-        Consolidated,
-        PsycheState,
-        SessionState,
-        Surroundings,
-        Why,
-    )
-    from boyd.plugins.goals.state import (
-        Episode,
-        Goal,
-        MemoryEntry,
-        Question,
-        SessionSummary,
-        ToolDecision,
-        ToolPlan,
-    )
+    from boyd.plugins.goals import api_models, state
 
 #: Statuses in the order of `counts`.
 STATUSES = ("Active", "Suspended", "Completed", "Failed")
@@ -45,13 +30,15 @@ class WaitingToolView:
         self._answer = answer
         self._shown: set[str] = set()
 
-    def tell(self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]) -> None:
+    def tell(
+        self, questions: Sequence[state.Question], approvals: Sequence[tuple[str, str]]
+    ) -> None:
         """Print new items."""
         for line in self.lines(questions, approvals):
             output.say(f"  {line}")
 
     def lines(
-        self, questions: Sequence[Question], approvals: Sequence[tuple[str, str]]
+        self, questions: Sequence[state.Question], approvals: Sequence[tuple[str, str]]
     ) -> Iterable[str]:
         """A line for each new item."""
         for action, approval in approvals:
@@ -114,7 +101,7 @@ def show_step(cycle: Cycle) -> None:
         output.say(f"  {output.one_line(text)}")
 
 
-def cycle_detail(decision: ToolDecision | None) -> list[str]:
+def cycle_detail(decision: state.ToolDecision | None) -> list[str]:
     """The findings of a tool, line by line."""
     return output.clean(decision.detail).strip().splitlines() if decision else []
 
@@ -149,19 +136,19 @@ def _result_text(cycle: Cycle, lines: Sequence[str]) -> str:
     return f"{text}: {lines[0]}" if lines else text
 
 
-def _progress(decision: ToolDecision) -> str:
+def _progress(decision: state.ToolDecision) -> str:
     """The progress of a decision, and the keywords it has found."""
     by = f" by {', '.join(decision.found)}" if decision.found else ""
     return f"{decision.progress or 'not done'}{by}"
 
 
-def counts(session: SessionState | SessionSummary) -> str:
+def counts(session: api_models.SessionState | state.SessionSummary) -> str:
     """The number of goals by status, as in `2 active, 1 completed`."""
     known = [(name, session.goals.get(name, 0)) for name in STATUSES]
     return ", ".join(f"{number} {name.lower()}" for name, number in known if number) or "none"
 
 
-def show_session(session: SessionState) -> None:
+def show_session(session: api_models.SessionState) -> None:
     """Print a summary of a session."""
     memory = session.memory
     output.print_pairs(
@@ -191,7 +178,7 @@ QUESTIONS = (
 )
 
 
-def show_goals(goals: Sequence[Goal]) -> None:
+def show_goals(goals: Sequence[state.Goal]) -> None:
     """Print goals, one per line."""
     if not goals:
         output.say("No goals found.")
@@ -206,28 +193,28 @@ def show_goals(goals: Sequence[Goal]) -> None:
     output.print_table(GOALS, rows)
 
 
-def _status(goal: Goal) -> str:
+def _status(goal: state.Goal) -> str:
     asks = goal.question is not None and goal.status == "Active"
     held = ["stalled" if goal.stalled else "", "waits for an answer" if asks else ""]
     return ", ".join([goal.status, *filter(None, held)])
 
 
-def show_id(goal: Goal) -> None:
+def show_id(goal: state.Goal) -> None:
     """Print the id of a goal."""
     output.say(output.one_line(goal.id))
 
 
-def show_standing(goal: Goal) -> None:
+def show_standing(goal: state.Goal) -> None:
     """Print the status of a goal."""
     output.say(output.one_line(f"goal {goal.id} is {goal.status}: {goal.description}"))
 
 
-def show_priority(goal: Goal) -> None:
+def show_priority(goal: state.Goal) -> None:
     """Print the priority of a goal."""
     output.say(output.one_line(f"goal {goal.id} has priority {goal.priority}"))
 
 
-def show_goal(client: GoalsClient, goal: Goal) -> None:
+def show_goal(client: GoalsClient, goal: state.Goal) -> None:
     """Print everything about a goal."""
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     criteria = "" if goal.criteria == goal.description else goal.criteria
@@ -255,7 +242,7 @@ def show_goal(client: GoalsClient, goal: Goal) -> None:
     )
 
 
-def show_why(why: Why) -> None:
+def show_why(why: api_models.Why) -> None:
     """Print the decisions for a goal, with dates and scores."""
     goal = why.goal
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
@@ -273,18 +260,18 @@ def show_why(why: Why) -> None:
             output.say(f"    {output.one_line(line)}")
 
 
-def _goal_text(goal: Goal) -> str:
+def _goal_text(goal: state.Goal) -> str:
     return f"{goal.id} {goal.description} ({goal.status})"
 
 
-def _plan(plan: ToolPlan) -> str:
+def _plan(plan: state.ToolPlan) -> str:
     steps = " → ".join(f"{step.tool} ({step.status})" for step in plan.steps)
     attempt = f", attempt {plan.attempt + 1}" if plan.attempt else ""
     reason = f": {plan.reason}" if plan.reason else ""
     return f"{steps}, {plan.status}{attempt}{reason}"
 
 
-def show_episodes(episodes: Sequence[Episode]) -> None:
+def show_episodes(episodes: Sequence[state.Episode]) -> None:
     """Print memories."""
     if not episodes:
         output.say("No memories found.")
@@ -301,7 +288,7 @@ def show_episodes(episodes: Sequence[Episode]) -> None:
         )
 
 
-def show_memory(entries: Sequence[MemoryEntry]) -> None:
+def show_memory(entries: Sequence[state.MemoryEntry]) -> None:
     """Print working memory."""
     if not entries:
         output.say("Working memory is empty.")
@@ -315,7 +302,7 @@ def show_memory(entries: Sequence[MemoryEntry]) -> None:
             output.say(f"  … {_several(len(lines) - _LINES, 'more line')}")
 
 
-def show_psyche(found: PsycheState) -> None:
+def show_psyche(found: api_models.PsycheState) -> None:
     """Print the agent's preferences, and the actions its shadow forbids."""
     from boyd.plugins.goals.psyche import ARCHETYPES, archetype_bonus
 
@@ -339,7 +326,7 @@ def show_psyche(found: PsycheState) -> None:
     output.say(f"{met} with the shadow, individuation {psyche.individuation:.2f}")
 
 
-def show_sessions(client: GoalsClient, sessions: Sequence[SessionSummary]) -> None:
+def show_sessions(client: GoalsClient, sessions: Sequence[state.SessionSummary]) -> None:
     """Print sessions, one per line."""
     now = client.api.agent.now()
     rows = [
@@ -354,13 +341,13 @@ def show_sessions(client: GoalsClient, sessions: Sequence[SessionSummary]) -> No
         output.say(f"{output.to_type('agent reopen SESSION')} reopens an older one.")
 
 
-def show_consolidated(found: Consolidated) -> None:
+def show_consolidated(found: api_models.Consolidated) -> None:
     """Print the result of consolidating working memory."""
     kept = f"{found.consolidated} kept as memories, {found.forgotten} forgotten"
     output.say(f"{kept}; working memory is {found.pressure:.0%} full")
 
 
-def show_surroundings(found: Surroundings) -> None:
+def show_surroundings(found: api_models.Surroundings) -> None:
     """Print the facts about a symbol, outgoing ones first."""
     if not found.out and not found.into:
         output.say(f"Nothing is known about {output.one_line(found.symbol)}.")
@@ -375,7 +362,7 @@ def show_surroundings(found: Surroundings) -> None:
     )
 
 
-def show_questions(client: GoalsClient, questions: Sequence[Question]) -> None:
+def show_questions(client: GoalsClient, questions: Sequence[state.Question]) -> None:
     """Print the questions of the agent."""
     if not questions:
         output.say("No questions found.")
@@ -386,12 +373,12 @@ def show_questions(client: GoalsClient, questions: Sequence[Question]) -> None:
     output.print_table(QUESTIONS[:shown], [row[:shown] for row in rows])
 
 
-def show_answered(question: Question) -> None:
+def show_answered(question: state.Question) -> None:
     """Print that a question is answered."""
     output.say(f"question {output.one_line(question.id)} is answered")
 
 
-def _question_row(question: Question, now: datetime) -> list[str]:
+def _question_row(question: state.Question, now: datetime) -> list[str]:
     asked = output.short_age(question.asked_at, now) if question.asked_at else ""
     by = f" ({question.answered_by})" if question.answered_by else ""
     answer = f"{question.answer}{by}" if question.answer is not None else ""

@@ -14,32 +14,7 @@ from boyd.cli.waiting import Spinner
 from boyd.errors import ApiProblem
 from boyd.models import FROZEN, LoopResult, LoopStatus, Model, Triple
 from boyd.models.responses import AgentList, Triggered
-from boyd.plugins.goals.api_models import (
-    Consolidated,
-    DecisionList,
-    EpisodeList,
-    Exported,
-    GoalList,
-    Imported,
-    MemoryList,
-    NewSession,
-    PsycheState,
-    QuestionList,
-    SessionList,
-    SessionState,
-    Surroundings,
-    SymbolList,
-    Why,
-)
-from boyd.plugins.goals.state import (
-    Episode,
-    Goal,
-    GoalStatus,
-    MemoryEntry,
-    Question,
-    SessionSummary,
-    ToolDecision,
-)
+from boyd.plugins.goals import api_models, state
 
 #: The plugin's name, as in `use = "goals"`.
 PLUGIN = "goals"
@@ -58,33 +33,33 @@ class GoalsClient:
     def __init__(self, api: Api) -> None:
         self.api = api
 
-    def session(self) -> SessionState:
+    def session(self) -> api_models.SessionState:
         """The current session."""
-        return self._get("/session", SessionState)
+        return self._get("/session", api_models.SessionState)
 
     def begin(self) -> str:
         """Start a new session, and return its id; the old one is kept."""
-        return self._post("/session", NewSession, {"fresh": True}).id
+        return self._post("/session", api_models.NewSession, {"fresh": True}).id
 
     def reopen(self, id: str) -> str:
         """Continue an older session, and return its id."""
-        return self._post("/session", NewSession, {"id": id}).id
+        return self._post("/session", api_models.NewSession, {"id": id}).id
 
-    def sessions(self) -> list[SessionSummary]:
+    def sessions(self) -> list[state.SessionSummary]:
         """All sessions, the current one first."""
-        return self._get("/sessions", SessionList).sessions
+        return self._get("/sessions", api_models.SessionList).sessions
 
-    def psyche(self) -> PsycheState:
+    def psyche(self) -> api_models.PsycheState:
         """The agent's preferences and prohibitions."""
-        return self._get("/psyche", PsycheState)
+        return self._get("/psyche", api_models.PsycheState)
 
     def focus(self, ids: Sequence[str]) -> None:
         """Give those goals precedence; none: all go by priority."""
-        self._post("/focus", GoalList, {"goals": [*ids]})
+        self._post("/focus", api_models.GoalList, {"goals": [*ids]})
 
-    def goals(self, status: GoalStatus | None = None) -> list[Goal]:
+    def goals(self, status: state.GoalStatus | None = None) -> list[state.Goal]:
         """The goals of the session in order of precedence."""
-        return self._get("/goals", GoalList, status=status).goals
+        return self._get("/goals", api_models.GoalList, status=status).goals
 
     def add(
         self,
@@ -92,7 +67,7 @@ class GoalsClient:
         priority: int | None = None,
         criteria: str | None = None,
         stall_threshold: int | None = None,
-    ) -> Goal:
+    ) -> state.Goal:
         """Add a goal."""
         body = {
             "description": description,
@@ -100,87 +75,89 @@ class GoalsClient:
             "criteria": criteria,
             "stallThreshold": stall_threshold,
         }
-        return self._post("/goals", Goal, body)
+        return self._post("/goals", state.Goal, body)
 
-    def ensure(self, description: str, priority: int | None = None) -> Goal:
+    def ensure(self, description: str, priority: int | None = None) -> state.Goal:
         """Return the active goal of that description, adding it if necessary."""
         for goal in self.goals("Active"):
             if goal.description == description:
                 return goal
         return self.add(description, priority)
 
-    def goal(self, id: str) -> Goal:
+    def goal(self, id: str) -> state.Goal:
         """The goal whose id is that, or begins so."""
-        return self._get(_path("goal", id), Goal)
+        return self._get(_path("goal", id), state.Goal)
 
-    def suspend(self, id: str, reason: str | None = None) -> Goal:
+    def suspend(self, id: str, reason: str | None = None) -> state.Goal:
         """Let a goal rest."""
-        return self._post(_path("goal", id, "/suspend"), Goal, {"reason": reason})
+        return self._post(_path("goal", id, "/suspend"), state.Goal, {"reason": reason})
 
-    def resume(self, id: str, reason: str | None = None) -> Goal:
+    def resume(self, id: str, reason: str | None = None) -> state.Goal:
         """Take a goal up again."""
-        return self._post(_path("goal", id, "/resume"), Goal, {"reason": reason})
+        return self._post(_path("goal", id, "/resume"), state.Goal, {"reason": reason})
 
-    def fail(self, id: str, reason: str | None = None) -> Goal:
+    def fail(self, id: str, reason: str | None = None) -> state.Goal:
         """Give a goal up."""
-        return self._post(_path("goal", id, "/fail"), Goal, {"reason": reason})
+        return self._post(_path("goal", id, "/fail"), state.Goal, {"reason": reason})
 
-    def prioritize(self, id: str, priority: int) -> Goal:
+    def prioritize(self, id: str, priority: int) -> state.Goal:
         """Change how important a goal is."""
-        return self._post(_path("goal", id, "/priority"), Goal, {"priority": priority})
+        return self._post(_path("goal", id, "/priority"), state.Goal, {"priority": priority})
 
-    def why(self, id: str) -> Why:
+    def why(self, id: str) -> api_models.Why:
         """The decisions made for a goal."""
-        return self._get(_path("goal", id, "/why"), Why)
+        return self._get(_path("goal", id, "/why"), api_models.Why)
 
-    def decision(self, iteration: int) -> ToolDecision | None:
+    def decision(self, iteration: int) -> state.ToolDecision | None:
         """The decision of that iteration; None if it was no cycle."""
-        found = self._get("/cycles", DecisionList, iteration=iteration).cycles
+        found = self._get("/cycles", api_models.DecisionList, iteration=iteration).cycles
         return found[0] if found else None
 
-    def memory(self, limit: int) -> list[MemoryEntry]:
+    def memory(self, limit: int) -> list[state.MemoryEntry]:
         """Entries of working memory, newest first."""
-        return self._get("/memory", MemoryList, limit=limit).entries
+        return self._get("/memory", api_models.MemoryList, limit=limit).entries
 
-    def episodes(self, limit: int) -> list[Episode]:
+    def episodes(self, limit: int) -> list[state.Episode]:
         """Memories, newest first."""
-        return self._get("/episodes", EpisodeList, limit=limit).episodes
+        return self._get("/episodes", api_models.EpisodeList, limit=limit).episodes
 
-    def recall(self, query: str, top_k: int) -> list[Episode]:
+    def recall(self, query: str, top_k: int) -> list[state.Episode]:
         """Memories about *query*, best first."""
-        return self._get("/recall", EpisodeList, query=query, topK=top_k).episodes
+        return self._get("/recall", api_models.EpisodeList, query=query, topK=top_k).episodes
 
-    def consolidate(self) -> Consolidated:
+    def consolidate(self) -> api_models.Consolidated:
         """Turn working memory into memories."""
-        return self._post("/consolidate", Consolidated)
+        return self._post("/consolidate", api_models.Consolidated)
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
+    def questions(self, *, answered: bool = False) -> list[state.Question]:
         """Open questions; with *answered* all."""
-        found = self._get("/questions", QuestionList).questions
+        found = self._get("/questions", api_models.QuestionList).questions
         return [one for one in found if answered or one.answer is None]
 
-    def answer(self, id: str, text: str) -> Question:
+    def answer(self, id: str, text: str) -> state.Question:
         """Answer a question."""
-        return self._post(_path("question", id, "/answer"), Question, {"text": text})
+        return self._post(_path("question", id, "/answer"), state.Question, {"text": text})
 
-    def about(self, symbol: str, limit: int | None = None) -> Surroundings:
+    def about(self, symbol: str, limit: int | None = None) -> api_models.Surroundings:
         """The facts about a symbol."""
-        return self._get("/graph", Surroundings, symbol=symbol, limit=limit)
+        return self._get("/graph", api_models.Surroundings, symbol=symbol, limit=limit)
 
     def search(self, query: str, limit: int | None = None) -> list[str]:
         """The symbols that match *query*, best first."""
-        return self._get("/graph/search", SymbolList, query=query, limit=limit).symbols
+        return self._get("/graph/search", api_models.SymbolList, query=query, limit=limit).symbols
 
     def learn(self, facts: Sequence[Triple]) -> int:
         """Add facts, and return the number of new ones."""
         body = {"facts": [fact.to_wire() for fact in facts]}
-        return self._ask("POST", "/graph/facts", Imported, body, timeout=_LONG).added
+        return self._ask("POST", "/graph/facts", api_models.Imported, body, timeout=_LONG).added
 
-    def knowledge(self) -> Iterator[Exported]:
+    def knowledge(self) -> Iterator[api_models.Exported]:
         """All facts as Turtle, part by part."""
         query: dict[str, object] | None = {}
         while query is not None:
-            part = self._ask("GET", "/graph/export", Exported, query=query, timeout=_LONG)
+            part = self._ask(
+                "GET", "/graph/export", api_models.Exported, query=query, timeout=_LONG
+            )
             yield part
             query = {"after": part.next} if part.next is not None else None
 
@@ -253,9 +230,9 @@ class Cycle:
     """
 
     result: LoopResult
-    decision: ToolDecision | None
-    goal: Goal | None
-    session: SessionState
+    decision: state.ToolDecision | None
+    goal: state.Goal | None
+    session: api_models.SessionState
 
     @property
     def approvals(self) -> list[tuple[str, str]]:
@@ -316,7 +293,7 @@ class CycleRunner:
 
     client: GoalsClient
     most: int
-    session: SessionState
+    session: api_models.SessionState
     done: int = 0
     ending: str = "enough"
     why: str | None = None

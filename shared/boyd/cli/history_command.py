@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import click
 
+from boyd import models
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.options import api_options
@@ -17,21 +18,6 @@ from boyd.cli.parameter_types import Whole
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
-from boyd.models import (
-    NO_OP,
-    SEVERITIES,
-    ActionResult,
-    Decision,
-    DecisionTrace,
-    LoopResult,
-    LoopStatus,
-    Observation,
-    ObserverRun,
-    Phase,
-    Problem,
-    Refusal,
-    Situation,
-)
 from boyd.models.responses import IterationList, IterationSummary
 
 #: Observations per observer that are shown with data, the worst first.
@@ -41,10 +27,10 @@ _VALUES = 8
 _VALUE = 60
 #: Hosts named in one line.
 _HOSTS = 5
-_WORST_FIRST = tuple(reversed(SEVERITIES))
+_WORST_FIRST = tuple(reversed(models.SEVERITIES))
 
 
-def observation_lines(result: LoopResult, width: int) -> Iterator[str]:
+def observation_lines(result: models.LoopResult, width: int) -> Iterator[str]:
     """Observations by observer, then those from runs, intake and hooks."""
     rest = list(result.observations)
     for observer, group in groupby(result.observer_runs, key=lambda run: run.id):
@@ -63,13 +49,15 @@ def observation_lines(result: LoopResult, width: int) -> Iterator[str]:
         yield "none"
 
 
-def _block(title: str, seen: Sequence[Observation], width: int) -> Iterator[str]:
+def _block(title: str, seen: Sequence[models.Observation], width: int) -> Iterator[str]:
     yield output.cut(output.one_line(title), width)
     for line in _lines(seen):
         yield f"  {output.cut(output.one_line(line), width - 2)}"
 
 
-def _title(name: str, runs: Sequence[ObserverRun], seen: Sequence[Observation]) -> str:
+def _title(
+    name: str, runs: Sequence[models.ObserverRun], seen: Sequence[models.Observation]
+) -> str:
     times = f"{len(runs)} runs " if len(runs) > 1 else ""
     names = sorted({run.host for run in runs})
     more = f" and {len(names) - _HOSTS} more" if len(names) > _HOSTS else ""
@@ -79,7 +67,7 @@ def _title(name: str, runs: Sequence[ObserverRun], seen: Sequence[Observation]) 
     return f"{name}: {_count_by_severity(seen)}; {times}on {hosts}{more}, {took}"
 
 
-def _count_by_severity(seen: Sequence[Observation]) -> str:
+def _count_by_severity(seen: Sequence[models.Observation]) -> str:
     """The number of observations, by severity."""
     counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
     parts = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
@@ -87,7 +75,7 @@ def _count_by_severity(seen: Sequence[Observation]) -> str:
     return f"{text} ({', '.join(parts)})" if parts else text
 
 
-def _lines(seen: Sequence[Observation]) -> Iterator[str]:
+def _lines(seen: Sequence[models.Observation]) -> Iterator[str]:
     """The worst observations with their data, and the others in one line."""
     ordered = sorted(seen, key=lambda one: [*_WORST_FIRST, None].index(one.severity))
     # If all are alike, a summary says more than a few examples.
@@ -105,7 +93,7 @@ def _lines(seen: Sequence[Observation]) -> Iterator[str]:
         yield f"{how}: {sources}{f'; {ranges}' if ranges else ''}"
 
 
-def _ranges(seen: Sequence[Observation]) -> Iterator[str]:
+def _ranges(seen: Sequence[models.Observation]) -> Iterator[str]:
     """The ranges of the numbers that all of them have."""
     for name in list(seen[0].data)[:_VALUES]:
         values = [one.data.get(name) for one in seen]
@@ -125,10 +113,10 @@ def _data(data: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def show(result: LoopResult) -> None:
+def show(result: models.LoopResult) -> None:
     """Print everything about an iteration."""
     ended = "ok" if result.success else f"failed: {result.error or 'no reason given'}"
-    order: tuple[str, ...] = get_args(Phase)
+    order: tuple[str, ...] = get_args(models.Phase)
     phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
     output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
     output.print_pairs(
@@ -157,7 +145,7 @@ def show(result: LoopResult) -> None:
             output.print_pairs(_action_rows(item))
 
 
-def _show_problems(title: str, problems: list[Problem]) -> None:
+def _show_problems(title: str, problems: list[models.Problem]) -> None:
     if problems:
         _heading(title)
         where = [label("host", drop=1)] if any(p.host for p in problems) else []
@@ -168,7 +156,7 @@ def _show_problems(title: str, problems: list[Problem]) -> None:
         output.print_table(["id", "phase", *where, "took", folded("error")], rows, indent=2)
 
 
-def _show_situation(situation: Situation) -> None:
+def _show_situation(situation: models.Situation) -> None:
     _heading("Situation")
     output.print_pairs(
         [
@@ -185,7 +173,7 @@ def _show_situation(situation: Situation) -> None:
     )
 
 
-def _show_decision(result: LoopResult, decision: Decision) -> None:
+def _show_decision(result: models.LoopResult, decision: models.Decision) -> None:
     _heading("Decision")
     alternatives = ", ".join(item.action for item in decision.alternatives or [])
     output.print_pairs(
@@ -203,8 +191,8 @@ def _show_decision(result: LoopResult, decision: Decision) -> None:
     )
 
 
-def _trace_rows(result: LoopResult) -> Iterator[tuple[str, str]]:
-    trace = result.trace or DecisionTrace()
+def _trace_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
+    trace = result.trace or models.DecisionTrace()
     yield "strategies", ", ".join(trace.strategies) or "none: the agent has no strategy"
     yield "applicable", ", ".join(trace.applicable) or "none"
     if trace.chosen is None:
@@ -222,11 +210,11 @@ def _trace_rows(result: LoopResult) -> Iterator[tuple[str, str]]:
         yield "invalid", _refusal_text(trace.invalid)
 
 
-def _refusal_text(refusal: Refusal) -> str:
+def _refusal_text(refusal: models.Refusal) -> str:
     return f"{refusal.action or 'the action'} by {refusal.by}: {refusal.reason}"
 
 
-def _action_rows(item: ActionResult) -> Iterator[tuple[str, str]]:
+def _action_rows(item: models.ActionResult) -> Iterator[tuple[str, str]]:
     yield "action", output.action_outcome(item)
     yield "took", output.took(item)
     yield "host", item.host or ""
@@ -296,7 +284,7 @@ def _read(api: Api, limit: int, before: int | None) -> IterationList:
 
 def _row(result: IterationSummary) -> list[str]:
     # An iteration of an earlier release has only a decision.
-    done = "; ".join(map(output.action_outcome, result.results)) or result.decision or NO_OP
+    done = "; ".join(map(output.action_outcome, result.results)) or result.decision or models.NO_OP
     return [
         str(result.iteration),
         output.short_date(result.ended_at),
@@ -311,11 +299,11 @@ def _row(result: IterationSummary) -> list[str]:
 
 def _show_one(api: Api, iteration: int, form: str) -> None:
     try:
-        result = api.agent.get(f"/loop/history/{iteration}", LoopResult)
+        result = api.agent.get(f"/loop/history/{iteration}", models.LoopResult)
     except ApiProblem as problem:
         if problem.name != "not-found":
             raise
-        running = api.agent.get("/loop/status", LoopStatus)
+        running = api.agent.get("/loop/status", models.LoopStatus)
         if running.iteration == iteration and running.phase != "idle":
             output.stop(
                 output.NOT_FOUND, f"iteration {iteration} is still running: {running.phase}"

@@ -16,15 +16,7 @@ from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import EventFollower
 from boyd.errors import UnknownAgent
 from boyd.formatting import counted
-from boyd.models import Event, LoopStatus
-from boyd.models.responses import (
-    AgentList,
-    AgentState,
-    ObserverList,
-    ObserverState,
-    StateResponse,
-    WorkerList,
-)
+from boyd.models import Event, LoopStatus, responses
 
 OBSERVED = (
     whole("observer"),
@@ -55,7 +47,7 @@ def status(api: Api, watch: bool, form: str) -> None:
 
     Phase, pending work, health of observers, live workers.
     """
-    known = [one.id for one in api.deployment.get("/agents", AgentList).agents]
+    known = [one.id for one in api.deployment.get("/agents", responses.AgentList).agents]
     name = api.agent.agent
     if not known:
         raise UnknownAgent("no agent has been started yet, or the key may not see any")
@@ -71,12 +63,12 @@ def status(api: Api, watch: bool, form: str) -> None:
 class _Agent:
     """The state of one agent."""
 
-    def __init__(self, api: Api, entry: AgentState) -> None:
+    def __init__(self, api: Api, entry: responses.AgentState) -> None:
         client = api.deployment.of(entry.id)
         self.entry = entry
         self.status = client.get("/loop/status", LoopStatus)
-        self.observers = client.get("/observers", ObserverList).observers
-        self.last = client.get("/state", StateResponse).history.last_loop
+        self.observers = client.get("/observers", responses.ObserverList).observers
+        self.last = client.get("/state", responses.StateResponse).history.last_loop
 
     def to_wire(self) -> dict[str, Any]:
         return {
@@ -92,8 +84,8 @@ class _Everything:
     """The state of several agents, and of the workers that run them."""
 
     def __init__(self, api: Api, ids: list[str]) -> None:
-        known = api.deployment.get("/agents", AgentList)
-        workers = api.deployment.get("/workers", WorkerList).workers
+        known = api.deployment.get("/agents", responses.AgentList)
+        workers = api.deployment.get("/workers", responses.WorkerList).workers
         self.frozen = known.frozen
         self.agents = [_Agent(api, entry) for entry in known.agents if entry.id in ids]
         self.workers = [one for one in workers if set(ids).intersection(one.agents)]
@@ -145,13 +137,13 @@ def _doing(state: LoopStatus) -> str:
     return f"{state.phase}{waits}"
 
 
-def mode_text(entry: AgentState) -> str:
+def mode_text(entry: responses.AgentState) -> str:
     """An agent's mode, with its interval if it has one."""
     every = f", every {output.seconds(entry.loop_interval)}" if entry.mode == "continuous" else ""
     return f"{entry.mode}{every}"
 
 
-def waiting_text(state: LoopStatus | AgentState) -> str:
+def waiting_text(state: LoopStatus | responses.AgentState) -> str:
     """The number of pending runs and approvals; empty without any."""
     parts = [
         counted(state.pending_runs, "run") if state.pending_runs else "",
@@ -165,7 +157,7 @@ def _since(agent: _Agent, now: datetime) -> str:
     return f"{output.date(moment)} ({output.age(moment, now)})" if moment else ""
 
 
-def observer_row(observer: ObserverState, now: datetime) -> list[str]:
+def observer_row(observer: responses.ObserverState, now: datetime) -> list[str]:
     """An observer below `OBSERVED`."""
     never = observer.last_success_at is None and not observer.failures
     state = "not run yet" if never else "ok"
@@ -183,7 +175,7 @@ def observer_row(observer: ObserverState, now: datetime) -> list[str]:
 @api_options
 def observers(api: Api, form: str) -> None:
     """List an agent's observers with their health."""
-    found = api.agent.get("/observers", ObserverList)
+    found = api.agent.get("/observers", responses.ObserverList)
     rows = [observer_row(one, api.agent.now()) for one in found.observers]
     output.print_list(form, found, OBSERVED, rows, "The agent has no observers.")
 

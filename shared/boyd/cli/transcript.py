@@ -11,33 +11,14 @@ from typing import Literal, Self
 from boyd.cli import output
 from boyd.cli.options import short
 from boyd.formatting import counted, dollars
-from boyd.models.investigation import (
-    Asked,
-    Compacted,
-    Counters,
-    Delta,
-    Discarded,
-    Ended,
-    Ending,
-    Entry,
-    Result,
-    Said,
-    Started,
-    Steered,
-    ToolCall,
-    ToolObservation,
-    Waits,
-    Warned,
-    call_label,
-    call_number,
-)
+from boyd.models import investigation
 
 Channel = Literal["text", "reasoning"]
 #: The style of a line.
 Tone = Literal["call", "ok", "detail", "note", "end"]
 
 #: The endings that are answers.
-ANSWERED: tuple[Ending, ...] = ("final_answer", "final_synthesis")
+ANSWERED: tuple[investigation.Ending, ...] = ("final_answer", "final_synthesis")
 #: Lines shown of a result.
 _FIRST = 6
 
@@ -46,7 +27,7 @@ class Transcript(ABC):
     """Shows the entries of an investigation in order; use it in a `with` block."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, ToolCall] = {}
+        self._calls: dict[str, investigation.ToolCall] = {}
         self._started: set[str] = set()
         self._waited: set[str] = set()
         self._shown = ""
@@ -63,34 +44,34 @@ class Transcript(ABC):
     def __exit__(self, *_: object) -> None:
         self.settle()
 
-    def show(self, entry: Entry | None) -> None:
+    def show(self, entry: investigation.Entry | None) -> None:
         """Show an entry; None stands for an unknown kind."""
         match entry:
-            case Asked():
+            case investigation.Asked():
                 self.settle()
                 self.question(entry.text)
                 self._last_turn = ""
-            case Delta():
+            case investigation.Delta():
                 self._shown += entry.text if entry.channel == "text" else ""
                 self._has_pieces = True
                 self.piece(entry.channel, entry.text)
-            case Discarded():
+            case investigation.Discarded():
                 self._discard(output.one_line(entry.why))
-            case Said():
+            case investigation.Said():
                 self.turn(entry.text, self._shown)
                 self._last_turn, self._shown = entry.text, ""
                 self._has_pieces, self._failed, self._why = False, 0, ""
                 self._calls.update((call.id, call) for call in entry.calls)
-            case Started():
+            case investigation.Started():
                 self._start_call(entry.call_id)
-            case Waits():
+            case investigation.Waits():
                 self._wait(entry)
-            case Result():
+            case investigation.Result():
                 self._end_call(entry.observation)
-            case Steered() | Warned() | Compacted():
+            case investigation.Steered() | investigation.Warned() | investigation.Compacted():
                 self.settle()
                 self.line("note", _remark(entry))
-            case Ended():
+            case investigation.Ended():
                 self._end(entry)
 
     @abstractmethod
@@ -149,7 +130,7 @@ class Transcript(ABC):
             self.line("call", f"→ {call.label} {call_text(call)}")
             self.doing(f"{output.one_line(call.name)} runs")
 
-    def _wait(self, waits: Waits) -> None:
+    def _wait(self, waits: investigation.Waits) -> None:
         self.settle()
         self._waited.add(waits.call_id)
         name = short(waits.approval_id)
@@ -158,19 +139,19 @@ class Transcript(ABC):
         self.line("note", f"  `{command} approve {name}` runs it, `deny` rejects it")
         self.doing(f"waits for approval {name}")
 
-    def _end_call(self, seen: ToolObservation) -> None:
+    def _end_call(self, seen: investigation.ToolObservation) -> None:
         self.settle()
         self._start_call(seen.call_id or "")
         # Other lines may separate the result from its call.
         apart = seen.call_id in self._waited or seen.call_id not in self._started
-        label = call_label(seen.call_id or "")
+        label = investigation.call_label(seen.call_id or "")
         which = f"{label} {output.one_line(seen.tool)}: " if apart else ""
         self.line("ok" if seen.status == "succeeded" else "note", f"  {which}{result_text(seen)}")
         for text in first_lines(seen.output):
             self.line("detail", f"    {text}")
         self.doing("waiting for the model")
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: investigation.Ended) -> None:
         repeats = ended.text.strip() == self._last_turn.strip()
         is_answer = ended.ending in ANSWERED
         self.heading = "Answer" if is_answer else "Conclusion" if repeats else "Findings"
@@ -234,7 +215,7 @@ class PlainTranscript(Transcript):
             self._print(f"{mark}{line.rstrip()}")
 
 
-def call_text(call: ToolCall) -> str:
+def call_text(call: investigation.ToolCall) -> str:
     """A call on one line, with shortened arguments."""
     try:
         given = json.loads(call.arguments)
@@ -249,7 +230,7 @@ def call_text(call: ToolCall) -> str:
     return output.cut(" ".join([output.one_line(call.name), *pairs]), output.LINE)
 
 
-def result_text(seen: ToolObservation) -> str:
+def result_text(seen: investigation.ToolObservation) -> str:
     """The outcome of a call in a few words."""
     parts = [
         "ok" if seen.status == "succeeded" else seen.status,
@@ -270,7 +251,7 @@ def first_lines(text: str) -> Iterator[str]:
         yield f"… {counted(len(lines) - _FIRST, 'more line')}"
 
 
-def end_text(ended: Ended) -> str:
+def end_text(ended: investigation.Ended) -> str:
     """The ending, and the resources used."""
     if ended.ending in ANSWERED:
         return f"{ended.ending}: {used(ended.counters)}"
@@ -278,7 +259,7 @@ def end_text(ended: Ended) -> str:
     return f"! ended by {ended.ending}{why} ({used(ended.counters)})"
 
 
-def used(counters: Counters) -> str:
+def used(counters: investigation.Counters) -> str:
     """The resources used, in words."""
     usage = counters.usage
     tokens = usage.input_tokens + usage.output_tokens
@@ -300,10 +281,10 @@ _COMPACTED = {
 }
 
 
-def compacted_text(entry: Compacted) -> str:
+def compacted_text(entry: investigation.Compacted) -> str:
     """The way in which the conversation was shortened for the model."""
     ranges: list[list[int]] = []
-    for number in sorted({call_number(one) for one in entry.results}):
+    for number in sorted({investigation.call_number(one) for one in entry.results}):
         if ranges and ranges[-1][-1] == number - 1:
             ranges[-1] = [ranges[-1][0], number]
         else:
@@ -318,11 +299,11 @@ def compacted_text(entry: Compacted) -> str:
     return f"{_COMPACTED[entry.why]}; compacted: {', '.join(filter(None, parts))}"
 
 
-def _remark(entry: Steered | Warned | Compacted) -> str:
-    if isinstance(entry, Compacted):
+def _remark(entry: investigation.Steered | investigation.Warned | investigation.Compacted) -> str:
+    if isinstance(entry, investigation.Compacted):
         return f"! {compacted_text(entry)}"
     text = output.one_line(entry.text)
-    if isinstance(entry, Warned):
+    if isinstance(entry, investigation.Warned):
         return f"! {text}"
     text = output.cut(text, output.LINE)
     how = f"{entry.why}, without tools from now on" if entry.strip else entry.why

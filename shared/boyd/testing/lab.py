@@ -13,22 +13,10 @@ from typing import Any
 
 import fakeredis
 
+from boyd import runtime
 from boyd.agent import Agent
 from boyd.models import Actor, LoopResult, Observation, Phase, RunRequest, utc_now
 from boyd.queues import DEFAULT, of_host
-from boyd.runtime import (
-    BatchHint,
-    Engine,
-    EngineSettings,
-    IterationSteps,
-    Launcher,
-    Leases,
-    Post,
-    Resolver,
-    Sweeper,
-    build_engine,
-    job_runner,
-)
 from boyd.store import AgentStore, Store, Submitted, WorkerInfo
 
 _WORKER = "lab"
@@ -50,7 +38,7 @@ class ManualDispatcher:
         """Keep the message of a phase."""
         self.hints.append((phase, iteration, epoch))
 
-    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[runtime.BatchHint]) -> None:
         """Keep the message of each batch."""
         self.hints.extend(("observe", iteration, hint.batch, hint.attempt) for hint in batches)
         self.queues.update({(iteration, hint.batch): hint.queue for hint in batches})
@@ -75,7 +63,7 @@ class Lab:
         client: Any = None,
         queues: Sequence[str] = (),
         hosts: Sequence[str] = ("here",),
-        post: Post | None = None,
+        post: runtime.Post | None = None,
     ) -> None:
         """Build the lab and initialise the plugins.
 
@@ -90,7 +78,7 @@ class Lab:
         client = client or fakeredis.FakeRedis(decode_responses=True)
         self.client = client
         self.whole = whole = Store(client, _WORKER)
-        self.leases = Leases(1.0)
+        self.leases = runtime.Leases(1.0)
         self._workers = [
             WorkerInfo(
                 name=f"{_WORKER}@{host}",
@@ -108,16 +96,16 @@ class Lab:
         self.fleet = whole.fleet.of(agent.id)
         self.store: AgentStore = whole.agent(agent.id)
         self.dispatcher = ManualDispatcher()
-        self.launcher = Launcher(self.store, self.dispatcher, agent.settings.mode)
+        self.launcher = runtime.Launcher(self.store, self.dispatcher, agent.settings.mode)
         engines = {host: self._engine(host, post) for host in hosts or ("here",)}
         self.engine = next(iter(engines.values()))
-        self.steps = IterationSteps(self.engine)
+        self.steps = runtime.IterationSteps(self.engine)
         self._observing = {
-            of_host(host): IterationSteps(engine) for host, engine in engines.items()
+            of_host(host): runtime.IterationSteps(engine) for host, engine in engines.items()
         }
-        self.jobs = job_runner(self.engine)
-        self.resolver = Resolver(self.store, self.dispatcher, self.engine.retention)
-        self.sweeper = Sweeper(self.engine, self.jobs, whole.timing.queue_timeout)
+        self.jobs = runtime.job_runner(self.engine)
+        self.resolver = runtime.Resolver(self.store, self.dispatcher, self.engine.retention)
+        self.sweeper = runtime.Sweeper(self.engine, self.jobs, whole.timing.queue_timeout)
         whole.fleet.register(self.engine.entry())
         self.engine.init_plugins()
 
@@ -159,10 +147,10 @@ class Lab:
         if goes_on and following:
             self.dispatcher.hints.appendleft((following, *ids))
 
-    def _engine(self, host: str, post: Post | None) -> Engine:
-        settings = EngineSettings(_WORKER, host)
+    def _engine(self, host: str, post: runtime.Post | None) -> runtime.Engine:
+        settings = runtime.EngineSettings(_WORKER, host)
         settings = replace(settings, post=post) if post else settings
-        return build_engine(
+        return runtime.build_engine(
             self.agent, self.store, self.fleet, self.dispatcher, self.leases, settings
         )
 
