@@ -176,7 +176,10 @@ def _ending(runner: CycleRunner) -> str:
     from boyd.cli.goals_client import frozen_line
 
     if runner.ending == "done" and not runner.done:
-        return _nothing_active(runner.session)
+        ways = [f"{output.to_type('goals add …')} adds one"]
+        if runner.session.goals.get("Suspended"):
+            ways.append(f"{output.to_type('goals resume ID')} resumes one")
+        return f"No goal is active ({goal_views.counts(runner.session)}): {', '.join(ways)}."
     after = f"after {counted(runner.done, 'cycle')}"
     left = f"goals: {goal_views.counts(runner.session)}"
     again = f"{output.to_type('agent resume')} continues"
@@ -193,14 +196,6 @@ def _ending(runner: CycleRunner) -> str:
         frozen = frozen_line(runner.client.api, runner.why or "")
         return f"{frozen}. Stopped {after}; {left}; {again}."
     return f"Stopped {after}; {left}; {again}."
-
-
-def _nothing_active(session: SessionState) -> str:
-    """Suggest commands that make a goal active."""
-    ways = [f"{output.to_type('goals add …')} adds one"]
-    if session.goals.get("Suspended"):
-        ways.append(f"{output.to_type('goals resume ID')} resumes one")
-    return f"No goal is active ({goal_views.counts(session)}): {', '.join(ways)}."
 
 
 @contextmanager

@@ -91,23 +91,22 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
 
     --timeout implies --wait.
     """
-    begun = api.agent.post(
-        "/loop/trigger", responses.Triggered, {"async": True, "context": context}
-    )
+    body = {"async": True, "context": context}
+    triggered = api.agent.post("/loop/trigger", responses.Triggered, body)
     _warn_without_workers(api)
     if not wait and timeout is None:
-        if not output.print_data(form, begun):
-            output.say(_start_line(api, begun))
+        if not output.print_data(form, triggered):
+            output.say(_start_line(api, triggered))
         return
-    result = _await(api, begun, timeout)
+    result = _await(api, triggered, timeout)
     if not output.print_data(form, result):
         output.say(output.iteration_line(result, output.width()))
     if not result.success:
         raise click.exceptions.Exit(output.FAILED)
 
 
-def _start_line(api: Api, begun: responses.Triggered) -> str:
-    return f"{_name(api)}#{begun.iteration}: {begun.message}"
+def _start_line(api: Api, triggered: responses.Triggered) -> str:
+    return f"{_name(api)}#{triggered.iteration}: {triggered.message}"
 
 
 def _name(api: Api) -> str:
@@ -125,15 +124,14 @@ def _warn_without_workers(api: Api) -> None:
     except ApiProblem:  # a key that may trigger need not be one that may look
         return
     if idle:
-        output.note(
-            f"no live worker runs {api.agent_id}: the iteration continues once one is started"
-        )
+        note = "the iteration continues once one is started"
+        output.note(f"no live worker runs {api.agent_id}: {note}")
 
 
-def _await(api: Api, begun: responses.Triggered, timeout: float | None) -> LoopResult:
+def _await(api: Api, triggered: responses.Triggered, timeout: float | None) -> LoopResult:
     """Wait for the result of the iteration."""
-    iteration = begun.iteration
-    line = _start_line(api, begun)
+    iteration = triggered.iteration
+    line = _start_line(api, triggered)
     with Spinner(timeout) as waiting:
         output.note(line)
         while True:
@@ -332,7 +330,11 @@ def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
         StoreUnavailable: it does not answer either.
     """
     why = output.one_line(str(error).partition(";")[0])
-    if not _is_redis_of(access.settings, url):
+    settings = access.settings
+    running = None if settings.redis_url else read_runtime(settings.state_dir)
+    # The Redis of a local `boyd up` serves its own API only.
+    is_its_own = running and running.api_url and is_same(running.api_url, url)
+    if not settings.redis_url and not is_its_own:
         raise ApiUnavailable(
             f"{why}; nothing was changed. To use Redis directly, name it with --redis-url"
             " or BOYD_REDIS_URL"
@@ -343,17 +345,6 @@ def _fall_back(access: CommandAccess, url: str, error: BoydError) -> Store:
         where = _where(access.settings)
         text = f"nothing was changed: {where} does not answer either ({why})"
         raise StoreUnavailable(text) from None
-
-
-def _is_redis_of(settings: Settings, url: str) -> bool:
-    """Tell whether the known Redis is that of the API at *url*.
-
-    A configured one is; that of a local `boyd up` only if *url* is its API.
-    """
-    if settings.redis_url:
-        return True
-    running = read_runtime(settings.state_dir)
-    return running is not None and running.api_url is not None and is_same(running.api_url, url)
 
 
 def _where(settings: Settings) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from boyd.cli import output
@@ -79,18 +78,13 @@ def _observation_text(observation: Observation) -> str:
     """An observation in a few words; for the plugin's own, the number of items."""
     data = observation.data
     found: object
-    for name, noun in (("goals", "active goal"), ("episodes", "recalled memory")):
-        if observation.source == name and isinstance(found := data.get(name), list):
-            return _several(len(found), noun)
+    if observation.source == "goals" and isinstance(found := data.get("goals"), list):
+        return counted(len(found), "active goal")
+    if observation.source == "episodes" and isinstance(found := data.get("episodes"), list):
+        return counted(len(found), "recalled memory", "recalled memories")
     if observation.source == "working-memory" and isinstance(found := data.get("size"), int):
-        return f"{_several(found, 'entry')} in working memory"
+        return f"{counted(found, 'entry', 'entries')} in working memory"
     return observation.source
-
-
-def _several(number: int, noun: str) -> str:
-    if number != 1 and noun.endswith("y"):
-        return f"{number} {noun[:-1]}ies"
-    return counted(number, noun)
 
 
 def show_step(cycle: Cycle) -> None:
@@ -246,10 +240,14 @@ def show_why(why: api_models.Why) -> None:
     """Print the decisions for a goal, with dates and scores."""
     goal = why.goal
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
-    family = [("parent", [why.parent] if why.parent else []), ("children", why.children)]
-    pairs = [("reason", goal.reason or "")]
-    pairs += [(name, ", ".join(map(_goal_text, some))) for name, some in family]
-    output.print_pairs([*pairs, ("plan", _plan(why.plan) if why.plan else "")])
+    output.print_pairs(
+        [
+            ("reason", goal.reason or ""),
+            ("parent", _goal_text(why.parent) if why.parent else ""),
+            ("children", ", ".join(map(_goal_text, why.children))),
+            ("plan", _plan(why.plan) if why.plan else ""),
+        ]
+    )
     if not why.decisions:
         output.say("  No decisions yet.")
     for decision in why.decisions:
@@ -294,12 +292,12 @@ def show_memory(entries: Sequence[state.MemoryEntry]) -> None:
         output.say("Working memory is empty.")
     for entry in entries:
         where = f"cycle {entry.source_cycle}, {entry.kind}, relevance {entry.relevance:.2f}"
-        output.say(f"{entry.id}  {where}, consulted {_several(entry.reference_count, 'time')}")
+        output.say(f"{entry.id}  {where}, consulted {counted(entry.reference_count, 'time')}")
         lines = [line for line in output.clean(entry.content).splitlines() if line.strip()]
         for line in lines[:_LINES]:
             output.say(f"  {line}")
         if len(lines) > _LINES:
-            output.say(f"  … {_several(len(lines) - _LINES, 'more line')}")
+            output.say(f"  … {counted(len(lines) - _LINES, 'more line')}")
 
 
 def show_psyche(found: api_models.PsycheState) -> None:
@@ -322,7 +320,7 @@ def show_psyche(found: api_models.PsycheState) -> None:
         what += [f"anything {pattern.danger}"] if pattern.danger else []
         text = f"the shadow {how} {', '.join(what)}: {pattern.explanation or pattern.name}"
         output.say(output.one_line(text))
-    met = _several(psyche.shadow_encounters, "encounter")
+    met = counted(psyche.shadow_encounters, "encounter")
     output.say(f"{met} with the shadow, individuation {psyche.individuation:.2f}")
 
 
@@ -368,7 +366,12 @@ def show_questions(client: GoalsClient, questions: Sequence[state.Question]) -> 
         output.say("No questions found.")
         return
     now = client.api.agent.now()
-    rows = [_question_row(one, now) for one in questions]
+    rows = []
+    for one in questions:
+        asked = output.short_age(one.asked_at, now) if one.asked_at else ""
+        by = f" ({one.answered_by})" if one.answered_by else ""
+        answer = f"{one.answer}{by}" if one.answer is not None else ""
+        rows.append([one.id, asked, one.goal or "", one.text, answer])
     shown = 5 if any(one.answer is not None for one in questions) else 4
     output.print_table(QUESTIONS[:shown], [row[:shown] for row in rows])
 
@@ -376,10 +379,3 @@ def show_questions(client: GoalsClient, questions: Sequence[state.Question]) -> 
 def show_answered(question: state.Question) -> None:
     """Print that a question is answered."""
     output.say(f"question {output.one_line(question.id)} is answered")
-
-
-def _question_row(question: state.Question, now: datetime) -> list[str]:
-    asked = output.short_age(question.asked_at, now) if question.asked_at else ""
-    by = f" ({question.answered_by})" if question.answered_by else ""
-    answer = f"{question.answer}{by}" if question.answer is not None else ""
-    return [question.id, asked, question.goal or "", question.text, answer]

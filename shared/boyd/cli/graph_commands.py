@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,8 +56,14 @@ def import_(client: GoalsClient, file: Path, source: str | None, form: str) -> N
     is_input = str(file) == "-"
     facts, skipped = _facts(_read(file), source or (None if is_input else file.name))
     added = sum(_send(client, facts[at : at + _AT_ONCE]) for at in range(0, len(facts), _AT_ONCE))
-    if not output.print_data(form, {"added": added, "skipped": skipped}):
-        _print_summary(added, len(facts), skipped)
+    if output.print_data(form, {"added": added, "skipped": skipped}):
+        return
+    known = len(facts) - added
+    already = f", {known} known already" if known > 0 else ""
+    output.say(f"{counted(added, 'fact')} added{already}")
+    if skipped:
+        output.say(f"{counted(sum(skipped.values()), 'statement')} left out:")
+        output.print_pairs([(str(count), _REASONS.get(why, why)) for why, count in skipped.items()])
 
 
 def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]:
@@ -64,16 +71,15 @@ def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]
     from boyd.plugins.goals.knowledge import turtle
 
     facts: list[Triple] = []
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     for part in turtle.parts(text):
         try:
             found = turtle.read(part, source=source, max_bytes=_BYTES, max_triples=_TRIPLES)
         except turtle.TurtleError as error:
             output.stop(output.FAILED, f"turtle: {error}")
         facts += found.triples
-        for reason, count in found.skipped.items():
-            skipped[reason] = skipped.get(reason, 0) + count
-    return facts, skipped
+        skipped.update(found.skipped)
+    return facts, dict(skipped)
 
 
 def _send(client: GoalsClient, facts: Sequence[Triple]) -> int:
@@ -85,14 +91,6 @@ def _send(client: GoalsClient, facts: Sequence[Triple]) -> int:
             raise
     middle = len(facts) // 2
     return _send(client, facts[:middle]) + _send(client, facts[middle:])
-
-
-def _print_summary(added: int, known: int, skipped: dict[str, int]) -> None:
-    already = f", {known - added} known already" if known > added else ""
-    output.say(f"{counted(added, 'fact')} added{already}")
-    if skipped:
-        output.say(f"{counted(sum(skipped.values()), 'statement')} left out:")
-        output.print_pairs([(str(count), _REASONS.get(why, why)) for why, count in skipped.items()])
 
 
 def _read(file: Path) -> str:

@@ -116,8 +116,9 @@ def run() -> int:
         error.show()
         return error.exit_code
     except BoydError as error:
-        print(f"boyd: {_text(error)}", file=sys.stderr)
-        return _status_of(error)
+        text, code = _text_and_status(error)
+        print(f"boyd: {text}", file=sys.stderr)
+        return code
     except (Exception, KeyboardInterrupt) as error:
         if is_interrupt(error):
             return INTERRUPTED
@@ -125,20 +126,13 @@ def run() -> int:
     return status if isinstance(status, int) else 0
 
 
-def _text(error: BoydError) -> str:
+def _text_and_status(error: BoydError) -> tuple[str, int]:
     if not isinstance(error, ApiProblem):
-        return str(error)
-    from boyd.cli.output import one_line
+        return str(error), STATUS.get(type(error), 1)
+    from boyd.cli.output import one_line, status_of
 
-    if error.name != "unauthenticated":
-        return one_line(str(error))
-    detail = error.detail.partition(";")[0]
-    return f"{one_line(detail)}; pass one with --key, BOYD_API_KEY, BOYD_API_KEY_FILE or a profile"
-
-
-def _status_of(error: BoydError) -> int:
-    if isinstance(error, ApiProblem):
-        from boyd.cli.output import status_of
-
-        return status_of(error)
-    return STATUS.get(type(error), 1)
+    text = one_line(str(error))
+    if error.name == "unauthenticated":
+        text = one_line(error.detail.partition(";")[0])
+        text += "; pass one with --key, BOYD_API_KEY, BOYD_API_KEY_FILE or a profile"
+    return text, status_of(error)

@@ -148,36 +148,25 @@ def init(folder: Path) -> None:
         what = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
         raise ConfigError(f"{what}, as in {_slug(name)}; nothing was written")
     agent, plugin = folder / "agent.toml", folder / "plugins" / "hello.py"
-    texts = {agent: _agent_text(folder, agent), plugin: _PLUGIN}
+    slug = _slug(name)
+    title = re.sub(r"[-_.]+", " ", slug).strip().capitalize()
+    texts = {agent: _AGENT.substitute(id=slug, name=title, file=agent.name), plugin: _PLUGIN}
     for path in texts:
         if path.exists():
             raise ConfigError(f"{path} already exists; nothing was written")
     for path, text in texts.items():
-        _write(path, text)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
         output.say(f"wrote {path}")
-    boyd, file = shlex.quote(output.command_name()), shlex.quote(str(agent))
-    output.say(f"Next: {boyd} check {file} && {boyd} up {file}")
-
-
-def _agent_text(folder: Path, agent: Path) -> str:
-    name = folder.resolve().name
-    return _AGENT.substitute(id=_slug(name), name=_title(name), file=agent.name)
-
-
-def _title(name: str) -> str:
-    return re.sub(r"[-_.]+", " ", _slug(name)).strip().capitalize()
+    boyd, reference = shlex.quote(output.command_name()), shlex.quote(str(agent))
+    output.say(f"Next: {boyd} check {reference} && {boyd} up {reference}")
 
 
 def _slug(name: str) -> str:
     """Turn a name into an agent id."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")
     return plain[:63] or "agent"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None

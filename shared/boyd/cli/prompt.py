@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 
-class Prompt(Protocol):
-    """A source of lines."""
+class Prompt:
+    """The lines of standard input."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
 
     def question(self) -> str | None:
         """Read the next line; None at the end."""
+        if sys.stdin.isatty():
+            click.echo(self._mark, nl=False, err=True)
+        line = sys.stdin.buffer.readline().decode(errors="replace")
+        return line.rstrip("\r\n") if line else None
 
     def reply(self, text: str) -> str | None:
         """Ask *text*; None without an answer, or when nobody can be asked.
@@ -29,12 +36,13 @@ class Prompt(Protocol):
         Raises:
             KeyboardInterrupt: Ctrl-C.
         """
+        return None
 
     def remember(self, lines: Iterable[str]) -> None:
-        """Add *lines* to the history."""
+        """Add *lines* to the history, if there is one."""
 
 
-class TerminalPrompt:
+class TerminalPrompt(Prompt):
     """A prompt with editing and a history."""
 
     def __init__(
@@ -43,7 +51,8 @@ class TerminalPrompt:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import InMemoryHistory
 
-        self._mark, self._hint = mark, hint
+        super().__init__(mark)
+        self._hint = hint
         self._history = history or InMemoryHistory()
         self._session: PromptSession[str] = PromptSession(
             history=self._history,
@@ -78,27 +87,6 @@ class TerminalPrompt:
             self._history.append_string(output.clean(text))
 
 
-class LinePrompt:
-    """The lines of standard input."""
-
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
-
-    def question(self) -> str | None:
-        """See `Prompt`."""
-        if sys.stdin.isatty():
-            click.echo(self._mark, nl=False, err=True)
-        line = sys.stdin.buffer.readline().decode(errors="replace")
-        return line.rstrip("\r\n") if line else None
-
-    def reply(self, text: str) -> str | None:
-        """See `Prompt`: nobody can be asked."""
-        return None
-
-    def remember(self, lines: Iterable[str]) -> None:
-        """See `Prompt`: there is no history."""
-
-
 def open_prompt(
     mark: str, hint: str, history: History | None = None, completer: Completer | None = None
 ) -> Prompt:
@@ -110,7 +98,7 @@ def open_prompt(
         history: earlier lines; default: kept in memory.
         completer: for Tab. Without one Alt-Enter begins a new line.
     """
-    return TerminalPrompt(mark, hint, history, completer) if output.can_ask() else LinePrompt(mark)
+    return TerminalPrompt(mark, hint, history, completer) if output.can_ask() else Prompt(mark)
 
 
 def _bindings() -> KeyBindings:

@@ -50,13 +50,13 @@ class Repl:
     def __init__(self, client: GoalsClient) -> None:
         self._client = client
         self._waits = goal_views.WaitingToolView(answer="answer {} TEXT")
-        self._known = Completions(client)
+        self._completions = Completions(client)
         self.words = self._commands()
         self._others = {"s": "status", "q": "quit", "exit": "quit", "?": "help", "h": "help"}
-        self._left = False
+        self._is_over = False
 
     def _commands(self) -> dict[str, ReplCommand]:
-        client, views, known = self._client, goal_views, self._known
+        client, views, known = self._client, goal_views, self._completions
 
         def changing(change: Callable[[str], Goal]) -> Callable[[str], None]:
             return lambda text: views.show_standing(change(text))
@@ -112,13 +112,17 @@ class Repl:
         """
         is_typed = output.can_ask()
         if is_typed:
-            self._greet()
+            session = self._client.session()
+            done = f"after cycle {session.cycle}" if session.cycle else "no cycles yet"
+            output.say(f"Goals: {goal_views.counts(session)}; {done}.")
+            output.say("Enter runs a cycle, `help` lists the commands, `q` quits.")
+            self._waits.tell(session.questions, session.waiting)
         completer = WordCompleter(self.words)
         lines = open_prompt(MARK, "`q` or Ctrl-D quits.", _history(state), completer)
         well = True
-        while not self._left and (line := lines.question()) is not None:
+        while not self._is_over and (line := lines.question()) is not None:
             well &= self._try(line.strip())
-            self._known.forget()
+            self._completions.forget()
         if is_typed:
             again = f"{output.to_type('agent resume')} or {output.to_type('agent repl')}"
             output.note(f"{again} continues from here.")
@@ -156,13 +160,6 @@ class Repl:
             raise UsageError(f"write `{name} {word.arguments}`")
         word.run(rest)
 
-    def _greet(self) -> None:
-        session = self._client.session()
-        begun = f"after cycle {session.cycle}" if session.cycle else "no cycles yet"
-        output.say(f"Goals: {goal_views.counts(session)}; {begun}.")
-        output.say("Enter runs a cycle, `help` lists the commands, `q` quits.")
-        self._waits.tell(session.questions, session.waiting)
-
     def _cycle(self) -> None:
         if not self._client.session().active:
             output.say("No goal is active: `add DESCRIPTION` adds one.")
@@ -191,7 +188,7 @@ class Repl:
 
     def _graph(self, symbol: str) -> None:
         found = self._client.about(symbol)
-        self._known.seen(found)
+        self._completions.seen(found)
         goal_views.show_surroundings(found)
 
     def _answer(self, rest: str) -> None:
@@ -206,7 +203,7 @@ class Repl:
         output.print_pairs([("Enter", "one cycle"), *pairs])
 
     def _quit(self, _: str) -> None:
-        self._left = True
+        self._is_over = True
 
 
 class Completions:
@@ -261,27 +258,21 @@ class WordCompleter(Completer):
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterator[Completion]:
         """Complete the text before the cursor."""
-        name, space, begun = document.text_before_cursor.lstrip().partition(" ")
-        if not space:
-            listed = self._words.items()
-            yield from _matches(
-                name, [f"{one} " if word.arguments else one for one, word in listed]
-            )
-            return
-        word = self._words.get(name)
-        if word is not None and word.values is not None:
+        name, space, argument = document.text_before_cursor.lstrip().partition(" ")
+        typed, known = (
+            name,
+            [f"{one} " if word.arguments else one for one, word in self._words.items()],
+        )
+        if space:
+            word = self._words.get(name)
+            typed = argument.lstrip()
             try:
-                known = sorted(word.values())
+                known = sorted(word.values()) if word is not None and word.values else []
             except BoydError:  # nobody answers, and nobody has asked for an error
                 return
-            yield from _matches(begun.lstrip(), known)
-
-
-def _matches(begun: str, known: Iterable[str]) -> Iterator[Completion]:
-    """The printable values that begin with the typed text."""
-    for one in known:
-        if one.startswith(begun) and one.isprintable():
-            yield Completion(one, start_position=-len(begun))
+        for one in known:
+            if one.startswith(typed) and one.isprintable():
+                yield Completion(one, start_position=-len(typed))
 
 
 def _history(state: Path) -> History:
