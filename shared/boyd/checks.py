@@ -76,11 +76,6 @@ def error(subject: str, what: str, what_to_do: str) -> Finding:
     return Finding(level="error", subject=subject, what=what, what_to_do=what_to_do)
 
 
-def unreachable(why: str) -> Finding:
-    """The only finding when Redis does not answer."""
-    return error("redis", why, "start it, or set BOYD_REDIS_URL to another server")
-
-
 def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
     """Run all checks; *needs* has the queues that plugins name, of agents with known files."""
     needs = needs or {}

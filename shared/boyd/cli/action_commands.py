@@ -15,7 +15,7 @@ import click
 from boyd import naming
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, id_argument, resolve_prefix, short, wait_option
+from boyd.cli.options import api_options, id_argument, resolve_prefix, wait_option
 from boyd.cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
@@ -252,7 +252,7 @@ def _job(
     if job.result is None:
         text = f"it is still running; {job.execution_id} continues without this command"
         if job.approval_id:
-            name = short(job.approval_id)
+            name = output.short(job.approval_id)
             text = (
                 f"it waits for approval {name}; see `{output.command_name()} approvals show {name}`"
             )

@@ -16,7 +16,6 @@ from boyd.cli.options import (
     find_by_prefix,
     id_argument,
     resolve_prefix,
-    short,
     wait_option,
 )
 from boyd.cli.waiting import Spinner
@@ -74,7 +73,7 @@ def _confirm(api: Api, item: ApprovalItem) -> ApprovalItem:
     item = refresh_preview(api, item)
     approval_view.show(item, api.agent.now())
     if not click.confirm("Approve?"):
-        output.stop(output.FAILED, f"{short(item.id)} is not approved and stays pending")
+        output.stop(output.FAILED, f"{output.short(item.id)} is not approved and stays pending")
     return item
 
 
@@ -135,7 +134,7 @@ def _explain_refusal(api: Api, item: ApprovalItem, problem: ApiProblem) -> Answe
 def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
     """Print what an answer has led to so far; with *several*, of which item."""
     item = outcome.item
-    which = f"{short(item.id)} " if several else ""
+    which = f"{output.short(item.id)} " if several else ""
     if outcome.problem:
         return  # reported at the end, on standard error
     if item.status != "pending":
@@ -158,7 +157,7 @@ def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
             outcome.status = output.TIMED_OUT
             what = f"{item.title} is approved and has not finished: {approval_view.progress(item)}"
             outcome.problem = (
-                f"{what}; see `{output.command_name()} approvals show {short(item.id)}`"
+                f"{what}; see `{output.command_name()} approvals show {output.short(item.id)}`"
             )
             return
         waiting.pause(f"{item.title} {approval_view.progress(item)}")
@@ -168,7 +167,7 @@ def _await(api: Api, outcome: AnswerOutcome, waiting: Spinner) -> None:
 def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None:
     for outcome in outcomes:
         result = outcome.item.result
-        which = f"{short(outcome.item.id)} " if several else ""
+        which = f"{output.short(outcome.item.id)} " if several else ""
         if outcome.problem:
             output.note(f"boyd: {which}{outcome.problem}")
         elif result is not None:

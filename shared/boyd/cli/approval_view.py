@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from boyd.cli import output
 from boyd.cli.api_access import Api
-from boyd.cli.options import short
 from boyd.cli.tables import Column, label, sentence, whole
 from boyd.cli.waiting import EventFollower
 from boyd.errors import ApiUnavailable
@@ -40,7 +39,7 @@ def table(items: Sequence[ApprovalItem], now: datetime) -> Iterator[list[str]]:
     for item in items:
         is_pending = item.status == "pending"
         yield [
-            short(item.id),
+            output.short(item.id),
             # The id of the execution to undo is too long for a column.
             item.title.partition(" (")[0],
             item.risk or "",

@@ -10,7 +10,7 @@ import click
 from boyd.cli import approval_commands, approval_view, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.investigation_commands import asking_options, begin, find, live_transcript
-from boyd.cli.options import api_options, id_argument, short
+from boyd.cli.options import api_options, id_argument
 from boyd.cli.prompt import Prompt, open_prompt
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript
 from boyd.cli.waiting import LogFollower
@@ -101,9 +101,8 @@ class Chat:
     def leave(self) -> None:
         """Print how to continue later."""
         if self._id is not None:
-            output.note(
-                f"`{output.command_name()} chat {short(self._id)}` continues this conversation."
-            )
+            command = f"{output.command_name()} chat {output.short(self._id)}"
+            output.note(f"`{command}` continues this conversation.")
 
     def _ask(self, text: str) -> LogFollower:
         """Ask a question, and return the follower of its log."""

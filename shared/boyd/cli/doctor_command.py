@@ -64,7 +64,8 @@ def _findings(settings: Settings) -> list[Finding]:
     try:
         health = read_health(client, broker, needs)
     except StoreError as error:
-        return [checks.unreachable(f"{where}: {error}")]
+        advice = "start it, or set BOYD_REDIS_URL to another server"
+        return [checks.error("redis", f"{where}: {error}", advice)]
     found = [checks.ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
     if broker is not None and health.broker_error is None:
         found.append(checks.ok("broker", f"{mask_url(settings.broker_url or '')} answers"))

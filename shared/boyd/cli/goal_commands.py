@@ -12,7 +12,7 @@ import click
 from boyd.cli import goal_views, output
 from boyd.cli.api_access import Api
 from boyd.cli.completion import Offers
-from boyd.cli.options import api_options, id_argument
+from boyd.cli.options import api_options, gives, id_argument
 from boyd.cli.parameter_types import Whole
 
 if TYPE_CHECKING:
@@ -25,36 +25,23 @@ _Command = Callable[..., Any]
 _Decorator = Callable[[_Command], _Command]
 
 
-def client_options(command: _Command) -> _Command:
-    """Give *command* the API options, and a client for the agent's goals as `client`."""
+def _client(api: Api) -> GoalsClient:
+    from boyd.cli.goals_client import GoalsClient
 
-    @api_options
-    @functools.wraps(command)
-    def wrapped(*args: Any, api: Api, **more: Any) -> Any:
-        from boyd.cli.goals_client import GoalsClient
-
-        return command(*args, client=GoalsClient(api), **more)
-
-    return wrapped
+    return GoalsClient(api)
 
 
-def data_option(command: _Command) -> _Command:
-    """Give *command* `-o` and `--json`, as `form`."""
-    return output.output_option(_with_json(command))
+def _form(form: str, as_json: bool) -> str:
+    return "json" if as_json else form
 
 
-def data_lines_option(command: _Command) -> _Command:
-    """The same for a stream of items."""
-    return output.lines_option(_with_json(command))
-
-
-def _with_json(command: _Command) -> _Command:
-    @click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
-    @functools.wraps(command)
-    def wrapped(*args: Any, as_json: bool, form: str, **more: Any) -> Any:
-        return command(*args, form="json" if as_json else form, **more)
-
-    return wrapped
+#: The API options, and a client for the agent's goals as `client`.
+client_options = gives("client", _client, api_options)
+_json = click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
+#: `-o` and `--json`, as `form`.
+data_option = gives("form", _form, output.output_option, _json)
+#: The same for a stream of items.
+data_lines_option = gives("form", _form, output.lines_option, _json)
 
 
 def prints(show: Callable[[_T], None]) -> _Decorator:
@@ -75,13 +62,7 @@ def prints(show: Callable[[_T], None]) -> _Decorator:
 
 def client_argument(name: str, offers: Callable[[GoalsClient], Offers]) -> _Decorator:
     """An argument for an id or a prefix of one; completion offers *offers*."""
-
-    def known(api: Api) -> Offers:
-        from boyd.cli.goals_client import GoalsClient
-
-        return offers(GoalsClient(api))
-
-    return id_argument(name, known)
+    return id_argument(name, lambda api: offers(_client(api)))
 
 
 def goal_argument(*statuses: str) -> _Decorator:

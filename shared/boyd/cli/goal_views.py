@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from boyd.cli import output
-from boyd.cli.options import short
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.formatting import counted
 from boyd.models import Observation
@@ -42,7 +41,7 @@ class WaitingToolView:
         """A line for each new item."""
         for action, approval in approvals:
             if self._is_new(approval):
-                how = output.to_type(f"approvals approve {short(approval)}")
+                how = output.to_type(f"approvals approve {output.short(approval)}")
                 yield output.one_line(f"{action} waits for an approval: {how}")
         for question in questions:
             if self._is_new(f"question {question.id}"):

@@ -13,7 +13,7 @@ import click
 
 from boyd.cli import INTERRUPTED, api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, find_by_prefix, id_argument, short
+from boyd.cli.options import api_options, find_by_prefix, id_argument
 from boyd.cli.parameter_types import Whole, words_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, result_text, used
@@ -160,7 +160,7 @@ def live_transcript() -> Transcript:
 
 def exit_interrupted(id: str) -> NoReturn:
     """End the command, not the investigation."""
-    command, name = f"{output.command_name()} investigations", short(id)
+    command, name = f"{output.command_name()} investigations", output.short(id)
     output.note(
         f"It continues without this command: `{command} follow {name}` shows it,"
         f" `{command} cancel {name}` cancels it."
@@ -190,7 +190,7 @@ def _row(api: Api, one: Investigation) -> list[str]:
     if one.status != "ended":
         took = max(0.0, (now - one.created_at).total_seconds())
     return [
-        short(one.id),
+        output.short(one.id),
         one.ending or one.status,
         output.short_seconds(took),
         str(usage.input_tokens + usage.output_tokens),
@@ -219,7 +219,7 @@ def show(api: Api, investigation: str, call: int | None, form: str) -> None:
         return
     made, seen = find_call(api_access.entries(api, found.id), call)
     if made is None:
-        output.stop(output.NOT_FOUND, f"investigation {short(found.id)} has no call #{call}")
+        output.stop(output.NOT_FOUND, f"investigation {output.short(found.id)} has no call #{call}")
     if output.print_data(form, {"call": made, "result": seen}):
         return
     for line in call_lines(made, seen):
@@ -233,7 +233,7 @@ def find(api: Api, prefix: str) -> Investigation:
 
 
 def _show(api: Api, found: Investigation) -> None:
-    now = api.agent.now()
+    now, short = api.agent.now(), output.short(found.approval_id or "")
     output.say(output.one_line(f"{found.name}: {found.ending or found.status}"))
     output.print_pairs(
         [
@@ -244,7 +244,7 @@ def _show(api: Api, found: Investigation) -> None:
             ("asked", output.age(found.created_at, now)),
             ("ended", output.age(found.ended_at, now) if found.ended_at else ""),
             ("used", used(found.counters)),
-            ("waits for", f"approval {short(found.approval_id)}" if found.approval_id else ""),
+            ("waits for", f"approval {short}" if short else ""),
             ("cancelled by", found.cancelled_by or ""),
         ]
     )
@@ -297,4 +297,4 @@ def cancel(api: Api, investigation: str) -> None:
     found = find(api, investigation)
     now = api.agent.post(f"/investigations/{found.id}/cancel", Investigation)
     state = "cancelled" if now.status == "ended" else "being cancelled"
-    output.say(f"investigation {short(found.id)} is {state}")
+    output.say(f"investigation {output.short(found.id)} is {state}")

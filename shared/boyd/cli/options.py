@@ -34,31 +34,25 @@ _T = TypeVar("_T", Run, Investigation, ApprovalItem)
 WHOLE = 36
 
 
-def short(whole: str) -> str:
-    """Shorten an id for tables."""
-    return whole[: output.SHORT]
+def _refuse_empty(complaint: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def checked(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None and not one.strip():
+                raise click.BadParameter(complaint)
+        return value
+
+    return checked
 
 
-def not_empty(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    """Refuse empty values: an unset shell variable must not select the default."""
-    return _refuse_empty(value, "it is empty: give a value, or omit the option")
-
-
-def _refuse_empty(value: Any, complaint: str) -> Any:
-    for one in value if isinstance(value, tuple) else (value,):
-        if one is not None and not one.strip():
-            raise click.BadParameter(complaint)
-    return value
+#: Refuses empty values: an unset shell variable must not select the default.
+not_empty = _refuse_empty("it is empty: give a value, or omit the option")
+_not_empty_id = _refuse_empty("the id is empty: give an id or a prefix of one")
 
 
 def id_argument(name: str, offers: Callable[[Api], Offers], **how: Any) -> _Decorator:
     """An argument for an id or a prefix of one; completion offers *offers*."""
-
-    def refuse_empty_id(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-        return _refuse_empty(value, "the id is empty: give an id or a prefix of one")
-
     complete = completer(offers)
-    return click.argument(name, callback=refuse_empty_id, shell_complete=complete, **how)
+    return click.argument(name, callback=_not_empty_id, shell_complete=complete, **how)
 
 
 def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
@@ -97,7 +91,7 @@ agent_option = click.option(
 )
 
 
-def _gives(name: str, load: Callable[..., object], *options: _Decorator) -> _Decorator:
+def gives(name: str, load: Callable[..., object], *options: _Decorator) -> _Decorator:
     """Give a command *options*, and what *load* makes of their values as the argument *name*."""
     taken = inspect.signature(load).parameters
 
@@ -199,15 +193,15 @@ def _access(
 
 
 #: `--config`, `--redis-url` and `--log-level`, as `settings`.
-settings_options = _gives("settings", _settings, _config, _redis_url, _log_level)
+settings_options = gives("settings", _settings, _config, _redis_url, _log_level)
 #: The options for the API, as `api`.
-agents_api_options = _gives("api", _deployment_api, _config, *_api_flags)
+agents_api_options = gives("api", _deployment_api, _config, *_api_flags)
 #: The same for a command that has an option `--agent` of its own.
-chosen_api_options = _gives("api", _agent_api, _config, *_api_flags)
+chosen_api_options = gives("api", _agent_api, _config, *_api_flags)
 #: The options for API and agent, as `api`.
-api_options = _gives("api", _agent_api, agent_option, _config, *_api_flags)
+api_options = gives("api", _agent_api, agent_option, _config, *_api_flags)
 #: The options for the API or Redis, as `access`.
-access_options = _gives("access", _access, _config, *_api_flags, _direct, _redis_url)
+access_options = gives("access", _access, _config, *_api_flags, _direct, _redis_url)
 
 
 #: Agents to load, as `agents`.
@@ -263,8 +257,10 @@ def choose_agent(
     from boyd.store import in_service
 
     known = store.fleet.agents()
-    running = _running_agent(settings)
-    default = running if running in known else None
+    running = read_runtime(settings.state_dir)
+    default = None
+    if running is not None and settings.redis_url in (None, running.redis_url):
+        default = running.agent if running.agent in known else None
     serving = in_service(known)
     only = serving[0] if len(serving) == 1 else None
     wanted = name or settings.agent or default or only
@@ -275,14 +271,6 @@ def choose_agent(
     if wanted not in known:
         raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(known)}")
     return known[wanted], store.agent(wanted)
-
-
-def _running_agent(settings: Settings) -> str | None:
-    """The agent of the local `boyd up`, if it uses the chosen Redis."""
-    running = read_runtime(settings.state_dir)
-    if running is None or settings.redis_url not in (None, running.redis_url):
-        return None
-    return running.agent
 
 
 def user() -> str:

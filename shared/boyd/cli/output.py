@@ -226,6 +226,11 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(1, width) - 1].rstrip() + "…"
 
 
+def short(id: str) -> str:
+    """Shorten an id for tables."""
+    return id[:SHORT]
+
+
 def one_line(text: str) -> str:
     """The text on one line, without control characters."""
     printable = "".join(c if c.isprintable() else " " for c in text)

@@ -11,7 +11,7 @@ import click
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.control_commands import timeout_option
-from boyd.cli.options import api_options, find_by_prefix, id_argument, short
+from boyd.cli.options import api_options, find_by_prefix, id_argument
 from boyd.cli.parameter_types import Whole, object_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
@@ -87,7 +87,12 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
     now = api.agent.now()
     rows = [
         [
-            *(short(run.id), run.status, run.priority, output.short_age(run.created_at, now)),
+            *(
+                output.short(run.id),
+                run.status,
+                run.priority,
+                output.short_age(run.created_at, now),
+            ),
             *(run.source, ", ".join(run.requested_by), run.title),
         ]
         for run in found
@@ -171,7 +176,7 @@ def cancel(api: Api, run: str, reason: str | None) -> None:
     """Cancel a run that has not ended."""
     found = _find(api, run)
     done = api.agent.post(f"/runs/{found.id}/cancel", RunCancelled, {"reason": reason})
-    output.say(f"run {short(done.id)} is {done.status}")
+    output.say(f"run {output.short(done.id)} is {done.status}")
 
 
 @runs.command()
@@ -201,9 +206,9 @@ def _await(api: Api, run_id: str, timeout: float | None) -> Run:
                 return run
             state = run.status if run else "pending"
             if waiting.is_over:
-                text = f"run {short(run_id)} is {state}"
+                text = f"run {output.short(run_id)} is {state}"
                 output.stop(output.TIMED_OUT, f"{text} after {output.seconds(timeout or 0)}")
-            waiting.pause(f"run {short(run_id)}: {state}")
+            waiting.pause(f"run {output.short(run_id)}: {state}")
 
 
 @runs.command()
@@ -213,4 +218,4 @@ def redeliver(api: Api, run: str) -> None:
     """Send the callback of an ended run again."""
     found = _find(api, run)
     api.agent.post(f"/runs/{found.id}/callback/redeliver", Redelivering)
-    output.say(f"the callback of run {short(found.id)} will be sent again")
+    output.say(f"the callback of run {output.short(found.id)} will be sent again")

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Literal, Self
 
 from boyd.cli import output
-from boyd.cli.options import short
 from boyd.formatting import counted, dollars
 from boyd.models import investigation
 
@@ -133,7 +132,7 @@ class Transcript(ABC):
     def _wait(self, waits: investigation.Waits) -> None:
         self.settle()
         self._waited.add(waits.call_id)
-        name = short(waits.approval_id)
+        name = output.short(waits.approval_id)
         command = f"{output.command_name()} approvals"
         self.line("note", f"  it waits for approval {name}; see it with `{command} show {name}`")
         self.line("note", f"  `{command} approve {name}` runs it, `deny` rejects it")

@@ -161,11 +161,36 @@ class EventFollower:
         self._outage = Outage()
         opened = [threading.Event() for _ in agent_ids]
         for agent_id, event in zip(agent_ids, opened, strict=True):
-            stream = _EventStream(client.of(agent_id), agent_id, self._items, event)
-            threading.Thread(target=stream.follow, daemon=True).start()
+            threading.Thread(target=self._follow, args=(agent_id, event), daemon=True).start()
         until = time.monotonic() + _OPEN
         for event in opened:
             event.wait(max(0.0, until - time.monotonic()))
+
+    def _follow(self, agent_id: str, opened: threading.Event) -> None:
+        """Pass events on until the process ends or the API refuses for good; runs in a thread."""
+        client, last, is_open = self.client.of(agent_id), "", False
+
+        def connect() -> Stream[Event]:
+            try:
+                return client.events(last or None)
+            finally:
+                opened.set()
+
+        def closed() -> Iterator[Event]:
+            raise ApiUnavailable(f"the API at {client.url} has closed the event stream")
+
+        try:
+            for item in _reconnect(connect, closed, _may_reopen):
+                self._items.put((agent_id, item))
+                if isinstance(item, Event):
+                    last = item.id or last
+                elif item is None:
+                    is_open = True
+                elif is_open:
+                    # No event before this moment is missing.
+                    last = last or f"{int(client.now().timestamp() * 1000) - 2000}-0"
+        except BoydError as error:
+            self._items.put((agent_id, error))
 
     def wait(self, seconds: float = BLOCK) -> list[tuple[str, Event]]:
         """Wait for events; return all since the last call as (agent id, event).
@@ -211,49 +236,6 @@ class EventFollower:
 
 def _may_reopen(error: BoydError) -> bool:
     return not (isinstance(error, ApiProblem) and error.status in _FINAL)
-
-
-class _EventStream:
-    """Passes the events of one agent to a queue, from a thread."""
-
-    def __init__(
-        self,
-        client: Client,
-        agent_id: str,
-        items: queue.SimpleQueue[_Item],
-        opened: threading.Event,
-    ) -> None:
-        self._client = client
-        self._agent_id = agent_id
-        self._items = items
-        self._opened = opened
-        self._last: str | None = None
-
-    def follow(self) -> None:
-        """Pass events on until the process ends or the API refuses for good."""
-        is_open = False
-        try:
-            for item in _reconnect(self._connect, self._closed, _may_reopen):
-                self._items.put((self._agent_id, item))
-                if isinstance(item, Event):
-                    self._last = item.id or self._last
-                elif item is None:
-                    is_open = True
-                elif is_open:
-                    # No event before this moment is missing.
-                    now = int(self._client.now().timestamp() * 1000)
-                    self._last = self._last or f"{now - 2000}-0"
-        except BoydError as error:
-            self._items.put((self._agent_id, error))
-
-    def _connect(self) -> Stream[Event]:
-        try:
-            return self._client.events(self._last)
-        finally:
-            self._opened.set()
-
-    def _closed(self) -> Iterator[Event]:
-        raise ApiUnavailable(f"the API at {self._client.url} has closed the event stream")
 
 
 class LogFollower:
