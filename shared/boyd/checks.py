@@ -334,7 +334,6 @@ def _unserved(
 
 
 def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
-    """Agents with known files that were never started."""
     for name in needs:
         if name in roster.agents:
             continue

@@ -406,7 +406,6 @@ def _cause(error: requests.RequestException) -> object:
 
 
 def _reason(error: requests.RequestException) -> str:
-    """The cause of a connection error in a few words."""
     if isinstance(error, requests.ConnectTimeout):
         return "it is unreachable"
     if isinstance(error, requests.Timeout):

@@ -147,8 +147,9 @@ def run(
         "rationale": rationale,
         "requiresApproval": require_approval,
     }
-    with _explain_errors(api, action, param):
-        _job(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+    with _suggesting(api, action):
+        error = _job(api, f"/actions/{quote(action, safe=':')}", body, wait, form)
+    _fail_if(error, param)
 
 
 @actions.command("dry-run")
@@ -163,8 +164,9 @@ def dry_run(
 ) -> None:
     """Show the effect of an action without running it."""
     path = f"/actions/{quote(action, safe=':')}/dry-run"
-    with _explain_errors(api, action, param):
-        _job(api, path, {"params": {**params, **param}}, wait, form)
+    with _suggesting(api, action):
+        error = _job(api, path, {"params": {**params, **param}}, wait, form)
+    _fail_if(error, param)
 
 
 @actions.command()
@@ -184,7 +186,7 @@ def rollback(
     """
     body = {"rationale": rationale, "requiresApproval": require_approval}
     path = f"/executions/{quote(_complete_id(api, execution), safe=':')}/rollback"
-    _job(api, path, body, wait, form, undoes=execution)
+    _fail_if(_job(api, path, body, wait, form, undoes=execution), Pairs())
 
 
 def _complete_id(api: Api, execution: str) -> str:
@@ -200,27 +202,22 @@ def _complete_id(api: Api, execution: str) -> str:
     return naming.approval(resolve_prefix("approval", beginning, known))
 
 
-class _Failed(click.exceptions.Exit):
-    """Ends the command because the action failed."""
-
-    def __init__(self, error: str) -> None:
-        super().__init__(output.FAILED)
-        self.error = error
+def _fail_if(error: str | None, param: Pairs) -> None:
+    """End the command if the action failed, with a hint if a value in *param* is to blame."""
+    for name, typed in param.typed.items():
+        if f"{name}: Input should be a valid string" in (error or ""):
+            quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
+            given = f"{name}={output.one_line(typed)}"
+            hint = f"{given} was parsed as JSON; to pass it as text, use -p {quoted}"
+            output.note(f"boyd: {hint}")
+    output.fail_if(error is not None)
 
 
 @contextmanager
-def _explain_errors(api: Api, action: str, param: Pairs) -> Iterator[None]:
-    """Explain errors caused by a mistaken action name or parameter type."""
+def _suggesting(api: Api, action: str) -> Iterator[None]:
+    """Suggest actions with similar names if there is no such action."""
     try:
         yield
-    except _Failed as failed:
-        for name, typed in param.typed.items():
-            if f"{name}: Input should be a valid string" in failed.error:
-                quoted = shlex.quote(f"{name}={json.dumps(typed, ensure_ascii=False)}")
-                given = f"{name}={output.one_line(typed)}"
-                hint = f"{given} was parsed as JSON; to pass it as text, use -p {quoted}"
-                output.note(f"boyd: {hint}")
-        raise
     except ApiProblem as problem:
         if problem.status != 404 or "has no action" not in problem.detail:
             raise
@@ -229,7 +226,6 @@ def _explain_errors(api: Api, action: str, param: Pairs) -> Iterator[None]:
 
 
 def _suggest_actions(api: Api, action: str) -> str:
-    """Suggest actions with similar names."""
     listing = f"`{output.command_name()} actions list` lists the actions"
     try:
         known = [one.id for one in api.agent.get("/actions", ActionList).actions]
@@ -241,8 +237,8 @@ def _suggest_actions(api: Api, action: str) -> str:
 
 def _job(
     api: Api, path: str, body: dict[str, Any], wait: float, form: str, undoes: str | None = None
-) -> None:
-    """Have it done and show what came of it; ends the command unless it succeeded."""
+) -> str | None:
+    """Have it done, show the result, and return its error; exit with 124 without a result."""
     job = api.agent.post(path, Taken, body, wait=0)
     if body.get("requiresApproval"):  # whoever asks for an approval wants to know its id
         wait = max(wait, _ASKING)
@@ -261,9 +257,8 @@ def _job(
         if job.earlier:
             output.note(f"boyd: {undoes} has already been undone; nothing was done")
         show_result(job.result, naming.title(job.result.action, undoes))
-        output.print_pairs([("execution", job.execution_id)])
-    if not job.result.success:
-        raise _Failed(job.result.error or "")
+        output.print_pairs(("execution", job.execution_id))
+    return None if job.result.success else job.result.error or ""
 
 
 def _await(api: Api, job: Taken, seconds: float) -> Taken:
@@ -288,10 +283,8 @@ def show_result(result: ActionResult, title: str = "") -> None:
     """Print the outcome of an action; *title* replaces the action's name."""
     output.say(output.action_outcome(result, title))
     output.print_pairs(
-        [
-            output.error_row(result),
-            ("took", output.took(result)),
-            ("output", output.text_of(result.output)),
-            ("effects", ", ".join(result.side_effects or [])),
-        ]
+        output.error_row(result),
+        ("took", output.took(result)),
+        ("output", output.text_of(result.output)),
+        ("effects", ", ".join(result.side_effects or [])),
     )

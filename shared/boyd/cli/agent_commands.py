@@ -85,8 +85,7 @@ def cycle(client: GoalsClient, goal: str, priority: int | None, form: str) -> No
     if done.is_frozen:
         output.note(f"boyd: {frozen_line(client.api, done.refusal or '')}")
     failed = done.goal is not None and done.goal.status == "Failed"
-    if failed or done.refusal or not done.result.success:
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(failed or done.refusal or not done.result.success)
 
 
 @agent.command()
@@ -153,8 +152,7 @@ def _run(
         reason = f": {goal.reason}" if goal.reason else ""
         output.note(output.one_line(f"boyd: goal {goal.id} has failed{reason}"))
     counting = [goal for goal in failed if not named or goal.id in named]
-    if counting or runner.ending in ("failed", "frozen"):
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(counting or runner.ending in ("failed", "frozen"))
 
 
 def _finish(runner: CycleRunner, form: str) -> None:
@@ -225,8 +223,7 @@ def repl(client: GoalsClient, goals: list[str]) -> None:
 
     for description in goals:
         client.ensure(description)
-    if not Repl(client).run(load_settings().state_dir):
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(not Repl(client).run(load_settings().state_dir))
 
 
 @agent.command()

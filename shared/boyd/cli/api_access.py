@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from boyd.client import Client
     from boyd.settings.process_settings import Settings
 
+_M = TypeVar("_M", bound=models.Model)
 _P = TypeVar("_P", models.RunPage, InvestigationPage, models.ExecutionPage, models.ApprovalQueue)
 
 DEFAULT = "default"
@@ -253,8 +254,13 @@ def entries(api: Api, investigation: str, after: str | None = None) -> Iterator[
 
 def past_iteration(api: Api, iteration: int) -> models.LoopResult | None:
     """Read a past iteration; None if it has not ended, or is not kept any more."""
+    return find_item(api, f"/loop/history/{iteration}", models.LoopResult)
+
+
+def find_item(api: Api, path: str, kind: type[_M]) -> _M | None:
+    """Read an item; None if it does not exist."""
     try:
-        return api.agent.get(f"/loop/history/{iteration}", models.LoopResult)
+        return api.agent.get(path, kind)
     except ApiProblem as problem:
         if problem.status != 404:
             raise

@@ -175,7 +175,7 @@ def _finish(outcomes: Sequence[AnswerOutcome], form: str, several: bool) -> None
             if form == "table":
                 output.say(f"{which}{approval_view.outcome(outcome.item)}")
                 rows = [output.error_row(result), ("output", output.text_of(result.output))]
-                output.print_pairs(rows)
+                output.print_pairs(*rows)
     wires = [outcome.to_wire() for outcome in outcomes]
     output.print_data(form, wires if several else wires[0])
     statuses = {outcome.status for outcome in outcomes}

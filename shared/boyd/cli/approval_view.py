@@ -99,7 +99,7 @@ def show(item: ApprovalItem, now: datetime) -> None:
     what = item.title if item.undoes else item.action_name or item.action_id
     state = "waits" if item.status == "pending" else ended(item, now)
     output.say(output.one_line(f"{what}: {state}"))
-    output.print_pairs([*_what(item), *_circumstances(item, now), *_answers(item, now)])
+    output.print_pairs(*_rows(item, now))
     output.say("  params")
     output.print_json(item.params, margin=4)
     if item.undone is not None:
@@ -112,7 +112,7 @@ def show(item: ApprovalItem, now: datetime) -> None:
         output.say(f"  result  {output.one_line(': '.join(filter(None, parts)))}")
 
 
-def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
+def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "id", item.id
     yield "action", item.action_id
     yield "undoes", item.undoes or ""
@@ -122,9 +122,6 @@ def _what(item: ApprovalItem) -> Iterator[tuple[str, str]]:
     yield "risk", item.risk or ""
     yield "confidence", "" if item.confidence is None else f"{item.confidence:g}"
     yield "impact", item.decision.estimated_impact or ""
-
-
-def _circumstances(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "asked by", ", ".join(item.askers)
     for one in item.asked:
         yield "asked again", f"by {one.by} {output.age(one.at, now)}: {one.rationale}"
@@ -134,9 +131,6 @@ def _circumstances(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str
     yield "queue", item.queue or ""
     yield "digest", item.fingerprint
     yield "policy", item.required.words
-
-
-def _answers(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     for vote in item.approvals:
         claimed = f" for {vote.claims}" if vote.claims else ""
         note = f": {vote.note}" if vote.note else ""

@@ -72,35 +72,31 @@ class Trail(ABC):
         """Read the entries as lines of JSON, oldest first."""
 
 
-class DirectTrail(Trail):
+class _DirectTrail(Trail):
     """A trail on Redis; seals entries that nobody else has sealed."""
 
     def __init__(self, chain: Audit) -> None:
         self._chain = chain
 
     def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
-        """See `Trail`."""
         if cursor is None:
             self._chain.seal()
         return self._chain.page(limit, cursor, wanted.since, wanted.until, wanted.filter)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
-        """See `Trail`."""
         self._chain.seal()
         return self._chain.wait(seq, seconds)
 
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
-        """See `Trail`."""
         self._chain.seal()
         return self._chain.verify(expect, begin)
 
     def export(self, wanted: AuditQuery) -> Iterator[str]:
-        """See `Trail`."""
         self._chain.seal()
         return self._chain.export(wanted.since, wanted.until, wanted.filter)
 
 
-class RemoteTrail(Trail):
+class _RemoteTrail(Trail):
     """A trail over the API."""
 
     def __init__(self, client: Client, path: str) -> None:
@@ -108,7 +104,6 @@ class RemoteTrail(Trail):
         self._path = path
 
     def page(self, limit: int, cursor: str | None, wanted: AuditQuery) -> AuditPage:
-        """See `Trail`."""
         query = wanted.query()
         return self._client.get(self._path, AuditPage, **query, limit=limit, cursor=cursor)
 
@@ -119,12 +114,10 @@ class RemoteTrail(Trail):
         return [entry for entry in page.entries[::-1] if entry.seq > seq]
 
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
-        """See `Trail`."""
         assert begin is None, "whoever begins at a head is on Redis"
         return self._client.get(f"{self._path}/verify", Verification, expect=expect)
 
     def export(self, wanted: AuditQuery) -> Iterator[str]:
-        """See `Trail`."""
         return self._client.lines(f"{self._path}/export", **wanted.query())
 
 
@@ -261,16 +254,15 @@ def verify(
         )
     if everything:
         store = open_store(access.settings)
-        trails: dict[str, Trail] = {EVERYWHERE: DirectTrail(store.audit)}
-        trails |= {name: DirectTrail(store.agent(name).audit) for name in store.fleet.agents()}
+        trails: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit)}
+        trails |= {name: _DirectTrail(store.agent(name).audit) for name in store.fleet.agents()}
     else:
         trails = dict([_trail(access, agent, deployment, directly=begin is not None)])
     found = {name: trail.verify(expect, begin) for name, trail in trails.items()}
     if not output.print_data(form, found):
         for name, result in found.items():
             _say(name, result)
-    if not all(result.ok for result in found.values()):
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(not all(result.ok for result in found.values()))
 
 
 def _say(name: str, result: Verification) -> None:
@@ -307,11 +299,11 @@ def _trail(
         raise click.UsageError("give either --agent or --deployment, not both")
     api = None if directly else access.api(agent)
     if api is not None and deployment:
-        return EVERYWHERE, RemoteTrail(api.deployment, "/deployment/audit")
+        return EVERYWHERE, _RemoteTrail(api.deployment, "/deployment/audit")
     if api is not None:
-        return api.agent_id, RemoteTrail(api.agent, "/audit")
+        return api.agent_id, _RemoteTrail(api.agent, "/audit")
     store = open_store(access.settings)
     if deployment:
-        return EVERYWHERE, DirectTrail(store.audit)
+        return EVERYWHERE, _DirectTrail(store.audit)
     entry, one = choose_agent(store, access.settings, agent)
-    return entry.id, DirectTrail(one.audit)
+    return entry.id, _DirectTrail(one.audit)

@@ -46,8 +46,7 @@ def chat(api: Api, investigation: str | None, **how: Any) -> None:
         made.run()
     finally:
         made.leave()
-    if not made.answered and not output.can_ask():
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(not made.answered and not output.can_ask())
 
 
 class Chat:
@@ -105,7 +104,6 @@ class Chat:
             output.note(f"`{command}` continues this conversation.")
 
     def _ask(self, text: str) -> LogFollower:
-        """Ask a question, and return the follower of its log."""
         if self._id is None or self._following is None:
             return self._follow(begin(self._api, text, **self._how).id)
         missed = self._following.missed()
@@ -158,7 +156,6 @@ class Chat:
         return live_transcript() if self._live else PlainTranscript(output.note, answers=answers)
 
     def _recall(self, entries: list[Logged]) -> None:
-        """Show past entries."""
         with self._transcript(answers=True) as transcript:
             for logged in entries:
                 transcript.show(logged.entry)
@@ -176,7 +173,6 @@ class Chat:
             raise click.Abort
 
     def _offer(self, transcript: Transcript, approval_id: str) -> None:
-        """Offer to answer an approval."""
         if not output.can_ask():
             return
         with transcript.paused():

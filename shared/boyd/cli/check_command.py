@@ -84,8 +84,7 @@ def check(settings: Settings, agents: tuple[str, ...], show_all: bool) -> None:
         return
     seen: dict[str, str] = {}
     fine = [_check(reference, seen, show_all) for reference in references]
-    if not all(fine):
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(not all(fine))
 
 
 def _check(reference: str, seen: dict[str, str], show_all: bool) -> bool:
@@ -145,7 +144,7 @@ def _show(agent: Agent, reference: str, show_all: bool) -> None:
         if show_all:
             options = hide(json.loads(plugin.options.model_dump_json(fallback=repr)))
             _show_values({"option": options} if options else {}, indent=4)
-        output.print_pairs(_components_and_hooks(agent, plugin.id), indent=4)
+        output.print_pairs(*_components_and_hooks(agent, plugin.id), indent=4)
     output.say()
 
 

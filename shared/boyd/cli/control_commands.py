@@ -14,9 +14,9 @@ from boyd.cli.options import (
     access_options,
     actor,
     agent_option,
-    agents_api_options,
     api_options,
     choose_agent,
+    deployment_api_options,
     open_store,
 )
 from boyd.cli.parameter_types import Number
@@ -49,7 +49,7 @@ timeout_option = click.option(
 @click.command()
 @click.option("--retired", is_flag=True, help="Include retired agents.")
 @output.output_option
-@agents_api_options
+@deployment_api_options
 def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
     found = api.deployment.get("/agents", responses.AgentList, retired=str(retired).lower())
@@ -101,8 +101,7 @@ def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, fo
     result = _await(api, triggered, timeout)
     if not output.print_data(form, result):
         output.say(output.iteration_line(result, output.width()))
-    if not result.success:
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(not result.success)
 
 
 def _start_line(api: Api, triggered: responses.Triggered) -> str:
@@ -129,7 +128,6 @@ def _warn_without_workers(api: Api) -> None:
 
 
 def _await(api: Api, triggered: responses.Triggered, timeout: float | None) -> LoopResult:
-    """Wait for the result of the iteration."""
     iteration = triggered.iteration
     line = _start_line(api, triggered)
     with Spinner(timeout) as waiting:

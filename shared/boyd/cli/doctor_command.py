@@ -35,8 +35,7 @@ def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
     findings = _findings(with_redis(with_agents(settings, agents)))
     if not output.print_data(form, {"findings": findings}):
         _show(findings)
-    if any(finding.level == "error" for finding in findings):
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(any(finding.level == "error" for finding in findings))
 
 
 def _show(findings: list[Finding]) -> None:

@@ -136,7 +136,7 @@ def add(client: GoalsClient, description: str, **wanted: Any) -> Goal:
 @client_options
 def suspend(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Suspend a goal."""
-    return client.suspend(goal, reason)
+    return client.change("suspend", goal, reason)
 
 
 @goals.command()
@@ -146,7 +146,7 @@ def suspend(client: GoalsClient, goal: str, reason: str | None) -> Goal:
 @client_options
 def resume(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Resume a suspended goal."""
-    return client.resume(goal, reason)
+    return client.change("resume", goal, reason)
 
 
 @goals.command()
@@ -156,7 +156,7 @@ def resume(client: GoalsClient, goal: str, reason: str | None) -> Goal:
 @client_options
 def fail(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Mark a goal and its subgoals as failed."""
-    return client.fail(goal, reason)
+    return client.change("fail", goal, reason)
 
 
 @goals.command()

@@ -61,13 +61,11 @@ def show_cycle(cycle: Cycle) -> None:
     result, decision = cycle.result, cycle.decision
     lines = cycle_detail(decision)
     output.print_pairs(
-        [
-            ("Observe", ", ".join(map(_observation_text, result.observations)) or "nothing"),
-            ("Orient", result.situation.summary if result.situation else "nothing"),
-            ("Decide", _decision_text(cycle)),
-            ("Act", "; ".join(map(output.action_outcome, result.action_results)) or "nothing"),
-            ("Result", _result_text(cycle, lines)),
-        ]
+        ("Observe", ", ".join(map(_observation_text, result.observations)) or "nothing"),
+        ("Orient", result.situation.summary if result.situation else "nothing"),
+        ("Decide", _decision_text(cycle)),
+        ("Act", "; ".join(map(output.action_outcome, result.action_results)) or "nothing"),
+        ("Result", _result_text(cycle, lines)),
     )
     for line in lines[1:]:
         output.say(f"           {line}".rstrip())
@@ -145,14 +143,12 @@ def show_session(session: api_models.SessionState) -> None:
     """Print a summary of a session."""
     memory = session.memory
     output.print_pairs(
-        [
-            ("session", session.id),
-            ("cycle", f"{session.cycle} of at most {session.max_cycles}"),
-            ("goals", counts(session)),
-            ("memory", f"{memory.size} of {memory.capacity} entries"),
-            ("episodes", str(session.episodes)),
-            ("facts", str(session.graph.facts)),
-        ]
+        ("session", session.id),
+        ("cycle", f"{session.cycle} of at most {session.max_cycles}"),
+        ("goals", counts(session)),
+        ("memory", f"{memory.size} of {memory.capacity} entries"),
+        ("episodes", str(session.episodes)),
+        ("facts", str(session.graph.facts)),
     )
 
 
@@ -217,21 +213,19 @@ def show_goal(client: GoalsClient, goal: state.Goal) -> None:
     cycles = f"{goal.cycles_worked}, the last {still} without progress"
     cycles += f"; stalls after {goal.stall_threshold}"
     output.print_pairs(
-        [
-            ("id", goal.id),
-            ("reason", goal.reason or ""),
-            ("criteria", criteria),
-            ("found", ", ".join(goal.matched)),
-            ("priority", str(goal.priority)),
-            ("cycles", cycles if goal.cycles_worked else "0"),
-            ("tools", ", ".join(f"{tool} ({times})" for tool, times in used)),
-            ("failed plans", str(goal.failed_plans or "")),
-            ("parent", goal.parent or ""),
-            ("children", ", ".join(goal.children)),
-            ("question", goal.question or ""),
-            ("added", output.age(goal.created_at, now)),
-            ("changed", output.age(goal.updated_at, now)),
-        ]
+        ("id", goal.id),
+        ("reason", goal.reason or ""),
+        ("criteria", criteria),
+        ("found", ", ".join(goal.matched)),
+        ("priority", str(goal.priority)),
+        ("cycles", cycles if goal.cycles_worked else "0"),
+        ("tools", ", ".join(f"{tool} ({times})" for tool, times in used)),
+        ("failed plans", str(goal.failed_plans or "")),
+        ("parent", goal.parent or ""),
+        ("children", ", ".join(goal.children)),
+        ("question", goal.question or ""),
+        ("added", output.age(goal.created_at, now)),
+        ("changed", output.age(goal.updated_at, now)),
     )
 
 
@@ -240,12 +234,10 @@ def show_why(why: api_models.Why) -> None:
     goal = why.goal
     output.say(output.one_line(f"{goal.description}: {_status(goal)}"))
     output.print_pairs(
-        [
-            ("reason", goal.reason or ""),
-            ("parent", _goal_text(why.parent) if why.parent else ""),
-            ("children", ", ".join(map(_goal_text, why.children))),
-            ("plan", _plan(why.plan) if why.plan else ""),
-        ]
+        ("reason", goal.reason or ""),
+        ("parent", _goal_text(why.parent) if why.parent else ""),
+        ("children", ", ".join(map(_goal_text, why.children))),
+        ("plan", _plan(why.plan) if why.plan else ""),
     )
     if not why.decisions:
         output.say("  No decisions yet.")
@@ -275,13 +267,11 @@ def show_episodes(episodes: Sequence[state.Episode]) -> None:
     for episode in episodes:
         output.say(f"{output.date(episode.timestamp)}  {output.one_line(episode.summary)}")
         output.print_pairs(
-            [
-                ("id", episode.id),
-                ("goal", episode.goal or ""),
-                ("learned", ", ".join(episode.learnings)),
-                ("tools", ", ".join(episode.tools)),
-                ("relevance", f"{episode.relevance:.2f}"),
-            ]
+            ("id", episode.id),
+            ("goal", episode.goal or ""),
+            ("learned", ", ".join(episode.learnings)),
+            ("tools", ", ".join(episode.tools)),
+            ("relevance", f"{episode.relevance:.2f}"),
         )
 
 

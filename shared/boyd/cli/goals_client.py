@@ -69,13 +69,8 @@ class GoalsClient:
         stall_threshold: int | None = None,
     ) -> state.Goal:
         """Add a goal."""
-        body = {
-            "description": description,
-            "priority": priority,
-            "criteria": criteria,
-            "stallThreshold": stall_threshold,
-        }
-        return self._post("/goals", state.Goal, body)
+        body = {"description": description, "priority": priority, "criteria": criteria}
+        return self._post("/goals", state.Goal, {**body, "stallThreshold": stall_threshold})
 
     def ensure(self, description: str, priority: int | None = None) -> state.Goal:
         """Return the active goal of that description, adding it if necessary."""
@@ -88,17 +83,9 @@ class GoalsClient:
         """The goal whose id is that, or begins so."""
         return self._get(_path("goal", id), state.Goal)
 
-    def suspend(self, id: str, reason: str | None = None) -> state.Goal:
-        """Let a goal rest."""
-        return self._post(_path("goal", id, "/suspend"), state.Goal, {"reason": reason})
-
-    def resume(self, id: str, reason: str | None = None) -> state.Goal:
-        """Take a goal up again."""
-        return self._post(_path("goal", id, "/resume"), state.Goal, {"reason": reason})
-
-    def fail(self, id: str, reason: str | None = None) -> state.Goal:
-        """Give a goal up."""
-        return self._post(_path("goal", id, "/fail"), state.Goal, {"reason": reason})
+    def change(self, verb: str, id: str, reason: str | None = None) -> state.Goal:
+        """Change the status of a goal: `suspend`, `resume` or `fail`."""
+        return self._post(_path("goal", id, f"/{verb}"), state.Goal, {"reason": reason})
 
     def prioritize(self, id: str, priority: int) -> state.Goal:
         """Change how important a goal is."""

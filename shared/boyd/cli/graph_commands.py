@@ -63,7 +63,9 @@ def import_(client: GoalsClient, file: Path, source: str | None, form: str) -> N
     output.say(f"{counted(added, 'fact')} added{already}")
     if skipped:
         output.say(f"{counted(sum(skipped.values()), 'statement')} left out:")
-        output.print_pairs([(str(count), _REASONS.get(why, why)) for why, count in skipped.items()])
+        output.print_pairs(
+            *((str(count), _REASONS.get(why, why)) for why, count in skipped.items())
+        )
 
 
 def _facts(text: str, source: str | None) -> tuple[list[Triple], dict[str, int]]:

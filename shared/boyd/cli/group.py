@@ -86,7 +86,6 @@ class Commands(click.Group):
 
 
 def _added_path(name: str) -> str | None:
-    """The path of a command that another package adds."""
     from importlib.metadata import entry_points
 
     return next((point.value for point in entry_points(group=GROUP, name=name)), None)

@@ -68,7 +68,6 @@ def _title(
 
 
 def _count_by_severity(seen: Sequence[models.Observation]) -> str:
-    """The number of observations, by severity."""
     counts: Counter[str] = Counter(one.severity or "unrated" for one in seen)
     parts = [f"{counts[level]} {level}" for level in (*_WORST_FIRST, "unrated") if counts[level]]
     text = counted(len(seen), "observation")
@@ -120,15 +119,13 @@ def show(result: models.LoopResult) -> None:
     phases = sorted(result.phases.items(), key=lambda phase: order.index(phase[0]))
     output.say(output.one_line(f"{result.agent_id} #{result.iteration}: {ended}"))
     output.print_pairs(
-        [
-            ("trigger", result.trigger),
-            ("started", output.date(result.started_at)),
-            ("ended", output.date(result.ended_at)),
-            ("took", output.duration(result.duration)),
-            ("phases", ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)),
-            ("repeated", counted(result.retries, "time") if result.retries else ""),
-            ("runs", ", ".join(result.runs)),
-        ]
+        ("trigger", result.trigger),
+        ("started", output.date(result.started_at)),
+        ("ended", output.date(result.ended_at)),
+        ("took", output.duration(result.duration)),
+        ("phases", ", ".join(f"{name} {output.duration(ms)}" for name, ms in phases)),
+        ("repeated", counted(result.retries, "time") if result.retries else ""),
+        ("runs", ", ".join(result.runs)),
     )
     _heading("Observations")
     for line in observation_lines(result, output.width() - 2):
@@ -142,7 +139,7 @@ def show(result: models.LoopResult) -> None:
     if result.action_results:
         _heading("Results")
         for item in result.action_results:
-            output.print_pairs(_action_rows(item))
+            output.print_pairs(*_action_rows(item))
 
 
 def _show_problems(title: str, problems: list[models.Problem]) -> None:
@@ -159,17 +156,15 @@ def _show_problems(title: str, problems: list[models.Problem]) -> None:
 def _show_situation(situation: models.Situation) -> None:
     _heading("Situation")
     output.print_pairs(
-        [
-            ("summary", situation.summary),
-            ("priority", situation.priority),
-            ("confidence", f"{situation.confidence:.2f}"),
-            *(
-                (f"from {item.source}", "; ".join(item.findings) or "nothing")
-                for item in situation.assessments
-            ),
-            *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
-            *(("correlation", item.description) for item in situation.correlations),
-        ]
+        ("summary", situation.summary),
+        ("priority", situation.priority),
+        ("confidence", f"{situation.confidence:.2f}"),
+        *(
+            (f"from {item.source}", "; ".join(item.findings) or "nothing")
+            for item in situation.assessments
+        ),
+        *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
+        *(("correlation", item.description) for item in situation.correlations),
     )
 
 
@@ -177,17 +172,15 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
     _heading("Decision")
     alternatives = ", ".join(item.action for item in decision.alternatives or [])
     output.print_pairs(
-        [
-            ("action", decision.action),
-            *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
-            ("rationale", decision.rationale),
-            ("confidence", f"{decision.confidence:.2f}"),
-            ("risk", decision.risk),
-            ("approval", "required" if decision.requires_approval else ""),
-            ("impact", decision.estimated_impact or ""),
-            ("alternatives", alternatives),
-            *_trace_rows(result),
-        ]
+        ("action", decision.action),
+        *((f"  {name}", output.text_of(value)) for name, value in decision.params.items()),
+        ("rationale", decision.rationale),
+        ("confidence", f"{decision.confidence:.2f}"),
+        ("risk", decision.risk),
+        ("approval", "required" if decision.requires_approval else ""),
+        ("impact", decision.estimated_impact or ""),
+        ("alternatives", alternatives),
+        *_trace_rows(result),
     )
 
 

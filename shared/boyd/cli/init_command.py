@@ -167,6 +167,5 @@ def init(folder: Path) -> None:
 
 
 def _slug(name: str) -> str:
-    """Turn a name into an agent id."""
     plain = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("._-")
     return plain[:63] or "agent"

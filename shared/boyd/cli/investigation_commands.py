@@ -131,12 +131,10 @@ def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: 
         output.print_data(form, api.agent.get(f"/investigations/{made.id}", Investigation))
     elif not live:
         output.say(output.clean(ended.text).rstrip())
-    if ended.ending not in ANSWERED:
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(ended.ending not in ANSWERED)
 
 
 def _show_until_end(api: Api, id: str, live: bool) -> Ended:
-    """Show everything up to the end of the question, and return the end."""
     transcript = live_transcript() if live else PlainTranscript(output.note, answers=False)
     following = LogFollower(api, id, note=functools.partial(transcript.line, "note"))
     try:
@@ -236,17 +234,15 @@ def _show(api: Api, found: Investigation) -> None:
     now, short = api.agent.now(), output.short(found.approval_id or "")
     output.say(output.one_line(f"{found.name}: {found.ending or found.status}"))
     output.print_pairs(
-        [
-            ("id", found.id),
-            ("detail", found.detail or ""),
-            ("source", f"{found.source} {found.key or ''}"),
-            ("asked by", found.asked_by or ""),
-            ("asked", output.age(found.created_at, now)),
-            ("ended", output.age(found.ended_at, now) if found.ended_at else ""),
-            ("used", used(found.counters)),
-            ("waits for", f"approval {short}" if short else ""),
-            ("cancelled by", found.cancelled_by or ""),
-        ]
+        ("id", found.id),
+        ("detail", found.detail or ""),
+        ("source", f"{found.source} {found.key or ''}"),
+        ("asked by", found.asked_by or ""),
+        ("asked", output.age(found.created_at, now)),
+        ("ended", output.age(found.ended_at, now) if found.ended_at else ""),
+        ("used", used(found.counters)),
+        ("waits for", f"approval {short}" if short else ""),
+        ("cancelled by", found.cancelled_by or ""),
     )
     if found.text is None:
         return
@@ -285,8 +281,7 @@ def follow(api: Api, investigation: str, form: str) -> None:
                     output.print_item(form, logged)
     except KeyboardInterrupt:
         exit_interrupted(found.id)
-    if ended is None or ended.ending not in ANSWERED:
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(ended is None or ended.ending not in ANSWERED)
 
 
 @investigations.command()

@@ -11,12 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
+from rich.console import Group
+from rich.live import Live
+from rich.rule import Rule
+from rich.spinner import Spinner
+from rich.styled import Styled
+from rich.text import Text
+
 from boyd.cli import output
 from boyd.cli.transcript import Channel, Tone, Transcript
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.live import Live
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)")
@@ -36,7 +42,6 @@ class Prose:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.markdown import Heading, Markdown
         from rich.segment import Segment
-        from rich.text import Text
 
         class LeftHeading(Heading):
             def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -88,8 +93,6 @@ class LiveTranscript(Transcript):
     """Draws the current turn, and prints it when the next entry arrives."""
 
     def __init__(self) -> None:
-        from rich.spinner import Spinner
-
         super().__init__()
         self._console: Console = output.console()
         self._spinner = Spinner("dots")
@@ -120,8 +123,6 @@ class LiveTranscript(Transcript):
 
     def question(self, text: str) -> None:
         """See `Transcript`."""
-        from rich.text import Text
-
         self._print("question", Text(f"> {output.clean(text).strip()}", "bold"))
 
     def piece(self, channel: Channel, text: str) -> None:
@@ -136,7 +137,7 @@ class LiveTranscript(Transcript):
             self._block = self._block[whole:]
         self.doing("the model is thinking" if channel == "reasoning" else "the model is answering")
 
-    def turn(self, text: str, shown: str) -> None:
+    def turn(self, text: str) -> None:
         """See `Transcript`: it is drawn until the next entry arrives."""
         if self._channel == "reasoning":
             self.settle()
@@ -144,8 +145,6 @@ class LiveTranscript(Transcript):
 
     def answer(self, text: str, repeats: bool) -> None:
         """See `Transcript`."""
-        from rich.rule import Rule
-
         if repeats:
             self._block = ""
         self.settle()
@@ -162,15 +161,11 @@ class LiveTranscript(Transcript):
 
     def line(self, tone: Tone, text: str) -> None:
         """See `Transcript`."""
-        from rich.text import Text
-
         shown = Text(text, _STYLES[tone], no_wrap=tone == "detail", overflow="ellipsis")
         self._print("lines", shown)
 
     def doing(self, what: str) -> None:
         """See `Transcript`."""
-        from rich.text import Text
-
         self._spinner.update(text=Text(output.one_line(what), "dim"))
 
     def settle(self) -> None:
@@ -180,9 +175,6 @@ class LiveTranscript(Transcript):
             self._print_block(block)
 
     def _print_block(self, block: str) -> None:
-        from rich.styled import Styled
-        from rich.text import Text
-
         if self._channel == "text":
             self._print("aloud", Styled(Prose(block), "dim"))
         else:
@@ -196,8 +188,6 @@ class LiveTranscript(Transcript):
         self._printed = kind
 
     def _start(self) -> None:
-        from rich.live import Live
-
         self._live = Live(
             console=self._console,
             get_renderable=self._draw,
@@ -214,9 +204,6 @@ class LiveTranscript(Transcript):
             self._live = None
 
     def _draw(self) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
         if not self._block.strip():
             return self._spinner
         size = self._console.size

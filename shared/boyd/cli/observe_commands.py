@@ -62,8 +62,7 @@ def observe(settings: Settings, agent: str, observer: str, form: str) -> None:
     failed = [error for error in errors if error]
     for text in failed:
         output.note(f"{chosen.id} failed: {output.one_line(text)}")
-    if failed:
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(failed)
 
 
 def _find(agent: Agent, name: str) -> Observer:

@@ -93,12 +93,12 @@ agent_option = click.option(
 
 def gives(name: str, load: Callable[..., object], *options: _Decorator) -> _Decorator:
     """Give a command *options*, and what *load* makes of their values as the argument *name*."""
-    taken = inspect.signature(load).parameters
+    names = inspect.signature(load).parameters
 
     def decorate(command: _Command) -> _Command:
         @functools.wraps(command)
         def wrapped(*args: Any, **given: Any) -> Any:
-            values = {one: given.pop(one) for one in taken}
+            values = {one: given.pop(one) for one in names if one in given}
             return command(*args, **{name: load(**values)}, **given)
 
         made: _Command = wrapped
@@ -142,14 +142,12 @@ def _settings(config: Path | None, redis_url: str | None, log_level: str | None)
     return _load(config, redis_url=redis_url, log_level=log_level)
 
 
-def _deployment_api(
-    config: Path | None, url: str | None, key: str | None, profile: str | None
-) -> Api:
-    return open_api(_load(config), Flags(url, key, profile))
-
-
-def _agent_api(
-    config: Path | None, url: str | None, key: str | None, profile: str | None, agent: str | None
+def _api(
+    config: Path | None,
+    url: str | None,
+    key: str | None,
+    profile: str | None,
+    agent: str | None = None,
 ) -> Api:
     return open_api(_load(config), Flags(url, key, profile, agent))
 
@@ -194,12 +192,10 @@ def _access(
 
 #: `--config`, `--redis-url` and `--log-level`, as `settings`.
 settings_options = gives("settings", _settings, _config, _redis_url, _log_level)
-#: The options for the API, as `api`.
-agents_api_options = gives("api", _deployment_api, _config, *_api_flags)
-#: The same for a command that has an option `--agent` of its own.
-chosen_api_options = gives("api", _agent_api, _config, *_api_flags)
+#: The options for the API, as `api`, which heeds an `--agent` that the command may have.
+deployment_api_options = gives("api", _api, _config, *_api_flags)
 #: The options for API and agent, as `api`.
-api_options = gives("api", _agent_api, agent_option, _config, *_api_flags)
+api_options = gives("api", _api, agent_option, _config, *_api_flags)
 #: The options for the API or Redis, as `access`.
 access_options = gives("access", _access, _config, *_api_flags, _direct, _redis_url)
 

@@ -48,16 +48,10 @@ SHORT = 8
 _COLOURING = re.compile(r"\x1b(\[[0-9;:]*m|\][^\x07\x1b]*(\x07|\x1b\\))")
 #: Colours of table cells by their first word.
 _COLOURS = {
-    "ok": "green",
-    "idle": "green",
-    "warn": "yellow",
-    "warning": "yellow",
-    "paused": "yellow",
+    **dict.fromkeys(("ok", "idle"), "green"),
+    **dict.fromkeys(("warn", "warning", "paused"), "yellow"),
+    **dict.fromkeys(("fail", "failed", "error", "critical"), "red"),
     "frozen": "cyan",
-    "fail": "red",
-    "failed": "red",
-    "error": "red",
-    "critical": "red",
 }
 
 
@@ -305,6 +299,12 @@ def stop(status: int, message: str) -> NoReturn:
     raise click.exceptions.Exit(status)
 
 
+def fail_if(failed: object) -> None:
+    """End the command with status 1 if that is true."""
+    if failed:
+        raise click.exceptions.Exit(FAILED)
+
+
 def print_data(form: str, value: object) -> bool:
     """Print *value* as one document; False if a table is wanted."""
     if form == "json":
@@ -384,7 +384,7 @@ def _wire(value: object) -> Any:
     return value
 
 
-def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 2) -> None:
+def print_pairs(*pairs: tuple[str, str], indent: int = 2) -> None:
     """Print names and texts, one pair per line; empty texts are omitted."""
     shown = [(name, one_line(text)) for name, text in pairs if text]
     widest = max((len(name) for name, _ in shown), default=0)

@@ -17,7 +17,6 @@ from boyd.cli.prompt import open_prompt
 from boyd.embedded.state_folder import private_folder
 from boyd.errors import ApiUnavailable, BoydError, ConfigError
 from boyd.plugins.goals.api_models import Surroundings
-from boyd.plugins.goals.state import Goal
 
 #: Memories shown by `recall`, and entries of memory searched for symbols.
 _TOP = 5
@@ -58,17 +57,19 @@ class Repl:
     def _commands(self) -> dict[str, ReplCommand]:
         client, views, known = self._client, goal_views, self._completions
 
-        def changing(change: Callable[[str], Goal]) -> Callable[[str], None]:
-            return lambda text: views.show_standing(change(text))
+        def changing(verb: str) -> Callable[[str], None]:
+            return lambda id: views.show_standing(client.change(verb, id))
 
         command = ReplCommand
         return {
             "status": command(self._status, "", "the session at a glance; also `s`"),
             "goals": command(lambda _: views.show_goals(client.goals()), "", "list all goals"),
-            "add": command(changing(client.ensure), "DESCRIPTION", "add a goal"),
-            "suspend": command(changing(client.suspend), "ID", "suspend a goal", known.goals),
-            "resume": command(changing(client.resume), "ID", "resume a goal", known.goals),
-            "fail": command(changing(client.fail), "ID", "mark a goal as failed", known.goals),
+            "add": command(
+                lambda text: views.show_standing(client.ensure(text)), "DESCRIPTION", "add a goal"
+            ),
+            "suspend": command(changing("suspend"), "ID", "suspend a goal", known.goals),
+            "resume": command(changing("resume"), "ID", "resume a goal", known.goals),
+            "fail": command(changing("fail"), "ID", "mark a goal as failed", known.goals),
             "priority": command(
                 self._priority, "ID NUMBER", "change the priority of a goal", known.goals
             ),
@@ -200,7 +201,7 @@ class Repl:
     def _help(self, _: str) -> None:
         listed = self.words.items()
         pairs = [(f"{name} {word.arguments}".strip(), word.about) for name, word in listed]
-        output.print_pairs([("Enter", "one cycle"), *pairs])
+        output.print_pairs(("Enter", "one cycle"), *pairs)
 
     def _quit(self, _: str) -> None:
         self._is_over = True

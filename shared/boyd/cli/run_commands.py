@@ -15,7 +15,6 @@ from boyd.cli.options import api_options, find_by_prefix, id_argument
 from boyd.cli.parameter_types import Whole, object_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
-from boyd.errors import ApiProblem
 from boyd.formatting import counted
 from boyd.models import LEVELS, Callback, Run, RunResult, RunStatus
 from boyd.models.responses import Redelivering, RunCancelled, RunCreated
@@ -107,7 +106,8 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
 def show(api: Api, run: str, form: str) -> None:
     """Show a run, and its result if it has ended."""
     found = _find(api, run)
-    callback = _callback(api, found)
+    path = f"/runs/{found.id}/callback"
+    callback = api_access.find_item(api, path, Callback) if found.callback_url else None
     shown = {**found.to_wire(), **({"callback": callback} if callback else {})}
     if not output.print_data(form, shown):
         _show(api, found, callback)
@@ -117,39 +117,26 @@ def _find(api: Api, prefix: str) -> Run:
     return find_by_prefix(api, "run", prefix, Run, api_access.runs)
 
 
-def _callback(api: Api, run: Run) -> Callback | None:
-    if run.callback_url is None:
-        return None
-    try:
-        return api.agent.get(f"/runs/{run.id}/callback", Callback)
-    except ApiProblem as problem:
-        if problem.status != 404:
-            raise
-        return None
-
-
 def _show(api: Api, run: Run, callback: Callback | None = None) -> None:
     output.say(output.one_line(f"{run.title}: {run.status}"))
     now = api.agent.now()
     output.print_pairs(
-        [
-            ("id", run.id),
-            ("what", run.description if run.description != run.title else ""),
-            ("priority", run.priority),
-            ("source", run.source),
-            ("kind", run.kind or ""),
-            ("asked by", ", ".join(run.requested_by)),
-            ("submitted", output.age(run.created_at, now)),
-            ("ended", output.age(run.completed_at, now) if run.completed_at else ""),
-            ("iteration", str(run.iteration or "")),
-            ("approval", run.approval_id or ""),
-            ("reason", run.reason or ""),
-            *((f"  {name}", str(value)) for name, value in run.context.items()),
-            ("callback", _callback_text(callback) if callback else run.callback_url or ""),
-        ]
+        ("id", run.id),
+        ("what", run.description if run.description != run.title else ""),
+        ("priority", run.priority),
+        ("source", run.source),
+        ("kind", run.kind or ""),
+        ("asked by", ", ".join(run.requested_by)),
+        ("submitted", output.age(run.created_at, now)),
+        ("ended", output.age(run.completed_at, now) if run.completed_at else ""),
+        ("iteration", str(run.iteration or "")),
+        ("approval", run.approval_id or ""),
+        ("reason", run.reason or ""),
+        *((f"  {name}", str(value)) for name, value in run.context.items()),
+        ("callback", _callback_text(callback) if callback else run.callback_url or ""),
     )
     if run.result is not None:
-        output.print_pairs(_result_rows(run.result))
+        output.print_pairs(*_result_rows(run.result))
 
 
 def _callback_text(callback: Callback) -> str:
@@ -193,8 +180,7 @@ def _finish(api: Api, run_id: str, timeout: float | None, form: str) -> None:
     ended = _await(api, run_id, timeout)
     if not output.print_data(form, ended):
         _show(api, ended)
-    if ended.status != "completed":
-        raise click.exceptions.Exit(output.FAILED)
+    output.fail_if(ended.status != "completed")
 
 
 def _await(api: Api, run_id: str, timeout: float | None) -> Run:

@@ -11,7 +11,7 @@ import click
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.event_commands import event_line, is_repeated
-from boyd.cli.options import api_options, chosen_api_options, not_empty
+from boyd.cli.options import api_options, deployment_api_options, not_empty
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import EventFollower
 from boyd.errors import UnknownAgent
@@ -19,10 +19,8 @@ from boyd.formatting import counted
 from boyd.models import Event, LoopStatus, responses
 
 OBSERVED = (
-    whole("observer"),
-    label("health", least=17),
-    whole("last success"),
-    sentence("last error"),
+    *(whole("observer"), label("health", least=17)),
+    *(whole("last success"), sentence("last error")),
 )
 WORKERS = (
     *(whole("role"), whole("name"), whole("started", drop=3), label("agents", drop=1)),
@@ -41,7 +39,7 @@ _INDENT = 13
 )
 @click.option("--watch", is_flag=True, help="Keep running and show events until Ctrl-C.")
 @output.output_option
-@chosen_api_options
+@deployment_api_options
 def status(api: Api, watch: bool, form: str) -> None:
     """Show the current state of agents.
 
@@ -113,16 +111,14 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
     if agent.last is not None:
         last = output.iteration_line(agent.last, output.width() - _INDENT)
     output.print_pairs(
-        [
-            ("mode", mode_text(entry)),
-            ("iteration", str(state.iteration)),
-            ("since", _since(agent, now)),
-            ("worker", state.worker or ""),
-            ("paused", state.paused or ""),
-            ("frozen", state.frozen or ""),
-            ("waiting", waiting_text(state)),
-            ("last", last),
-        ]
+        ("mode", mode_text(entry)),
+        ("iteration", str(state.iteration)),
+        ("since", _since(agent, now)),
+        ("worker", state.worker or ""),
+        ("paused", state.paused or ""),
+        ("frozen", state.frozen or ""),
+        ("waiting", waiting_text(state)),
+        ("last", last),
     )
     if agent.observers:
         output.say()

@@ -29,7 +29,6 @@ class Transcript(ABC):
         self._calls: dict[str, investigation.ToolCall] = {}
         self._started: set[str] = set()
         self._waited: set[str] = set()
-        self._shown = ""
         self._last_turn = ""
         self._has_pieces = False
         self._failed = 0
@@ -51,14 +50,13 @@ class Transcript(ABC):
                 self.question(entry.text)
                 self._last_turn = ""
             case investigation.Delta():
-                self._shown += entry.text if entry.channel == "text" else ""
                 self._has_pieces = True
                 self.piece(entry.channel, entry.text)
             case investigation.Discarded():
                 self._discard(output.one_line(entry.why))
             case investigation.Said():
-                self.turn(entry.text, self._shown)
-                self._last_turn, self._shown = entry.text, ""
+                self.turn(entry.text)
+                self._last_turn = entry.text
                 self._has_pieces, self._failed, self._why = False, 0, ""
                 self._calls.update((call.id, call) for call in entry.calls)
             case investigation.Started():
@@ -82,8 +80,8 @@ class Transcript(ABC):
         """Show a piece of the current turn."""
 
     @abstractmethod
-    def turn(self, text: str, shown: str) -> None:
-        """Show a complete turn; the pieces *shown* are already visible."""
+    def turn(self, text: str) -> None:
+        """Show a complete turn."""
 
     @abstractmethod
     def answer(self, text: str, repeats: bool) -> None:
@@ -118,7 +116,7 @@ class Transcript(ABC):
             self.settle()
             because = f": {why}" if why and why != self._why else " with the same error"
             self.line("note", f"! attempt {self._failed} failed{because}")
-        self._shown, self._has_pieces, self._why = "", False, why
+        self._has_pieces, self._why = False, why
 
     def _start_call(self, call_id: str) -> None:
         """Show a call once; its turn may not have been shown."""
@@ -156,7 +154,7 @@ class Transcript(ABC):
         self.heading = "Answer" if is_answer else "Conclusion" if repeats else "Findings"
         self.answer(ended.text, repeats)
         self.settle()
-        self._last_turn = self._shown = ""
+        self._last_turn = ""
         self.line("end" if is_answer else "note", end_text(ended))
 
 
@@ -183,7 +181,7 @@ class PlainTranscript(Transcript):
         if channel == "reasoning":
             self._thought += text
 
-    def turn(self, text: str, shown: str) -> None:
+    def turn(self, text: str) -> None:
         """See `Transcript`."""
         self.settle()
         self._held = text

@@ -186,7 +186,6 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
 
 
 def _local_url(api: ApiSettings) -> str:
-    """The URL of the API for this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(api.host, api.host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{api.port}"
 
@@ -211,7 +210,6 @@ def _workers_ready(store: Store) -> bool:
 
 
 def _answers(api_url: str) -> bool:
-    """Tell whether the API answers requests."""
     parts = urlsplit(api_url)
     assert parts.hostname is not None
     connection = HTTPConnection(parts.hostname, parts.port, timeout=1.0)

@@ -217,7 +217,6 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        """Send the next reply."""
         self.close_connection = True
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         try:
