@@ -25,7 +25,6 @@ from boyd.models.investigation import (
     Ended,
     Entry,
     InvestigationRequest,
-    Profile,
     Result,
     Said,
     Steered,
@@ -82,7 +81,8 @@ class InvestigationSteps:
         self._request = request
         self._toolbox = toolbox
         self._limits = restrict(request.limits, settings.limits)
-        profile = request.profile or settings.profile or _default_profile(toolbox)
+        acts = bool(toolbox) and all(tool.category == "execution" for tool in toolbox.values())
+        profile = request.profile or settings.profile or ("execution" if acts else "general")
         max_calls = self._limits.max_tool_calls
         self.conclusion = Conclusion(toolbox, settings.prices)
         self.steering = Steering(toolbox, profile, request.answer, max_calls)
@@ -266,8 +266,3 @@ class InvestigationSteps:
         except ValueError as error:
             return Write(self.add_failure(conversation, called, str(error), now))
         return Write(self.add_result(conversation, called.observe("succeeded", page, now)))
-
-
-def _default_profile(toolbox: Toolbox) -> Profile:
-    acts = bool(toolbox) and all(tool.category == "execution" for tool in toolbox.values())
-    return "execution" if acts else "general"

@@ -171,7 +171,9 @@ def section(evidence: Sequence[GatheredEvidence]) -> str:
 
 def digest(evidence: Sequence[GatheredEvidence], reason: str) -> str:
     """A substitute for the model's answer: the reason and all results."""
-    parts = [f"The investigation ended without an answer from the model: {_sentence(reason)}"]
+    said = " ".join(reason.split()) or "no reason was given"
+    end = "" if said.endswith((".", "!", "?")) else "."
+    parts = [f"The investigation ended without an answer from the model: {said}{end}"]
     found = [item for item in evidence if not item.failed]
     failed = [item for item in evidence if item.failed]
     if found:
@@ -204,11 +206,6 @@ def _share(lengths: Sequence[int], total: int) -> int:
             return share
         left -= length
     return max(lengths, default=0)
-
-
-def _sentence(reason: str) -> str:
-    said = " ".join(reason.split()) or "no reason was given"
-    return said if said.endswith((".", "!", "?")) else f"{said}."
 
 
 def _truncate(text: str, length: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -82,13 +82,9 @@ def count(
     def change(memory: EndpointHistory) -> EndpointHistory:
         if memory.iteration == ctx.iteration:
             return memory
-        return memory.patched(
-            {
-                "failures": 0 if check.healthy else memory.failures + 1,
-                "checks": [*memory.checks, past][-max_history:],
-                "iteration": ctx.iteration,
-            }
-        )
+        failures = 0 if check.healthy else memory.failures + 1
+        checks = [*memory.checks, past][-max_history:]
+        return memory.patched({"failures": failures, "checks": checks, "iteration": ctx.iteration})
 
     return _update(ctx, endpoint, change)
 
@@ -104,13 +100,11 @@ def forgive(ctx: Context, endpoint: MonitoredEndpoint) -> None:
     _update(ctx, endpoint, lambda memory: memory.patched({"failures": 0}))
 
 
-def _update(ctx: Context, endpoint: MonitoredEndpoint, change: Any) -> EndpointHistory:
-    stored = ctx.state.update(
-        _key(endpoint),
-        lambda value: change(_read(value)).to_wire(),
-        ttl=max(KEEP, 2 * endpoint.cooldown),
-    )
-    return _read(stored)
+def _update(
+    ctx: Context, endpoint: MonitoredEndpoint, change: Callable[[EndpointHistory], EndpointHistory]
+) -> EndpointHistory:
+    key, ttl = _key(endpoint), max(KEEP, 2 * endpoint.cooldown)
+    return _read(ctx.state.update(key, lambda value: change(_read(value)).to_wire(), ttl=ttl))
 
 
 def _key(endpoint: MonitoredEndpoint) -> str:
@@ -175,10 +169,14 @@ def gather(
     ]
     # The sort is stable: endpoints to restart come first, but only if there are too many.
     kept = failing if len(failing) <= EVIDENCE else sorted(failing, key=lambda u: not u.may_restart)
+    pattern: Pattern = "isolated" if failing else "none"
+    # A common cause is likely only if at least two endpoints fail.
+    if len(failing) >= 2 and len(failing) * 2 >= len(observations):
+        pattern = "cascading"
     return CheckEvidence(
         checked=len(observations),
         unhealthy_count=len(failing),
-        pattern=_pattern(len(failing), len(observations)),
+        pattern=pattern,
         unhealthy=kept[:EVIDENCE],
     )
 
@@ -231,13 +229,6 @@ def _unhealthy(
         critical=endpoint.critical,
         error=str(error) if error else None,
     )
-
-
-def _pattern(unhealthy: int, checked: int) -> Pattern:
-    if not unhealthy:
-        return "none"
-    # A common cause is likely only if at least two endpoints fail.
-    return "cascading" if unhealthy >= 2 and unhealthy * 2 >= checked else "isolated"
 
 
 def _findings(evidence: CheckEvidence) -> list[str]:
