@@ -62,6 +62,9 @@ class _Bearer(AuthBase):
 class Client:
     """A connection to the API of a deployment, or to one of its agents.
 
+    Requests raise `ApiProblem` if they are refused or the answer is not valid, and `ApiUnavailable`
+    if the API does not answer.
+
     Attributes:
         url: of the API.
         agent: the agent of all paths; None: the deployment, or its default agent.
@@ -98,12 +101,7 @@ class Client:
         return utc_now() + self._skew
 
     def get(self, path: str, kind: type[_M], /, **query: object) -> _M:
-        """GET *path*.
-
-        Raises:
-            ApiProblem: it was refused, or the answer is not valid.
-            ApiUnavailable: the API does not answer.
-        """
+        """GET *path*."""
         return self._read(self._send("GET", path, query=query), kind)
 
     def post(
@@ -118,10 +116,6 @@ class Client:
         """POST *body* to *path*; retries have no further effect.
 
         Fields that are None are omitted. *if_match* is the required version of an approval.
-
-        Raises:
-            ApiProblem: it was refused, or the answer is not valid.
-            ApiUnavailable: the API does not answer.
         """
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         if if_match is not None:
@@ -130,12 +124,7 @@ class Client:
         return self._read(answer, kind)
 
     def delete(self, path: str, kind: type[_M]) -> _M:
-        """DELETE *path*, without retries: a second attempt would find nothing.
-
-        Raises:
-            ApiProblem: it was refused, or the answer is not valid.
-            ApiUnavailable: the API does not answer.
-        """
+        """DELETE *path*, without retries: a second attempt would find nothing."""
         return self._read(self._send("DELETE", path), kind)
 
     def plugin(
@@ -169,10 +158,7 @@ class Client:
 
         The stream is open when this returns. An event `missed` comes first if events after
         *last_id* have expired. *until_quiet* ends the stream after that many seconds of silence.
-
-        Raises:
-            ApiProblem: it was refused.
-            ApiUnavailable: the API does not answer; also while reading.
+        `ApiUnavailable` may also be raised while reading.
         """
         answer = self._open_stream("/events", last_id, until_quiet or SILENCE)
         return Stream(self._lines(answer), answer.close, _read_event, until_quiet is not None)
@@ -180,11 +166,8 @@ class Client:
     def entries(self, investigation: str, last_id: str | None = None) -> Stream[Logged]:
         """Stream the log of an investigation after *last_id*, until it ends.
 
-        An entry without an id comes first if the entry *last_id* is lost.
-
-        Raises:
-            ApiProblem: it was refused.
-            ApiUnavailable: the API does not answer; also while reading.
+        An entry without an id comes first if the entry *last_id* is lost. `ApiUnavailable` may also
+        be raised while reading.
         """
         path = f"/investigations/{quote(investigation, safe='')}/events"
         answer = self._open_stream(path, last_id, SILENCE)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from boyd.cli import output
-from boyd.cli.event_commands import is_repeated, plain_line
+from boyd.cli.status_command import is_repeated, plain_line
 from boyd.models import ActionResult, Event, LoopResult, Observation, Situation, no_op
 
 

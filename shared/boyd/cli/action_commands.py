@@ -15,7 +15,7 @@ import click
 from boyd import naming
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, id_argument, resolve_prefix, wait_option
+from boyd.cli.options import data_options, id_argument, resolve_prefix, wait_option
 from boyd.cli.parameter_types import Pairs, Whole, object_option, pairs_option, period_options
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
@@ -40,8 +40,7 @@ EXECUTION_COLUMNS = (
 )
 @period_options
 @click.option("--limit", type=Whole(1, 100_000), default=50, show_default=True)
-@output.output_option
-@api_options
+@data_options
 def executions(api: Api, limit: int, form: str, **query: Any) -> None:
     """List the executions of the last seven days, newest first."""
     found = api_access.executions(api, limit, **query)
@@ -88,8 +87,7 @@ actions.add_command(executions)
 
 
 @actions.command("list")
-@output.output_option
-@api_options
+@data_options
 def list_(api: Api, form: str) -> None:
     """List the actions of an agent with their parameters."""
     found = api.agent.get("/actions", ActionList).actions
@@ -114,9 +112,9 @@ def _params(action: ActionInfo) -> str:
 
 
 param_option = pairs_option(
-    "-p", "--param", help_="One parameter; the value is JSON if it parses, otherwise text."
+    "-p", "--param", help="One parameter; the value is JSON if it parses, otherwise text."
 )
-params_option = object_option("--params", "params", "All parameters; `-` reads standard input.")
+params_option = object_option("--params", help="All parameters; `-` reads standard input.")
 
 
 @actions.command()
@@ -126,8 +124,7 @@ params_option = object_option("--params", "params", "All parameters; `-` reads s
 @rationale_option
 @approval_option
 @wait_option
-@output.output_option
-@api_options
+@data_options
 def run(
     api: Api,
     action: str,
@@ -157,8 +154,7 @@ def run(
 @param_option
 @params_option
 @wait_option
-@output.output_option
-@api_options
+@data_options
 def dry_run(
     api: Api, action: str, param: Pairs, params: dict[str, Any], wait: float, form: str
 ) -> None:
@@ -174,8 +170,7 @@ def dry_run(
 @rationale_option
 @approval_option
 @wait_option
-@output.output_option
-@api_options
+@data_options
 def rollback(
     api: Api, execution: str, rationale: str | None, require_approval: bool, wait: float, form: str
 ) -> None:

@@ -228,7 +228,6 @@ def repl(client: GoalsClient, goals: list[str]) -> None:
 
 @agent.command()
 @prints(goal_views.show_consolidated)
-@client_options
 def consolidate(client: GoalsClient) -> Consolidated:
     """Turn working memory into memories now."""
     return client.consolidate()
@@ -240,7 +239,6 @@ def consolidate(client: GoalsClient) -> Consolidated:
     "--top-k", type=Whole(1, 1000), default=5, show_default=True, help="Maximum number of memories."
 )
 @prints(goal_views.show_episodes)
-@client_options
 def recall(client: GoalsClient, query: str, top_k: int) -> list[Episode]:
     """Show memories about something, best match first."""
     return client.recall(query, top_k)
@@ -258,7 +256,6 @@ limit_option = click.option(
 @agent.command()
 @limit_option
 @prints(goal_views.show_memory)
-@client_options
 def memory(client: GoalsClient, limit: int) -> list[MemoryEntry]:
     """Show the agent's working memory, newest first."""
     return client.memory(limit)
@@ -267,7 +264,6 @@ def memory(client: GoalsClient, limit: int) -> list[MemoryEntry]:
 @agent.command()
 @limit_option
 @prints(goal_views.show_episodes)
-@client_options
 def episodes(client: GoalsClient, limit: int) -> list[Episode]:
     """Show the agent's memories, newest first."""
     return client.episodes(limit)
@@ -275,7 +271,6 @@ def episodes(client: GoalsClient, limit: int) -> list[Episode]:
 
 @agent.command()
 @prints(goal_views.show_psyche)
-@client_options
 def psyche(client: GoalsClient) -> PsycheState:
     """Show the agent's preferences, and the actions its shadow forbids."""
     return client.psyche()
@@ -302,7 +297,7 @@ def reopen(client: GoalsClient, session: str, form: str) -> None:
 
     It takes over the memories of the current session, which is kept too.
     """
-    id = client.reopen(session)
+    id = client.begin(session)
     if not output.print_data(form, {"id": id}):
         again = f"{output.to_type('agent resume')} continues"
         output.say(f"session {id} is the current session now; {again}")

@@ -12,7 +12,7 @@ from boyd.cli import api_access, approval_view, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.options import (
     WHOLE,
-    api_options,
+    data_options,
     find_by_prefix,
     id_argument,
     resolve_prefix,
@@ -201,8 +201,7 @@ def approvals() -> None:
 @approvals.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also list resolved approvals.")
 @click.option("--watch", is_flag=True, help="Keep running and show each change until Ctrl-C.")
-@output.output_option
-@api_options
+@data_options
 def list_(api: Api, everything: bool, watch: bool, form: str) -> None:
     """List pending approvals, the next to expire first."""
     if watch:
@@ -228,8 +227,7 @@ def _queue(api: Api, everything: bool) -> ApprovalQueue:
 
 @approvals.command()
 @id_argument("approval", completion.approvals)
-@output.output_option
-@api_options
+@data_options
 def show(api: Api, approval: str, form: str) -> None:
     """Show everything about an approval.
 
@@ -246,8 +244,7 @@ def show(api: Api, approval: str, form: str) -> None:
 @note_option
 @click.option("--yes", is_flag=True, help="Approve without showing it and asking first.")
 @wait_option
-@output.output_option
-@api_options
+@data_options
 def approve(
     api: Api, approvals: Sequence[str], note: str | None, yes: bool, wait: float, form: str
 ) -> None:
@@ -283,8 +280,7 @@ def _refuse(api: Api, verb: str, beginnings: Sequence[str], note: str | None, fo
 @approvals.command()
 @ids_argument
 @note_option
-@output.output_option
-@api_options
+@data_options
 def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
     """Deny approvals: the action is not executed."""
     _refuse(api, "deny", approvals, note, form)
@@ -293,8 +289,7 @@ def deny(api: Api, approvals: Sequence[str], note: str | None, form: str) -> Non
 @approvals.command()
 @ids_argument
 @note_option
-@output.output_option
-@api_options
+@data_options
 def withdraw(api: Api, approvals: Sequence[str], note: str | None, form: str) -> None:
     """Withdraw approvals that are no longer needed: the action is not executed."""
     _refuse(api, "withdraw", approvals, note, form)

@@ -138,9 +138,8 @@ def _head(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Au
         raise click.BadParameter(str(error)) from None
 
 
-def head_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
-    """An option for a position in a chain, as `verify` prints it."""
-    return click.option(name, variable, metavar="SEQ:HASH", callback=_head, help=help_)
+#: An option for a position in a chain, as `verify` prints it.
+head_option = functools.partial(click.option, metavar="SEQ:HASH", callback=_head)
 
 
 def query_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -230,8 +229,8 @@ def _line(entry: AuditEntry) -> str:
 @agent_option
 @deployment_option
 @click.option("--all", "everything", is_flag=True, help="All agents and the deployment.")
-@head_option("--expect", "expect", "A head noted earlier; it must still be in the chain.")
-@head_option("--from", "begin", "A trusted head; only later entries are checked.")
+@head_option("--expect", help="A head noted earlier; it must still be in the chain.")
+@head_option("--from", "begin", help="A trusted head; only later entries are checked.")
 @output.output_option
 @access_options
 def verify(

@@ -16,6 +16,7 @@ from boyd.cli.options import (
     agent_option,
     api_options,
     choose_agent,
+    data_options,
     deployment_api_options,
     open_store,
 )
@@ -84,8 +85,7 @@ def _row(agent: responses.AgentState) -> list[str]:
 @click.option("--wait/--no-wait", help="Wait for the result; exit status 1 if it failed.")
 @timeout_option
 @click.option("--context", help="Text to repeat in the response; not stored.")
-@output.output_option
-@api_options
+@data_options
 def trigger(api: Api, wait: bool, timeout: float | None, context: str | None, form: str) -> None:
     """Start an iteration now, or join the running one.
 
@@ -173,8 +173,7 @@ def resume(api: Api) -> None:
 @click.command()
 @click.argument("iteration", type=click.IntRange(min=1), required=False)
 @click.option("--reason", help="Reason; recorded as the error of the iteration.")
-@output.output_option
-@api_options
+@data_options
 def abandon(api: Api, iteration: int | None, reason: str | None, form: str) -> None:
     """End the running iteration as failed.
 

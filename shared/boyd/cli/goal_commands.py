@@ -45,10 +45,11 @@ data_lines_option = gives("form", _form, output.lines_option, _json)
 
 
 def prints(show: Callable[[_T], None]) -> _Decorator:
-    """Give a command `-o` and `--json`; it returns data, which *show* prints as text."""
+    """Give a command `-o`, `--json` and the client; *show* prints the data that it returns."""
 
     def decorate(command: Callable[..., _T]) -> _Command:
         @data_option
+        @client_options
         @functools.wraps(command)
         def wrapped(*args: Any, form: str, **more: Any) -> None:
             found = command(*args, **more)
@@ -92,7 +93,6 @@ def goals() -> None:
     help="Only goals with this status.",
 )
 @prints(goal_views.show_goals)
-@client_options
 def list_(client: GoalsClient, status: str | None) -> list[Goal]:
     """List the goals of the session in order of precedence."""
     return client.goals(cast("GoalStatus | None", status))
@@ -121,7 +121,6 @@ def show(client: GoalsClient, goal: str, form: str) -> None:
     help="Cycles without progress before it is split; default: the agent's setting.",
 )
 @prints(goal_views.show_id)
-@client_options
 def add(client: GoalsClient, description: str, **wanted: Any) -> Goal:
     """Add a goal, and print its id."""
     if not description.strip():
@@ -133,7 +132,6 @@ def add(client: GoalsClient, description: str, **wanted: Any) -> Goal:
 @goal_argument("Active")
 @reason_option
 @prints(goal_views.show_standing)
-@client_options
 def suspend(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Suspend a goal."""
     return client.change("suspend", goal, reason)
@@ -143,7 +141,6 @@ def suspend(client: GoalsClient, goal: str, reason: str | None) -> Goal:
 @goal_argument("Suspended")
 @reason_option
 @prints(goal_views.show_standing)
-@client_options
 def resume(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Resume a suspended goal."""
     return client.change("resume", goal, reason)
@@ -153,7 +150,6 @@ def resume(client: GoalsClient, goal: str, reason: str | None) -> Goal:
 @goal_argument("Active", "Suspended")
 @reason_option
 @prints(goal_views.show_standing)
-@client_options
 def fail(client: GoalsClient, goal: str, reason: str | None) -> Goal:
     """Mark a goal and its subgoals as failed."""
     return client.change("fail", goal, reason)
@@ -163,7 +159,6 @@ def fail(client: GoalsClient, goal: str, reason: str | None) -> Goal:
 @goal_argument("Active", "Suspended")
 @click.argument("priority", type=click.IntRange(0, 255))
 @prints(goal_views.show_priority)
-@client_options
 def priority(client: GoalsClient, goal: str, priority: int) -> Goal:
     """Change the priority of a goal: 0 to 255, higher is more important."""
     return client.prioritize(goal, priority)
@@ -172,7 +167,6 @@ def priority(client: GoalsClient, goal: str, priority: int) -> Goal:
 @goals.command()
 @goal_argument()
 @prints(goal_views.show_why)
-@client_options
 def why(client: GoalsClient, goal: str) -> Why:
     """Show the decisions made for a goal, with their scores."""
     return client.why(goal)
@@ -198,7 +192,6 @@ def list_questions(client: GoalsClient, every: bool, form: str) -> None:
 @client_argument("question", lambda client: [(one.id, one.text) for one in client.questions()])
 @click.argument("text")
 @prints(goal_views.show_answered)
-@client_options
 def answer(client: GoalsClient, question: str, text: str) -> Question:
     """Answer a question; `-` reads the answer from standard input."""
     given = sys.stdin.buffer.read().decode(errors="replace") if text == "-" else text

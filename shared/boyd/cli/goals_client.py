@@ -37,13 +37,10 @@ class GoalsClient:
         """The current session."""
         return self._get("/session", api_models.SessionState)
 
-    def begin(self) -> str:
-        """Start a new session, and return its id; the old one is kept."""
-        return self._post("/session", api_models.NewSession, {"fresh": True}).id
-
-    def reopen(self, id: str) -> str:
-        """Continue an older session, and return its id."""
-        return self._post("/session", api_models.NewSession, {"id": id}).id
+    def begin(self, id: str | None = None) -> str:
+        """Start a new session, or continue an older one, and return its id; the others are kept."""
+        body = {"fresh": True} if id is None else {"id": id}
+        return self._post("/session", api_models.NewSession, body).id
 
     def sessions(self) -> list[state.SessionSummary]:
         """All sessions, the current one first."""

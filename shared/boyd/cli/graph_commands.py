@@ -154,7 +154,6 @@ def _create(file: Path) -> Iterator[TextIO]:
 @click.argument("symbol")
 @click.option("--limit", type=Whole(1, 500), help="Maximum number of facts in each direction.")
 @prints(goal_views.show_surroundings)
-@client_options
 def show(client: GoalsClient, symbol: str, limit: int | None) -> Surroundings:
     """Show the facts about a symbol."""
     return client.about(symbol, limit)

@@ -21,7 +21,7 @@ COMMANDS = {
     "history": "boyd.cli.history_command:history",
     "agents": "boyd.cli.control_commands:agents",
     "observers": "boyd.cli.status_command:observers",
-    "events": "boyd.cli.event_commands:events",
+    "events": "boyd.cli.status_command:events",
     "ask": "boyd.cli.investigation_commands:ask",
     "chat": "boyd.cli.chat_command:chat",
     "investigations": "boyd.cli.investigation_commands:investigations",

@@ -13,7 +13,7 @@ import click
 from boyd import models
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options
+from boyd.cli.options import data_options
 from boyd.cli.parameter_types import Whole
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.errors import ApiProblem
@@ -241,8 +241,7 @@ _TOGETHER = 100_000
 )
 @click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
 @click.option("--before", type=Whole(2), metavar="N", help="Only iterations before N.")
-@output.output_option
-@api_options
+@data_options
 def history(api: Api, iteration: int | None, limit: int, before: int | None, form: str) -> None:
     """Show past iterations, newest first.
 

@@ -13,7 +13,7 @@ import click
 
 from boyd.cli import INTERRUPTED, api_access, completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import api_options, find_by_prefix, id_argument
+from boyd.cli.options import api_options, data_options, find_by_prefix, id_argument
 from boyd.cli.parameter_types import Whole, words_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.transcript import ANSWERED, PlainTranscript, Transcript, result_text, used
@@ -108,8 +108,7 @@ def begin(
 )
 @asking_options
 @click.option("--json", "as_json", is_flag=True, help="Same as `-o json`.")
-@output.output_option
-@api_options
+@data_options
 def ask(api: Api, question: str, follow: bool, as_json: bool, form: str, **how: Any) -> None:
     """Ask the agent's model, which can use the agent's tools.
 
@@ -173,8 +172,7 @@ def investigations() -> None:
 
 @investigations.command("list")
 @click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
-@output.output_option
-@api_options
+@data_options
 def list_(api: Api, limit: int, form: str) -> None:
     """List investigations, newest first."""
     found = api_access.investigations(api, limit)
@@ -206,8 +204,7 @@ def _row(api: Api, one: Investigation) -> list[str]:
 @click.option(
     "--call", type=Whole(1), metavar="NUMBER", help="Show this tool call with its full output."
 )
-@output.output_option
-@api_options
+@data_options
 def show(api: Api, investigation: str, call: int | None, form: str) -> None:
     """Show an investigation and its answer, or one of its tool calls."""
     found = find(api, investigation)

@@ -59,7 +59,7 @@ def keys() -> None:
     metavar="NAME,...",
     help="Agents the key may access; default: all.",
 )
-@duration_option("--expires", "Lifetime of the key, as in 90d.")
+@duration_option("--expires", help="Lifetime of the key, as in 90d.")
 @output.output_option
 @access_options
 def create(access: CommandAccess, expires: float | None, form: str, **wanted: Any) -> None:

@@ -219,6 +219,11 @@ wait_option = click.option(
 )
 
 
+def data_options(command: _Command) -> _Command:
+    """Give *command* `-o`, as `form`, and the options for API and agent, as `api`."""
+    return output.output_option(api_options(command))
+
+
 def with_agents(settings: Settings, agents: tuple[str, ...]) -> Settings:
     """The settings, with the agents of the command line if there are any."""
     return settings.model_copy(update={"agents": agents}) if agents else settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import sys
@@ -31,9 +32,8 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     return float(match[1]) * _UNITS[match[2]]
 
 
-def duration_option(name: str, help_: str) -> Callable[..., Any]:
-    """An option for a duration, in seconds."""
-    return click.option(name, callback=_seconds, metavar="TIME", help=help_)
+#: An option for a duration, in seconds.
+duration_option = functools.partial(click.option, callback=_seconds, metavar="TIME")
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -41,9 +41,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     if value is None:
         return None
     if _DURATION.fullmatch(value):
-        seconds = _seconds(ctx, param, value)
-        assert seconds is not None
-        return datetime.now(UTC) - timedelta(seconds=seconds)
+        return datetime.now(UTC) - timedelta(seconds=_seconds(ctx, param, value) or 0)
     try:
         return datetime.fromisoformat(value).astimezone()
     except (ValueError, OverflowError):
@@ -151,9 +149,8 @@ def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> d
     return found
 
 
-def object_option(name: str, variable: str, help_: str) -> Callable[..., Any]:
-    """An option for a JSON object."""
-    return click.option(name, variable, metavar="JSON", callback=_object, help=help_)
+#: An option for a JSON object.
+object_option = functools.partial(click.option, metavar="JSON", callback=_object)
 
 
 class Pairs(dict[str, Any]):
@@ -184,6 +181,5 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return found
 
 
-def pairs_option(*names: str, help_: str) -> Callable[..., Any]:
-    """A repeatable option for `name=value`."""
-    return click.option(*names, multiple=True, metavar="NAME=VALUE", callback=_pairs, help=help_)
+#: A repeatable option for `name=value`.
+pairs_option = functools.partial(click.option, multiple=True, metavar="NAME=VALUE", callback=_pairs)

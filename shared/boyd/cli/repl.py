@@ -49,7 +49,7 @@ class Repl:
     def __init__(self, client: GoalsClient) -> None:
         self._client = client
         self._waits = goal_views.WaitingToolView(answer="answer {} TEXT")
-        self._completions = Completions(client)
+        self._completions = _Completions(client)
         self.words = self._commands()
         self._others = {"s": "status", "q": "quit", "exit": "quit", "?": "help", "h": "help"}
         self._is_over = False
@@ -118,7 +118,7 @@ class Repl:
             output.say(f"Goals: {goal_views.counts(session)}; {done}.")
             output.say("Enter runs a cycle, `help` lists the commands, `q` quits.")
             self._waits.tell(session.questions, session.waiting)
-        completer = WordCompleter(self.words)
+        completer = _WordCompleter(self.words)
         lines = open_prompt(MARK, "`q` or Ctrl-D quits.", _history(state), completer)
         well = True
         while not self._is_over and (line := lines.question()) is not None:
@@ -207,7 +207,7 @@ class Repl:
         self._is_over = True
 
 
-class Completions:
+class _Completions:
     """Values for completion; cached until a command has run."""
 
     def __init__(self, client: GoalsClient) -> None:
@@ -216,11 +216,9 @@ class Completions:
         self._asked: dict[str, list[str]] = {}
 
     def goals(self) -> Iterable[str]:
-        """The ids of goals."""
         return self._once("goals", lambda: [one.id for one in self._client.goals()])
 
     def questions(self) -> Iterable[str]:
-        """The ids of questions."""
         return self._once("questions", lambda: [one.id for one in self._client.questions()])
 
     def symbols(self) -> Iterable[str]:
@@ -232,12 +230,10 @@ class Completions:
         return {*entries, *self._seen}
 
     def seen(self, found: Surroundings) -> None:
-        """Remember the symbols of shown facts."""
         for fact in (*found.out, *found.into):
             self._seen |= {fact.subject, fact.object}
 
     def forget(self) -> None:
-        """Clear the cache."""
         self._asked.clear()
 
     def _once(self, name: str, find: Callable[[], list[str]]) -> list[str]:
@@ -251,14 +247,13 @@ MARK = "boyd> "
 HISTORY = "repl-history"
 
 
-class WordCompleter(Completer):
+class _WordCompleter(Completer):
     """Completes a command, then its first argument."""
 
     def __init__(self, words: Mapping[str, ReplCommand]) -> None:
         self._words = words
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterator[Completion]:
-        """Complete the text before the cursor."""
         name, space, argument = document.text_before_cursor.lstrip().partition(" ")
         typed, known = (
             name,

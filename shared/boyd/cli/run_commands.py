@@ -11,7 +11,7 @@ import click
 from boyd.cli import api_access, completion, output
 from boyd.cli.api_access import Api
 from boyd.cli.control_commands import timeout_option
-from boyd.cli.options import api_options, find_by_prefix, id_argument
+from boyd.cli.options import api_options, data_options, find_by_prefix, id_argument
 from boyd.cli.parameter_types import Whole, object_option
 from boyd.cli.tables import label, sentence, whole
 from boyd.cli.waiting import Spinner
@@ -37,14 +37,13 @@ def runs() -> None:
 @click.argument("title")
 @click.option("--description", help="Description of the task; `-` reads standard input.")
 @click.option("--priority", type=click.Choice(LEVELS), default="medium", show_default=True)
-@object_option("--context", "context", "Facts about the task; `-` reads standard input.")
+@object_option("--context", help="Facts about the task; `-` reads standard input.")
 @click.option("--source", default="cli", show_default=True, help="Origin of the run.")
 @click.option("--callback-url", help="URL to notify when the run ends.")
 @click.option("--kind", help="Free-form label.")
 @click.option("--wait", is_flag=True, help="Wait for the run to end, like `boyd runs wait`.")
 @timeout_option
-@output.output_option
-@api_options
+@data_options
 def submit(
     api: Api,
     title: str,
@@ -78,8 +77,7 @@ def submit(
 @click.option("--priority", type=click.Choice(LEVELS), help="Only runs with this priority.")
 @click.option("--source", help="Only runs from this source.")
 @click.option("--limit", type=Whole(1, 5000), default=20, show_default=True)
-@output.output_option
-@api_options
+@data_options
 def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
     """List runs, newest first."""
     found = api_access.runs(api, limit, **query)
@@ -101,8 +99,7 @@ def list_(api: Api, limit: int, form: str, **query: str | None) -> None:
 
 @runs.command()
 @run_argument
-@output.output_option
-@api_options
+@data_options
 def show(api: Api, run: str, form: str) -> None:
     """Show a run, and its result if it has ended."""
     found = _find(api, run)
@@ -169,8 +166,7 @@ def cancel(api: Api, run: str, reason: str | None) -> None:
 @runs.command()
 @run_argument
 @timeout_option
-@output.output_option
-@api_options
+@data_options
 def wait(api: Api, run: str, timeout: float | None, form: str) -> None:
     """Wait until a run has ended; exit status 1 unless it is completed."""
     _finish(api, _find(api, run).id, timeout, form)
