@@ -320,8 +320,8 @@ def next_cycle(client: GoalsClient) -> Cycle:
     api = client.api
     with Spinner(None, ends_command=False) as waiting:
         trigger = {"async": True}
-        begun = waiting.insist(lambda: api.agent.post("/loop/trigger", Triggered, trigger))
-        number = begun.iteration
+        triggered = waiting.insist(lambda: api.agent.post("/loop/trigger", Triggered, trigger))
+        number = triggered.iteration
         while (result := waiting.insist(lambda: past_iteration(api, number))) is None:
             waiting.pause(lambda: _doing(api, number))
         decision = waiting.insist(lambda: client.decision(number))

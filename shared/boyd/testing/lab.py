@@ -111,9 +111,9 @@ class Lab:
 
     def run(self, trigger: str = "test") -> LoopResult:
         """Run one iteration and return its result."""
-        begun = self.launcher.trigger(trigger)
+        triggered = self.launcher.trigger(trigger)
         self.deliver()
-        result = self.store.history.get(begun.iteration)
+        result = self.store.history.get(triggered.iteration)
         assert result is not None, "the iteration did not end"
         return result
 
