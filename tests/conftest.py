@@ -18,7 +18,7 @@ from boyd.errors import ConfigError
 from boyd.store import Store, connect
 from harness import Deployment, free_port, nursery, server_program, wait_until
 from measuring import Measure
-from parallel import Parallel
+from parallel import Parallel, longest_first
 from progress import add_progress
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
@@ -27,17 +27,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test depends on how fast the machine is, nor on chance.
 settings.register_profile("suite", deadline=None, derandomize=True)
-settings.load_profile("suite")
+settings.register_profile("quick", settings.get_profile("suite"), max_examples=25)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Clean the environment, show progress, and distribute tests over several processes."""
     for name in [name for name in os.environ if name.startswith("BOYD_")]:
         del os.environ[name]
+    settings.load_profile("quick" if config.option.markexpr == "not long" else "suite")
     add_progress(config)
     Deployment.forks = True
     if config.pluginmanager.hasplugin("dsession"):
         config.pluginmanager.register(Parallel(), "parallel")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest."""
+    longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True)

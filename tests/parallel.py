@@ -15,6 +15,25 @@ COMPUTING = "tests/unit/"
 SHARING = ("tests/integration/test_up.py", "tests/faults/test_shifted_hosts.py")
 
 
+#: Files with tests that take longest: they come first, so that nothing else waits for them.
+FIRST = (
+    *SHARING,
+    "tests/integration/test_all_or_nothing.py",
+    "tests/integration/test_halfway.py",
+    "tests/integration/test_api_guide.py",
+    "tests/integration/test_acl.py",
+    "tests/integration/test_contract.py",
+    "tests/integration/test_shell.py",
+    "tests/integration/test_goals.py",
+    "tests/integration/test_example_investigate.py",
+)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Put the tests of those files first, in all processes alike."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
 class MixedScheduling(LoadScopeScheduling):
     """Gives tests that wait to every process but the last few, which begin with those that compute.
 

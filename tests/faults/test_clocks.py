@@ -29,6 +29,7 @@ def _shifting() -> Iterator[None]:
     tidy()
 
 
+@pytest.mark.long
 def test_clocks_that_are_hours_apart_and_step_double_and_lose_nothing(tmp_path: Path) -> None:
     ahead = {"w0": 30.0, "w1": -30.0, "b0": -HOUR, "a0": HOUR}
     world = World(tmp_path)
@@ -64,7 +65,7 @@ def test_a_beat_whose_clock_is_put_back_goes_on(deployment: Deployment, tmp_path
         deployment.ended(agent, further, 10)
 
 
-@pytest.mark.parametrize("step", [-HOUR, HOUR])
+@pytest.mark.parametrize("step", [-HOUR, pytest.param(HOUR, marks=pytest.mark.long)])
 def test_the_clock_of_redis_itself_is_set(tmp_path: Path, step: float) -> None:
     """What waits may expire with a step ahead; what goes on goes on, within seconds."""
     clock = Clock(tmp_path / "clock")

@@ -107,6 +107,7 @@ def test_everything_goes_on_after_redis_was_frozen_for_long(world: World, measur
     assert pids == {name: p.pid for name, p in world.deployment.processes.items() if not p.poll()}
 
 
+@pytest.mark.long
 def test_a_rolling_restart_under_load_loses_and_doubles_nothing(
     world: World, measure: Measure
 ) -> None:

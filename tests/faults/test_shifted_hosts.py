@@ -19,7 +19,7 @@ from standardwebhooks import Webhook
 from faults.clocks import Clock, missing, tidy
 from harness import Deployment, wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.long]
 
 HOUR = 3600.0
 SHIFTS = {"ahead": HOUR, "behind": -HOUR}

@@ -10,6 +10,7 @@ from measuring import Measure
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_done_twice_in_a_storm(measure: Measure) -> None:
     outcome = storm(seed=1, seconds=20, pause=1.5)
     print(table([outcome]))

@@ -106,7 +106,13 @@ def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
     assert len(effects(hosts, "act")) == 1
 
 
-@pytest.mark.parametrize("phase", ["one", "orient", "decide", "complete"])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "one",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("orient", "decide", "complete")),
+    ],
+)
 def test_a_host_that_is_cut_off_in_another_phase_costs_only_time(hosts: Hosts, phase: str) -> None:
     cut = hosts.host("cut")
     hosts.worker_on(cut, "agents.traced:traced")

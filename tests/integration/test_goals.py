@@ -222,7 +222,7 @@ def ending(mind: Mind) -> Any:
         pytest.param("before", "start", marks=pytest.mark.long),
         pytest.param("after", "start", marks=pytest.mark.long),
         pytest.param("after", "observe", marks=pytest.mark.long),
-        ("after", "decide"),
+        pytest.param("after", "decide", marks=pytest.mark.long),
         pytest.param("before", "act", marks=pytest.mark.long),
         ("before", "complete"),
         pytest.param("after", "complete", marks=pytest.mark.long),

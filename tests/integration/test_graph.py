@@ -25,6 +25,7 @@ def _hammer(url: str, seed: int) -> None:
         graph.add(facts)
 
 
+@pytest.mark.long
 def test_eight_processes_that_add_the_same_facts_make_each_once_with_its_best_confidence(
     redis_url: str,
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
     assert watch.doubled() == []
 
 
+@pytest.mark.long
 def test_each_command_that_is_forbidden_in_turn_stops_nothing(
     ticking: Deployment, guarded: Guarded, measure: Measure
 ) -> None:

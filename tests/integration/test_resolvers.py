@@ -191,6 +191,7 @@ def test_a_thousand_iterations_over_one_lasting_fault_leave_one_item(redis_url: 
     client.close()
 
 
+@pytest.mark.long
 def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
     redis_url: str, doors: list[AgentStore]
 ) -> None:

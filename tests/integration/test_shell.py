@@ -256,6 +256,7 @@ SPACED = st.lists(st.tuples(st.sampled_from(HEADS + PIECES), GLUE), max_size=6).
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_nothing_that_is_allowed_can_run_another_program_or_write_a_file(tmp_path: Path) -> None:
     log, folder = tmp_path / "log", tmp_path / "folder"
     stubs = make_stubs(tmp_path / "stubs", log)

@@ -159,6 +159,7 @@ def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
         assert json.loads(shown.stdout)["agent"]["id"] == "small"
 
 
+@pytest.mark.long
 def test_the_address_of_the_api_is_told_once_it_answers_and_then_every_iteration(
     tmp_path: Path, agent: str
 ) -> None:
@@ -355,6 +356,7 @@ def _healthy(port: str) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_key_that_redis_loses_while_it_runs_is_made_anew(up: Up) -> None:
     running = read_runtime(up.state)
     assert running is not None

@@ -247,6 +247,7 @@ def test_expressions_that_are_made_of_data_take_time_in_proportion(
 
 
 @pytest.mark.parametrize("pattern", [r"\s*$", r"a*b", r"(a|a)*b", r"(\w+)://x", r"<(.*)>"])
+@pytest.mark.long
 def test_an_expression_that_takes_quadratic_time_is_noticed(pattern: str) -> None:
     use = Use("here", re.compile(pattern), "search")
 

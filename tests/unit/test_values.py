@@ -99,6 +99,7 @@ def test_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: flo
 
 
 @pytest.mark.parametrize("kind", sorted(BODIES.keys() - {"one text"}))
+@pytest.mark.long
 def test_a_body_with_too_many_values_is_not_parsed(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

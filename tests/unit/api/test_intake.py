@@ -325,6 +325,7 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
     assert ["occurrences" in one["metadata"] for one in seen(desk)] == [False, False]
 
 
+@pytest.mark.long
 def test_a_repeated_alert_takes_no_room(server: Any) -> None:
     site = Site(make_desk(server)[0], server)
     for _ in range(2):

@@ -272,6 +272,7 @@ def test_nesting_without_an_end_is_not_followed() -> None:
 @pytest.mark.parametrize(
     "piece", ["x", "! ", "sudo ", "rm ", "$(", "`", "<<A\nA\n", "(", '"$(', "x;", "bash -c "]
 )
+@pytest.mark.long
 def test_the_longest_line_is_judged_at_once(piece: str) -> None:
     policy = Policy(allow=["ls"], deny=["rm never there"])
     began = time.thread_time()
