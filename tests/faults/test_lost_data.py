@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,13 +106,28 @@ def test_freeze_all_holds_at_once_when_the_registry_of_agents_is_lost(
     freeze_holds(acting)
 
 
+def everybody_beats(deployment: Deployment) -> None:
+    """Wait until each process has sent two heartbeats, so that one began after this call."""
+    for _ in range(2):
+        before = last_beats(deployment)
+        wait_until(partial(_all_have_beaten, deployment, before), 10)
+
+
+def last_beats(deployment: Deployment) -> dict[str, object]:
+    """When each process has sent its last heartbeat."""
+    return {one.name: one.last_beat for one in deployment.store.fleet.workers()}
+
+
+def _all_have_beaten(deployment: Deployment, before: dict[str, object]) -> bool:
+    return not before.items() & last_beats(deployment).items()
+
+
 def test_a_freeze_outlives_the_loss_of_all_data(acting: Deployment) -> None:
     acting.store.freezes.freeze("the database moves")
     observes_again(acting)  # a heartbeat has seen it
     wait_until(lambda: acting.store.freezes.everywhere(), 10)
     frozen = acts(acting)
-    worker = acting.store.fleet.workers()[0].last_beat
-    wait_until(lambda: acting.store.fleet.workers()[0].last_beat != worker, 10)
+    everybody_beats(acting)
     acting.store.client.flushall()
     wait_until(lambda: is_known(acting), KNOWN_AGAIN)
     observes_again(acting)
@@ -119,6 +135,7 @@ def test_a_freeze_outlives_the_loss_of_all_data(acting: Deployment) -> None:
     assert acting.store.freezes.everywhere() == "the database moves"
     assert acts(acting) == frozen
     acting.store.freezes.lift()
+    everybody_beats(acting)  # until then, whoever knows the freeze would restore it
     acts_again(acting)
     acting.store.client.delete(FREEZES)
     acts_again(acting)

@@ -462,7 +462,7 @@ def test_the_result_is_waited_for(desk: Desk) -> None:
     item = desk.propose()
 
     def work() -> None:
-        wait_until(lambda: desk.now(item).status == "approved")
+        wait_until(lambda: desk.lab.dispatcher.hints)
         desk.lab.deliver()
 
     with beside(work):

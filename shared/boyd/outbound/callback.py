@@ -125,8 +125,10 @@ class _Exchange:
         thread.start()
         thread.join(self._timeout)
         if thread.is_alive():
+            # Read first: to the thread, a cut in the middle of the headers looks like their end.
+            status = self._status
             self._session.line.cut()
-            return self._status, f"no answer within {self._timeout:g} s"
+            return status, f"no answer within {self._timeout:g} s"
         return self._status, self._error
 
     def _run(self) -> None:
