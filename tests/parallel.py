@@ -37,7 +37,7 @@ def longest_first(items: list[pytest.Item]) -> None:
 class MixedScheduling(LoadScopeScheduling):
     """Gives tests that wait to every process but the last few, which begin with those that compute.
 
-    When one kind is used up, all processes share what is left of the other.
+    When one kind is used up, all processes share what is left of the other, in its order.
     """
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
@@ -50,8 +50,9 @@ class MixedScheduling(LoadScopeScheduling):
         return nodeid.partition("::")[0] if nodeid.startswith((COMPUTING, *SHARING)) else nodeid
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if self._computes(node):
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        last = next(reversed(self.workqueue))
+        if self._computes(node) and last.startswith(COMPUTING):
+            self.workqueue.move_to_end(last, last=False)
         super()._assign_work_unit(node)
 
     def _computes(self, node: WorkerController) -> bool:
