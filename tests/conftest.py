@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.option.markexpr == "not long" else "suite")
     add_progress(config)
     Deployment.forks = True
-    if config.pluginmanager.hasplugin("dsession"):
+    if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(Parallel(), "parallel")
 
 
