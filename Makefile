@@ -7,7 +7,7 @@ PIP := $(VENV)/bin/python -m pip --quiet --quiet --disable-pip-version-check --n
 PINNED := --constraint constraints.txt --build-constraint constraints.txt
 ARGS ?=
 # Processes that run tests: most of the time they wait for what they have started.
-PROCESSES ?= 6
+PROCESSES ?= 5
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses $(PROCESSES) --durations 10
 

@@ -80,7 +80,8 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     made.unmount()
 
 
-@pytest.mark.parametrize("fsync", [pytest.param("always", marks=pytest.mark.long), "everysec"])
+@pytest.mark.long
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
 def test_a_full_disk_of_redis_costs_time_only(disk: SmallDisk, tmp_path: Path, fsync: str) -> None:
     """With `always` Redis ends itself and is started again, with `everysec` it refuses writes."""
     with SupervisedRedis(tmp_path, disk, fsync) as server, _world(tmp_path, server) as world:

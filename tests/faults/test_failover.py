@@ -58,6 +58,7 @@ def world(watched: Watched, tmp_path: Path) -> Iterator[Pair]:
     made.end()
 
 
+@pytest.mark.long
 def test_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world: Pair) -> None:
     load = Load(world, seed=1)
     load.start()

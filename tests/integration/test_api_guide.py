@@ -171,6 +171,7 @@ def _header(line: str) -> tuple[str, str]:
 
 
 @pytest.mark.real
+@pytest.mark.long
 def test_every_example_of_the_guide_is_answered_as_it_says(shell: tuple[Shell, str]) -> None:
     typing, site = shell
     for typed, language, shown in examples():

@@ -233,6 +233,7 @@ def _has_moved(case: Case, had: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [[_many]], indirect=True)
+@pytest.mark.long
 def test_workers_killed_at_random_cost_time_and_nothing_else(case: Case) -> None:
     chance = random.Random(7)
     names = (f"w{n}" for n in itertools.count())

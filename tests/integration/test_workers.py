@@ -132,6 +132,7 @@ def test_without_a_worker_a_started_iteration_waits_and_then_runs(deployment: De
     assert deployment.ended("traced", begun.iteration).success
 
 
+@pytest.mark.long
 def test_every_tenth_message_lost_and_all_iterations_still_end_in_order(
     deployment: Deployment,
 ) -> None:
