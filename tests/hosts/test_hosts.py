@@ -61,6 +61,7 @@ def test_an_action_runs_on_the_host_that_its_queue_names(hosts: Hosts) -> None:
     assert (result.success, result.output) == (True, "graz")
 
 
+@pytest.mark.long
 def test_a_host_on_a_slow_line_takes_part(hosts: Hosts) -> None:
     """A tenth of a second each way; how soon the others plan with a new host is another matter."""
     hosts.worker_on(hosts.host("near"), "agents.spread:spread", "-Q", "loop,observe,act,host")

@@ -239,6 +239,7 @@ def _waits(url: str) -> tuple[int, list[str]] | None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_iteration_whose_workers_are_all_dead_is_told(deployment: Deployment) -> None:
     (deployment.folder / "effects.hold.decide").touch()
     deployment.worker("w", "agents.traced:traced")

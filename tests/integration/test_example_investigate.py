@@ -163,6 +163,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     assert "The shop answers 200" in json.dumps(told["findings"])
 
 
+@pytest.mark.long
 def test_what_a_person_has_refused_is_not_done_and_the_answer_says_so(
     site: Site, killed: int
 ) -> None:

@@ -171,6 +171,7 @@ def test_a_goal_that_cannot_be_reached_fails_and_says_why(scholar: Mind) -> None
     check_cycles(scholar.decisions())
 
 
+@pytest.mark.long
 def test_another_agent_of_the_deployment_is_not_touched(
     deployment: Deployment, scholar: Mind
 ) -> None:

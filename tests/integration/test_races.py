@@ -216,7 +216,8 @@ def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment)
     [ended] = settled(deployment, [item]).values()
     counts = Counter(status for status, _ in answers)
 
-    assert counts[202] == 3
+    # The third is answered 200 if it was executed at once.
+    assert counts[200] + counts[202] == 3
     assert counts[404] + counts[409] == 47
     assert len({vote.by for vote in ended.approvals}) == len(ended.approvals) == 3
     assert deployment.effects() == ["1"]

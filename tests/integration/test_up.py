@@ -186,6 +186,7 @@ class Broken(Plugin):
 """
 
 
+@pytest.mark.long
 def test_a_plugin_that_cannot_prepare_is_told_at_once_and_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"
     path.write_text('id = "small"\nplugins_dir = "plugins"\n[[plugins]]\nuse = "broken"\n')
