@@ -19,7 +19,12 @@ from boyd_api.routing import JsonResponse, Routes
 
 routes = Routes("approvals")
 
-_REFUSALS = tuple(outcome.value for outcome in ApprovalOutcome if not outcome.counts)
+#: The API takes no signed links.
+_REFUSALS = tuple(
+    outcome.value
+    for outcome in ApprovalOutcome
+    if not outcome.counts and outcome != ApprovalOutcome.LINK_REFUSED
+)
 _IF_MATCH = {"If-Match": "The `ETag` that the approval must still have."}
 _ANSWER: dict[str, Any] = {"scope": "approvals", "problems": _REFUSALS, "headers": _IF_MATCH}
 

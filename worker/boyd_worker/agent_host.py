@@ -14,6 +14,7 @@ from celery import Celery
 from boyd import queues
 from boyd.agent import load_agents
 from boyd.errors import StoreUnavailable
+from boyd.links import LinkBuilder, LinkSigner
 from boyd.messaging.celery_app import CeleryDispatcher, make_app
 from boyd.outbound import Delivery, post_callback
 from boyd.runtime import Engine, EngineSettings, Leases, Post, Sweeper, build_engine, job_runner
@@ -107,6 +108,7 @@ class AgentHost:
             worker.width,
             worker.max_bytes,
             post=_post(self.settings.callbacks),
+            links=_links(self.settings),
             thinking=max(1, worker.concurrency // 2),
         )
         leases = Leases(self.settings.timing.lease / 3)
@@ -140,6 +142,13 @@ def _post(settings: CallbackSettings) -> Post:
         )
 
     return post
+
+
+def _links(settings: Settings) -> LinkBuilder:
+    """Builds links as the settings say."""
+    secret = settings.link_secret
+    signer = LinkSigner(secret.get_secret_value()) if secret else None
+    return LinkBuilder(settings.api.url or "", signer)
 
 
 def timing(settings: Settings) -> Timing:

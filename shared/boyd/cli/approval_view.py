@@ -138,6 +138,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     if item.status != "pending":
         yield "ended", ended(item, now)
     yield "note", item.note or ""
+    yield "signed link", item.link or ""
 
 
 def _show_preview(item: ApprovalItem, preview: ActionResult, now: datetime) -> None:

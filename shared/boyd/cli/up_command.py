@@ -24,6 +24,7 @@ from boyd.embedded.redis_server import redis_server
 from boyd.embedded.state_folder import (
     RunningDeployment,
     key_file,
+    link_secret_file,
     publish_runtime,
     read_key,
     state_lock,
@@ -163,7 +164,10 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
         "BOYD_LOG_LEVEL": settings.log_level,
         "BOYD_API__HOST": settings.api.host,
         "BOYD_API__PORT": str(settings.api.port),
+        "BOYD_API__URL": settings.api.url or _local_url(settings.api),
     }
+    if settings.link_secret is None:
+        env["BOYD_LINK_SECRET_FILE"] = str(link_secret_file(settings.state_dir))
     if settings.agent:
         env["BOYD_AGENT"] = settings.agent
     commands = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Iterator
@@ -145,6 +146,7 @@ def _written_pid(path: Path) -> int | None:
 RUNTIME_FILE = "runtime.json"
 #: The API key of the user who started `boyd up`; kept for the next start.
 KEY_FILE = "key"
+LINK_SECRET_FILE = "link-secret"  # noqa: S105 - the name of a file
 
 
 class RunningDeployment(Model):
@@ -198,6 +200,18 @@ def read_runtime(state: Path) -> RunningDeployment | None:
 def key_file(state: Path) -> Path:
     """The file with the API key of the `boyd up` of that folder."""
     return state / KEY_FILE
+
+
+def link_secret_file(state: Path) -> Path:
+    """The file with the secret that signs links to approvals; made once.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = state / LINK_SECRET_FILE
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(48) + "\n")
+    return path
 
 
 def read_key(state: Path) -> str | None:

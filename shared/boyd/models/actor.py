@@ -23,6 +23,7 @@ class Actor(Model):
         key: the id of the API key used, if any.
         address: the address of the client, if remote.
         claims: whom the caller claims to act for (`actedBy`); never replaces the principal.
+        link: the id of the signed link used, if any.
     """
 
     principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
@@ -31,6 +32,7 @@ class Actor(Model):
     key: str | None = None
     address: str | None = None
     claims: str | None = None
+    link: str | None = None
 
 
 class ApiKey(Model):

@@ -33,6 +33,8 @@ class ApprovalOutcome(StrEnum):
     REQUESTER = "requester"
     NOT_AN_APPROVER = "not-an-approver"
     NOTE_REQUIRED = "note-required"
+    #: The signed link cannot answer: it has ended, or the approval needs a login.
+    LINK_REFUSED = "link-refused"
 
     @property
     def counts(self) -> bool:
@@ -60,6 +62,8 @@ class ApprovalPolicy(Model):
         allow_requester: whether requesters of the action may approve it.
         require_note: whether an answer needs a note.
         person: whether only a person may approve; always true for `human-only` actions.
+        links: the links in messages: `never` one, to the page after a `login`, or signed ones that
+            the `bearer` can answer with once, unless the approval needs a login.
     """
 
     min_approvals: int = Field(default=1, ge=1, le=20)
@@ -68,6 +72,7 @@ class ApprovalPolicy(Model):
     allow_requester: bool = False
     require_note: bool = False
     person: bool = False
+    links: Literal["never", "login", "bearer"] = "login"
 
     @property
     def words(self) -> str:
@@ -171,7 +176,8 @@ class ApprovalItem(Proposal):
     what the approver approves. `seen` counts equal proposals; `version` counts votes and changes of
     state. `acted_by` is the principal that resolved the item, `claimed_by` whom it claimed to act
     for. `title` says what approving does. `asked` has later requests for the same. `preview_at` is
-    the time of `preview`; `first_preview` is the first dry run, if its result was different.
+    the time of `preview`; `first_preview` is the first dry run, if its result was different. `link`
+    is the id of the signed link that resolved it.
     """
 
     id: str
@@ -193,6 +199,7 @@ class ApprovalItem(Proposal):
     note: str | None = None
     acted_by: str | None = None
     claimed_by: str | None = None
+    link: str | None = None
 
     @property
     def askers(self) -> list[str]:

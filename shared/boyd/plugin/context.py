@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from boyd.errors import ConfigError
-from boyd.models import ApprovalItem, Catalog, Mode, Place, Triple, utc_now
+from boyd.models import Actor, ApprovalItem, Catalog, Mode, Place, Triple, utc_now
 
 if TYPE_CHECKING:
     from boyd.models.investigation import Investigation, Profile, Wanted
@@ -203,6 +203,7 @@ class Context:
     _playbooks: Callable[[], Mapping[str, Sequence[str]]] = dict
     _graph: Callable[[str, str | None], Graph] | None = None
     _approvals: ApprovalReader | None = None
+    _link: Callable[[ApprovalItem, Actor | None, datetime], str] | None = None
     host: str = field(default_factory=socket.gethostname)
     worker: str = ""
     not_due: Mapping[str, datetime] = field(default_factory=dict)
@@ -259,6 +260,13 @@ class Context:
         if self._approvals is None:
             raise ConfigError("isolated observers and `boyd observe` have no approvals")
         return self._approvals
+
+    def approval_link(self, approval: ApprovalItem, to: Actor | None = None) -> str:
+        """The link to the page of *approval*; empty without `api.url`, or if its policy says so.
+
+        If the policy and its risk permit, *to* can answer with it once, without a login.
+        """
+        return self._link(approval, to, self.now()) if self._link else ""
 
     @property
     def http(self) -> Session:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
 
 from boyd import naming
+from boyd.links import AnswerLink, LinkProblem
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal
 from boyd.store import AgentStore, Retention, Verdict
@@ -92,13 +95,44 @@ class Resolver:
         With a *version* the item must still have it. Repeating the same *request* gives the same
         answer.
         """
-        approvals = self._store.approvals
-        item = approvals.get(approval_id)
+        item = self._store.approvals.get(approval_id)
+        return self._answer(approval_id, item, verdict, by, note, version, request)
+
+    def answer_link(
+        self,
+        link: AnswerLink,
+        verdict: Literal["approved", "denied"],
+        note: str | None = None,
+        address: str | None = None,
+    ) -> Resolution:
+        """Answer as the addressee of a signed link, from *address*; the answer uses up the link.
+
+        The outcome is `LINK_REFUSED` when the link has ended or the item needs a login.
+        """
+        item = self._store.approvals.get(link.approval_id)
+        problem = link.problem(item, self._store.clock.now())
+        if problem in (LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED):
+            return Resolution(ApprovalOutcome.LINK_REFUSED, item)
+        by, id = link.actor(address), link.approval_id
+        return self._answer(id, item, verdict, by, note, link.version, None, link.deadline)
+
+    def _answer(
+        self,
+        approval_id: str,
+        item: ApprovalItem | None,
+        verdict: Verdict,
+        by: Actor,
+        note: str | None,
+        version: int | None,
+        request: str | None,
+        link_until: datetime | None = None,
+    ) -> Resolution:
         if item is None:
             return Resolution(ApprovalOutcome.NOT_PENDING, None)
         refusal = _refusal(item, verdict, by, note) if item.status == "pending" else None
         if refusal:
             return Resolution(refusal, item)
+        approvals = self._store.approvals
         outcome = approvals.resolve(
             approval_id,
             verdict,
@@ -108,6 +142,7 @@ class Resolver:
             policy=item.required,
             version=version,
             request=request,
+            link_until=link_until,
         )
         if outcome == ApprovalOutcome.APPROVED:
             name = naming.approval(approval_id)
@@ -121,7 +156,7 @@ def _refusal(
     """The reason why the item's policy refuses an answer; the script checks everything else."""
     if verdict == "withdrawn":
         return None
-    if verdict == "approved" and not item.required.admits(by):
+    if (verdict == "approved" or by.link) and not item.required.admits(by):
         return ApprovalOutcome.NOT_AN_APPROVER
     if item.required.require_note and not (note and note.strip()):
         return ApprovalOutcome.NOTE_REQUIRED

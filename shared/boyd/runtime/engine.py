@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from boyd.agent import Agent
 from boyd.errors import InitFailed, PluginError, StoreError
+from boyd.links import LinkBuilder
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.outbound import Delivery, post_callback
 from boyd.phases.observe import Isolate
@@ -57,6 +58,7 @@ class EngineSettings:
         max_bytes: the most JSON that one observer may return.
         phase_limit: seconds after which a hanging control phase loses its lease.
         post: sends the callbacks of runs.
+        links: builds the links to approvals.
         thinking: threads that may wait for a model at the same time.
     """
 
@@ -67,6 +69,7 @@ class EngineSettings:
     max_bytes: int = 1_000_000
     phase_limit: float = 120.0
     post: Post = post_unsigned
+    links: LinkBuilder = field(default_factory=LinkBuilder)
     thinking: int = 4
 
 
@@ -113,6 +116,7 @@ class Engine:
             _playbooks=self._playbooks,
             _graph=store.graph,
             _approvals=ReadOnlyApprovals(store.approvals),
+            _link=self.settings.links.link,
             host=self.settings.host,
             worker=self.settings.worker,
         )

@@ -54,6 +54,17 @@ def _parts(value: object) -> object:
     return value
 
 
+def _origin(text: str) -> str:
+    """An address as browsers name it in `Origin`."""
+    parts = urlsplit(text)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("must be an address such as https://boyd.example.com")
+    if text.rstrip("/") != origin:
+        raise ValueError(f"must be only scheme, host and port, such as {origin}")
+    return origin.lower()
+
+
 class TimingSettings(_Group):
     """Deadlines and intervals of the engine, in seconds.
 
@@ -102,6 +113,7 @@ class ApiSettings(_Group):
     Attributes:
         host: the address to listen on.
         port: the port; 0 takes a free one.
+        url: the public address, such as `https://boyd.example.com`; messages link to it.
         threads: requests served at the same time.
         connections: open connections; beyond that, the oldest idle ones are closed.
         streams: open event streams.
@@ -114,6 +126,7 @@ class ApiSettings(_Group):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8700, ge=0, le=65535)
+    url: Annotated[str, AfterValidator(_origin)] | None = None
     threads: int = Field(default=32, ge=4)
     connections: int = Field(default=2000, ge=100)
     streams: int = Field(default=500, gt=0)
@@ -204,6 +217,7 @@ class Settings(BaseSettings):
         agent: the default agent of commands.
         state_dir: the folder of `boyd up` for data and logs.
         audit_key: the secret that seals the audit trail; absent: anyone could recompute the seal.
+        link_secret: the secret that signs links to approvals; absent: all links need a login.
         audit_keep: sealed entries that each audit trail keeps.
         log_level: the minimum level of log messages.
         log_format: `text` for people, `json` for machines.
@@ -225,6 +239,7 @@ class Settings(BaseSettings):
     agent: str | None = None
     state_dir: Path = Field(default_factory=lambda: platformdirs.user_state_path("boyd"))
     audit_key: SecretStr | None = Field(default=None, min_length=16)
+    link_secret: SecretStr | None = Field(default=None, min_length=32)
     audit_keep: int = Field(default=100_000, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
@@ -278,8 +293,9 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
 def _secrets(settings: Settings) -> Iterator[str]:
     """Values that must never appear in a log."""
     yield from settings.callbacks.secrets
-    if settings.audit_key is not None:
-        yield settings.audit_key.get_secret_value()
+    for secret in (settings.audit_key, settings.link_secret):
+        if secret is not None:
+            yield secret.get_secret_value()
     for url in (settings.redis_url, settings.broker_url):
         password = urlsplit(url).password if url else None
         if password:

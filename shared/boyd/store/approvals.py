@@ -6,6 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Literal
 
 from boyd import naming
@@ -21,6 +22,7 @@ from boyd.models import (
     Proposal,
     Vote,
     from_ms,
+    to_ms,
     unexplained,
     utc_now,
 )
@@ -145,12 +147,14 @@ class Approvals:
         version: int | None = None,
         result: ActionResult | None = None,
         request: str | None = None,
+        link_until: datetime | None = None,
     ) -> ApprovalOutcome:
         """Answer a pending item; exactly one answer resolves it.
 
         *policy* sets how many approvals an item needs. The last one also queues the execution,
         in the same step, unless *result* says that it was done already. Repeating a *request* as
-        the same actor returns the first outcome.
+        the same actor returns the first outcome. *link_until* is the deadline of the signed link
+        that the actor uses; the answer stores the link's id, which marks it as used.
         """
         options = {
             "needed": policy.min_approvals,
@@ -163,6 +167,8 @@ class Approvals:
         }
         if version is not None:
             options["version"] = str(version)
+        if link_until is not None:
+            options["link_until"] = to_ms(link_until)
         if result is not None:
             options["done"] = result.state
         [outcome] = self._scripts.run(
@@ -342,7 +348,7 @@ def _read_asked(fields: Mapping[str, str], name: str) -> JoinedRequest:
 
 def _updates(actor: Actor, note: str | None, result: ActionResult | None) -> list[str]:
     claims = actor.claims if actor.claims != actor.principal else None
-    fields = {"actedBy": actor.principal, "claimedBy": claims, "note": note}
+    fields = {"actedBy": actor.principal, "claimedBy": claims, "note": note, "link": actor.link}
     flat = [item for name, value in fields.items() if value for item in (name, value)]
     if result is None:
         return flat

@@ -13,7 +13,7 @@ _M = TypeVar("_M", bound=Model)
 _TEXT = frozenset(
     {
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
-        *("situationSummary", "reason", "note", "actedBy", "claimedBy", "queue", "undoes"),
+        *("situationSummary", "reason", "note", "actedBy", "claimedBy", "link", "queue", "undoes"),
         *("boundTo", "previews"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
         *("action", "rationale", "state", "target", "by", "host", "worker"),

@@ -4,7 +4,8 @@
 -- principal  who resolves
 -- options    version that the item must have, if any; needed: how many approvals it takes; own: who asked for it may
 --            approve it; vote: JSON, for an approval; request: the same when it is repeated, or empty; note;
---            done: how its execution ended, if the principal has executed it; actor; resend_after
+--            done: how its execution ended, if the principal has executed it; actor; resend_after; link_until: the
+--            deadline (ms) of the signed link that the principal uses, if any
 -- fields     field, value, ... to store
 -- Returns {an `ApprovalOutcome`}, or {'newer', format version}
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.vote, run.completed, run.failed
@@ -34,6 +35,9 @@ if options.version and have[1] ~= options.version then
   return {'changed'}
 end
 local now = now_ms()
+if options.link_until and now >= options.link_until then
+  return {'link-refused'}
+end
 fields[#fields + 1] = request
 fields[#fields + 1] = options.request
 local function set(...)
