@@ -7,11 +7,25 @@ names of executions, so the formats never change.
 from __future__ import annotations
 
 import re
+import uuid
 
+#: The name of a process: host, process id and a random part.
+_WORKER = re.compile(r"(.+)\.\d+\.[0-9a-f]{4}")
 _LOOP = "loop"
 _ROLLBACK = "rollback"
 #: The part of a UUID that is shown, and the rest.
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+
+
+def worker(host: str, pid: int) -> str:
+    """A unique name for a process."""
+    return f"{host}.{pid}.{uuid.uuid4().hex[:4]}"
+
+
+def host_of(worker: str) -> str | None:
+    """The host of a process with a name of `worker`; None: the name has another form."""
+    found = _WORKER.fullmatch(worker)
+    return found[1] if found else None
 
 
 def iteration(number: int, timeline: str) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from celery import Celery
 
-from boyd import queues
+from boyd import naming, queues
 from boyd.agent import load_agents
 from boyd.errors import StoreUnavailable
 from boyd.links import LinkBuilder, LinkSigner
@@ -42,7 +41,7 @@ class AgentHost:
         """
         assert settings.redis_url is not None
         self.settings = settings
-        self.name = f"{settings.worker.host}.{os.getpid()}.{uuid.uuid4().hex[:4]}"
+        self.name = naming.worker(settings.worker.host, os.getpid())
         self.role = role
         self.queues = _resolved(consumes, settings.worker.host)
         self.agents = load_agents(settings.agents)

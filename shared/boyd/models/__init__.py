@@ -59,6 +59,7 @@ from boyd.models.loop import (
     ObserverHealth,
     ObserverRun,
     Phase,
+    PhaseRun,
     Problem,
 )
 from boyd.models.run import (
@@ -142,6 +143,7 @@ __all__ = [
     "ObserverHealth",
     "ObserverRun",
     "Phase",
+    "PhaseRun",
     "Place",
     "Prevention",
     "Problem",

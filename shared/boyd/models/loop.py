@@ -31,9 +31,10 @@ class Problem(Model):
 
 
 class ObserverRun(Model):
-    """One run of an observer or of one of its shards.
+    """One run of an observer or of one of its shards, as a task of a batch.
 
-    `duration` is in milliseconds; `worker` names the process, `host` where that runs.
+    `duration` is in milliseconds; `worker` names the process, `host` where that runs. `offset` has
+    the milliseconds since the iteration began, and `attempt` is 2 after a worker was lost.
     """
 
     id: str
@@ -41,6 +42,27 @@ class ObserverRun(Model):
     worker: str
     duration: float
     observations: int
+    offset: float | None = None
+    batch: int | None = None
+    attempt: int | None = None
+
+
+class PhaseRun(Model):
+    """One attempt of a worker at a phase.
+
+    `offset` has the milliseconds since the iteration began, `duration` is in milliseconds. A `lost`
+    attempt does not count: its worker was lost, or somebody abandoned the iteration; with `batch`,
+    it was at a batch of observe. The observe phase as a whole has no worker.
+    """
+
+    phase: Phase
+    offset: float
+    duration: float
+    attempt: int = 1
+    host: str | None = None
+    worker: str | None = None
+    lost: bool = False
+    batch: int | None = None
 
 
 class NotDue(Model):
@@ -79,6 +101,7 @@ class LoopResult(Model):
     started_at: Timestamp
     ended_at: Timestamp
     phases: dict[str, float] = Field(default_factory=dict)
+    phase_runs: list[PhaseRun] = Field(default_factory=list)
     observer_errors: list[Problem] = Field(default_factory=list)
     observer_runs: list[ObserverRun] = Field(default_factory=list)
     not_due: list[NotDue] = Field(default_factory=list)

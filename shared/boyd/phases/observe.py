@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +24,17 @@ Isolate = Callable[[str, Any, int | None, float], list[Any]]
 
 @dataclass(frozen=True)
 class Seen:
-    """The outcome of one task: *count* observations as JSON, or an error; duration in ms."""
+    """The outcome of one task: *count* observations as JSON, or an error.
+
+    `duration` is in ms, `offset` the ms since the batch began.
+    """
 
     task: ObserverTask
     observations: str | None
     error: str | None
     duration: float
     count: int = 0
+    offset: float = 0.0
 
 
 def observe(
@@ -39,16 +44,18 @@ def observe(
 
     Each may return up to *max_bytes* of JSON; without *isolate* isolated observers run here too.
     """
+    began = time.perf_counter()
     calls = [_observing(ctx, task, isolate, max_bytes) for task in batch.tasks]
     outcomes = time_limit.call_all(calls, width)
-    return [_seen(task, outcome) for task, outcome in zip(batch.tasks, outcomes, strict=True)]
+    return [_seen(task, one, began) for task, one in zip(batch.tasks, outcomes, strict=True)]
 
 
-def _seen(task: ObserverTask, outcome: time_limit.CallOutcome) -> Seen:
+def _seen(task: ObserverTask, outcome: time_limit.CallOutcome, began: float) -> Seen:
+    offset = max(0.0, (outcome.began - began) * 1000)
     if outcome.error is not None:
-        return Seen(task, None, describe(outcome.error), outcome.duration)
+        return Seen(task, None, describe(outcome.error), outcome.duration, offset=offset)
     text, count = outcome.value
-    return Seen(task, text, None, outcome.duration, count)
+    return Seen(task, text, None, outcome.duration, count, offset)
 
 
 def _observing(

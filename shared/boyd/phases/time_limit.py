@@ -32,11 +32,12 @@ class TimedCall:
 
 @dataclass
 class CallOutcome:
-    """The outcome of a call; `duration` is in milliseconds."""
+    """The outcome of a call; `began` by `time.perf_counter`, `duration` in milliseconds."""
 
     value: Any = None
     error: BaseException | None = None
     duration: float = 0.0
+    began: float = 0.0
 
 
 class AbandonedThreads:
@@ -138,7 +139,9 @@ class _ThreadPool:
             if overdue is not None:
                 abandoned.add(thread)
                 limit = self._calls[index].timeout
-                self._outcomes[index] = CallOutcome(error=overrun(limit), duration=limit * 1000)
+                began = time.perf_counter() - limit
+                error = overrun(limit)
+                self._outcomes[index] = CallOutcome(None, error, limit * 1000, began)
                 given_up += 1
         return given_up
 
@@ -158,13 +161,12 @@ class _ThreadPool:
 
 
 def _outcome(function: Callable[[], Any]) -> CallOutcome:
-    outcome = CallOutcome()
-    began = time.perf_counter()
+    outcome = CallOutcome(began=time.perf_counter())
     try:
         outcome.value = function()
     except BaseException as error:  # noqa: BLE001 - the caller decides what it means
         outcome.error = error
-    outcome.duration = (time.perf_counter() - began) * 1000
+    outcome.duration = (time.perf_counter() - outcome.began) * 1000
     return outcome
 
 

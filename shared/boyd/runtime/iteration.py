@@ -92,10 +92,10 @@ class IterationSteps:
     def observe(self, iteration: int, batch: int, attempt: int) -> None:
         """Run one batch of the observe phase; the last one to complete sends orient."""
         worker = self._engine.attempt_name()
-        payload = self._store.batches.enter(iteration, batch, attempt, worker)
-        if payload is None:
+        entry = self._store.batches.enter(iteration, batch, attempt, worker)
+        if entry is None:
             return
-        work = Batch.from_json(payload)
+        work = Batch.from_json(entry.payload)
         ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
 
         def renew() -> bool:
@@ -107,7 +107,9 @@ class IterationSteps:
             )
         fields = dict(_stored(item, self._settings.host) for item in seen)
         tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
-        fields |= BatchRun(self._settings.host, self._settings.worker, tasks).fields(batch)
+        offsets = [round(entry.offset + item.offset) for item in seen]
+        ran = BatchRun(self._settings.host, self._settings.worker, tasks, attempt, offsets)
+        fields |= ran.fields(batch)
         completed = self._store.batches.complete_batch(iteration, batch, attempt, worker, fields)
         if completed and completed[0] == 0:
             self._engine.dispatcher.send(self._agent.id, iteration, completed[1], "orient")

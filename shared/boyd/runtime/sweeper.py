@@ -175,7 +175,7 @@ class Sweeper:
             for task in batch.tasks
         }
         completed = self._store.batches.complete_batch(
-            stuck.iteration, stuck.batch, stuck.attempt, stuck.worker, fields
+            stuck.iteration, stuck.batch, stuck.attempt, stuck.worker, fields, given_up=True
         )
         if completed and completed[0] == 0:
             self._engine.dispatcher.send(self.agent_id, stuck.iteration, completed[1], "orient")

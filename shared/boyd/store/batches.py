@@ -23,6 +23,14 @@ class StuckBatch:
     send: bool
 
 
+@dataclass(frozen=True)
+class BatchEntry:
+    """A batch that a worker has entered, `offset` ms after the iteration began."""
+
+    payload: str
+    offset: int
+
+
 class Batches:
     """The batches of one agent's observe phase; `Iterations.plan` opens them."""
 
@@ -31,8 +39,8 @@ class Batches:
         self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
 
-    def enter(self, iteration: int, batch: int, attempt: int, worker: str) -> str | None:
-        """Enter a batch; return its payload, or None when it is not open under this attempt."""
+    def enter(self, iteration: int, batch: int, attempt: int, worker: str) -> BatchEntry | None:
+        """Enter a batch; None when it is not open under this attempt."""
         reply = self._scripts.run(
             "enter_batch",
             n=iteration,
@@ -41,7 +49,7 @@ class Batches:
             worker=worker,
             lease=self._lease,
         )
-        return str(reply[1]) if reply[0] == "ok" else None
+        return BatchEntry(str(reply[1]), int(reply[2])) if reply[0] == "ok" else None
 
     def renew(self, iteration: int, batch: int, attempt: int, worker: str) -> bool:
         """Renew the lease of a batch; False when it is lost."""
@@ -56,11 +64,17 @@ class Batches:
         return bool(renewed)
 
     def complete_batch(
-        self, iteration: int, batch: int, attempt: int, worker: str, fields: Mapping[str, str]
+        self,
+        iteration: int,
+        batch: int,
+        attempt: int,
+        worker: str,
+        fields: Mapping[str, str],
+        given_up: bool = False,
     ) -> tuple[int, int] | None:
         """Complete a batch; return the open batches' number and the epoch, or None if it was lost.
 
-        To give up a batch, pass the *worker* that lost it, or an empty one if nobody entered it.
+        For one *given_up*, pass the *worker* that lost it, or an empty one if nobody entered it.
         """
         reply = self._scripts.run(
             "complete_batch",
@@ -69,6 +83,7 @@ class Batches:
             attempt=attempt,
             worker=worker,
             resend_after=self._resend_after,
+            given_up=given_up,
             fields=flat(fields),
         )
         return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None

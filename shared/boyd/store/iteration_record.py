@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +19,7 @@ from boyd.models import (
     NotDue,
     Observation,
     ObserverRun,
+    PhaseRun,
     Problem,
     Refusal,
     Situation,
@@ -26,6 +28,8 @@ from boyd.models import (
 
 #: The prefix of fields that describe a batch's run.
 _RAN = "ran:"
+#: The prefix of fields that say when a batch's tasks began; earlier releases write none.
+_AT = "at:"
 
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
 _not_due: TypeAdapter[list[NotDue]] = TypeAdapter(list[NotDue])
@@ -38,24 +42,49 @@ _observations: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 class BatchRun:
     """The run of a batch: its host and worker, and the tasks by index.
 
-    Each task has its number of observations and its duration in ms.
+    Each task has its number of observations and its duration in ms. `offsets` has for each task, in
+    order, the ms since the iteration began.
     """
 
     host: str
     worker: str
     tasks: Mapping[int, tuple[int, float]]
+    attempt: int | None = None
+    offsets: Sequence[int] = ()
 
     def fields(self, batch: int) -> dict[str, str]:
-        """The run as a field of the iteration's hash."""
+        """The run as fields of the iteration's hash."""
         told = [self.host, self.worker, self.tasks]
-        return {f"{_RAN}{batch}": json.dumps(told, separators=(",", ":"))}
+        began = [self.attempt, *self.offsets]
+        return {f"{_RAN}{batch}": _compact(told), f"{_AT}{batch}": _compact(began)}
 
     @classmethod
-    def of(cls, fields: Mapping[str, str]) -> Iterator[BatchRun]:
-        """The batch runs in an iteration's hash."""
-        for text in _indexed(fields, _RAN).values():
+    def of(cls, fields: Mapping[str, str]) -> Iterator[tuple[int, BatchRun]]:
+        """The batch runs in an iteration's hash, by the number of the batch."""
+        began = _indexed(fields, _AT)
+        for number, text in _indexed(fields, _RAN).items():
             host, worker, tasks = json.loads(text)
-            yield cls(host, worker, {int(index): (n, ms) for index, (n, ms) in tasks.items()})
+            attempt, *offsets = json.loads(began.get(number, "[null]"))
+            known = {int(index): (n, ms) for index, (n, ms) in tasks.items()}
+            yield number, cls(host, worker, known, attempt, offsets)
+
+    def observer_runs(self, batch: int, names: Sequence[str]) -> Iterator[tuple[int, ObserverRun]]:
+        """The run of each task, by index; *names* has their observers."""
+        offsets: Sequence[int | None] = self.offsets or [None] * len(self.tasks)
+        for (index, (count, ms)), offset in zip(self.tasks.items(), offsets, strict=True):
+            yield (
+                index,
+                ObserverRun(
+                    id=names[index],
+                    host=self.host,
+                    worker=self.worker,
+                    observations=count,
+                    duration=ms,
+                    offset=offset,
+                    batch=batch,
+                    attempt=self.attempt,
+                ),
+            )
 
 
 class Record:
@@ -120,18 +149,16 @@ class Record:
     def observer_runs(self) -> list[ObserverRun]:
         """Every completed run of an observer, in order."""
         names = self.observers
-        runs = {
-            index: ObserverRun(
-                id=names[index],
-                host=run.host,
-                worker=run.worker,
-                observations=count,
-                duration=ms,
-            )
-            for run in BatchRun.of(self._fields)
-            for index, (count, ms) in run.tasks.items()
-        }
+        runs: dict[int, ObserverRun] = {}
+        for number, run in BatchRun.of(self._fields):
+            runs.update(run.observer_runs(number, names))
         return [runs[index] for index in sorted(runs)]
+
+    @property
+    def phase_runs(self) -> list[PhaseRun]:
+        """Every attempt at a phase, in the order of their ends."""
+        lines = self._fields.get("steps", "").splitlines()
+        return _phase_runs(line.split(" ", 4) for line in lines)
 
     @property
     def intake(self) -> list[Observation]:
@@ -213,6 +240,7 @@ class Record:
             started_at=self.started_at,
             ended_at=ended_at,
             phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
+            phase_runs=self.phase_runs,
             observer_errors=self.observer_errors,
             observer_runs=self.observer_runs,
             not_due=self.not_due,
@@ -234,6 +262,31 @@ class Record:
             started_at=self.started_at,
             ended_at=ended_at,
         )
+
+
+def _phase_runs(steps: Iterable[list[str]]) -> list[PhaseRun]:
+    """The attempts, from the words of each line that `with_step.lua` writes."""
+    runs: list[PhaseRun] = []
+    lost: Counter[str] = Counter()
+    for phase, offset, duration, mark, worker in steps:
+        batch, _, attempt = mark.partition(".")
+        known = {
+            "phase": phase,
+            "offset": float(offset),
+            "duration": float(duration),
+            "attempt": int(attempt) if attempt else 1 + lost[phase],
+            "host": naming.host_of(worker),
+            "worker": worker or None,
+            "lost": mark != "-",
+            "batch": int(batch) if attempt else None,
+        }
+        runs.append(PhaseRun.model_validate(known))
+        lost[phase] += mark == "x"
+    return runs
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _indexed(fields: Mapping[str, str], prefix: str) -> dict[int, str]:

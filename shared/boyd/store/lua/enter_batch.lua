@@ -1,12 +1,13 @@
 -- Enter a batch of the observe phase: is it open under this attempt, and has nobody entered it?
 -- number     the batch's
 -- attempt    its fencing token
--- Returns {'ok', batch as JSON}, {'stale'}, or {'newer', format version}
+-- Returns {'ok', batch as JSON, ms since the iteration's start}, {'stale'}, or {'newer', format version}
 local iteration, due = unpack(KEYS)
 local n, number, attempt, worker, lease = unpack(ARGV)
 -- @include expect format time
 local batch = 'batch:' .. number
-local have = redis.call('HMGET', iteration, 'iteration', 'phase', batch .. ':attempt', batch .. ':by', batch, 'formatVersion')
+local have = redis.call('HMGET', iteration, 'iteration', 'phase', batch .. ':attempt', batch .. ':by', batch, 'formatVersion',
+  'startedAt')
 if have[1] ~= n or have[2] ~= 'observe' or have[3] ~= attempt or have[4] then
   return {'stale'}
 end
@@ -14,6 +15,7 @@ if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
 expect(due, 'zset')
-redis.call('HSET', iteration, batch .. ':by', worker)
-redis.call('ZADD', due, now_ms() + lease, batch)
-return {'ok', have[5]}
+local now = now_ms()
+redis.call('HSET', iteration, batch .. ':by', worker, batch .. ':at', now)
+redis.call('ZADD', due, now + lease, batch)
+return {'ok', have[5], now - (tonumber(have[7]) or now)}

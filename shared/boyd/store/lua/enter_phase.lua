@@ -19,11 +19,11 @@ local now = now_ms()
 redis.call('HSET', iteration, 'entered', worker, 'phaseAt', now)
 redis.call('ZADD', due, now + lease, 'phase')
 local record = {}
-for _, field in ipairs(fields) do
-  local value = redis.call('HGET', iteration, field)
-  if value then
+local values = #fields > 0 and redis.call('HMGET', iteration, unpack(fields)) or {}
+for i, field in ipairs(fields) do
+  if values[i] then
     record[#record + 1] = field
-    record[#record + 1] = value
+    record[#record + 1] = values[i]
   end
 end
 return {'ok', now, record}

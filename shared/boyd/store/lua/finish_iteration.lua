@@ -12,11 +12,11 @@
 local iteration, loop, due, events, history, archived, runs_pending, intake, runs, runs_finished, audit_open =
   unpack(KEYS)
 local n, epoch, worker, options, retention, problems, outline, results, unheard = unpack(ARGV, 1, 9)
--- @include begin_iteration expect rest settle_run work_waits
+-- @include begin_iteration expect rest settle_run with_step work_waits
 local ends = rest(10)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local have = redis.call('HMGET', iteration, 'iteration', 'epoch', 'phase', 'entered', 'startedAt', 'trigger', 'runs',
-  'phaseAt', 'last')
+  'phaseAt', 'last', 'steps')
 if have[1] ~= n or have[2] ~= epoch or have[3] ~= 'complete' or (worker ~= '' and have[4] ~= worker) then
   return {'stale'}
 end
@@ -48,8 +48,9 @@ for i = 1, #ends, 4 do
 end
 local now = now_ms()
 local keep_ms, keep_count = unpack(retention.iterations)
+local steps = have[4] and with_step(have[10], 'complete', have[8], now, have[5], have[4], '-') or have[10] or ''
 redis.call('HSET', iteration, 'success', options.success and 1 or 0, 'endedAt', now, 'problems', problems,
-  'ms:complete', now - have[8], 'outline', outline)
+  'ms:complete', now - have[8], 'outline', outline, 'steps', steps)
 if options.error ~= '' then
   redis.call('HSET', iteration, 'error', options.error)
 end

@@ -10,12 +10,12 @@
 -- Events  phase
 local iteration, due, events = unpack(KEYS)
 local resend_after, max_attempts, queue_timeout, score = unpack(ARGV)
--- @include format give_up_act move_on resend watch_batches
+-- @include format give_up_act move_on resend watch_batches with_step
 if tonumber(redis.call('ZSCORE', due, 'phase') or 0) ~= tonumber(score) then
   return {'none'}
 end
 local have = redis.call('HMGET', iteration, 'iteration', 'epoch', 'phase', 'entered', 'sentAt', 'queue', 'unserved',
-  'formatVersion')
+  'formatVersion', 'phaseAt', 'startedAt', 'steps')
 local n, epoch, phase, entered, queue = have[1], have[2], have[3], have[4], have[6] or ''
 if newer(have[8]) then
   return {'newer', newer(have[8])}
@@ -37,7 +37,8 @@ if entered then
   local attempts = redis.call('HINCRBY', iteration, 'attempts', 1)
   redis.call('HINCRBY', iteration, 'retries', 1)
   redis.call('HDEL', iteration, 'entered')
-  redis.call('HSET', iteration, 'sentAt', now)
+  local steps = with_step(have[11], phase, have[9], now, have[10], entered, 'x')
+  redis.call('HSET', iteration, 'sentAt', now, 'steps', steps)
   epoch = redis.call('HINCRBY', iteration, 'epoch', 1)
   if attempts >= tonumber(max_attempts) then
     why = phase .. ' lost its worker ' .. attempts .. ' times, last ' .. entered
