@@ -6,17 +6,19 @@ import hashlib
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boyd.errors import ConfigError, PluginError
-from boyd.models import LEVELS, ApprovalPolicy, Budget, Decision, Level, Mode
+from boyd.models import LEVELS, AgentBuild, ApprovalPolicy, Budget, Decision, Level, Mode
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
-from boyd.plugin.discovery import find_plugin, import_object, located
+from boyd.plugin.discovery import find_plugin, import_object, located, version_of
 from boyd.settings.model import ModelSettings
 from boyd.settings.validation import mistakes, read_toml
+from boyd.version import VERSION
 
 _M = TypeVar("_M", bound=BaseModel)
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -183,6 +185,12 @@ class Agent:
         options = [f"{p.id} {p.options.model_dump_json(fallback=_stable)}" for p in plugins]
         parts = [self.settings.model_dump_json(), *options]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    @cached_property
+    def build(self) -> AgentBuild:
+        """The settings and plugins as they were loaded, for records of iterations."""
+        plugins = [version_of(plugin) for plugin in self.host.plugins.values()]
+        return AgentBuild.of(self.fingerprint, VERSION, plugins)
 
     def budget(self, action_id: str) -> Budget | None:
         """The budget of an action: from the agent's settings, or else the action's own."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from boyd import LoopResult
-from boyd.models import Actor
+from pydantic import SecretStr
+
+import kit
+from boyd import Agent, LoopResult, Plugin
+from boyd.agent import agent_from_file
+from boyd.models import Actor, AgentBuild, digest_of
+from boyd.plugins.example import Example
 from boyd.runtime.ending import Abandoner
 from boyd.store.keys import Keys
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, overdue, reads, seen, sees
+from boyd.version import VERSION
+from kit import Recorder, agent, choice, chooses, overdue, plugin, reads, seen, sees
 
 KEYS = Keys("test")
 
@@ -125,3 +132,77 @@ def test_a_record_of_an_earlier_release_is_read_without_what_it_lacks() -> None:
         (None, 1, None)
     ]
     assert result.phases["orient"] >= 0
+
+
+# The agent and its plugins
+
+
+class Dated(Plugin):
+    """A plugin that says its version."""
+
+    id = "dated"
+    version = "2026.11"
+
+
+def test_the_agents_settings_and_plugins_are_recorded_with_their_versions() -> None:
+    lab = Lab(Agent("test", plugins=[Dated(), Example(), plugin()], loop_interval=7))
+    (build,) = lab.run().builds
+    own = digest_of(Path(kit.__file__).read_text())
+
+    assert build == lab.agent.build
+    assert (build.settings, build.boyd) == (lab.agent.fingerprint, VERSION)
+    assert [one.to_wire() for one in build.plugins] == [
+        {"id": "situation-priority", "version": VERSION},
+        {"id": "dated", "version": "2026.11"},
+        {"id": "example", "version": VERSION},
+        {"id": "p", "digest": own},
+    ]
+
+
+def test_a_local_plugin_is_recorded_with_the_digest_of_its_file(tmp_path: Path) -> None:
+    text = 'from boyd import Plugin\n\n\nclass Own(Plugin):\n    id = "own-{}"\n'
+    file = 'id = "a"\nplugins_dir = "."\n[[plugins]]\nuse = "own-{}"\n'
+    found = []
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(text.format(name))
+        (tmp_path / f"{name}.toml").write_text(file.format(name))
+        found.append(agent_from_file(tmp_path / f"{name}.toml").build)
+
+    assert found[0].plugins[-1].digest == digest_of(text.format("one"))
+    assert found[0].plugins[-1].digest != found[1].plugins[-1].digest
+    assert found[0].id != found[1].id
+
+
+def test_a_build_changes_with_each_setting_and_option_and_holds_no_secret() -> None:
+    class Keyed(Plugin):
+        id = "keyed"
+
+        class Options(Plugin.Options):
+            password: SecretStr
+            level: int = 1
+
+    def build(level: int, **settings: Any) -> AgentBuild:
+        return Agent("a", plugins=[Keyed(password="hunter22", level=level)], **settings).build
+
+    assert build(1) == build(1)
+    assert len({build(1).id, build(2).id, build(1, loop_interval=7).id}) == 3
+    assert "hunter22" not in build(1).to_json()
+
+
+def test_a_phase_and_an_observer_of_another_build_are_recorded_with_it() -> None:
+    lab = acting()
+    other = Lab(agent(sees("o", seen()), loop_interval=7), client=lab.client)
+    lab.launcher.trigger("test")
+    lab.step()
+    other.steps.observe(*lab.dispatcher.hints.popleft()[1:])
+    other.steps.orient(1, 1)
+    lab.steps.decide(1, 1)
+    lab.dispatcher.hints.append(("act", 1, 1))
+    lab.deliver()
+    result = first(lab)
+
+    assert result.builds == [lab.agent.build, other.agent.build]
+    assert {run.phase: run.build for run in result.phase_runs if run.build} == {
+        "orient": other.agent.build.id
+    }
+    assert [run.build for run in result.observer_runs] == [other.agent.build.id]

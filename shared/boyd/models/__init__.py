@@ -84,6 +84,7 @@ from boyd.models.situation import (
     Triple,
     mean_confidence,
 )
+from boyd.models.tape import AgentBuild, PluginVersion, digest_of
 
 __all__ = [
     "APPROVAL_REQUIRED",
@@ -96,6 +97,7 @@ __all__ = [
     "ActionPerformed",
     "ActionResult",
     "Actor",
+    "AgentBuild",
     "Anomaly",
     "ApiKey",
     "ApprovalItem",
@@ -145,6 +147,7 @@ __all__ = [
     "Phase",
     "PhaseRun",
     "Place",
+    "PluginVersion",
     "Prevention",
     "Problem",
     "Proposal",
@@ -163,6 +166,7 @@ __all__ = [
     "Triple",
     "Verification",
     "Vote",
+    "digest_of",
     "explain",
     "from_ms",
     "mean_confidence",

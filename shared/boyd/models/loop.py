@@ -10,6 +10,7 @@ from boyd.models.action import ActionResult
 from boyd.models.base import Model, Timestamp
 from boyd.models.decision import Decision, DecisionTrace
 from boyd.models.situation import Observation, Situation
+from boyd.models.tape import AgentBuild
 
 Mode = Literal["manual", "continuous", "event-driven"]
 
@@ -34,7 +35,8 @@ class ObserverRun(Model):
     """One run of an observer or of one of its shards, as a task of a batch.
 
     `duration` is in milliseconds; `worker` names the process, `host` where that runs. `offset` has
-    the milliseconds since the iteration began, and `attempt` is 2 after a worker was lost.
+    the milliseconds since the iteration began, and `attempt` is 2 after a worker was lost. `build`
+    is the id of the worker's build of the agent, if it is not the first of the iteration's builds.
     """
 
     id: str
@@ -45,6 +47,7 @@ class ObserverRun(Model):
     offset: float | None = None
     batch: int | None = None
     attempt: int | None = None
+    build: str | None = None
 
 
 class PhaseRun(Model):
@@ -52,7 +55,8 @@ class PhaseRun(Model):
 
     `offset` has the milliseconds since the iteration began, `duration` is in milliseconds. A `lost`
     attempt does not count: its worker was lost, or somebody abandoned the iteration; with `batch`,
-    it was at a batch of observe. The observe phase as a whole has no worker.
+    it was at a batch of observe. The observe phase as a whole has no worker. `build` as for runs of
+    observers.
     """
 
     phase: Phase
@@ -63,6 +67,7 @@ class PhaseRun(Model):
     worker: str | None = None
     lost: bool = False
     batch: int | None = None
+    build: str | None = None
 
 
 class NotDue(Model):
@@ -83,7 +88,10 @@ class ObserverHealth(Model):
 
 
 class LoopResult(Model):
-    """Everything one iteration produced; durations are in milliseconds."""
+    """Everything one iteration produced, and what its decision depended on; times in milliseconds.
+
+    The first of `builds` is that of the worker that started it.
+    """
 
     id: str
     agent_id: str
@@ -107,6 +115,7 @@ class LoopResult(Model):
     not_due: list[NotDue] = Field(default_factory=list)
     problems: list[Problem] = Field(default_factory=list)
     retries: int = 0
+    builds: list[AgentBuild] = Field(default_factory=list)
 
 
 class LoopStatus(Model):

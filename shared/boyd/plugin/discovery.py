@@ -17,6 +17,7 @@ from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 from boyd.errors import ConfigError, PluginError
+from boyd.models import PluginVersion, digest_of
 from boyd.plugin.plugin_base import Plugin
 from boyd.settings.validation import nearest, saying
 
@@ -101,6 +102,32 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         except Exception as error:
             raise PluginError(name, f"cannot be imported: {located(error)}") from error
     return _checked(name, found)
+
+
+def version_of(plugin: Plugin) -> PluginVersion:
+    """The version of *plugin*: its own, that of its distribution, or a digest of its file."""
+    kind = type(plugin)
+    version = plugin.version or next(
+        (_distributed(point) for point in _installed().values() if _gives(point, kind)), None
+    )
+    if version:
+        return PluginVersion(id=plugin.id, version=version)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    try:
+        text = Path(file).read_text("utf-8", "replace") if file else ""
+    except OSError:
+        text = ""
+    return PluginVersion(id=plugin.id, digest=digest_of(text) if text else None)
+
+
+def _gives(point: EntryPoint, kind: type[Plugin]) -> bool:
+    """Tell whether an entry point names that class, perhaps by the package that exports it."""
+    return point.attr == kind.__qualname__ and f"{kind.__module__}.".startswith(f"{point.module}.")
+
+
+@cache
+def _distributed(point: EntryPoint) -> str | None:
+    return point.dist.version if point.dist else None
 
 
 def import_object(path: str) -> Any:

@@ -43,6 +43,8 @@ class Plugin:
         model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = ""
+    #: Its version, for records of iterations; absent: that of its package, or a digest of its file.
+    version: str = ""
     #: Whether the agent must have a model.
     needs_llm: bool = False
     #: Components written as classes; decorated methods are found automatically.

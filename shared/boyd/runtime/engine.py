@@ -91,6 +91,8 @@ class Engine:
         llm: Callable[[str], Llm] | None = None,
     ) -> None:
         self.agent = agent
+        # Read now: files of plugins may change while this process runs.
+        self.build = agent.build
         self.store = store
         self.fleet = fleet
         self.dispatcher = dispatcher

@@ -43,6 +43,7 @@ from boyd.store import (
     Record,
     Stale,
     StillRunning,
+    build_fields,
     dump_blocks,
     dump_problems,
     dump_results,
@@ -52,7 +53,7 @@ from boyd.store.runs import read_run
 log = logging.getLogger("boyd.runtime")
 
 #: Fields of an iteration's record that decide and act need; not its observations.
-_TO_DECIDE = ("iteration", "situation", "problems", "blocks")
+_TO_DECIDE = ("iteration", "situation", "problems", "blocks", "build")
 _TO_ACT = (*_TO_DECIDE, "timeline", "decision", "trace", "runs", "unserved")
 
 #: Runs a phase and tells whether the chain continues with the next phase.
@@ -108,8 +109,12 @@ class IterationSteps:
         fields = dict(_stored(item, self._settings.host) for item in seen)
         tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in seen}
         offsets = [round(entry.offset + item.offset) for item in seen]
-        ran = BatchRun(self._settings.host, self._settings.worker, tasks, attempt, offsets)
+        build = self._engine.build
+        other = build.id if build.id != entry.build else ""
+        ran = BatchRun(self._settings.host, self._settings.worker, tasks, attempt, offsets, other)
         fields |= ran.fields(batch)
+        if other:
+            fields[f"build:{build.id}"] = build.to_json()
         completed = self._store.batches.complete_batch(iteration, batch, attempt, worker, fields)
         if completed and completed[0] == 0:
             self._engine.dispatcher.send(self._agent.id, iteration, completed[1], "orient")
@@ -174,7 +179,14 @@ class IterationSteps:
         payloads = [batch.to_json() for batch in plan.batches]
         failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
         planned = self._iterations.plan(
-            entry, plan.observers, payloads, failures, ctx.problems, ctx.blocks, ctx.not_due
+            entry,
+            plan.observers,
+            payloads,
+            failures,
+            ctx.problems,
+            ctx.blocks,
+            ctx.not_due,
+            build_fields(self._engine.build),
         )
         if planned:
             hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
@@ -194,7 +206,7 @@ class IterationSteps:
         situation = orient.orient(ctx, observations)
         later, healths = observe.dump(added), self._health_after(record, entry.now)
         return self._iterations.leave_orient(
-            entry, situation, later, ctx.problems, ctx.blocks, healths
+            entry, situation, later, ctx.problems, ctx.blocks, healths, self._tape(entry)
         )
 
     def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
@@ -209,6 +221,7 @@ class IterationSteps:
             "results": dump_results([where.refusal] if where.refusal else []),
             "unserved": where.unserved,
             **_problems(ctx),
+            **self._tape(entry),
         }
         if self._iterations.leave(entry, following, fields, where.queue):
             self._send(entry, following, where.queue or None)
@@ -254,7 +267,7 @@ class IterationSteps:
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
         ledger = LeasedLedger(self._store, self._engine.leases, fence)
         result = act.act(ctx, request, ledger, self._engine.approvals)
-        fields = {"results": dump_results([result]), **_problems(ctx)}
+        fields = {"results": dump_results([result]), **_problems(ctx), **self._tape(entry)}
         return self._iterations.leave(entry, "complete", fields)
 
     def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
@@ -281,6 +294,10 @@ class IterationSteps:
             fields["results"] = dump_results([done])
         if self._iterations.leave(entry, "complete", fields):
             self._send(entry, "complete")
+
+    def _tape(self, entry: PhaseEntry) -> dict[str, str]:
+        """The fields that tell what the phase depended on."""
+        return build_fields(self._engine.build, entry.record.build, entry.phase)
 
     def _send(self, entry: PhaseEntry, phase: Phase, queue: str | None = None) -> None:
         self._engine.dispatcher.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)

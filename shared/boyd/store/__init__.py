@@ -35,7 +35,14 @@ from boyd.store.investigations import (
     Written,
     read_investigation,
 )
-from boyd.store.iteration_record import BatchRun, Record, dump_blocks, dump_problems, dump_results
+from boyd.store.iteration_record import (
+    BatchRun,
+    Record,
+    build_fields,
+    dump_blocks,
+    dump_problems,
+    dump_results,
+)
 from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
 from boyd.store.jobs import Ending, Jobs, StuckJob
 from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
@@ -209,6 +216,7 @@ __all__ = [
     "WorkerInfo",
     "Written",
     "actor_fields",
+    "build_fields",
     "connect",
     "dump_blocks",
     "dump_problems",

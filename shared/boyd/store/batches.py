@@ -25,10 +25,11 @@ class StuckBatch:
 
 @dataclass(frozen=True)
 class BatchEntry:
-    """A batch that a worker has entered, `offset` ms after the iteration began."""
+    """A batch that a worker has entered, `offset` ms after the iteration began under a `build`."""
 
     payload: str
     offset: int
+    build: str
 
 
 class Batches:
@@ -49,7 +50,9 @@ class Batches:
             worker=worker,
             lease=self._lease,
         )
-        return BatchEntry(str(reply[1]), int(reply[2])) if reply[0] == "ok" else None
+        if reply[0] != "ok":
+            return None
+        return BatchEntry(str(reply[1]), int(reply[2]), str(reply[3]))
 
     def renew(self, iteration: int, batch: int, attempt: int, worker: str) -> bool:
         """Renew the lease of a batch; False when it is lost."""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from boyd import naming
 from boyd.models import (
     ActionResult,
+    AgentBuild,
     Decision,
     DecisionTrace,
     LoopResult,
@@ -43,7 +44,7 @@ class BatchRun:
     """The run of a batch: its host and worker, and the tasks by index.
 
     Each task has its number of observations and its duration in ms. `offsets` has for each task, in
-    order, the ms since the iteration began.
+    order, the ms since the iteration began. `build` is empty unless it is not the iteration's.
     """
 
     host: str
@@ -51,11 +52,12 @@ class BatchRun:
     tasks: Mapping[int, tuple[int, float]]
     attempt: int | None = None
     offsets: Sequence[int] = ()
+    build: str = ""
 
     def fields(self, batch: int) -> dict[str, str]:
         """The run as fields of the iteration's hash."""
         told = [self.host, self.worker, self.tasks]
-        began = [self.attempt, *self.offsets]
+        began = [self.attempt, self.build, *self.offsets]
         return {f"{_RAN}{batch}": _compact(told), f"{_AT}{batch}": _compact(began)}
 
     @classmethod
@@ -64,9 +66,9 @@ class BatchRun:
         began = _indexed(fields, _AT)
         for number, text in _indexed(fields, _RAN).items():
             host, worker, tasks = json.loads(text)
-            attempt, *offsets = json.loads(began.get(number, "[null]"))
+            attempt, build, *offsets = json.loads(began.get(number, '[null,""]'))
             known = {int(index): (n, ms) for index, (n, ms) in tasks.items()}
-            yield number, cls(host, worker, known, attempt, offsets)
+            yield number, cls(host, worker, known, attempt, offsets, build)
 
     def observer_runs(self, batch: int, names: Sequence[str]) -> Iterator[tuple[int, ObserverRun]]:
         """The run of each task, by index; *names* has their observers."""
@@ -83,6 +85,7 @@ class BatchRun:
                     offset=offset,
                     batch=batch,
                     attempt=self.attempt,
+                    build=self.build or None,
                 ),
             )
 
@@ -158,7 +161,20 @@ class Record:
     def phase_runs(self) -> list[PhaseRun]:
         """Every attempt at a phase, in the order of their ends."""
         lines = self._fields.get("steps", "").splitlines()
-        return _phase_runs(line.split(" ", 4) for line in lines)
+        other = {k[8:]: v for k, v in self._fields.items() if k.startswith("buildOf:")}
+        return _phase_runs((line.split(" ", 4) for line in lines), other)
+
+    @property
+    def build(self) -> str:
+        """The id of the build of the agent that started the iteration."""
+        return self._fields.get("build", "")
+
+    @property
+    def builds(self) -> list[AgentBuild]:
+        """The builds of the agent that took part, first the one that started the iteration."""
+        texts = [v for k, v in self._fields.items() if k.startswith("build:")]
+        found = map(AgentBuild.from_json, texts)
+        return sorted(found, key=lambda build: build.id != self.build)
 
     @property
     def intake(self) -> list[Observation]:
@@ -246,6 +262,7 @@ class Record:
             not_due=self.not_due,
             problems=self.problems,
             retries=int(self._fields.get("retries", 0)),
+            builds=self.builds,
         )
 
     def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
@@ -264,8 +281,24 @@ class Record:
         )
 
 
-def _phase_runs(steps: Iterable[list[str]]) -> list[PhaseRun]:
-    """The attempts, from the words of each line that `with_step.lua` writes."""
+def build_fields(build: AgentBuild, known: str = "", phase: str = "") -> dict[str, str]:
+    """The fields that tell of a worker's build, in a record that knows the build with that id.
+
+    None are needed for the same one again. *phase* is the one that the worker ran; empty: start.
+    """
+    if build.id == known:
+        return {}
+    return {
+        f"build:{build.id}": build.to_json(),
+        f"buildOf:{phase}" if phase else "build": build.id,
+    }
+
+
+def _phase_runs(steps: Iterable[list[str]], builds: Mapping[str, str]) -> list[PhaseRun]:
+    """The attempts, from the words of each line that `with_step.lua` writes.
+
+    *builds* has by phase the builds of workers that differ from that of the iteration.
+    """
     runs: list[PhaseRun] = []
     lost: Counter[str] = Counter()
     for phase, offset, duration, mark, worker in steps:
@@ -279,6 +312,7 @@ def _phase_runs(steps: Iterable[list[str]]) -> list[PhaseRun]:
             "worker": worker or None,
             "lost": mark != "-",
             "batch": int(batch) if attempt else None,
+            "build": None if mark != "-" else builds.get(phase),
         }
         runs.append(PhaseRun.model_validate(known))
         lost[phase] += mark == "x"

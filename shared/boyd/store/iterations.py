@@ -176,8 +176,12 @@ class Iterations:
         problems: list[Problem],
         blocks: list[Refusal],
         not_due: Sequence[NotDue] = (),
+        more: Mapping[str, str] | None = None,
     ) -> bool:
-        """Leave start and open the batches of observe; False when the entry was lost."""
+        """Leave start and open the batches of observe; False when the entry was lost.
+
+        *more* are further fields of the record.
+        """
         fields = {
             "observers": json.dumps(list(observers)),
             "problems": dump_problems(problems),
@@ -190,7 +194,7 @@ class Iterations:
             resend_after=self._resend_after,
             ran=list(dict.fromkeys(observers)),
             batches=batches,
-            fields=flat({**failures, **fields}),
+            fields=flat({**failures, **fields, **(more or {})}),
         )
         return bool(left)
 
@@ -202,10 +206,12 @@ class Iterations:
         problems: list[Problem],
         blocks: list[Refusal],
         health: Mapping[str, ObserverHealth],
+        more: Mapping[str, str] | None = None,
     ) -> bool:
         """Leave orient with the situation; False when the entry was lost.
 
-        *added* are the observations that did not come from observers, as JSON text.
+        *added* are the observations that did not come from observers, as JSON text, and *more*
+        further fields of the record.
         """
         fields = {
             "situation": situation.to_json(),
@@ -219,7 +225,7 @@ class Iterations:
             **_fence(entry),
             resend_after=self._resend_after,
             health=flat({name: value.to_json() for name, value in health.items()}),
-            fields=flat(fields),
+            fields=flat({**fields, **(more or {})}),
         )
         return bool(left)
 

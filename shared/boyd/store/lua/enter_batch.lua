@@ -1,13 +1,13 @@
 -- Enter a batch of the observe phase: is it open under this attempt, and has nobody entered it?
 -- number     the batch's
 -- attempt    its fencing token
--- Returns {'ok', batch as JSON, ms since the iteration's start}, {'stale'}, or {'newer', format version}
+-- Returns {'ok', batch as JSON, ms since the iteration's start, id of its build}, {'stale'}, or {'newer', format version}
 local iteration, due = unpack(KEYS)
 local n, number, attempt, worker, lease = unpack(ARGV)
 -- @include expect format time
 local batch = 'batch:' .. number
 local have = redis.call('HMGET', iteration, 'iteration', 'phase', batch .. ':attempt', batch .. ':by', batch, 'formatVersion',
-  'startedAt')
+  'startedAt', 'build')
 if have[1] ~= n or have[2] ~= 'observe' or have[3] ~= attempt or have[4] then
   return {'stale'}
 end
@@ -18,4 +18,4 @@ expect(due, 'zset')
 local now = now_ms()
 redis.call('HSET', iteration, batch .. ':by', worker, batch .. ':at', now)
 redis.call('ZADD', due, now + lease, batch)
-return {'ok', have[5], now - (tonumber(have[7]) or now)}
+return {'ok', have[5], now - (tonumber(have[7]) or now), have[8] or ''}

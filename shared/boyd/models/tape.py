@@ -1,0 +1,44 @@
+"""The tape of an iteration: what its decision depended on, besides what flowed through it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Self
+
+from boyd.models.base import Model
+
+
+class PluginVersion(Model):
+    """A plugin that took part: its version, or else a digest of its file."""
+
+    id: str
+    version: str | None = None
+    digest: str | None = None
+
+
+class AgentBuild(Model):
+    """The agent as a worker ran it.
+
+    Attributes:
+        id: a digest of all the rest.
+        settings: a digest of the agent's settings and the options of its plugins, with defaults.
+        boyd: the release of Boyd.
+        plugins: in their order.
+    """
+
+    id: str
+    settings: str
+    boyd: str
+    plugins: list[PluginVersion]
+
+    @classmethod
+    def of(cls, settings: str, boyd: str, plugins: Sequence[PluginVersion]) -> Self:
+        """A build with its id."""
+        build = cls(id="", settings=settings, boyd=boyd, plugins=list(plugins))
+        return build.patched({"id": digest_of(build.to_json())})
+
+
+def digest_of(text: str) -> str:
+    """A digest of *text* that tells different texts apart."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
