@@ -1,16 +1,18 @@
-"""`/audit` and `/keys`: read the audit trail, and manage API keys."""
+"""`/audit`, `/keys`, `/login-links`: the audit trail, API keys, and logins to the console."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 from flask import Response
 from pydantic import Field
 
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
-from boyd.models.responses import KeyInfo, KeyList, NewKey, Revoked
+from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
 from boyd.store import Audit
-from boyd_api.problems import not_found
+from boyd.store.sessions import LINK, login_path
+from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext
 from boyd_api.routing import JsonResponse, Media, Routes
 
@@ -119,6 +121,17 @@ def revoke(ctx: RequestContext, id: str) -> Revoked:
     if not ctx.services.store.access.revoke(id, ctx.actor):
         raise not_found(f"no key {id!r}")
     return Revoked(id=id)
+
+
+@key_routes.post(
+    "/login-links", scope="read", reach="visible", answers={201: LoginLink}, idempotent=False
+)
+def create_login_link(ctx: RequestContext) -> JsonResponse:
+    """Create a link that signs a browser in to the console once, with the key of this request."""
+    if ctx.key is None or ctx.now is None:
+        raise HttpProblem("bad-request", "the console needs no login here: open /console/")
+    path = login_path(ctx.services.store.sessions.create_link(ctx.key.id))
+    return JsonResponse(LoginLink(path=path, expires_at=ctx.now + timedelta(seconds=LINK)))
 
 
 def _shown(key: ApiKey) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import Field
 from boyd.models import Model, ObserverHealth, responses
 from boyd.runtime import retire as retire_agent
 from boyd.store import AgentEntry, AgentStore, Topic, reason_text
-from boyd_api.event_streams import HEADERS, MEDIA_TYPE, ServerSentEvent
+from boyd_api.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.loop_routes import last_result
 from boyd_api.request_context import RequestContext
 from boyd_api.routing import JsonResponse, Media, Routes
@@ -102,8 +102,8 @@ def follow(ctx: RequestContext) -> Response:
     return ctx.stream(_AgentEvents(ctx.agent.store))
 
 
-class _AgentEvents:
-    """The events of one agent; implements `EventFeed`."""
+class _AgentEvents(EventFeed):
+    """The events of one agent."""
 
     def __init__(self, store: AgentStore) -> None:
         self.topic: Topic = (store.agent_id, None)

@@ -20,6 +20,7 @@ from werkzeug.http import http_date
 from boyd.models import Model
 from boyd.settings.process_settings import Settings
 from boyd_api import auth, idempotency_keys
+from boyd_api.console import CONSOLE, serve_console
 from boyd_api.documentation import OPENAPI, document_once
 from boyd_api.problems import answer_to
 from boyd_api.request_context import RequestContext, check_encoding, read_body, read_query
@@ -45,6 +46,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.extensions["boyd"] = services
     app.extensions[OPENAPI] = document_once(ALL)
     bind(app, services, ALL)
+    serve_console(app, services)
     return app
 
 
@@ -66,8 +68,8 @@ def _admit(services: Services, bound: Mapping[str, Route]) -> None:
     sent = request.headers.get("X-Request-Id", "")
     g.began = time.monotonic()
     g.request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
-    if request.url_rule is None:
-        return  # no such path or method: Flask goes on to say so
+    if request.url_rule is None or request.blueprint == CONSOLE:
+        return  # no such path or method: Flask goes on to say so; the console admits by itself
     route = bound.get(request.endpoint or "")
     if route is None:
         raise NotFound

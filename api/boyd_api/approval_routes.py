@@ -174,12 +174,23 @@ def _answered(
     ctx: RequestContext, id: str, verdict: Verdict, body: ApprovalAnswer | None
 ) -> Resolution:
     given = body or ApprovalAnswer()
-    actor = ctx.actor.patched({"claims": given.acted_by or None})
-    resolver, request_id = _resolver(ctx), ctx.repeatable_id
-    found = resolver.answer(id, verdict, actor, given.note, _version(), request_id)
+    found = answer(ctx, id, verdict, given.note, _version(), given.acted_by)
     if not found.done:
         raise _refused(id, found)
     return found
+
+
+def answer(
+    ctx: RequestContext,
+    id: str,
+    verdict: Verdict,
+    note: str | None = None,
+    version: int | None = None,
+    claims: str | None = None,
+) -> Resolution:
+    """Answer an approval of the chosen agent, which must still have that *version*, if any."""
+    actor = ctx.actor.patched({"claims": claims or None})
+    return _resolver(ctx).answer(id, verdict, actor, note, version, ctx.repeatable_id)
 
 
 def _ended(
@@ -202,6 +213,12 @@ def _refused(id: str, found: Resolution) -> HttpProblem:
     item = found.item
     if item is None:
         return HttpProblem(ApprovalOutcome.NOT_PENDING, f"no approval {id!r}", approvalId=id)
+    more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
+    return HttpProblem(found.outcome, refusal_text(found.outcome, item), **more)
+
+
+def refusal_text(outcome: ApprovalOutcome, item: ApprovalItem) -> str:
+    """The reason why an answer to *item* was refused, or would be."""
     by = f" by {item.acted_by}" if item.acted_by else ""
     details = {
         ApprovalOutcome.NOT_PENDING: f"the approval is {item.status}{by}",
@@ -212,8 +229,7 @@ def _refused(id: str, found: Resolution) -> HttpProblem:
         ApprovalOutcome.NOTE_REQUIRED: "the policy requires a note with the reason",
         ApprovalOutcome.CHANGED: f"the approval has changed; its version is now {item.version}",
     }
-    more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
-    return HttpProblem(found.outcome, details[found.outcome], **more)
+    return details[outcome]
 
 
 def _who_may(item: ApprovalItem) -> str:

@@ -45,7 +45,7 @@ def admit(services: Services, route: Route) -> Caller:
     text = _intake_key() if route.inlet else _bearer_key()
     if text is None:
         _check_open(services)
-    key = _admitted_key(services, route, text)
+    key = _admitted_key(services, text, inlet=route.inlet)
     if key is None:
         return anonymous()
     if route.scope is not None and not key.allows(route.scope):
@@ -55,6 +55,20 @@ def admit(services: Services, route: Route) -> Caller:
         limit = f"the key {key.name!r} is limited to {', '.join(key.agents)}"
         raise HttpProblem("forbidden", f"this request concerns all agents, but {limit}")
     return Caller(key.actor(request.remote_addr), key)
+
+
+def admit_anonymous(services: Services) -> Caller:
+    """Admit a request without a key; raises `HttpProblem` unless the settings allow it."""
+    _check_open(services)
+    _admitted_key(services, None)
+    return anonymous()
+
+
+def admit_text(services: Services, text: str) -> ApiKey:
+    """The API key with that text; raises `HttpProblem` if it is not valid."""
+    key = _admitted_key(services, text)
+    assert key is not None, "a text that is admitted belongs to a key"
+    return key
 
 
 def _bearer_key() -> str | None:
@@ -94,7 +108,7 @@ def _check_open(services: Services) -> None:
     if not services.settings.api.allow_unauthenticated:
         raise _unauthenticated(f"no key was sent; {_HOW}")
     must = "requests without a key must"
-    if not is_loopback(_host(f"//{request.host}")):
+    if not is_loopback(host_of(f"//{request.host}")):
         raise HttpProblem("forbidden", f"{must} use a loopback host, not {request.host!r}")
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.host:
@@ -105,17 +119,18 @@ def _check_open(services: Services) -> None:
         raise HttpProblem("forbidden", f"{must} not come from pages of other sites")
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """The host in a URL; empty if there is none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
 
 
-def _admitted_key(services: Services, route: Route, text: str | None) -> ApiKey | None:
+def _admitted_key(services: Services, text: str | None, *, inlet: bool = False) -> ApiKey | None:
     services.check_reachable()
-    limits = services.settings.intake if route.inlet else services.settings.api
-    purpose = _INTAKE_LIMIT if route.inlet else ""
+    limits = services.settings.intake if inlet else services.settings.api
+    purpose = _INTAKE_LIMIT if inlet else ""
     try:
         admission = services.store.access.admit(text, limits.rate, limits.burst, purpose)
     except StoreUnavailable:
@@ -131,7 +146,7 @@ def _admitted_key(services: Services, route: Route, text: str | None) -> ApiKey 
         "RateLimit-Reset": str(math.ceil(admission.whole)),
     }
     if admission.refused == "too-many":
-        name = "overloaded" if route.inlet else "too-many-requests"
+        name = "overloaded" if inlet else "too-many-requests"
         detail = f"more than {limits.rate:g} requests a second; try again later"
         raise HttpProblem(name, detail, headers=retry_after(admission.wait))
     return admission.key

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from boyd.errors import StoreError
-from boyd.store import Store, Topic
+from boyd.store import DEPLOYMENT, Store, Topic
 
 log = logging.getLogger("boyd.api")
 
 _T = TypeVar("_T")
 
+#: The topic of the events of all agents.
+EVERYTHING: Topic = (DEPLOYMENT, None)
 #: Seconds that one read of the streams waits; as often it looks for new agents.
 BLOCK = 1.0
 #: Seconds after which a waiting request checks by itself, even if nothing woke it.
@@ -161,7 +163,7 @@ class ChangeWatcher:
         growth = self._open().growth()
         while not self._stopping.is_set():
             events: set[Topic] = {(agent_id, None) for agent_id in self._agents()}
-            new = growth.follow(events | self._followed().keys())
+            new = growth.follow((events | self._followed().keys()) - {EVERYTHING})
             # Events before our first position in a new stream are missed: waiting requests have to
             # look once.
             self._notify(growth.wait(0 if new else BLOCK) | new)
@@ -169,6 +171,7 @@ class ChangeWatcher:
     def _notify(self, grown: set[Topic]) -> None:
         if any(investigation_id is None for _, investigation_id in grown):
             self._events.notify()
+            grown = grown | {EVERYTHING}
         for topic, signal in self._followed().items():
             if topic in grown:
                 signal.notify()

@@ -10,7 +10,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +66,18 @@ class EventFeed(Protocol):
     """The source of a stream."""
 
     topic: Topic
+    #: Seconds between two signs of life.
+    interval: float = HEARTBEAT
+
+    @property
+    def group(self) -> Hashable:
+        """Streams of the same group that have sent equally much share what is read for them."""
+        return self.topic
+
+    @property
+    def sign_of_life(self) -> str:
+        """The text that is sent from time to time, so that nobody takes the stream for dead."""
+        return ":\n\n"
 
     def newest(self) -> str:
         """The id of the newest event."""
@@ -98,12 +110,15 @@ class EventStream:
     key_id: str | None
     is_valid: Callable[[str], bool]
     opened: float = field(default_factory=time.monotonic)
-    heartbeat: float = field(default_factory=lambda: time.monotonic() + HEARTBEAT)
+    heartbeat: float = field(init=False)
     seen: int = -1
     looked: float = 0.0
     connection: StreamConnection | None = None
     signal: ChangeSignal | None = None
     holds: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.heartbeat = self.opened + self.feed.interval
 
     def due(self, now: float) -> bool:
         """True when there may be new events."""
@@ -195,10 +210,10 @@ class EventStreams:
         connections = [(stream, stream.connection) for stream in self._open]
         stopping = self._stopping.is_set()
         self._end([stream for stream, open in connections if stopping or not open or open.gone])
-        due: dict[tuple[Topic, str], list[EventStream]] = {}
+        due: dict[tuple[Hashable, str], list[EventStream]] = {}
         for stream in self._open:
             if stream.due(now) and stream.connection is not None and not stream.connection.lags:
-                due.setdefault((stream.feed.topic, stream.last), []).append(stream)
+                due.setdefault((stream.feed.group, stream.last), []).append(stream)
         for group in due.values():
             with self._ending_on_error(group):
                 self._send(group, now)
@@ -241,8 +256,8 @@ class EventStreams:
             return True
         if not self._is_valid(stream, now):
             return False
-        stream.heartbeat = now + HEARTBEAT
-        stream.connection.send_piece(":\n\n")
+        stream.heartbeat = now + stream.feed.interval
+        stream.connection.send_piece(stream.feed.sign_of_life)
         return True
 
     def _is_valid(self, stream: EventStream, now: float) -> bool:

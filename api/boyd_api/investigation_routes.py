@@ -15,7 +15,7 @@ from boyd.models.investigation import (
     LogPage,
 )
 from boyd.store import AgentEntry, AgentStore, Topic, is_later
-from boyd_api.event_streams import HEADERS, MEDIA_TYPE, ServerSentEvent
+from boyd_api.event_streams import HEADERS, MEDIA_TYPE, EventFeed, ServerSentEvent
 from boyd_api.problems import FieldError, HttpProblem, not_found
 from boyd_api.request_context import PageQuery, RequestContext
 from boyd_api.routing import JsonResponse, Media, Routes
@@ -192,8 +192,8 @@ def _continue(ctx: RequestContext, id: str, text: str) -> bool:
     return ctx.services.changes.until(go_on, SETTLE, ctx.gone) or False
 
 
-class _InvestigationLog:
-    """The log of one investigation; implements `EventFeed`."""
+class _InvestigationLog(EventFeed):
+    """The log of one investigation."""
 
     def __init__(self, store: AgentStore, id: str) -> None:
         self.topic: Topic = (store.agent_id, id)

@@ -20,6 +20,7 @@ from boyd.settings.process_settings import Settings
 from boyd.store import AgentEntry, AgentStore, Sealing, Store, connect, in_service
 from boyd_api.change_watcher import BLOCK, ChangeWatcher
 from boyd_api.event_streams import EventStreams
+from boyd_api.hints import Hints
 from boyd_api.idempotency_keys import LEASE
 from boyd_api.metrics import Metrics, RefusalReporter
 from boyd_api.problems import HttpProblem
@@ -73,6 +74,7 @@ class Services:
             lambda: self._open_store(BLOCK + TIMEOUT), self.agents, half, self.stopping
         )
         self.streams = EventStreams(self.changes, settings.api.streams, self.stopping)
+        self.hints = Hints(lambda: self.store, self.agents)
         broker = broker_of(settings, TIMEOUT)
         self.metrics = Metrics(lambda: self.store, broker)
         self.refusals = RefusalReporter(self.metrics)

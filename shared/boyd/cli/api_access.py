@@ -119,6 +119,7 @@ class Api:
     def __init__(self, url: str, key: str | None, agent: str | None) -> None:
         from boyd.client import Client
 
+        self.url = url.rstrip("/")
         self.has_key = key is not None
         self.deployment: Client = Client(url, key)
         command = click.get_current_context(silent=True)

@@ -268,7 +268,9 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
 
         store.freezes.lift(chosen or None, actor())
         known = store.freezes.all()
-        return chosen, {"" if who == DEPLOYMENT else who: why for who, why in known.items()}
+        return chosen, {
+            "" if who == DEPLOYMENT else who: stop.reason for who, stop in known.items()
+        }
 
     name, stays = _over_api_or_redis(access, agent, everywhere, over, directly)
     if not name:

@@ -17,6 +17,7 @@ GROUP = "boyd.commands"
 #: The built-in commands in the order of the help: name and path.
 COMMANDS = {
     "up": "boyd.cli.up_command:up",
+    "open": "boyd.cli.open_command:open_console",
     "status": "boyd.cli.status_command:status",
     "history": "boyd.cli.history_command:history",
     "agents": "boyd.cli.control_commands:agents",

@@ -35,6 +35,8 @@ from boyd.errors import INIT_FAILED, ConfigError, StoreError
 from boyd.models import SCOPES
 from boyd.settings.process_settings import ApiSettings, Settings
 from boyd.store import Store, connect, mask_url, translated
+from boyd.store.api_keys import id_of
+from boyd.store.sessions import login_path
 from boyd.version import VERSION
 
 
@@ -47,8 +49,9 @@ def greet(settings: Settings, agents: list[str]) -> None:
     output.say(f"  logs   {_home(settings.state_dir / 'logs')}")
 
 
-def announce(settings: Settings, api_url: str, key: str | None) -> None:
-    """Print the address of the API, and *key* or where it is."""
+def announce(settings: Settings, api_url: str, link: str, key: str | None) -> None:
+    """Print a link to the console and the address of the API, and *key* or where it is."""
+    output.say(f"  open   {link}")
     path = _home(key_file(settings.state_dir))
     quoted = f"~/{shlex.quote(path[2:])}" if path.startswith("~/") else shlex.quote(path)
     command, url = f'curl --oauth2-bearer "$(cat {quoted})"', f"{api_url}/api/v0/state"
@@ -150,7 +153,7 @@ def _run(
         return
     runtime = RunningDeployment(redis_url=url, api_url=api_url, agent=settings.agent)
     with publish_runtime(settings.state_dir, runtime):
-        announce(settings, api_url, key if show_key else None)
+        announce(settings, api_url, _login_link(store, api_url, key), key if show_key else None)
         supervisor.run(watch.look, every=LOOK)
     output.say("stopping")
 
@@ -203,6 +206,11 @@ def _own_key(store: Store, state: Path) -> str:
     assert text is not None, "a key with a new id has a text"
     write_private(key_file(state), text + "\n")
     return text
+
+
+def _login_link(store: Store, api_url: str, key: str) -> str:
+    """A link that opens the console, signed in with *key*, once."""
+    return api_url + login_path(store.sessions.create_link(id_of(key)))
 
 
 def _workers_ready(store: Store) -> bool:

@@ -201,6 +201,18 @@ class ApprovalItem(Proposal):
     claimed_by: str | None = None
     link: str | None = None
 
+    def refusal(self, actor: Actor) -> ApprovalOutcome | None:
+        """The outcome with which an approval by *actor* would be refused now, if any."""
+        if self.status != "pending":
+            return ApprovalOutcome.NOT_PENDING
+        if not self.required.admits(actor):
+            return ApprovalOutcome.NOT_AN_APPROVER
+        if actor.principal in self.requested_by and not self.required.allow_requester:
+            return ApprovalOutcome.REQUESTER
+        if any(vote.by == actor.principal for vote in self.approvals):
+            return ApprovalOutcome.ALREADY_APPROVED
+        return None
+
     @property
     def askers(self) -> list[str]:
         """The requesters, in words."""

@@ -291,3 +291,10 @@ class Revoked(Model):
 
     success: Literal[True] = True
     id: str
+
+
+class LoginLink(Model):
+    """A one-time link to the console; `path` follows the address of the API."""
+
+    path: str
+    expires_at: Timestamp

@@ -50,6 +50,7 @@ from boyd.store.loop_control import Begun, Loop, Room, Slot
 from boyd.store.plugin_state import PluginState
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
+from boyd.store.sessions import OpenSession, SessionAdmission, Sessions
 from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, ServerClock, Timing
 
@@ -126,6 +127,7 @@ class Store:
         self.fleet = Fleet(client, self._scripts)
         self.freezes = Freezes(client, self._scripts)
         self.access = ApiKeys(client, deployment)
+        self.sessions = Sessions(client, deployment)
         self.answers = IdempotentAnswers(client, self._scripts)
         self.audit = Audit(client, deployment, deployment.keys, self.sealing)
 
@@ -192,6 +194,7 @@ __all__ = [
     "Lost",
     "ModelUsage",
     "Observers",
+    "OpenSession",
     "PhaseEntry",
     "Record",
     "ReservedAnswer",
@@ -200,6 +203,8 @@ __all__ = [
     "Room",
     "Sealing",
     "ServerClock",
+    "SessionAdmission",
+    "Sessions",
     "Slot",
     "Stale",
     "StillRunning",

@@ -170,6 +170,13 @@ class ApiKeys:
         return float(seconds) * 1000 + float(micros) / 1000
 
 
+def id_of(text: str) -> str:
+    """The id in the text of a key."""
+    match = _TEXT.fullmatch(text)
+    assert match is not None, "the text of a key that was admitted has an id"
+    return match[1]
+
+
 def _refuse(why: Refused) -> Admission:
     return Admission(None, why, 0.0, 0, 0.0)
 

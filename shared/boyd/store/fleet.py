@@ -11,6 +11,7 @@ from typing import Literal
 from boyd import queues
 from boyd.models import Catalog, Mode, Model, ObserverHealth, Timestamp, from_ms, responses
 from boyd.store.connection import Client, translated
+from boyd.store.freezes import Stop
 from boyd.store.keys import AGENTS, DEPLOYMENT, WORKER_INFO, WORKERS, Keys
 from boyd.store.scripts import Scripts, flat
 from boyd.store.timing import Retention
@@ -132,6 +133,19 @@ class Fleet:
         with translated():
             found = self._client.hgetall(AGENTS)
         return {name: AgentEntry.from_json(text) for name, text in sorted(found.items())}
+
+    def paused(self, agent_ids: Sequence[str]) -> Mapping[str, Stop]:
+        """The paused ones among these agents, in one round trip."""
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for name in agent_ids:
+                pipe.hmget(Keys(name).loop, ["paused", "pausedAt"])
+            found = dict(zip(agent_ids, pipe.execute(), strict=True))
+        return {
+            name: Stop(why, from_ms(float(at)) if at else None)
+            for name, (why, at) in found.items()
+            if why is not None
+        }
 
     def recent(self, fresh: bool = False) -> list[WorkerInfo]:
         """The live workers, as read a few seconds ago or, with *fresh*, now.

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from boyd.models import Actor
+from boyd.models import Actor, from_ms
 from boyd.store.audit_trail import actor_fields
 from boyd.store.connection import Client, translated
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, Keys
 from boyd.store.scripts import Scripts
 
 _LIFTED = re.compile(r"\d+")
-_FROZEN = re.compile(r"\d+ (.*)", re.DOTALL)
+_FROZEN = re.compile(r"(\d+) (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A pause or a freeze in force; `since` is None where it is not known."""
+
+    reason: str
+    since: datetime | None
 
 
 def scopes_of(agent_id: str) -> list[str]:
@@ -31,8 +41,14 @@ def reason_in(mark: str | None) -> str | None:
     """
     if mark is None or _LIFTED.fullmatch(mark):
         return None
+    return _read_mark(mark).reason
+
+
+def _read_mark(mark: str) -> Stop:
     frozen = _FROZEN.fullmatch(mark)
-    return frozen[1] if frozen else "the freeze mark cannot be read"
+    if frozen is None:
+        return Stop("the freeze mark cannot be read", None)
+    return Stop(frozen[2], from_ms(float(frozen[1])))
 
 
 def first_reason(marks: Sequence[str | None]) -> str | None:
@@ -69,12 +85,15 @@ class Freezes:
         with translated():
             return first_reason(self._client.hmget(FREEZES, scopes_of(agent_id)))
 
-    def all(self) -> Mapping[str, str]:
-        """The reasons of all freezes by agent; the deployment's under `DEPLOYMENT`."""
+    def all(self) -> Mapping[str, Stop]:
+        """All freezes by agent; the deployment's under `DEPLOYMENT`."""
         with translated():
             marks = self._client.hgetall(FREEZES)
-        reasons = {scope: reason_in(mark) for scope, mark in sorted(marks.items())}
-        return {scope: why for scope, why in reasons.items() if why is not None}
+        return {
+            scope: _read_mark(mark)
+            for scope, mark in sorted(marks.items())
+            if not _LIFTED.fullmatch(mark)
+        }
 
     def _set(self, agent_id: str | None, reason: str | None, actor: Actor | None) -> None:
         scope = agent_id or DEPLOYMENT

@@ -15,11 +15,23 @@ FREEZES = "boyd:{*}:frozen"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
 API_KEYS = "boyd:{*}:keys"
+#: Sorted set: the open sessions of the console, by their latest end.
+SESSIONS = "boyd:{*}:sessions"
 
 
 def bucket(key_id: str, purpose: str = "") -> str:
     """The rate limit of an API key, or its separate one for a *purpose*."""
     return f"boyd:{{*}}:bucket:{key_id}{purpose and ':'}{purpose}"
+
+
+def session(digest: str) -> str:
+    """A session of the console, by the digest of its secret."""
+    return f"boyd:{{*}}:session:{digest}"
+
+
+def login(digest: str) -> str:
+    """A one-time login link, by the digest of its token."""
+    return f"boyd:{{*}}:login:{digest}"
 
 
 def answer(digest: str) -> str:
@@ -41,6 +53,7 @@ class Keys:
     workers = WORKERS
     worker_info = WORKER_INFO
     api_keys = API_KEYS
+    sessions = SESSIONS
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id

@@ -10,7 +10,7 @@ local waits = work_waits()
 expect(due, 'zset')
 if state[2] then
   expect(audit_open, 'stream')
-  redis.call('HDEL', loop, 'paused')
+  redis.call('HDEL', loop, 'paused', 'pausedAt')
   emit('agent.resumed')
   audit('agent.resumed', 'before', 'paused', 'after', 'running', unpack(actor))
 end

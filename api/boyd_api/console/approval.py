@@ -1,0 +1,134 @@
+"""The page of one approval: what is asked and why, the evidence, and the form to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from flask import redirect, request
+from werkzeug.wrappers import Response as AnyResponse
+
+from boyd.models import ActionInfo, ApprovalItem, ApprovalOutcome, ExecutionEntry, LoopResult
+from boyd.runtime import Resolution
+from boyd_api import action_routes, approval_routes
+from boyd_api.console.inbox import VERDICTS
+from boyd_api.console.pages import PageRequest, PageResult, Pages, to_login
+from boyd_api.problems import HttpProblem, not_found
+from boyd_api.request_context import WaitQuery
+
+pages = Pages()
+
+#: The age of a preview after which the dry run is repeated.
+OLD = timedelta(minutes=1)
+#: Risks whose approval needs a recent login.
+_RISKY = ("high", "critical")
+#: Earlier executions of the same action that are shown.
+_EARLIER = 5
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the request is based on.
+
+    Attributes:
+        iteration: the iteration that proposed it; None if it is no longer kept.
+        action: the action, with its reversibility; None if the agent no longer has it.
+        earlier: its latest executions.
+    """
+
+    iteration: LoopResult | None
+    action: ActionInfo | None
+    earlier: list[ExecutionEntry]
+
+
+@pages.get("/agents/<agent>/approvals/<id>")
+def approval(page: PageRequest, id: str) -> PageResult:
+    """Show an approval, and the form to answer it."""
+    return _show(page, _item(page, id), note=request.args.get("note", ""))
+
+
+@pages.post("/agents/<agent>/approvals/<id>/answer", scope="approvals")
+def answer(page: PageRequest, id: str) -> PageResult:
+    """Answer the approval as it was shown; the page then tells what is so."""
+    verb, note = request.form.get("verb", ""), request.form.get("note", "").strip()
+    shown = request.form.get("version", "")
+    if verb not in VERDICTS or not shown.isdecimal():
+        raise HttpProblem("bad-request", "the form is not one of this page: open it again")
+    item = _item(page, id)
+    is_risky = verb == "approve" and item.risk in _RISKY and item.status == "pending"
+    if is_risky and page.session is not None and not page.session.is_fresh:
+        return to_login("confirm", f"{address(item)}?answer=approve", note=note)
+    found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note or None, int(shown))
+    if found.done:
+        return redirect(address(item), 303)
+    return _refused(page, id, found, note)
+
+
+@pages.post("/agents/<agent>/approvals/<id>/preview", scope="approvals")
+def preview(page: PageRequest, id: str) -> PageResult:
+    """Repeat the dry run."""
+    approval_routes.preview(page.ctx, id, WaitQuery(wait=10.0))
+    if page.is_live:
+        return AnyResponse(status=204, headers={"HX-Trigger": "boyd:changed"})
+    return redirect(address(_item(page, id)), 303)
+
+
+def _refused(page: PageRequest, id: str, found: Resolution, note: str) -> PageResult:
+    """The page with the reason why the answer does not count, and the note that was written."""
+    if found.item is None:
+        raise not_found(f"no approval {id!r}")
+    why = approval_routes.refusal_text(found.outcome, found.item)
+    return _show(page, found.item, 409, note=note, refused=why)
+
+
+def _show(
+    page: PageRequest, item: ApprovalItem, status: int = 200, note: str = "", refused: str = ""
+) -> PageResult:
+    refusal = item.refusal(page.ctx.actor)
+    why_not = approval_routes.refusal_text(refusal, item) if refusal else ""
+    if not page.allows("approvals"):
+        why_not = "your key lacks the scope 'approvals'"
+    asked = request.values.get("answer", request.form.get("verb", ""))
+    return page.render(
+        "approval.html",
+        status,
+        item=item,
+        evidence=_evidence(page, item),
+        why_not=why_not,
+        asked=asked if item.status == "pending" and asked in VERDICTS else "",
+        may_deny=item.status == "pending" and page.allows("approvals"),
+        is_risky=item.risk in _RISKY,
+        is_old=_is_old(page, item),
+        note=note,
+        refused=refused,
+        NOT_PENDING=ApprovalOutcome.NOT_PENDING,
+    )
+
+
+def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
+    agent = page.ctx.agent
+    actions = agent.entry.catalog.actions
+    query = action_routes.ExecutionsQuery(limit=_EARLIER, action=item.action_id)
+    return Evidence(
+        agent.store.history.get(item.loop_iteration) if item.loop_iteration else None,
+        next((one for one in actions if one.id == item.action_id), None),
+        action_routes.executions(page.ctx, query).executions,
+    )
+
+
+def _is_old(page: PageRequest, item: ApprovalItem) -> bool:
+    """Tell whether the dry run should be repeated."""
+    now, made = page.ctx.now, item.preview_at
+    return item.status == "pending" and bool(now and made and now - made > OLD)
+
+
+def _item(page: PageRequest, id: str) -> ApprovalItem:
+    item = page.ctx.agent.store.approvals.get(id)
+    if item is None:
+        raise not_found(f"agent {page.ctx.agent.entry.id!r} has no approval {id!r}")
+    return item
+
+
+def address(item: ApprovalItem) -> str:
+    """The address of the approval's page."""
+    return f"/console/agents/{item.agent_id}/approvals/{item.id}"

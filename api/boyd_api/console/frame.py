@@ -1,0 +1,111 @@
+"""The frame of every page: agents, stops, and the approvals that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from boyd.models import ApprovalItem
+from boyd.store import DEPLOYMENT
+from boyd.store.freezes import Stop
+
+if TYPE_CHECKING:
+    from boyd_api.console.pages import PageRequest
+
+#: The most approvals that one list shows.
+LISTED = 200
+
+
+@dataclass(frozen=True)
+class AgentLink:
+    """An agent in the switch, and what stops it."""
+
+    id: str
+    name: str
+    paused: Stop | None
+    frozen: Stop | None
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """The first approvals that wait, by deadline; the badge and the list show the same.
+
+    Attributes:
+        mine: those that the reader may approve.
+        others: those that wait for other people.
+        more: True if further ones wait.
+    """
+
+    mine: list[ApprovalItem]
+    others: list[ApprovalItem]
+    more: bool
+
+    @property
+    def badge(self) -> str:
+        """The number that wait for the reader."""
+        return f"{len(self.mine)}+" if self.more else str(len(self.mine))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The state of the deployment, as each page shows it.
+
+    Attributes:
+        agents: those in service that the reader may see.
+        agent: the id of the agent that links lead to: that of the page, else the default one.
+        frozen: the deployment-wide freeze.
+    """
+
+    page: PageRequest
+    agents: list[AgentLink]
+    agent: str | None
+    frozen: Stop | None
+
+    @property
+    def stopped(self) -> list[AgentLink]:
+        """The agents that are paused, or frozen by themselves."""
+        return [one for one in self.agents if one.paused or one.frozen]
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """The approvals that wait."""
+        return read_inbox(self.page, [one.id for one in self.agents])
+
+
+def read_frame(page: PageRequest) -> Frame:
+    """Read the frame for a page."""
+    store, entries = page.services.store, page.ctx.agents
+    serving = {name: entry for name, entry in entries.items() if entry.retired_at is None}
+    freezes, paused = store.freezes.all(), store.fleet.paused(list(serving))
+    links = [
+        AgentLink(name, entry.name, paused.get(name), freezes.get(name))
+        for name, entry in serving.items()
+    ]
+    return Frame(page, links, _agent(page, serving), freezes.get(DEPLOYMENT))
+
+
+def _agent(page: PageRequest, serving: Mapping[str, object]) -> str | None:
+    if page.ctx.chosen is not None:
+        return page.ctx.chosen.entry.id
+    default = page.services.settings.agent
+    return default if default in serving else next(iter(serving), None)
+
+
+def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
+    """The approvals of these agents that wait, sorted by who may answer."""
+    store = page.services.store
+    queues = [store.agent(name).approvals.page(LISTED, history=False) for name in agents]
+    waiting = [item for queue in queues for item in queue.pending]
+    waiting.sort(key=lambda item: (item.expires_at is None, item.expires_at or item.created_at))
+    shown = waiting[:LISTED]
+    mine = [item for item in shown if may_answer(page, item)]
+    others = [item for item in shown if item not in mine]
+    more = len(waiting) > LISTED or any(queue.next_cursor for queue in queues)
+    return Inbox(mine, others, more)
+
+
+def may_answer(page: PageRequest, item: ApprovalItem) -> bool:
+    """Tell whether the reader may approve an item now."""
+    return page.allows("approvals") and item.refusal(page.ctx.actor) is None

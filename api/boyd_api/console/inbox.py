@@ -1,0 +1,100 @@
+"""The inbox: approvals that wait for the reader or for others, those answered, and bulk answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flask import request
+
+from boyd.models import ApprovalItem
+from boyd.store import Verdict
+from boyd_api import approval_routes
+from boyd_api.console.frame import LISTED
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.vital_signs import read_vital_signs
+from boyd_api.problems import HttpProblem
+
+pages = Pages()
+
+#: The verdict of each button.
+VERDICTS: dict[str, Verdict] = {"approve": "approved", "deny": "denied", "withdraw": "withdrawn"}
+
+
+#: Answered approvals of an agent on one page.
+_PAST = 50
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The outcome of an answer to one of several approvals."""
+
+    item: ApprovalItem | None
+    id: str
+    counts: bool
+    text: str
+
+
+@pages.get("/")
+def inbox(page: PageRequest) -> PageResult:
+    """Show the approvals that wait."""
+    health = read_vital_signs(
+        page, [name for name, one in page.ctx.agents.items() if not one.retired_at]
+    )
+    return page.render("inbox.html", tab=request.args.get("tab", "mine"), health=health)
+
+
+@pages.get("/answered")
+def answered(page: PageRequest) -> PageResult:
+    """Show the approvals that were answered, newest first."""
+    agent_id, cursor = request.args.get("agent"), request.args.get("cursor")
+    names = [agent_id] if agent_id else list(page.ctx.agents)
+    agents = [page.of(name).ctx.agent for name in names]
+    queues = [one.store.approvals.page(_PAST, cursor if agent_id else None) for one in agents]
+    past = [item for queue in queues for item in queue.history]
+    past.sort(key=lambda item: item.updated_at, reverse=True)
+    # Older ones of one agent follow its own page; several agents have no common position.
+    after = queues[0].next_cursor if len(queues) == 1 else None
+    older = f"/console/answered?agent={names[0]}&cursor={after}" if after else ""
+    return page.render("answered.html", items=past, older=older, names=names)
+
+
+@pages.post("/answer-several", scope="approvals")
+def answer_several(page: PageRequest) -> PageResult:
+    """Confirm, then answer, the ticked approvals of one action."""
+    verb = request.form.get("verb", "")
+    if verb not in VERDICTS:
+        raise HttpProblem("bad-request", f"{verb!r} is no answer")
+    chosen = [_chosen(text) for text in request.form.getlist("chosen")[:LISTED]]
+    if not chosen:
+        raise HttpProblem("bad-request", "no approval was ticked: go back, and tick some")
+    if "confirmed" not in request.form:
+        items = [page.of(agent).ctx.agent.store.approvals.get(id) for agent, id, _ in chosen]
+        found = [item for item in items if item is not None and item.status == "pending"]
+        if len({item.title for item in found}) > 1:
+            raise HttpProblem("bad-request", "the ticked approvals are for different actions")
+        return page.render(
+            "confirm_several.html", verb=verb, items=found, gone=len(items) - len(found)
+        )
+    note = request.form.get("note", "").strip() or None
+    done = [_answer(page.of(agent), id, verb, note, version) for agent, id, version in chosen]
+    return page.render("answered_several.html", verb=verb, results=done)
+
+
+def _chosen(text: str) -> tuple[str, str, int]:
+    agent, _, rest = text.partition("/")
+    id, _, version = rest.partition("/")
+    if not version.isdecimal():
+        raise HttpProblem("bad-request", "the form is not one of the console")
+    return agent, id, int(version)
+
+
+def _answer(page: PageRequest, id: str, verb: str, note: str | None, version: int) -> Answered:
+    found = approval_routes.answer(page.ctx, id, VERDICTS[verb], note, version)
+    text = found.outcome.value
+    if not found.done:
+        text = (
+            approval_routes.refusal_text(found.outcome, found.item)
+            if found.item
+            else "no longer known"
+        )
+    return Answered(found.item, id, found.done, text)

@@ -1,0 +1,175 @@
+"""Rendering of the console: templates and their filters, the content security policy, assets."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from flask import Blueprint, Response, request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from boyd import naming
+from boyd.formatting import counted
+from boyd.models import Model, utc_now
+from boyd.version import VERSION
+from boyd_api.console import frame
+from boyd_api.problems import HttpProblem, not_found
+
+if TYPE_CHECKING:
+    from boyd_api.console.pages import PageRequest
+
+_ASSETS = "static"
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+#: Nothing but our own scripts and styles, by nonce; htmx turns responses into elements.
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types htmx"
+)
+
+
+def page(shown: PageRequest, template: str, code: int, **values: Any) -> Response:
+    """The response with a page for a reader."""
+    known = {
+        "page": shown,
+        "frame": frame.read_frame(shown),
+        "now": shown.ctx.now or utc_now(),
+        "layout": "layout.html",
+    }
+    return _respond(template, code, shown.nonce, {**known, **values})
+
+
+def plain(template: str, nonce: str, status: int = 200, **values: Any) -> Response:
+    """The response with a page that needs no reader: the login, or an error."""
+    return _respond(template, status, nonce, values)
+
+
+def problem(error: HttpProblem) -> Response:
+    """The response that tells what went wrong."""
+    nonce = new_nonce()
+    status = error.kind.status
+    values = {"problem": error, "status": status}
+    if "HX-Request" in request.headers:
+        # A page that refreshes itself stays, and shows that it is out of date.
+        return Response(str(error), status, mimetype="text/plain")
+    return _respond("problem.html", status, nonce, values)
+
+
+def _respond(template: str, status: int, nonce: str, values: dict[str, Any]) -> Response:
+    text = _templates().get_template(template).render(nonce=nonce, **values)
+    response = Response(text, status, mimetype="text/html")
+    response.headers["Content-Security-Policy"] = _POLICY.format(nonce=nonce)
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+    return response
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("boyd_api.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(asset=asset, version=VERSION, counted=counted)
+    made.filters.update(
+        when=when, ago=ago, span=span, ms=ms, pretty=pretty, compact=compact, iso=iso
+    )
+    made.filters["short"] = naming.short
+    return made
+
+
+def serve_static(blueprint: Blueprint) -> None:
+    """Serve the assets; their addresses change with their content, so browsers keep them."""
+    rule = "/static/<digest>/<name>"
+    blueprint.add_url_rule(rule, "static_asset", _serve_asset, methods=["GET"])
+
+
+def asset(name: str) -> str:
+    """The address of an asset."""
+    return f"/console/static/{_asset(name)[1]}/{name}"
+
+
+def _serve_asset(digest: str, name: str) -> Response:
+    if name not in _names() or _asset(name)[1] != digest:
+        raise not_found(f"no asset {name!r}")
+    response = Response(_asset(name)[0], mimetype=_TYPES[name.rpartition(".")[2]])
+    response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    return response
+
+
+@cache
+def _names() -> frozenset[str]:
+    folder = files("boyd_api.console") / _ASSETS
+    return frozenset(
+        path.name for path in folder.iterdir() if path.name.rpartition(".")[2] in _TYPES
+    )
+
+
+@cache
+def _asset(name: str) -> tuple[bytes, str]:
+    """An asset and the start of its digest."""
+    content = (files("boyd_api.console") / _ASSETS / name).read_bytes()
+    return content, sha256(content).hexdigest()[:16]
+
+
+def new_nonce() -> str:
+    """A number that is used once, which marks the scripts and styles of one response as ours."""
+    return secrets.token_urlsafe(16)
+
+
+def iso(at: datetime) -> str:
+    """A time for machines."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def when(at: datetime) -> str:
+    """A time for people, with its zone."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """A time relative to *now*: `12 s ago`, or `in 3 min`."""
+    seconds = (now - at).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit, and the next one if that is short: `1 h 20 min`."""
+    left = int(seconds)
+    units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    for index, (size, name) in enumerate(units):
+        if left >= size:
+            more, below = left % size, units[index + 1 : index + 2]
+            text = f"{left // size} {name}"
+            smaller = more // below[0][0] if below else 0
+            return f"{text} {smaller} {below[0][1]}" if smaller and left < 10 * size else text
+    return "0 s"
+
+
+def ms(milliseconds: float) -> str:
+    """A duration given in milliseconds."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else span(milliseconds / 1000)
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(_wire(value), ensure_ascii=False, indent=2)
+
+
+def compact(value: Any) -> str:
+    """A value as JSON on one line."""
+    return json.dumps(_wire(value), ensure_ascii=False)
+
+
+def _wire(value: Any) -> Any:
+    return value.to_wire() if isinstance(value, Model) else value

@@ -1,0 +1,104 @@
+"""Sessions of browsers: their cookie, and the check of each request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from flask import g, request
+from werkzeug.wrappers import Response
+
+from boyd.errors import StoreUnavailable
+from boyd.models import ApiKey
+from boyd.store.sessions import digest
+from boyd_api.auth import host_of
+from boyd_api.problems import HttpProblem, retry_after
+from boyd_api.services import Services, is_loopback
+
+#: The names of cookies, without prefix: the session, and what forms depend on before a login.
+SESSION = "boyd"
+VISITOR = "boyd-visitor"
+#: The time after a login in which high-risk operations are allowed.
+FRESH = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class BrowserSession:
+    """The session of a request.
+
+    Attributes:
+        id: the digest of its secret.
+        key: the identity of its user.
+        opened_at: the time of the login.
+        now: the time of the request; both on the Redis server's clock.
+    """
+
+    id: str
+    key: ApiKey
+    opened_at: datetime
+    now: datetime
+
+    @property
+    def is_fresh(self) -> bool:
+        """True shortly after the login."""
+        return self.now - self.opened_at < FRESH
+
+
+def admit_session(services: Services) -> BrowserSession | None:
+    """The session of the request; None if there is none, or it has ended.
+
+    Raises `HttpProblem` beyond the rate limit.
+    """
+    secret = cookie_value()
+    if secret is None:
+        return None
+    services.check_reachable()
+    limits = services.settings.api
+    try:
+        sessions, renew = services.store.sessions, not is_automatic()
+        found = sessions.admit(secret, limits.rate, limits.burst, renew=renew)
+    except StoreUnavailable:
+        services.note_away()
+        raise
+    g.now = found.now
+    if found.refused == "too-many":
+        detail = f"more than {limits.rate:g} requests a second; try again later"
+        raise HttpProblem("too-many-requests", detail, headers=retry_after(found.wait))
+    if found.key is None or found.opened_at is None:
+        return None
+    return BrowserSession(digest(secret), found.key, found.opened_at, found.now)
+
+
+def is_automatic() -> bool:
+    """True if a page that refreshes itself sent the request, not a person."""
+    return "HX-Request" in request.headers and request.method == "GET"
+
+
+def is_secure() -> bool:
+    """True if cookies are for HTTPS only: always, unless the console is used on its own host."""
+    return not is_loopback(host_of(f"//{request.host}"))
+
+
+def cookie_name(name: str = SESSION) -> str:
+    """The full name: with the prefix that binds it to the host, or with the port.
+
+    Browsers send cookies of a host to all its ports, where another Boyd may run.
+    """
+    return f"__Host-{name}" if is_secure() else f"{name}-{request.host.rpartition(':')[2]}"
+
+
+def cookie_value(name: str = SESSION) -> str | None:
+    """The value that the browser has sent."""
+    return request.cookies.get(cookie_name(name)) or None
+
+
+def set_cookie(response: Response, name: str, value: str, secure: bool) -> None:
+    """Have the browser keep a value until it is closed."""
+    response.set_cookie(
+        cookie_name(name), value, path="/", secure=secure, httponly=True, samesite="Lax"
+    )
+
+
+def delete_cookie(response: Response, name: str = SESSION) -> None:
+    """Have the browser forget a value."""
+    response.delete_cookie(cookie_name(name), path="/", secure=is_secure(), httponly=True)

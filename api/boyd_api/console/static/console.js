@@ -1,0 +1,213 @@
+// The console's own script: it keeps pages live with one stream per browser, and gives them keys.
+"use strict";
+(() => {
+  const REFRESH = 800; // ms between two readings of a page, at least
+  const STALE = 9000; // ms without a sign of life after which a page is out of date
+  const RETRY = 2000; // ms before the stream is opened again
+  const page = () => document.getElementById("page");
+
+  // ---- The stream: one tab leads and reads it; it tells the others what it hears. ----
+  const channel = new BroadcastChannel("boyd");
+  let heardAt = Date.now();
+  let state = "connecting"; // connecting, live, lost, redis (it does not answer) or ended (signed out)
+
+  function hear(message) {
+    if (message.type === "alive") {
+      heardAt = Date.now();
+      const wasLost = state !== "live" && state !== "connecting";
+      state = message.redis ? "live" : "redis";
+      if (message.first || (wasLost && message.redis)) refreshSoon(); // what was missed is read now
+    } else if (message.type === "hint") {
+      heardAt = Date.now();
+      if (concerns(message)) refreshSoon();
+    } else if (message.type === "lost") {
+      if (state !== "ended") state = "lost";
+    } else if (message.type === "ended") {
+      state = "ended";
+    }
+    showState();
+  }
+
+  function tell(message) {
+    channel.postMessage(message);
+    hear(message);
+  }
+
+  channel.onmessage = (event) => {
+    if (event.data.type !== "hello") hear(event.data);
+    else if (leads && state === "live") channel.postMessage({ type: "alive", redis: true });
+  };
+
+  let leads = false;
+  function lead() {
+    leads = true;
+    const source = new EventSource("/console/stream");
+    let isFirst = true;
+    source.addEventListener("open", () => {
+      tell({ type: "alive", redis: true, first: !isFirst || state !== "connecting" });
+      isFirst = false;
+    });
+    source.addEventListener("alive", (event) => tell({ type: "alive", redis: JSON.parse(event.data).redis }));
+    source.addEventListener("hint", (event) => {
+      const [kind, agent] = event.data.split(" ");
+      tell({ type: "hint", kind, agent });
+    });
+    source.addEventListener("error", async () => {
+      tell({ type: "lost" });
+      if (source.readyState !== EventSource.CLOSED) return; // the browser opens it again by itself
+      source.close();
+      const answer = await fetch("/console/stream", { method: "HEAD", redirect: "manual" }).catch(() => null);
+      if (answer && answer.type === "opaqueredirect") tell({ type: "ended" });
+      setTimeout(lead, RETRY);
+    });
+  }
+
+  if (navigator.locks) navigator.locks.request("boyd-stream", () => new Promise(lead)); // held while this tab is open
+  else lead();
+  channel.postMessage({ type: "hello" });
+
+  // ---- Reading the page again. ----
+  let readAt = 0;
+  let timer = null;
+  let isDue = false;
+
+  function concerns({ kind, agent }) {
+    const shown = page();
+    if (!shown || !shown.dataset.live.split(" ").includes(kind)) return false;
+    return !shown.dataset.agent || shown.dataset.agent === agent || kind === "approval" || kind === "agent";
+  }
+
+  function refreshSoon() {
+    isDue = true;
+    if (timer !== null || document.hidden) return;
+    timer = setTimeout(refresh, Math.max(20, readAt + REFRESH - Date.now()));
+  }
+
+  function refresh() {
+    timer = null;
+    if (document.hidden || !page() || isAnswering()) return;
+    isDue = false;
+    readAt = Date.now();
+    htmx.trigger(page(), "boyd:refresh");
+  }
+
+  // A form that is being filled in stays as it is; its page is read again when it is left.
+  function isAnswering() {
+    return document.querySelector("form.confirm, .confirm form") !== null || document.querySelector("details.menu[open]") !== null;
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && (isDue || Date.now() - readAt > 15000)) refreshSoon();
+  });
+  document.addEventListener("boyd:changed", refreshSoon);
+  document.addEventListener("htmx:after:swap", () => {
+    showTimes();
+    showState();
+  });
+  document.addEventListener("htmx:error", () => setTimeout(refreshSoon, RETRY));
+
+  // ---- What the reader has to know about the age of what is shown. ----
+  function showState() {
+    const place = document.getElementById("stream");
+    if (!place) return;
+    const silence = Date.now() - heardAt;
+    let [name, text] = ["live", "live"];
+    if (state === "ended") [name, text] = ["off", "off: you are signed out"];
+    else if (state === "connecting" && silence < STALE) [name, text] = ["connecting", "connecting"];
+    else if (state === "redis") [name, text] = ["stale", "stale: Redis does not answer"];
+    else if (state === "lost" || silence > STALE) [name, text] = ["stale", `stale ${span(silence / 1000)}`];
+    if (place.dataset.state !== name || place.textContent !== text) {
+      place.dataset.state = name;
+      place.textContent = text;
+    }
+  }
+
+  function span(seconds) {
+    const left = Math.max(0, Math.floor(seconds));
+    for (const [size, name, below, small] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+      if (left < size) continue;
+      const rest = Math.floor((left % size) / below);
+      return `${Math.floor(left / size)} ${name}` + (rest && left < 10 * size ? ` ${rest} ${small}` : "");
+    }
+    return `${left} s`;
+  }
+
+  // Times are reckoned from the server's clock, which the reader's may differ from.
+  let skew = 0;
+  function showTimes() {
+    const now = Date.now() + skew;
+    for (const each of document.querySelectorAll("time[datetime]")) {
+      const seconds = (now - Date.parse(each.dateTime)) / 1000;
+      let text = seconds >= 0 ? `${span(seconds)} ago` : `in ${span(-seconds)}`;
+      if ("left" in each.dataset) text = seconds < 0 ? span(-seconds) : "0 s";
+      if (each.textContent !== text) each.textContent = text;
+    }
+  }
+  const server = Date.parse(document.getElementById("stream")?.dataset.at ?? "");
+  if (server) skew = server - Date.now();
+  setInterval(() => {
+    showTimes();
+    showState();
+  }, 1000);
+
+  // ---- Keys: a key leads somewhere, or opens a confirmation; none of them acts. ----
+  let pending = "";
+  const isTyping = (place) => place.closest("input:not([type=checkbox]), textarea, select, [contenteditable]") !== null;
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (isTyping(event.target)) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]")) return;
+    const key = pending ? `${pending} ${event.key}` : event.key;
+    pending = "";
+    if (key === "g") pending = "g";
+    else if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
+    else if (!press(key)) return;
+    event.preventDefault();
+  });
+
+  function press(key) {
+    if (key === "?") {
+      document.getElementById("help").showModal();
+      return true;
+    }
+    const selected = document.activeElement?.closest("[data-item]");
+    const verb = { a: "approve", d: "deny", w: "withdraw" }[key];
+    const link = selected?.querySelector("a[data-go]");
+    if (verb && link && link.pathname.includes("/approvals/")) {
+      location.assign(`${link.pathname}?answer=${verb}`);
+      return true;
+    }
+    const found = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    if (!found) return false;
+    if (found.matches("input")) found.focus();
+    else found.click();
+    return true;
+  }
+
+  function move(step) {
+    const items = [...document.querySelectorAll("[data-item]")];
+    if (!items.length) return;
+    const at = items.indexOf(document.activeElement?.closest("[data-item]"));
+    const next = items[at < 0 ? (step > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, at + step))];
+    const link = next.querySelector("a[data-go]");
+    link.focus();
+    link.scrollIntoView({ block: "nearest" });
+  }
+
+  document.addEventListener("click", async (event) => {
+    const copied = event.target.closest("[data-copy]");
+    if (event.target.closest("[data-key='?']")) document.getElementById("help").showModal();
+    else if (copied) {
+      await navigator.clipboard.writeText(copied.dataset.copy);
+      copied.textContent = "Copied";
+    }
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  });
+
+  showTimes();
+  showState();
+})();

@@ -1,0 +1,62 @@
+"""Vital signs: whether an agent still looks, and which command helps if it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from boyd import queues
+from boyd.models import utc_now
+from boyd.store import AgentEntry, AgentStore
+from boyd.store.fleet import WorkerInfo
+from boyd_api.console.pages import PageRequest
+from boyd_api.console.rendering import ago, span
+
+#: The queues without which an agent does not look, with what then does not happen.
+_NEEDED = {queues.LOOP: "no worker consumes `loop`", queues.OBSERVE: "no worker consumes `observe`"}
+
+
+@dataclass(frozen=True)
+class VitalSign:
+    """Whether an agent looks: in words, and with a *command* if it cannot."""
+
+    agent_id: str
+    text: str
+    command: str = ""
+
+
+def read_vital_signs(page: PageRequest, agent_ids: list[str]) -> list[VitalSign]:
+    """The vital signs of these agents."""
+    entries, store = page.ctx.agents, page.services.store
+    workers, now = store.fleet.workers(), page.ctx.now or utc_now()
+    return [
+        _sign(entries[name], store.agent(name), [w for w in workers if name in w.agents], now)
+        for name in agent_ids
+        if name in entries
+    ]
+
+
+def _sign(
+    entry: AgentEntry, store: AgentStore, processes: list[WorkerInfo], now: datetime
+) -> VitalSign:
+    served = {name for one in processes if one.role == "worker" for name in one.queues}
+    for name, what in _NEEDED.items():
+        if name not in served:
+            return VitalSign(entry.id, what, f"boyd worker -Q {name}")
+    if entry.mode == "continuous" and not any(one.role == "beat" for one in processes):
+        return VitalSign(entry.id, "no beat starts its iterations", "boyd beat")
+    status = store.loop.status()
+    if status.phase != "idle":
+        return VitalSign(entry.id, f"looking now: iteration {status.iteration}, {status.phase}")
+    if status.paused:
+        return VitalSign(entry.id, f"paused: {status.paused}")
+    last = store.history.last()
+    return VitalSign(entry.id, _rhythm(entry, last.started_at if last else None, now))
+
+
+def _rhythm(entry: AgentEntry, last: datetime | None, now: datetime) -> str:
+    look = f"last look {ago(last, now)}" if last else "it has not looked yet"
+    if entry.mode != "continuous":
+        return f"{look}; it looks when something triggers it"
+    due = (last or now) + timedelta(seconds=entry.loop_interval)
+    return f"{look}, next in {span(max(0.0, (due - now).total_seconds()))}"

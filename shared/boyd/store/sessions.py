@@ -1,0 +1,188 @@
+"""Sessions of the console: opened with a login, admitted with each request, closed.
+
+A session belongs to an API key, which is looked up again with each request, or has an identity of
+its own, from a provider. Only the SHA-256 of its secret is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
+from boyd.store.api_keys import Refused
+from boyd.store.audit_trail import actor_fields
+from boyd.store.connection import Client, translated
+from boyd.store.keys import API_KEYS, SESSIONS, login, session
+from boyd.store.scripts import KeyedScripts, flat
+from boyd.store.timing import milliseconds
+
+#: Seconds without a request after which a session ends, and after which it ends in any case.
+IDLE = 30 * 60.0
+LONGEST = 12 * 3600.0
+#: Seconds for which a login link is valid.
+LINK = 15 * 60.0
+#: The most characters kept of the name of a browser.
+_BROWSER = 200
+
+
+@dataclass(frozen=True)
+class SessionAdmission:
+    """The result of checking the session of a request.
+
+    Attributes:
+        key: the identity of the session; None when it is refused.
+        refused: the reason for a refusal; `unknown`: it has ended, or its key was revoked.
+        wait: seconds until the request would be admitted.
+        opened_at: the time of the login.
+        now: the Redis server's time.
+    """
+
+    key: ApiKey | None
+    refused: Refused | None
+    now: datetime
+    opened_at: datetime | None = None
+    wait: float = 0.0
+
+
+class OpenSession(Model):
+    """An open session; `id` is the digest of its secret, `name` that of its key."""
+
+    id: str
+    key_id: str
+    name: str
+    principal: str
+    person: bool
+    opened_at: Timestamp
+    seen_at: Timestamp
+    address: str | None = None
+    browser: str | None = None
+
+
+class Sessions:
+    """The sessions of a deployment."""
+
+    def __init__(self, client: Client, scripts: KeyedScripts) -> None:
+        self._client = client
+        self._scripts = scripts
+
+    def open(self, key: ApiKey, *, address: str | None, browser: str, stored: bool = True) -> str:
+        """Open a session and return its secret.
+
+        *stored*: *key* is an API key, which decides at each request; else the session keeps the
+        identity as it is.
+        """
+        secret = secrets.token_urlsafe(32)
+        id = digest(secret)
+        whose = {"keyId": key.id} if stored else {"identity": key.to_json()}
+        fields = {**whose, "address": address or "", "browser": browser[:_BROWSER]}
+        self._scripts.run(
+            "open_session",
+            session=session(id),
+            id=id,
+            holder=f"{key.name!r} of {key.principal}",
+            idle=milliseconds(IDLE),
+            longest=milliseconds(LONGEST),
+            fields=flat(fields),
+            actor=actor_fields(key.actor(address)),
+        )
+        return secret
+
+    def admit(
+        self, secret: str, rate: float, burst: int, *, renew: bool = True
+    ) -> SessionAdmission:
+        """Check the session of a request and count the request, in one round trip.
+
+        *renew*: a person sent the request, so the session's idle time starts again.
+        """
+        now, *found = self._scripts.run(
+            "admit_session",
+            session=session(digest(secret)),
+            idle=milliseconds(IDLE),
+            longest=milliseconds(LONGEST),
+            renew=renew,
+            interval=int(1_000_000 / rate),
+            burst=burst,
+        )
+        at = from_ms(now)
+        if not found:
+            return SessionAdmission(None, "unknown", at)
+        record, opened, wait, _, _ = found
+        key = ApiKey.from_json(record)
+        if key.expires_at is not None and key.expires_at <= at:
+            return SessionAdmission(None, "expired", at)
+        refused: Refused | None = "too-many" if wait else None
+        return SessionAdmission(key, refused, at, from_ms(float(opened)), wait / 1000)
+
+    def is_open(self, id: str) -> bool:
+        """Tell whether a session is open and its key has not been revoked."""
+        return any(one.id == id for one in self._read([id]))
+
+    def all(self) -> list[OpenSession]:
+        """The open sessions, newest first."""
+        with translated():
+            ids = self._client.zrange(SESSIONS, 0, -1, desc=True)
+        return self._read(ids)
+
+    def close(self, id: str, by: Actor) -> bool:
+        """Close a session; False when none of that id is open."""
+        closed = self._scripts.run(
+            "close_session", session=session(id), id=id, actor=actor_fields(by)
+        )
+        return bool(closed)
+
+    def create_link(self, key_id: str) -> str:
+        """A token that logs in once, within `LINK` seconds, with that API key."""
+        token = secrets.token_urlsafe(32)
+        with translated():
+            self._client.set(login(digest(token)), key_id, px=milliseconds(LINK))
+        return token
+
+    def use_link(self, token: str) -> ApiKey | None:
+        """Consume a login token; the API key that it is for, or None when it is not valid."""
+        with translated():
+            key_id = self._client.getdel(login(digest(token)))
+            text = self._client.hget(API_KEYS, key_id) if key_id else None
+        return ApiKey.from_json(text) if text else None
+
+    def _read(self, ids: list[str]) -> list[OpenSession]:
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for id in ids:
+                pipe.hgetall(session(id))
+            pipe.hgetall(API_KEYS)
+            *found, keys = pipe.execute()
+        pairs = zip(ids, found, strict=True)
+        read = [_read(id, fields, keys) for id, fields in pairs if fields]
+        return [one for one in read if one is not None]
+
+
+def _read(id: str, fields: Mapping[str, str], keys: Mapping[str, str]) -> OpenSession | None:
+    record = fields.get("identity") or keys.get(fields.get("keyId", ""))
+    if record is None:
+        return None  # its key was revoked
+    key = ApiKey.from_json(record)
+    return OpenSession(
+        id=id,
+        key_id=key.id,
+        name=key.name,
+        principal=key.principal,
+        person=key.person,
+        opened_at=from_ms(float(fields["openedAt"])),
+        seen_at=from_ms(float(fields["seenAt"])),
+        address=fields.get("address") or None,
+        browser=fields.get("browser") or None,
+    )
+
+
+def digest(secret: str) -> str:
+    """The id of a session, or of a login link, from its secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def login_path(token: str) -> str:
+    """The path of the page that uses a login link."""
+    return f"/console/open/{token}"
