@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import SecretStr
 
 import kit
-from boyd import Agent, LoopResult, Plugin
+from boyd import Agent, LoopResult, Plugin, Veto, naming
 from boyd.agent import agent_from_file
-from boyd.models import Actor, AgentBuild, digest_of
+from boyd.models import Actor, AgentBuild, Autonomy, Budget, digest_of
+from boyd.plugin import Strategy
 from boyd.plugins.example import Example
 from boyd.runtime.ending import Abandoner
+from boyd.store import Fence
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from boyd.version import VERSION
@@ -206,3 +209,176 @@ def test_a_phase_and_an_observer_of_another_build_are_recorded_with_it() -> None
         "orient": other.agent.build.id
     }
     assert [run.build for run in result.observer_runs] == [other.agent.build.id]
+
+
+# How it decided
+
+
+def test_every_strategy_has_its_verdict_and_the_reason() -> None:
+    def broken() -> Any:
+        raise RuntimeError("no data")
+
+    result = Lab(
+        agent(
+            chooses(choice(), "calm", applicable_when=lambda: False),
+            chooses(choice(), "torn", applicable_when=broken),
+            chooses(choice("p:a"), "first"),
+            chooses(choice("p:b"), "second"),
+        )
+    ).run()
+    assert result.trace is not None
+
+    assert [(one.strategy, one.verdict, one.why) for one in result.trace.verdicts] == [
+        ("p:calm", "not applicable", "its predicate is false in this situation"),
+        ("p:torn", "not applicable", "its predicate failed: RuntimeError: no data"),
+        ("p:first", "chosen", "it is the first that applies"),
+        ("p:second", "passed over", "p:first applies and comes first"),
+    ]
+
+
+def test_a_strategy_that_cannot_decide_has_failed() -> None:
+    def broken() -> Any:
+        raise RuntimeError("no data")
+
+    result = Lab(agent(Strategy(name="bad", decide=broken))).run()
+    assert result.trace is not None
+    (verdict,) = result.trace.verdicts
+
+    assert (verdict.verdict, verdict.why) == ("failed", "RuntimeError: no data")
+
+
+def test_assessments_that_disagree_are_all_recorded() -> None:
+    result = Lab(agent(reads("one", "all is well"), reads("two", "all is lost"))).run()
+    assert result.situation is not None
+
+    assert [one.findings for one in result.situation.assessments] == [
+        ["all is well"],
+        ["all is lost"],
+    ]
+
+
+def test_what_hooks_changed_is_recorded_before_and_after() -> None:
+    hooks: dict[str, Any] = {
+        "on_orient": lambda: {"priority": "high"},
+        "on_decide": lambda: {"requires_approval": True, "params": {"n": 2}},
+    }
+    own = plugin(chooses(choice(params={"n": 1})), Recorder().action(), **hooks)
+    result = Lab(Agent("test", plugins=[own], default_plugins=[])).run()
+    assert result.trace is not None
+
+    assert [change.to_wire() for change in result.situation_changes] == [
+        {"plugin": "p", "fields": ["priority"], "before": {"priority": "low"}}
+        | {"after": {"priority": "high"}}
+    ]
+    assert [(one.before, one.after) for one in result.trace.changes] == [
+        (
+            {"params": {"n": 1}, "requiresApproval": False},
+            {"params": {"n": 2}, "requiresApproval": True},
+        )
+    ]
+    assert result.trace.asked_by == "p"
+
+
+def test_a_changed_value_that_is_too_large_is_named_and_not_kept() -> None:
+    large = {"x": "x" * 10_000}
+    own = plugin(chooses(choice()), Recorder().action(), on_decide=lambda: {"params": large})
+    result = Lab(Agent("test", plugins=[own])).run()
+    assert result.trace is not None
+    (change,) = result.trace.changes
+
+    assert (change.fields, change.before, change.after) == (["params"], {"params": {}}, {})
+
+
+def test_the_decision_that_a_veto_stopped_is_recorded() -> None:
+    def veto() -> None:
+        raise Veto("not now")
+
+    own = plugin(chooses(choice(params={"n": 1})), Recorder().action(), on_decide=veto)
+    trace = Lab(Agent("test", plugins=[own])).run().trace
+    assert trace is not None
+    assert trace.proposed is not None
+
+    assert (trace.proposed.action, trace.proposed.params) == ("p:do", {"n": 1})
+
+
+# The gate
+
+
+def gated(decision: Any = None, **settings: Any) -> tuple[Lab, LoopResult]:
+    """Run a decision for an action with those settings."""
+    parts = [chooses(decision or choice()), Recorder().action(**settings)]
+    lab = Lab(agent(*parts))
+    return lab, lab.run()
+
+
+@pytest.mark.parametrize(
+    ("settings", "decision", "outcome", "reason"),
+    [
+        ({}, {}, "automatic", "the action is auto"),
+        (
+            {"autonomy": Autonomy(min_confidence=0.5)},
+            {},
+            "automatic",
+            "the action is auto, and confidence 0.9 reaches 0.5",
+        ),
+        (
+            {"autonomy": Autonomy(min_confidence=0.95)},
+            {},
+            "asked",
+            "confidence 0.9 is below 0.95",
+        ),
+        ({"autonomy": Autonomy(mode="human-only")}, {}, "asked", "the action is human-only"),
+        ({}, {"requires_approval": True}, "asked", "the decision requires approval"),
+        ({}, {"action": "p:none"}, "refused", "Unknown action 'p:none'"),
+    ],
+)
+def test_the_gate_says_what_became_of_an_action_and_why(
+    settings: dict[str, Any], decision: dict[str, Any], outcome: str, reason: str
+) -> None:
+    _, result = gated(choice(**decision), **settings)
+    assert result.gate is not None
+
+    assert (result.gate.outcome, result.gate.reason) == (outcome, reason)
+    assert (result.gate.required is not None) == (outcome == "asked")
+
+
+def test_the_gate_tells_how_much_of_a_budget_was_used() -> None:
+    lab, first_result = gated(budget=Budget(limit=1, window=60))
+    second = lab.run()
+    found = [first_result.gate, second.gate]
+
+    assert [(gate.outcome, gate.used) for gate in found if gate] == [("automatic", 0), ("asked", 1)]
+    assert second.gate is not None
+    assert second.gate.reason == "budget for this action is used up"
+
+
+def test_a_freeze_is_the_reason_of_a_refusal() -> None:
+    lab = acting()
+    lab.whole.freezes.freeze("an incident", "test")
+    result = lab.run()
+    assert result.gate is not None
+
+    assert result.gate.outcome == "refused"
+    assert "an incident" in result.gate.reason
+
+
+def test_an_action_whose_worker_died_has_passed_the_gate() -> None:
+    lab = acting()
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
+    lab.dispatcher.hints.clear()
+    assert lab.store.iterations.enter(1, 1, "act", "h.1.abcd/1")
+    name = naming.loop(naming.iteration(1, lab.client.hget(KEYS.iteration, "timeline")))
+    fence = Fence(1, 1, "h.1.abcd/1")
+    lab.store.ledger.claim(name, "t", "p:do", {}, "", False, None, fence)
+    lab.client.hset(KEYS.execution(name), "leaseUntil", 1)
+    overdue(lab, "phase")
+    result = first(lab)
+    assert result.gate is not None
+
+    assert result.action_results[0].unknown
+    assert (result.gate.outcome, result.gate.reason) == ("automatic", "the action is auto")
+
+
+def test_nothing_passes_the_gate_after_a_no_op() -> None:
+    assert Lab(agent()).run().gate is None

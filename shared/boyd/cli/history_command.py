@@ -133,7 +133,7 @@ def show(result: models.LoopResult) -> None:
     _show_problems("Failed observers", result.observer_errors)
     _show_problems("Problems", [p for p in result.problems if p not in result.observer_errors])
     if result.situation:
-        _show_situation(result.situation)
+        _show_situation(result.situation, result.situation_changes)
     if result.decision is not None:
         _show_decision(result, result.decision)
     if result.action_results:
@@ -153,7 +153,7 @@ def _show_problems(title: str, problems: list[models.Problem]) -> None:
         output.print_table(["id", "phase", *where, "took", folded("error")], rows, indent=2)
 
 
-def _show_situation(situation: models.Situation) -> None:
+def _show_situation(situation: models.Situation, changes: Sequence[models.Change]) -> None:
     _heading("Situation")
     output.print_pairs(
         ("summary", situation.summary),
@@ -165,6 +165,7 @@ def _show_situation(situation: models.Situation) -> None:
         ),
         *(("anomaly", f"{item.severity}: {item.description}") for item in situation.anomalies),
         *(("correlation", item.description) for item in situation.correlations),
+        *(("changed", _change_text(change)) for change in changes),
     )
 
 
@@ -181,26 +182,42 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
         ("impact", decision.estimated_impact or ""),
         ("alternatives", alternatives),
         *_trace_rows(result),
+        *_gate_rows(result.gate),
     )
 
 
 def _trace_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
     trace = result.trace or models.DecisionTrace()
-    yield "strategies", ", ".join(trace.strategies) or "none: the agent has no strategy"
-    yield "applicable", ", ".join(trace.applicable) or "none"
-    if trace.chosen is None:
-        failed = {p.id: p.error for p in result.problems if p.phase == "decide"}
-        for name in trace.strategies:
-            error = failed.get(name)
-            why = "is false in this situation" if error is None else f"failed: {error}"
-            yield "not applicable", f"{name}: its predicate {why}"
-    yield "chosen", trace.chosen or "none"
+    if not trace.strategies:
+        yield "strategies", "none: the agent has no strategy"
+    for one in trace.verdicts:
+        yield one.verdict, f"{one.strategy}: {one.why}"
     for change in trace.changes:
-        yield "changed", f"{', '.join(change.fields)} by {change.plugin}"
+        yield "changed", _change_text(change)
+    if trace.proposed:
+        params = output.text_of(trace.proposed.params) if trace.proposed.params else ""
+        yield "stopped", f"{trace.proposed.action} {params}".rstrip()
     if trace.vetoed:
         yield "vetoed", _refusal_text(trace.vetoed)
     if trace.invalid:
         yield "invalid", _refusal_text(trace.invalid)
+
+
+def _gate_rows(gate: models.Gate | None) -> Iterator[tuple[str, str]]:
+    if gate:
+        yield "gate", f"{gate.outcome}: {gate.reason}"
+        if gate.budget and gate.used is not None:
+            window = output.seconds(gate.budget.window)
+            yield "budget", f"{gate.used} of {gate.budget.limit} were used within {window}"
+
+
+def _change_text(change: models.Change) -> str:
+    """The changed fields with their values, as far as these are kept."""
+    parts = [
+        f"{name} from {output.text_of(change.before.get(name))} to {output.text_of(value)}"
+        for name, value in change.after.items()
+    ]
+    return f"{', '.join(parts or change.fields)} by {change.plugin}"
 
 
 def _refusal_text(refusal: models.Refusal) -> str:

@@ -49,7 +49,15 @@ from boyd.models.base import (
     unstorable,
     utc_now,
 )
-from boyd.models.decision import NO_OP, Change, Decision, DecisionTrace, Refusal, no_op
+from boyd.models.decision import (
+    NO_OP,
+    Change,
+    Decision,
+    DecisionTrace,
+    Refusal,
+    StrategyVerdict,
+    no_op,
+)
 from boyd.models.loop import (
     Event,
     LoopResult,
@@ -84,7 +92,7 @@ from boyd.models.situation import (
     Triple,
     mean_confidence,
 )
-from boyd.models.tape import AgentBuild, PluginVersion, digest_of
+from boyd.models.tape import AgentBuild, Gate, PluginVersion, digest_of
 
 __all__ = [
     "APPROVAL_REQUIRED",
@@ -129,6 +137,7 @@ __all__ = [
     "Event",
     "ExecutionEntry",
     "ExecutionPage",
+    "Gate",
     "JobExecution",
     "JoinedRequest",
     "Json",
@@ -162,6 +171,7 @@ __all__ = [
     "Severity",
     "Situation",
     "SituationAssessment",
+    "StrategyVerdict",
     "Timestamp",
     "Triple",
     "Verification",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
+
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from boyd.models.base import Confidence, JsonObject, Level, Model
 
@@ -32,11 +37,46 @@ def no_op(rationale: str) -> Decision:
     return Decision(action=NO_OP, rationale=rationale, confidence=0.0)
 
 
+#: The most characters of a changed value, as JSON, that a trace keeps.
+MAX_CHANGED = 4000
+
+
 class Change(Model):
-    """The fields of a decision that a plugin's hook changed."""
+    """The fields of a decision or situation that a plugin's hook changed.
+
+    `before` and `after` have their values, but for values that are absent or too large to keep.
+    """
 
     plugin: str
     fields: list[str]
+    before: JsonObject = Field(default_factory=dict)
+    after: JsonObject = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plugin: str, fields: Iterable[str], before: Model, after: Model) -> Self:
+        """The change that *plugin* made to those *fields*."""
+        names = sorted(fields)
+        first, second = (_values(one.to_wire(), names) for one in (before, after))
+        return cls(plugin=plugin, fields=names, before=first, after=second)
+
+
+def _values(wire: Mapping[str, Any], names: Iterable[str]) -> JsonObject:
+    known = {to_camel(name) if name not in wire else name for name in names} & wire.keys()
+    return {name: wire[name] for name in sorted(known) if len(json.dumps(wire[name])) < MAX_CHANGED}
+
+
+_FALSE = "its predicate is false in this situation"
+
+
+class StrategyVerdict(Model):
+    """A strategy's part in a decision, and why.
+
+    `failed`: it applied, and raised when it was to decide.
+    """
+
+    strategy: str
+    verdict: Literal["chosen", "passed over", "not applicable", "failed"]
+    why: str
 
 
 class Refusal(Model):
@@ -50,7 +90,8 @@ class Refusal(Model):
 class DecisionTrace(Model):
     """The trace of a decision.
 
-    A veto or failed guard sets `vetoed`; an invalid decision sets `invalid`.
+    A veto or failed guard sets `vetoed`; an invalid decision sets `invalid`. `proposed` is the
+    decision that was stopped in this way. `verdicts` has every strategy, in their order.
     """
 
     strategies: list[str] = Field(default_factory=list)
@@ -59,6 +100,24 @@ class DecisionTrace(Model):
     changes: list[Change] = Field(default_factory=list)
     vetoed: Refusal | None = None
     invalid: Refusal | None = None
+    proposed: Decision | None = None
+    verdicts: list[StrategyVerdict] = Field(default_factory=list)
+
+    def judged(self, failures: Mapping[str, str]) -> DecisionTrace:
+        """The trace with its verdicts; *failures* has the errors of strategies by id."""
+        verdicts = [self._verdict(name, failures.get(name)) for name in self.strategies]
+        return self.model_copy(update={"verdicts": verdicts})
+
+    def _verdict(self, name: str, error: str | None) -> StrategyVerdict:
+        if name not in self.applicable:
+            why = f"its predicate failed: {error}" if error else _FALSE
+            return StrategyVerdict(strategy=name, verdict="not applicable", why=why)
+        if name != self.chosen:
+            why = f"{self.chosen} applies and comes first"
+            return StrategyVerdict(strategy=name, verdict="passed over", why=why)
+        if error:
+            return StrategyVerdict(strategy=name, verdict="failed", why=error)
+        return StrategyVerdict(strategy=name, verdict="chosen", why="it is the first that applies")
 
     @property
     def asked_by(self) -> str | None:

@@ -8,9 +8,9 @@ from pydantic import Field, JsonValue
 
 from boyd.models.action import ActionResult
 from boyd.models.base import Model, Timestamp
-from boyd.models.decision import Decision, DecisionTrace
+from boyd.models.decision import Change, Decision, DecisionTrace
 from boyd.models.situation import Observation, Situation
-from boyd.models.tape import AgentBuild
+from boyd.models.tape import AgentBuild, Gate
 
 Mode = Literal["manual", "continuous", "event-driven"]
 
@@ -90,7 +90,8 @@ class ObserverHealth(Model):
 class LoopResult(Model):
     """Everything one iteration produced, and what its decision depended on; times in milliseconds.
 
-    The first of `builds` is that of the worker that started it.
+    The first of `builds` is that of the worker that started it. `situation_changes` are those that
+    hooks made; those of the decision are in its trace.
     """
 
     id: str
@@ -116,6 +117,8 @@ class LoopResult(Model):
     problems: list[Problem] = Field(default_factory=list)
     retries: int = 0
     builds: list[AgentBuild] = Field(default_factory=list)
+    situation_changes: list[Change] = Field(default_factory=list)
+    gate: Gate | None = None
 
 
 class LoopStatus(Model):

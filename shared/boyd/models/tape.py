@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Self
+from typing import Literal, Self
 
+from pydantic import Field
+
+from boyd.models.action import Autonomy, Budget
+from boyd.models.approval import ApprovalPolicy
 from boyd.models.base import Model
 
 
@@ -37,6 +41,27 @@ class AgentBuild(Model):
         """A build with its id."""
         build = cls(id="", settings=settings, boyd=boyd, plugins=list(plugins))
         return build.patched({"id": digest_of(build.to_json())})
+
+
+class Gate(Model):
+    """The fate of a decided action before it was executed, and why.
+
+    Attributes:
+        outcome: `automatic`: it was executed without a person; `asked`: a person has to approve it;
+            `refused`: it was not executed.
+        reason: in one line.
+        autonomy: of the action; absent: no such action exists.
+        budget: of the action.
+        used: executions that counted against the budget before this one.
+        required: the policy for its approval, if a person was asked.
+    """
+
+    outcome: Literal["automatic", "asked", "refused"]
+    reason: str
+    autonomy: Autonomy | None = None
+    budget: Budget | None = None
+    used: int | None = Field(default=None, ge=0)
+    required: ApprovalPolicy | None = None
 
 
 def digest_of(text: str) -> str:

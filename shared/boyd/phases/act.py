@@ -18,6 +18,7 @@ from boyd.models import (
     Budget,
     Decision,
     ExecutionEntry,
+    Gate,
     JsonObject,
     Prevention,
     Proposal,
@@ -43,6 +44,7 @@ class Claim:
         prevented: the kind of that reason.
         over_budget: the budget for this target is used up.
         unknown: an earlier attempt was started and its outcome lost.
+        used: executions that count against the budget for this target, without this one.
     """
 
     token: str | None = None
@@ -51,6 +53,7 @@ class Claim:
     prevented: Prevention | None = None
     over_budget: bool = False
     unknown: bool = False
+    used: int | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,19 @@ class Request:
 def act(
     ctx: PhaseContext, request: Request, ledger: Ledger, approvals: ApprovalGateway
 ) -> ActionResult:
-    """Execute an action or queue it for approval; errors of the action become its result."""
+    """Execute an action or queue it for approval; errors of the action become its result.
+
+    *ctx* receives the gate's verdict on the action of an iteration.
+    """
+    result = _act(ctx, request, ledger, approvals)
+    if ctx.iteration is not None:
+        ctx.gate = judged(ctx, request.decision, result, request.asked_by)
+    return result
+
+
+def _act(
+    ctx: PhaseContext, request: Request, ledger: Ledger, approvals: ApprovalGateway
+) -> ActionResult:
     action = ctx.host.actions.get(request.decision.action)
     if action is None:
         return unknown(request.decision.action)
@@ -207,6 +222,40 @@ def gate(action: Action, decision: Decision, asked_by: str | None = None) -> str
     if autonomy.min_confidence is not None and decision.confidence < autonomy.min_confidence:
         return f"confidence {decision.confidence:g} is below {autonomy.min_confidence:g}"
     return None
+
+
+def judged(
+    ctx: PhaseContext, decision: Decision, result: ActionResult, asked_by: str | None = None
+) -> Gate:
+    """The fate of a decided action before it was executed, and why."""
+    action = ctx.host.actions.get(decision.action)
+    if action is None:
+        return Gate(outcome="refused", reason=result.error or "")
+    passed = Gate(
+        outcome="automatic",
+        reason=_passed(action, decision),
+        autonomy=action.autonomy,
+        budget=ctx.agent.budget(action.id),
+        used=ctx.used,
+    )
+    if result.waits_for:
+        reason = gate(action, decision, asked_by) or _used_up(action, decision.params)
+        required = ctx.agent.policy(action, decision)
+        return passed.patched({"outcome": "asked", "reason": reason, "required": required})
+    if result.host is None and not result.unknown:
+        return passed.patched({"outcome": "refused", "reason": result.error or ""})
+    return passed
+
+
+def _passed(action: Action, decision: Decision) -> str:
+    """The reason why a decision needs no approval."""
+    least = action.autonomy.min_confidence
+    mode = f"the action is {action.autonomy.mode}"
+    return f"{mode}, and confidence {decision.confidence:g} reaches {least:g}" if least else mode
+
+
+def _used_up(action: Action, params: Mapping[str, Any]) -> str:
+    return f"budget for {action.target_of(params) or 'this action'} is used up"
 
 
 def dry_run(
@@ -286,8 +335,9 @@ class _Execution:
             return self._after(failed(self.action.id, str(error)))
         plain = _plain(params)
         claim = self.ledger.claim(self._entry(plain))
+        self.ctx.used = claim.used
         if claim.over_budget:
-            reason = f"budget for {self.action.target_of(plain) or 'this action'} is used up"
+            reason = _used_up(self.action, plain)
             return _queue(self.ctx, self.action, self.request, self.approvals, reason, self.undone)
         if claim.result:
             return claim.result

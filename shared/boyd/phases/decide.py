@@ -34,6 +34,7 @@ class _Deciding:
         self.changes: list[Change] = []
         self.vetoed: Refusal | None = None
         self.invalid: Refusal | None = None
+        self.proposed: Decision | None = None
         self.applicable: list[Strategy] = []
         self.decision = no_op("No applicable strategy")
 
@@ -51,6 +52,7 @@ class _Deciding:
             changes=self.changes,
             vetoed=self.vetoed,
             invalid=self.invalid,
+            proposed=self.proposed,
         )
         return self.decision, trace
 
@@ -119,15 +121,17 @@ class _Deciding:
 
     def _lay_over(self, plugin_id: str, answer: Any) -> None:
         changes = fields(answer)
-        self.decision = self.decision.patched(changes)
-        self.changes.append(Change(plugin=plugin_id, fields=sorted(changes)))
+        before, self.decision = self.decision, self.decision.patched(changes)
+        self.changes.append(Change.of(plugin_id, changes, before, self.decision))
 
     def _veto(self, refusal: Refusal) -> None:
         self.vetoed = refusal
+        self.proposed = self.decision
         self.decision = no_op(f"Vetoed by {refusal.by}: {refusal.reason}")
 
     def _refuse(self, refusal: Refusal) -> None:
         self.invalid = refusal
+        self.proposed = None if self.decision.is_no_op else self.decision
         self.decision = no_op(f"Invalid decision from {refusal.by}: {refusal.reason}")
 
     def _block(self) -> None:

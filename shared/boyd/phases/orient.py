@@ -7,7 +7,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from boyd.models import Observation, Situation, SituationAssessment, explain, mean_confidence
+from boyd.models import (
+    Change,
+    Observation,
+    Situation,
+    SituationAssessment,
+    explain,
+    mean_confidence,
+)
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Orienter
@@ -20,7 +27,9 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
         changes = ctx.hook(hook, situation=situation, observations=observations)
         if changes:
             try:
-                situation = situation.patched(fields(changes))
+                changed = situation.patched(fields(changes))
+                ctx.changes.append(Change.of(hook.plugin_id, changes, situation, changed))
+                situation = changed
             except (ValidationError, TypeError) as error:
                 ctx.failed(hook, _reason(error))
     return situation

@@ -10,7 +10,7 @@ from typing import Any
 
 from boyd.agent import Agent
 from boyd.errors import Overrun, Veto
-from boyd.models import NotDue, Phase, Problem, Refusal
+from boyd.models import Change, Gate, NotDue, Phase, Problem, Refusal
 from boyd.phases import time_limit
 from boyd.plugin import Context, Hook
 from boyd.redaction import clean
@@ -35,6 +35,9 @@ class PhaseContext:
         problems: components and hooks that failed and were skipped.
         blocks: failed guards; they block the iteration's action.
         not_due: observers skipped because their intervals have not passed.
+        changes: those that hooks made to the situation.
+        gate: what became of the decided action, and why.
+        used: executions that counted against the action's budget when it was claimed.
     """
 
     def __init__(
@@ -51,6 +54,9 @@ class PhaseContext:
         self.problems: list[Problem] = []
         self.blocks: list[Refusal] = []
         self.not_due: list[NotDue] = []
+        self.changes: list[Change] = []
+        self.gate: Gate | None = None
+        self.used: int | None = None
         self._contexts = contexts
 
     def context(self, plugin_id: str) -> Context:

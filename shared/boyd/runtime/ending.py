@@ -29,7 +29,7 @@ from boyd.runtime.approval_gateway import Resolver
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done
 from boyd.runtime.triggers import Launcher
-from boyd.store import AgentEntry, AgentStore, Ending, Lost, Record, Retention, Store
+from boyd.store import AgentEntry, AgentStore, Ending, Lost, Record, Retention, Store, dump_results
 
 #: Number of items read at once.
 _PAGE = 200
@@ -89,6 +89,15 @@ def settled(store: AgentStore, record: Record, result: LoopResult) -> LoopResult
         decision.action, f"Not executed: {result.error}", prevented="unserved"
     )
     return result.patched({"action_results": [outcome]})
+
+
+def acted(engine: Engine, record: Record, result: ActionResult) -> dict[str, str]:
+    """The fields for an action that a lost or failed attempt executed."""
+    fields = {"results": dump_results([result])}
+    if record.decision is not None:
+        gate = act.judged(engine.act_context(), record.decision, result)
+        fields["gate"] = gate.to_json()
+    return fields
 
 
 def lost(store: AgentStore, iteration: int, timeline: str) -> Lost:

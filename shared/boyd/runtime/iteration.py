@@ -45,6 +45,7 @@ from boyd.store import (
     StillRunning,
     build_fields,
     dump_blocks,
+    dump_changes,
     dump_problems,
     dump_results,
 )
@@ -206,7 +207,7 @@ class IterationSteps:
         situation = orient.orient(ctx, observations)
         later, healths = observe.dump(added), self._health_after(record, entry.now)
         return self._iterations.leave_orient(
-            entry, situation, later, ctx.problems, ctx.blocks, healths, self._tape(entry)
+            entry, situation, later, ctx.problems, ctx.blocks, healths, self._tape(entry, ctx)
         )
 
     def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
@@ -214,6 +215,8 @@ class IterationSteps:
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
         where = self._destination(decision, trace)
+        if where.refusal:
+            ctx.gate = act.judged(ctx, decision, where.refusal)
         following: Phase = "act" if where.queue else "complete"
         fields = {
             "decision": decision.to_json(),
@@ -221,7 +224,7 @@ class IterationSteps:
             "results": dump_results([where.refusal] if where.refusal else []),
             "unserved": where.unserved,
             **_problems(ctx),
-            **self._tape(entry),
+            **self._tape(entry, ctx),
         }
         if self._iterations.leave(entry, following, fields, where.queue):
             self._send(entry, following, where.queue or None)
@@ -267,7 +270,7 @@ class IterationSteps:
         fence = Fence(entry.iteration, entry.epoch, entry.worker)
         ledger = LeasedLedger(self._store, self._engine.leases, fence)
         result = act.act(ctx, request, ledger, self._engine.approvals)
-        fields = {"results": dump_results([result]), **_problems(ctx), **self._tape(entry)}
+        fields = {"results": dump_results([result]), **_problems(ctx), **self._tape(entry, ctx)}
         return self._iterations.leave(entry, "complete", fields)
 
     def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
@@ -291,13 +294,14 @@ class IterationSteps:
         # A started action has had its effect, whatever failed after it.
         done = entry.phase == "act" and self._store.ledger.settle(naming.loop(entry.record.id))
         if done:
-            fields["results"] = dump_results([done])
+            fields |= ending.acted(self._engine, entry.record, done)
         if self._iterations.leave(entry, "complete", fields):
             self._send(entry, "complete")
 
-    def _tape(self, entry: PhaseEntry) -> dict[str, str]:
+    def _tape(self, entry: PhaseEntry, ctx: PhaseContext) -> dict[str, str]:
         """The fields that tell what the phase depended on."""
-        return build_fields(self._engine.build, entry.record.build, entry.phase)
+        build = self._engine.build
+        return build_fields(build, entry.record.build, entry.phase) | _noted(ctx)
 
     def _send(self, entry: PhaseEntry, phase: Phase, queue: str | None = None) -> None:
         self._engine.dispatcher.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
@@ -342,6 +346,13 @@ def _stored(seen: Seen, host: str) -> tuple[str, str]:
         host=host,
     )
     return f"fail:{seen.task.index}", problem.to_json()
+
+
+def _noted(ctx: PhaseContext) -> dict[str, str]:
+    """The fields for what a phase noted: changes of the situation and the gate's reasons."""
+    gate = {"gate": ctx.gate.to_json()} if ctx.gate else {}
+    changes = {"situationChanges": dump_changes(ctx.changes)} if ctx.changes else {}
+    return gate | changes
 
 
 def _problems(ctx: PhaseContext) -> dict[str, str]:

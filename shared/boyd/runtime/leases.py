@@ -173,8 +173,9 @@ def persistently(ask: Callable[[], _T], passing: type[StoreError] = StoreUnavail
 
 
 def _read(reply: ClaimReply, token: str) -> Claim:
+    used = int(reply.detail) if reply.outcome in ("claimed", "over") and reply.detail else None
     if reply.outcome == "claimed":
-        return Claim(token=token)
+        return Claim(token=token, used=used)
     if reply.outcome == "done":
         return Claim(result=ActionResult.from_json(reply.detail))
     if reply.outcome == "cancelled":
@@ -183,4 +184,4 @@ def _read(reply: ClaimReply, token: str) -> Claim:
         return Claim(refused=f"{FROZEN}: {reply.detail}", prevented="frozen")
     if reply.outcome == "unknown":
         return Claim(refused=f"Outcome unknown: {reply.detail}", unknown=True)
-    return Claim(over_budget=True)
+    return Claim(over_budget=True, used=used)

@@ -17,7 +17,7 @@ from boyd.phases.planning import Batch
 from boyd.runtime import ending
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import JobRunner
-from boyd.store import Retry, StillRunning, Store, StuckBatch, dump_results
+from boyd.store import Retry, StillRunning, Store, StuckBatch
 from boyd.store.due import MOST_DUE
 
 log = logging.getLogger("boyd.runtime")
@@ -121,10 +121,12 @@ class Sweeper:
             return False
         worker = self._engine.attempt_name()
         entry = self._store.iterations.enter(
-            retry.iteration, retry.epoch, "act", worker, ("iteration",)
+            retry.iteration, retry.epoch, "act", worker, ("iteration", "decision")
         )
-        fields = {"results": dump_results([result])}
-        if entry is not None and self._store.iterations.leave(entry, "complete", fields):
+        if entry is None:
+            return True
+        fields = ending.acted(self._engine, entry.record, result)
+        if self._store.iterations.leave(entry, "complete", fields):
             self._warn("the action of iteration %d: %s", retry.iteration, result.state)
             self._engine.dispatcher.send(self.agent_id, retry.iteration, retry.epoch, "complete")
         return True

@@ -40,6 +40,7 @@ from boyd.store.iteration_record import (
     Record,
     build_fields,
     dump_blocks,
+    dump_changes,
     dump_problems,
     dump_results,
 )
@@ -224,6 +225,7 @@ __all__ = [
     "build_fields",
     "connect",
     "dump_blocks",
+    "dump_changes",
     "dump_problems",
     "dump_results",
     "fingerprint",

@@ -14,8 +14,10 @@ from boyd import naming
 from boyd.models import (
     ActionResult,
     AgentBuild,
+    Change,
     Decision,
     DecisionTrace,
+    Gate,
     LoopResult,
     NotDue,
     Observation,
@@ -33,6 +35,7 @@ _RAN = "ran:"
 _AT = "at:"
 
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
+_changes: TypeAdapter[list[Change]] = TypeAdapter(list[Change])
 _not_due: TypeAdapter[list[NotDue]] = TypeAdapter(list[NotDue])
 _refusals: TypeAdapter[list[Refusal]] = TypeAdapter(list[Refusal])
 _results: TypeAdapter[list[ActionResult]] = TypeAdapter(list[ActionResult])
@@ -228,7 +231,19 @@ class Record:
     def trace(self) -> DecisionTrace | None:
         """The trace of the decision."""
         text = self._fields.get("trace")
-        return DecisionTrace.from_json(text) if text else None
+        failures = {one.id: one.error for one in self.problems if one.phase == "decide"}
+        return DecisionTrace.from_json(text).judged(failures) if text else None
+
+    @property
+    def situation_changes(self) -> list[Change]:
+        """The changes that hooks made to the situation."""
+        return _changes.validate_json(self._fields.get("situationChanges", "[]"), extra="ignore")
+
+    @property
+    def gate(self) -> Gate | None:
+        """The fate of the decided action before it was executed."""
+        text = self._fields.get("gate")
+        return Gate.from_json(text) if text else None
 
     @property
     def action_results(self) -> list[ActionResult]:
@@ -263,6 +278,8 @@ class Record:
             problems=self.problems,
             retries=int(self._fields.get("retries", 0)),
             builds=self.builds,
+            situation_changes=self.situation_changes,
+            gate=self.gate,
         )
 
     def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
@@ -331,6 +348,11 @@ def _indexed(fields: Mapping[str, str], prefix: str) -> dict[int, str]:
 def dump_problems(problems: list[Problem]) -> str:
     """Problems as JSON text."""
     return _problems.dump_json(problems, by_alias=True, exclude_none=True).decode()
+
+
+def dump_changes(changes: list[Change]) -> str:
+    """Changes that hooks made as JSON text."""
+    return _changes.dump_json(changes, by_alias=True, exclude_none=True).decode()
 
 
 def dump_blocks(blocks: list[Refusal]) -> str:

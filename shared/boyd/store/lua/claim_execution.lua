@@ -6,7 +6,7 @@
 --            limit and window of the budget, keep (ms that the ledger remembers), agent;
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with attempt and entered, or none
 -- fields     field, value, ... to store
--- Returns {'claimed'}, {'stale'}, {'cancelled'}, {'frozen', why}, {'unregistered'}, {'over'}, {'done', result},
+-- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why}, {'unregistered'}, {'over', how many counted}, {'done', result},
 --         {'running', worker, ms until it lapses}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, registered, executions = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
@@ -80,10 +80,12 @@ if options.origin and not state and not options.idempotent and redis.call('HGET'
   lose_claim(execution, why)
   return {'unknown', why}
 end
+local used = ''
 if not state and options.limit then
   redis.call('ZREMRANGEBYSCORE', budget, '-inf', now - options.window)
-  if redis.call('ZCARD', budget) >= options.limit then
-    return {'over'}
+  used = redis.call('ZCARD', budget)
+  if used >= options.limit then
+    return {'over', tostring(used)}
   end
   redis.call('ZADD', budget, now, token)
   redis.call('PEXPIRE', budget, options.window)
@@ -99,4 +101,4 @@ end
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,
   'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
 list(now)
-return {'claimed'}
+return {'claimed', tostring(used)}
