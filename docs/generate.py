@@ -55,6 +55,10 @@ EVENTS = {
     "approval.denied": ("approval, title", "Somebody denied the action."),
     "approval.withdrawn": ("approval, title", "The action is not wanted any more."),
     "approval.expired": ("approval, title", "Nobody answered in time."),
+    "approval.notified": (
+        "approval, stage, state",
+        "A notification of the approval was sent, given up or skipped, as `state` says.",
+    ),
     "approval.executed": ("approval, state, title", "The approved action ended, as `state` says."),
     "call.executed": ("call, state", "A client's call ended."),
     "callback.executed": ("callback, state", "A callback was delivered or given up."),

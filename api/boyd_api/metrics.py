@@ -201,6 +201,7 @@ _HELP = {
     "boyd_approvals_next_deadline_seconds": (
         "Time until the next approval expires; below 0: it is overdue."
     ),
+    "boyd_notifications": "Notifications of approvals, by how they ended.",
     "boyd_queue_messages": "Messages that wait for a worker.",
     "boyd_queue_oldest_seconds": "Age of the oldest step that waits for a worker.",
     "boyd_observer_failures": "Consecutive failures.",
@@ -262,6 +263,8 @@ def _agents(health: HealthSnapshot) -> Iterator[Metric]:
     now, agents = health.roster.now, health.agents
     begun = [((agent.entry.id,), agent.iterations) for agent in agents]
     yield _metric("boyd_agent_iterations", begun, ("agent",), CounterMetricFamily)
+    told = [((a.entry.id, state), n) for a in agents for state, n in a.notified.items()]
+    yield _metric("boyd_notifications", told, ("agent", "state"), CounterMetricFamily)
     for name, read in _PER_AGENT.items():
         yield _metric(name, [((a.entry.id,), read(a, now)) for a in agents], ("agent",))
 

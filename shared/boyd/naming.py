@@ -77,6 +77,16 @@ def callback(run_id: str) -> str:
     return f"callback:{run_id}"
 
 
+def notice(approval_id: str) -> str:
+    """The job that plans the notifications of an approval."""
+    return f"notice:{approval_id}"
+
+
+def delivery(approval_id: str, notification: str) -> str:
+    """The job that sends one notification of an approval."""
+    return f"delivery:{approval_id}:{notification}"
+
+
 def title(action: str, undoes: str | None) -> str:
     """The title of an approval or a call: its action, or the undo of an execution."""
     return f"undo of {action} ({short(undoes)})" if undoes else action

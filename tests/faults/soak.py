@@ -202,7 +202,7 @@ class Soak:
 def _jobs(client: Any) -> list[str]:
     """What has to be done at once; notices wait for their time."""
     due = client.zrange("boyd:{soak}:due", 0, -1)
-    return [name for name in due if not name.startswith("notice:")]
+    return [name for name in due if not name.startswith(("notice:", "delivery:"))]
 
 
 def _resident(pid: int) -> int:

@@ -30,6 +30,7 @@ from boyd.plugins.http_monitor import (
     HttpRestart,
     MonitoredEndpoint,
 )
+from boyd.plugins.notifier import Recipient, RecipientGroup
 from boyd.plugins.process import Program
 from boyd.settings.process_settings import load_settings
 from boyd.testing import Lab
@@ -177,17 +178,22 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
 
 
 @pytest.mark.parametrize(
-    ("name", "model"),
+    ("heading", "model"),
     [
-        ("http-monitor", MonitoredEndpoint),
-        ("process", Program),
-        ("approval-policy", Hours),
-        ("goals", ForeignTool),
+        ("## http-monitor", MonitoredEndpoint),
+        ("## process", Program),
+        ("## approval-policy", Hours),
+        ("## goals", ForeignTool),
+        ("### A group of the notifier", RecipientGroup),
+        ("### A recipient of the notifier", Recipient),
     ],
 )
-def test_options_with_options_of_their_own_are_told_too(name: str, model: type[BaseModel]) -> None:
-    told = rows(section(page("built-in-plugins.md"), f"## {name}"))
-    for option, field in model.model_fields.items():
+def test_options_with_options_of_their_own_are_told_too(
+    heading: str, model: type[BaseModel]
+) -> None:
+    told = rows(section(page("built-in-plugins.md"), heading))
+    for attribute, field in model.model_fields.items():
+        option = field.alias or attribute
         assert option in told, option
         if option not in TOLD_IN_WORDS:
             assert (shown(field) or "") in told[option], option
@@ -205,7 +211,7 @@ def test_each_kind_of_restart_is_told_with_its_options(kind: type[BaseModel]) ->
 def test_every_component_of_a_built_in_plugin_is_named() -> None:
     needs: dict[str, dict[str, Any]] = {
         "http-monitor": {"endpoints": [{"id": "a", "url": "http://a"}]},
-        "notifier": {"url": "http://a"},
+        "notifier": {"groups": [{"name": "all", "recipients": ["http://a"]}]},
     }
     for name in BUILT_IN:
         if name == "example":

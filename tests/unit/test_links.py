@@ -75,7 +75,7 @@ def test_a_link_answers_once_and_then_tells_what_happened(first: Any) -> None:
     link = link_to(lab)
     lab.resolver.answer_link(link, first)
     for verdict in ("approved", "denied"):
-        again = lab.resolver.answer_link(link, verdict)  # type: ignore[arg-type]
+        again = lab.resolver.answer_link(link, verdict)
         assert again.outcome == "not-pending"
         assert again.item is not None
         assert (again.item.status, again.item.acted_by) == (first, "mail:jane@example.com")
@@ -167,7 +167,7 @@ def test_a_link_made_before_its_approval_became_grave_is_refused() -> None:
 def test_a_link_gives_no_right_that_its_addressee_lacks() -> None:
     lab = lab_with(groups=["dba"])
     for verdict in ("approved", "denied"):
-        found = lab.resolver.answer_link(link_to(lab), verdict)  # type: ignore[arg-type]
+        found = lab.resolver.answer_link(link_to(lab), verdict)
         assert found.outcome == "not-an-approver"
     noted = lab_with(require_note=True)
     assert noted.resolver.answer_link(link_to(noted), "approved").outcome == "note-required"

@@ -11,7 +11,8 @@ from boyd.cli.api_access import Api
 from boyd.cli.tables import Column, label, sentence, whole
 from boyd.cli.waiting import EventFollower
 from boyd.errors import ApiUnavailable
-from boyd.models import ActionResult, ApprovalItem, ApprovalQueue
+from boyd.formatting import counted
+from boyd.models import ActionResult, ApprovalItem, ApprovalQueue, NotificationRecord
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -27,6 +28,8 @@ COLUMNS_OF_ALL = (*COLUMNS[:-1], sentence("time left or end"))
 
 #: Seconds after which a preview is outdated.
 _OLD = 60.0
+#: The states of a notification in words.
+_DELIVERY = {"queued": "waits", "running": "is sent now", "succeeded": "sent"}
 
 
 def columns(items: Sequence[ApprovalItem]) -> tuple[Column, ...]:
@@ -137,8 +140,20 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
         yield "approved by", f"{vote.by}{claimed} {output.age(vote.at, now)}{note}"
     if item.status != "pending":
         yield "ended", ended(item, now)
+    for sent in item.notifications:
+        yield "notified", _notification(sent, now)
     yield "note", item.note or ""
     yield "signed link", item.link or ""
+
+
+def _notification(one: NotificationRecord, now: datetime) -> str:
+    whom = " ".join(filter(None, (one.group, f"by {one.kind}")))
+    parts = [f"{one.stage}: {whom} {_DELIVERY.get(one.state, one.state)}"]
+    if one.at is not None:
+        parts.append(f"{counted(one.attempts, 'attempt')}, {output.age(one.at, now)}")
+    if one.state == "queued" and one.next_at is not None and one.next_at > now:
+        parts.append(f"next in {output.seconds((one.next_at - now).total_seconds())}")
+    return "; ".join([*parts, *filter(None, [one.error])])
 
 
 def _show_preview(item: ApprovalItem, preview: ActionResult, now: datetime) -> None:

@@ -70,6 +70,12 @@ from boyd.models.loop import (
     PhaseRun,
     Problem,
 )
+from boyd.models.notification import (
+    STAGES,
+    NotificationRecord,
+    NotificationStage,
+    NotificationTarget,
+)
 from boyd.models.run import (
     ActionPerformed,
     Callback,
@@ -101,6 +107,7 @@ __all__ = [
     "NO_OP",
     "SCOPES",
     "SEVERITIES",
+    "STAGES",
     "ActionInfo",
     "ActionPerformed",
     "ActionResult",
@@ -149,6 +156,9 @@ __all__ = [
     "Mode",
     "Model",
     "NotDue",
+    "NotificationRecord",
+    "NotificationStage",
+    "NotificationTarget",
     "Observation",
     "ObservationType",
     "ObserverHealth",

@@ -11,6 +11,7 @@ from boyd.models.action import ActionResult, Autonomy, JobExecution
 from boyd.models.actor import Actor
 from boyd.models.base import Confidence, JsonObject, Level, Model, Timestamp
 from boyd.models.decision import Decision
+from boyd.models.notification import NotificationRecord
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 
@@ -177,7 +178,7 @@ class ApprovalItem(Proposal):
     state. `acted_by` is the principal that resolved the item, `claimed_by` whom it claimed to act
     for. `title` says what approving does. `asked` has later requests for the same. `preview_at` is
     the time of `preview`; `first_preview` is the first dry run, if its result was different. `link`
-    is the id of the signed link that resolved it.
+    is the id of the signed link that resolved it. `notifications` are those to people.
     """
 
     id: str
@@ -200,6 +201,7 @@ class ApprovalItem(Proposal):
     acted_by: str | None = None
     claimed_by: str | None = None
     link: str | None = None
+    notifications: list[NotificationRecord] = Field(default_factory=list)
 
     def refusal(self, actor: Actor) -> ApprovalOutcome | None:
         """The outcome with which an approval by *actor* would be refused now, if any."""

@@ -16,7 +16,8 @@ from boyd.runtime.jobs.action_jobs import ApprovedActionHandler
 from boyd.runtime.jobs.client_call import ClientCallHandler
 from boyd.runtime.jobs.investigation_job import InvestigationHandler
 from boyd.runtime.jobs.job_runner import JobRunner
-from boyd.runtime.jobs.notifications import NotificationHandler, RunCallbackHandler
+from boyd.runtime.jobs.notifications import DeliveryHandler, NotificationHandler
+from boyd.runtime.jobs.run_callbacks import RunCallbackHandler
 from boyd.runtime.leases import Leases
 from boyd.runtime.sweeper import Sweeper, sweep_all
 from boyd.runtime.triggers import Launcher
@@ -80,6 +81,7 @@ def job_runner(engine: Engine) -> JobRunner:
             "call": ClientCallHandler(engine),
             "callback": RunCallbackHandler(engine),
             "notice": NotificationHandler(engine),
+            "delivery": DeliveryHandler(engine),
             "investigation": InvestigationHandler(engine),
         },
     )

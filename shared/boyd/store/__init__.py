@@ -48,6 +48,7 @@ from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
 from boyd.store.jobs import Ending, Jobs, StuckJob
 from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
 from boyd.store.loop_control import Begun, Loop, Room, Slot
+from boyd.store.notification_records import NotificationRecords
 from boyd.store.plugin_state import PluginState
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
@@ -84,6 +85,7 @@ class AgentStore:
         self.due = Due(of_agent, timing)
         self.runs = Runs(client, of_agent, keys, timing.resend_after)
         self.approvals = Approvals(client, of_agent, keys, agent_id, timing.resend_after)
+        self.notifications = NotificationRecords(of_agent, keys, timing.resend_after)
         self.calls = Calls(client, of_agent, keys, timing.resend_after)
         self.jobs = Jobs(client, of_agent, keys, timing)
         self.investigations = Investigations(client, of_agent, keys, timing.resend_after)

@@ -31,6 +31,7 @@ from boyd.store.connection import Client, translated
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
+from boyd.store.notification_records import read_notifications
 from boyd.store.paging import ByteBudget, dump_cursor, load_cursor, read_page
 from boyd.store.scripts import KeyedScripts
 from boyd.store.timing import Retention, milliseconds
@@ -307,6 +308,7 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
                 "asked": sorted(asked, key=lambda one: one.at),
                 "approvals": sorted(votes, key=lambda vote: vote.at),
                 "execution": read_execution(fields),
+                "notifications": read_notifications(fields),
             }
         )
     except ValueError as error:

@@ -287,6 +287,7 @@ class _Look:
             frozen=first_reason([freezes.get(scope) for scope in scopes_of(self._entry.id)]),
             observers=self._health(answers),
             model=read_totals(self._of(answers, "usage")),
+            notified={name.partition(":")[2]: stored_int(loop[name]) or 0 for name in _NOTIFIED},
         )
 
     def _waiting(
@@ -344,11 +345,22 @@ class _Look:
 
 #: The version of the format of a hash.
 _FORMAT = ("formatVersion",)
-_LOOP = ("iteration", "slot", "sweptAt", "paused", "eventsLostAt", "eventsLostWhy", *_FORMAT)
+#: The numbers of notifications that ended in each way.
+_NOTIFIED = ("notified:succeeded", "notified:failed", "notified:skipped")
+_LOOP = (
+    "iteration",
+    "slot",
+    "sweptAt",
+    "paused",
+    "eventsLostAt",
+    "eventsLostWhy",
+    *_NOTIFIED,
+    *_FORMAT,
+)
 _FLIGHT = ("phase", "startedAt", "phaseAt", "entered", "sentAt", "queue", *_FORMAT)
 _JOB = ("executionState", "queuedAt", "queue")
 #: Descriptions of the jobs that somebody waits for, by the beginning of their names.
-_JOBS = {"approval": "an approved action", "call": "a call"}
+_JOBS = {"approval": "an approved action", "call": "a call", "delivery": "a notification"}
 
 
 def _batch(by: str | None, sent: str | None, payload: str | None) -> WaitingWork | None:

@@ -201,6 +201,7 @@ class AgentHealth:
         paused: the reason of its pause, if any; `frozen` is that of a freeze.
         observers: the health of its observers.
         model: the totals of its model.
+        notified: the number of notifications that ended in each state.
     """
 
     entry: AgentEntry
@@ -230,6 +231,7 @@ class AgentHealth:
     frozen: str | None = None
     observers: dict[str, ObserverHealth] = field(default_factory=dict)
     model: ModelTotals = field(default_factory=ModelTotals)
+    notified: dict[str, int] = field(default_factory=dict)
 
     @property
     def named_queues(self) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 A job is a hash with its own fields and those of its execution, and a member of the due set. Its
 name gives its kind and key: `approval:<id>`, `call:<id>`, `callback:<id>`, `notice:<id>`,
-`investigation:<id>`. A dead worker or a lost message delays it by one lease.
+`delivery:<id>`, `investigation:<id>`. A dead worker or a lost message delays it by one lease.
 """
 
 from __future__ import annotations

@@ -1,15 +1,31 @@
+"""Groups of people are notified by mail, chat or webhook, as the options say."""
+
 from __future__ import annotations
 
 import json
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from typing import Any
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Message
 
 from boyd.errors import PluginError
-from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision, utc_now
-from boyd.plugins import notifier
-from boyd.plugins.notifier import Notifier
-from plugin_kit import Rig, Site, site
+from boyd.links import LinkBuilder, LinkSigner
+from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision
+from boyd.plugins.notifier import Notifier, QuietHours
+from boyd.plugins.notifier.approval_message import ApprovalMessage, approval_message
+from boyd.plugins.notifier.channels import SendError, send_by_apprise
+from harness import free_port
+from plugin_kit import Rig, site
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+SECRET = "a secret with more than thirty-two characters"
+LINK = "https://boyd.example.com/console/agents/test/approvals/4711"
 
 
 def item(**values: Any) -> ApprovalItem:
@@ -24,131 +40,369 @@ def item(**values: Any) -> ApprovalItem:
         "params": {"path": "/"},
         "risk": "medium",
         "loop_iteration": 3,
-        "created_at": utc_now(),
-        "updated_at": utc_now(),
+        "created_at": NOW,
+        "updated_at": NOW,
     }
     return ApprovalItem(**{**given, **values})
 
 
-def tell(where: Site, stage: str = "created", **options: Any) -> None:
-    rig = Rig(Notifier(url=f"{where.url}/hook", **options))
+def message(stage: Any = "waiting", link: str = "", **values: Any) -> ApprovalMessage:
+    """The message about an approval."""
+    return approval_message(item(**values), stage, link, NOW)
+
+
+def tell(
+    recipient: Any, stage: str = "waiting", links: LinkBuilder | None = None, **values: Any
+) -> None:
+    """Send one message to a recipient."""
+    rig = Rig(Notifier(groups=[{"name": "ops", "recipients": [recipient]}]))
     [hook] = rig.host.hooks("on_approval")
-    hook(approval=item(), stage=stage, ctx=rig.ctx)
+    ctx = rig.ctx
+    if links is not None:
+        object.__setattr__(ctx, "_link", links.link)
+    hook(approval=item(**values), stage=stage, target="ops/0", ctx=ctx)
 
 
-def text_of(**values: Any) -> list[str]:
-    """The lines of the message of an approval."""
-    return notifier.chat_message(item(**values), "created").splitlines()
+# The message
 
 
-def test_a_chat_is_told_what_why_and_how_to_answer() -> None:
-    with site() as chat:
-        tell(chat)
-        [(method, path, _, body)] = chat.requests
+def test_a_message_says_what_why_and_how_to_answer() -> None:
+    said = message(expires_at=NOW + timedelta(minutes=90))
 
-    text = json.loads(body)["text"]
-    assert (method, path) == ("POST", "/hook")
-    assert text.splitlines() == [
-        'Approval needed: disk:clean {"path": "/"}',
-        "why: / is 97 % full",
-        "risk medium, requested by the agent, seen 1 time",
-        "requires: one approval, by anyone, not by the requester",
-        "without a deadline",
+    assert said.title == "Approval needed: disk:clean"
+    assert said.text().splitlines() == [
         "boyd approvals show 4711 --agent test",
+        "time left: 1 h 30 min, until 2026-03-02 13:30:00 UTC",
+        "why: / is 97 % full",
+        "action: disk:clean",
+        'params: {"path": "/"}',
+        "risk: medium",
+        "requested by: the agent",
+        "requires: one approval, by anyone, not by the requester",
+        "agent: test",
     ]
 
 
-def test_a_message_has_the_preview_the_policy_in_words_and_who_asked() -> None:
+def test_a_message_has_the_preview_the_policy_in_words_who_asked_and_what_is_undone() -> None:
     preview = ActionResult(action="disk:clean", success=True, duration=1, output="9 files\n4 MB")
+    undone = ActionResult(action="disk:clean", success=True, duration=1, output={"freed": "3 GB"})
     policy = ApprovalPolicy(min_approvals=2, groups=["ops"], person=True, require_note=True)
-    lines = text_of(preview=preview, required=policy, requested_by=["agent:test", "ann"])
+    lines = message(
+        preview=preview, required=policy, requested_by=["agent:test", "ann"], undone=undone
+    ).lines
 
-    assert "preview: 9 files 4 MB" in lines
-    assert "risk medium, requested by the agent and ann, seen 1 time" in lines
+    assert ("preview", "9 files 4 MB") in lines
+    assert ("requested by", "the agent and ann") in lines
+    assert ("undoes", '{"freed": "3 GB"}') in lines
+    words = "2 approvals, by a person (group ops), not by the requester, with a note"
+    assert ("requires", words) in lines
+    assert ("time left", "no deadline") in lines
+
+
+@pytest.mark.parametrize(
+    ("values", "title"),
+    [
+        ({"status": "approved", "acted_by": "ann"}, "Approved by ann: disk:clean"),
+        ({"status": "denied", "acted_by": "bob"}, "Denied by bob: disk:clean"),
+        ({"status": "withdrawn", "acted_by": "agent:x"}, "Withdrawn by agent:x: disk:clean"),
+        ({"status": "expired"}, "Expired without an answer: disk:clean"),
+    ],
+)
+def test_an_answer_says_what_it_was_and_by_whom(values: Any, title: str) -> None:
+    said = message("answered", note="not today", **values)
+    assert said.title == title
+    assert said.lines[0] == ("note", "not today")
+    assert "requires" not in dict(said.lines)
+
+
+def test_hostile_text_stays_on_its_line_and_is_no_markup() -> None:
+    decision = Decision(
+        action="x", rationale="a\nrequires: nothing\x1b[2J \u202e<b>b</b>", confidence=1.0
+    )
+    said = message(decision=decision, title="<script>x</script>")
+    assert ("why", "a requires: nothing [2J <b>b</b>") in said.lines
+    assert "<script>" not in said.html()
+    assert "&lt;b&gt;b&lt;/b&gt;" in said.html()
     assert (
-        "requires: 2 approvals, by a person (group ops), not by the requester, with a note" in lines
+        len(message(decision=Decision(action="x", rationale="y" * 999, confidence=1)).lines[1][1])
+        == 500
     )
 
 
-def test_a_preview_that_is_long_or_failed_fits_on_a_phone() -> None:
-    long = ActionResult(action="x", success=True, duration=1, output={"files": ["x" * 999]})
-    failed = ActionResult(action="x", success=False, duration=1, error="OSError: no route")
-    [told] = [line for line in text_of(preview=long) if line.startswith("preview")]
-
-    assert (len(told), told[-1]) == (len("preview: ") + 300, "…")
-    assert "preview: OSError: no route" in text_of(preview=failed)
+# Webhooks
 
 
-def test_a_message_names_an_undo_as_one_and_says_what_it_undoes() -> None:
-    undone = ActionResult(action="disk:clean", success=True, duration=1, output="freed 3 GB")
-    lines = text_of(title="undo of disk:clean (loop:7)", undoes="loop:7", undone=undone)
-
-    assert lines[0] == 'Approval needed: undo of disk:clean (loop:7) {"path": "/"}'
-    assert "undoes: freed 3 GB" in lines
-
-
-def test_a_command_has_the_short_id() -> None:
-    whole = "282e7ca9-d1cd-4d4b-8f1c-aaaaaaaaaaaa"
-
-    assert text_of(id=whole)[-1] == "boyd approvals show 282e7ca9 --agent test"
-
-
-@pytest.mark.parametrize("style", ["text", "json"])
-def test_a_message_ends_with_the_link_that_is_configured(style: str) -> None:
+def test_a_chat_gets_text() -> None:
     with site() as chat:
-        tell(chat, style=style, link="https://boyd.example/a/{agent}/{id}?from=chat")
-        [(_, _, _, body)] = chat.requests
+        tell(f"{chat.url}/hook")
+        [(method, path, headers, body)] = chat.requests
 
-    told = json.loads(body)
-    link = told["link"] if style == "json" else told["text"].splitlines()[-1]
-    assert link == "https://boyd.example/a/test/4711?from=chat"
-
-
-@pytest.mark.parametrize("link", ["boyd.example", "javascript:x", "https://boyd.example/{name}"])
-def test_a_link_that_leads_nowhere_is_refused(link: str) -> None:
-    with pytest.raises(PluginError, match="link"):
-        Notifier(url="https://chat.example", link=link)
+    assert (method, path) == ("POST", "/hook")
+    assert json.loads(body)["text"].startswith("Approval needed: disk:clean\nboyd approvals show")
+    assert headers["webhook-id"] == "approval_4711_waiting"
 
 
 def test_another_system_gets_the_whole_approval() -> None:
     with site() as system:
-        tell(system, "expired", style="json", headers={"X-Token": "hidden"})
+        recipient = {"url": system.url, "style": "json", "headers": {"X-Token": "hidden"}}
+        links = LinkBuilder("https://boyd.example.com")
+        tell(recipient, "answered", links, status="expired")
         [(_, _, headers, body)] = system.requests
 
     told = json.loads(body)
-    assert (told["stage"], told["agent"], told["approval"]["id"]) == ("expired", "test", "4711")
-    assert headers["X-Token"] == "hidden"
+    assert (told["stage"], told["agent"], told["approval"]["id"]) == ("answered", "test", "4711")
+    assert (headers["X-Token"], told["link"]) == ("hidden", LINK)
 
 
-def test_a_stage_that_is_not_wanted_is_not_told() -> None:
+@pytest.mark.parametrize("status", [302, 403, 500])
+def test_a_webhook_that_refuses_is_a_failure_that_hides_its_address(status: int) -> None:
     with site() as chat:
-        tell(chat, "half-time", stages=["created", "expired"])
+        chat.status = status
+        with pytest.raises(SendError, match=f"the webhook answered {status}") as failure:
+            tell(f"{chat.url}/secret-path")
+        assert len(chat.requests) == 1
+        address = chat.url
+    with pytest.raises(SendError, match="ConnectionError") as gone:
+        tell(f"{address}/secret-path")
+    assert "secret-path" not in f"{failure.value} {gone.value}"
 
-        assert chat.requests == []
+
+# Apprise
 
 
-def test_a_message_that_was_not_taken_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifier, "_PAUSES", (0.0, 0.0))
+class Mailbox(Message):
+    """Keeps the messages that an SMTP server receives."""
+
+    def __init__(self) -> None:
+        super().__init__(EmailMessage)
+        self.mails: list[Any] = []
+
+    def handle_message(self, message: Any) -> None:
+        self.mails.append(message)
+
+
+@pytest.fixture(name="smtp")
+def _smtp() -> Iterator[tuple[Mailbox, str]]:
+    mailbox = Mailbox()
+    controller = Controller(mailbox, hostname="127.0.0.1", port=free_port())
+    controller.start()
+    address = f"mailto://127.0.0.1:{controller.port}?from=boyd@example.com&to=jane@example.com"
+    yield mailbox, address
+    controller.stop()
+
+
+def test_a_mail_has_plain_text_and_html_that_a_phone_shows(smtp: tuple[Mailbox, str]) -> None:
+    mailbox, address = smtp
+    tell(address, "waiting", LinkBuilder("https://boyd.example.com"), title="Clean /")
+    [mail] = mailbox.mails
+    parts = {
+        part.get_content_type(): part.get_payload(decode=True).decode()
+        for part in mail.walk()
+        if not part.is_multipart()
+    }
+
+    assert mail.get_content_type() == "multipart/alternative"
+    assert (mail["To"], mail["Subject"]) == ("jane@example.com", "Approval needed: Clean /")
+    plain, html = parts["text/plain"], parts["text/html"]
+    for expected in (LINK, "why: / is 97 % full", 'params: {"path": "/"}', "risk: medium"):
+        assert expected in plain
+    assert f'<a href="{LINK}">' in html
+    assert "width=device-width" in html
+    assert "overflow-wrap:anywhere" in html
+
+
+class Log(logging.Handler):
+    """Keeps what reaches the root logger, as the log of a process does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name != "urllib3.connectionpool":  # the process logs its warnings only
+            self.lines.append(record.getMessage())
+
+
+def test_apprise_posts_and_what_fails_hides_the_address() -> None:
+    log, root = Log(), logging.getLogger()
+    root.addHandler(log)
+    level = root.level
+    root.setLevel(logging.DEBUG)
+    try:
+        with site() as chat:
+            address = chat.url.replace("http://", "json://") + "/secret-path"
+            tell(address)
+            [(_, _, _, body)] = chat.requests
+            assert json.loads(body)["title"] == "Approval needed: disk:clean"
+            chat.status, chat.headers = 302, {"Location": "/secret-place"}
+            with pytest.raises(SendError, match="error=302") as failure:
+                tell(address)
+            assert [path for _, path, _, _ in chat.requests] == ["/secret-path"] * 2
+        options = "from=b@example.com&to=j@example.com"
+        with pytest.raises(SendError, match="mailto failed") as gone:
+            tell(f"mailto://jane:sesame-open@127.0.0.1:{free_port()}?{options}")
+    finally:
+        root.setLevel(level)
+        root.removeHandler(log)
+    said = "\n".join([str(failure.value), str(gone.value), *log.lines])
+    for secret in ("secret-p", "sesame-open", "example.com"):
+        assert secret not in said
+
+
+def test_apprise_sends_in_the_thread_that_calls_it() -> None:
     with site() as chat:
-        chat.status = 500
-
-        def heal() -> None:
-            chat.status = 200 if len(chat.requests) == 3 else 500
-
-        chat.hold = heal
-        tell(chat)
-
-        assert len(chat.requests) == 3
+        address = chat.url.replace("http://", "json://")
+        send_by_apprise(address, message(), waits=True)
+        names = {thread.name for thread in threading.enumerate()}
+    assert not [name for name in names if "ThreadPoolExecutor" in name]
 
 
-def test_what_is_told_of_a_failure_does_not_hold_the_address(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(notifier, "_PAUSES", (0.0, 0.0))
+def test_a_long_message_is_one_message_cut_short() -> None:
+    long = [("p", "x" * 500)] * 100
     with site() as chat:
-        chat.status = 403
-        with pytest.raises(RuntimeError, match="it answered 403") as failure:
-            tell(chat)
+        address = chat.url.replace("http://", "json://")
+        send_by_apprise(address, ApprovalMessage("t", tuple(long), LINK, ""), waits=True)
+        [(_, _, _, body)] = chat.requests
+    assert json.loads(body)["message"].startswith(LINK)
 
-    assert chat.url not in str(failure.value)
-    assert chat.url not in repr(Notifier(url=chat.url).options)
+
+# Signed links
+
+
+def test_only_who_may_answer_by_a_link_gets_one_and_only_to_answer() -> None:
+    signer = LinkSigner(SECRET)
+    links = LinkBuilder("https://boyd.example.com", signer)
+    jane = {"as": "mail:jane@example.com", "groups": ["ops"]}
+    policy = ApprovalPolicy(links="bearer", groups=["ops"])
+
+    def link(stage: str, **recipient: Any) -> str:
+        with site() as chat:
+            tell({"url": chat.url, **recipient}, stage, links, required=policy)
+            text: str = json.loads(chat.requests[0][3])["text"]
+        return text.splitlines()[1]
+
+    signed = signer.read(link("waiting", **jane).rpartition("/")[2])
+    assert signed is not None
+    assert (signed.to.principal, signed.to.groups) == ("mail:jane@example.com", ["ops"])
+    assert link("answered", **jane) == LINK
+    assert link("waiting") == LINK
+    assert link("waiting", **{**jane, "groups": ["dev"]}) == LINK
+
+
+# Who is notified, and when
+
+
+def targets(groups: list[dict[str, Any]], stage: Any = "waiting", **values: Any) -> list[str]:
+    """The targets of an approval."""
+    given = [{"recipients": ["https://chat.example"], **group} for group in groups]
+    rig = Rig(Notifier(groups=given))
+    return [target.id for target in rig.plugin.notification_targets(item(**values), stage, rig.ctx)]
+
+
+def test_an_approval_goes_to_the_groups_of_its_policy_or_to_the_default_ones() -> None:
+    groups: list[dict[str, Any]] = [
+        *({"name": "ops"}, {"name": "dba", "default": False}, {"name": "all"}),
+    ]
+    of_dba = ApprovalPolicy(groups=["dba", "root"])
+    assert targets(groups, required=of_dba) == ["dba/0"]
+    assert targets(groups) == ["ops/0", "all/0"]
+    assert targets(groups, required=ApprovalPolicy(groups=["root"])) == ["ops/0", "all/0"]
+
+
+def test_a_group_chooses_stages_actions_and_risk() -> None:
+    both = {"name": "ops", "recipients": ["https://a.example", "https://b.example"]}
+    assert targets([both]) == ["ops/0", "ops/1"]
+    assert targets([{"name": "ops", "stages": ["answered"]}]) == []
+    assert targets([{"name": "ops", "actions": ["db:*"]}]) == []
+    assert targets([{"name": "ops", "min_risk": "high"}]) == []
+    assert targets([{"name": "ops", "min_risk": "high"}], risk="critical") == ["ops/0"]
+    assert targets([{"name": "ops", "min_risk": "high"}], risk=None) == ["ops/0"]
+
+
+def test_quiet_hours_hold_back_what_is_not_critical() -> None:
+    quiet = {"start": 8, "end": 18}  # the rig's clock says 12:00 UTC
+    group = {"name": "ops", "recipients": ["https://a.example"], "quiet": quiet}
+    rig = Rig(Notifier(groups=[group]))
+
+    def until(**values: Any) -> datetime | None:
+        [target] = rig.plugin.notification_targets(item(**values), "waiting", rig.ctx)
+        found: datetime | None = target.not_before
+        return found
+
+    assert until() == rig.clock.time.replace(hour=18)
+    assert until(risk="critical") is None
+    grave = Decision(action="x", rationale="x", confidence=1.0, risk="critical")
+    assert until(decision=grave) is None
+    rig.clock.forward(6 * 3600)
+    assert until() is None
+
+
+@pytest.mark.parametrize(
+    ("now", "ends"),
+    [
+        ("2026-03-28T23:30+01:00", "2026-03-29T07:00+02:00"),  # clocks go forward at 2
+        ("2026-10-24T23:30+02:00", "2026-10-25T07:00+01:00"),  # clocks go back at 3
+        ("2026-10-25T02:30+02:00", "2026-10-25T07:00+01:00"),  # the first 2:30 of two
+        ("2026-03-02T06:59+01:00", "2026-03-02T07:00+01:00"),
+        ("2026-03-02T07:00+01:00", None),
+        ("2026-03-02T21:59+01:00", None),
+    ],
+)
+def test_quiet_hours_follow_the_clocks_of_their_zone(now: str, ends: str | None) -> None:
+    hours = QuietHours(start=22, end=7, timezone="Europe/Vienna")
+    found = hours.until(datetime.fromisoformat(now).astimezone(UTC))
+    assert found == (datetime.fromisoformat(ends) if ends else None)
+
+
+def test_quiet_hours_of_a_zone_that_is_off_by_quarters_end_on_time() -> None:
+    hours = QuietHours(start=22, end=7, timezone="Asia/Kathmandu")
+    now = datetime.fromisoformat("2026-03-02T23:00+05:45")
+    assert hours.until(now) == datetime.fromisoformat("2026-03-03T07:00+05:45")
+
+
+def test_a_quiet_weekend_ends_on_monday() -> None:
+    hours = QuietHours(start=0, end=24, weekdays=["sat", "sun"])
+    saturday = datetime(2026, 3, 7, 9, 20, 30, tzinfo=UTC)
+    assert hours.until(saturday) == datetime(2026, 3, 9, tzinfo=UTC)
+
+
+# Wrong options
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [
+        ({"recipients": []}, "recipients"),
+        ({"recipients": ["chat.example"]}, "scheme of an Apprise URL"),
+        ({"recipients": ["https:///x"]}, "has no host"),
+        ({"recipients": ["slak://a/b/secret-c"]}, "not a valid Apprise URL of the service 'slak'"),
+        ({"recipients": ["mailto://"]}, "not a valid Apprise URL of the service 'mailto'"),
+        ({"recipients": [{"url": "json://x", "style": "json"}]}, "are for webhooks"),
+        ({"recipients": [{"url": "https://x", "person": True}]}, "describe the principal"),
+        ({"recipients": [{"url": "https://x", "as": "two words"}]}, "pattern"),
+        ({"quiet": {"start": 0, "end": 24}}, "must end at some time"),
+        ({"stages": ["created"]}, "stages"),
+        ({"urls": ["https://x"]}, "not known"),
+    ],
+)
+def test_wrong_options_are_refused_and_hide_the_address(group: dict[str, Any], why: str) -> None:
+    given = {"name": "ops", "recipients": ["https://chat.example"], **group}
+    with pytest.raises(PluginError, match=why) as error:
+        Notifier(groups=[given])
+    assert "secret-c" not in str(error.value)
+
+
+def test_two_groups_of_one_name_are_refused() -> None:
+    group = {"name": "ops", "recipients": ["https://chat.example"]}
+    with pytest.raises(PluginError, match="same name"):
+        Notifier(groups=[group, group])
+
+
+def test_addresses_are_not_shown() -> None:
+    notifier = Notifier(
+        groups=[{"name": "ops", "recipients": ["slack://TokenAAAA/TokenBBBB/TokenCCCC"]}]
+    )
+    assert "TokenBBBB" not in f"{notifier.options!r} {notifier.options.model_dump_json()}"
+    rig = Rig(notifier)
+    [target] = notifier.notification_targets(item(), "waiting", rig.ctx)
+    assert "Token" not in target.to_json()

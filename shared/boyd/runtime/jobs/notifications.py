@@ -1,29 +1,111 @@
-"""Notifications: approvals to an agent's notifiers, and ended runs to callback URLs."""
+"""Notifies people of an agent's approvals.
+
+One job for each approval follows its stages. Each notification, of one stage to one target, is a
+job of its own: a slow or dead target delays no other. Its record on the approval shows what became
+of it.
+"""
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from typing import Any
+import logging
+from datetime import datetime, timedelta
 
-from boyd.models import ApprovalItem, Delivery, from_ms
+from boyd import naming
+from boyd.models import (
+    STAGES,
+    ApprovalItem,
+    NotificationRecord,
+    NotificationStage,
+    NotificationTarget,
+    from_ms,
+)
 from boyd.outbound import retry_delay
-from boyd.phases.phase_context import HOOK_TIMEOUT
+from boyd.phases import time_limit
+from boyd.phases.phase_context import HOOK_TIMEOUT, describe
+from boyd.plugin import Hook
+from boyd.queues import CALLBACK
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, Later
-from boyd.store import Fence, StuckJob, read_callback
+from boyd.store import Fence, StuckJob
 
-#: Seconds that a callback and its deliveries are kept after the last delivery.
-KEEP = 2 * 86400.0
-#: Number of deliveries kept.
-KEPT = 20
-#: HTTP status with which a receiver unsubscribes, according to Standard Webhooks.
-GONE = 410
+log = logging.getLogger("boyd.runtime")
+
+#: Seconds after which a stage is checked that has no deadline; an answer comes at once.
+_RECHECK = 86400.0
+#: Characters of an error in a record.
+_MAX_ERROR = 300
 _ENDED = Done("succeeded", 0.0)
+_FAILED = Done("failed", 0.0)
 
 
-class RunCallbackHandler:
-    """Delivers the callbacks of runs, each at least once, with retries over several hours."""
+class NotificationHandler:
+    """Follows the stages of an approval and plans their notifications."""
+
+    patient = True
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def limit(self, fields: Fields) -> float:
+        """Seconds that naming all targets may take."""
+        return self._engine.settings.phase_limit
+
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
+        """Plan the notifications of the stage that the item has reached, and wait for the next."""
+        item = self._engine.store.approvals.get(id)
+        if item is None:
+            return _ENDED
+        if item.status != "pending":
+            self._plan(item, "answered")
+            return _ENDED
+        now = from_ms(float(fields["executionStartedAt"]))
+        stage = next(one for one in STAGES if one == fields["stage"])
+        if stage != "answered":
+            self._plan(item, stage)
+        return _next(item, stage, now)
+
+    def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
+        """Try it again later."""
+        return _again(fields)
+
+    def lost(self, id: str, stuck: StuckJob) -> None:
+        """Let another worker repeat it."""
+
+    def given_up(self, id: str, stuck: StuckJob) -> Done:
+        """End it: it took down its workers."""
+        return _FAILED
+
+    def _plan(self, item: ApprovalItem, stage: NotificationStage) -> None:
+        engine, now = self._engine, self._engine.store.clock.now()
+        records: dict[str, NotificationRecord] = {}
+        waits: dict[str, float] = {}
+        failures: list[Exception] = []
+        for hook in engine.agent.host.hooks("on_approval"):
+            try:
+                targets = _targets(engine, hook.plugin_id, item, stage)
+            except Exception as error:  # noqa: BLE001 - raised when the others are planned
+                failures.append(error)
+                continue
+            for target in targets:
+                record = _record(hook.plugin_id, target, stage)
+                if _is_news(item, record):
+                    records[record.name] = record
+                    if target.not_before is not None and target.not_before > now:
+                        waits[record.name] = _seconds(now, target.not_before)
+        obsolete = [
+            earlier.name
+            for earlier in item.notifications
+            if not earlier.ended and earlier.stage != stage
+        ]
+        jobs = engine.store.notifications.plan(item.id, records, waits, obsolete)
+        for name in jobs:
+            engine.dispatcher.job(engine.agent.id, name, 1, CALLBACK)
+        if failures:
+            raise failures[0]
+
+
+class DeliveryHandler:
+    """Sends one notification to one target, at least once, with retries over several hours."""
 
     patient = True
 
@@ -35,100 +117,166 @@ class RunCallbackHandler:
         return self._engine.settings.phase_limit
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
-        """Make one attempt."""
-        at = self._engine.store.clock.now()
-        delivery = self._engine.settings.post(fields["url"], _body(id, fields), f"run_{id}", at)
-        return self._after(fields, delivery)
+        """Make one attempt, unless the notification is not wanted any more, or not now."""
+        item, record = self._find(id)
+        if item is None or record is None or record.ended:
+            return _ENDED
+        if unwanted := _unwanted(item, record):
+            return self._end(item, record, "skipped", fence, unwanted)
+        found = _targets(self._engine, record.plugin, item, record.stage)
+        target = next((one for one in found if one.id == record.target), None)
+        if target is None:
+            return self._end(item, record, "skipped", fence, "it is no longer configured")
+        now = self._engine.store.clock.now()
+        if target.not_before is not None and target.not_before > now:
+            return self._put_off(item, record, fence, target.not_before)
+        return self._attempt(item, record, fence, now)
 
     def broken(self, id: str, fields: Fields, why: str) -> Done | Later:
-        """Count it as a failed attempt."""
-        at = from_ms(float(fields["executionStartedAt"]))
-        return self._after(fields, Delivery(at=at, ok=False, error=why, duration=0.0))
+        """Try it again later."""
+        return _again(fields)
 
     def lost(self, id: str, stuck: StuckJob) -> None:
         """Let another worker repeat the attempt."""
 
     def given_up(self, id: str, stuck: StuckJob) -> Done:
         """End it: it took down its workers."""
-        return Done("failed", KEEP)
+        item, record = self._find(id)
+        if item is None or record is None or record.ended:
+            return _FAILED
+        fence = Fence(naming.delivery(item.id, record.name), stuck.attempt, stuck.worker)
+        return self._end(item, record, "failed", fence, "it took down its workers")
 
-    def _after(self, fields: Fields, delivery: Delivery) -> Done | Later:
-        tries = int(fields.get("tries", 0)) + 1
-        earlier = read_callback(fields).deliveries
-        log = [attempt.to_wire() for attempt in [*earlier, delivery][-KEPT:]]
-        stored = {"tries": str(tries), "deliveries": json.dumps(log)}
-        if delivery.ok:
-            return Done("succeeded", KEEP, stored)
-        delay = None if delivery.status == GONE else retry_delay(tries)
-        return Done("failed", KEEP, stored) if delay is None else Later(delay, stored)
+    def _find(self, id: str) -> tuple[ApprovalItem | None, NotificationRecord | None]:
+        approval_id, _, name = id.partition(":")
+        item = self._engine.store.approvals.get(approval_id)
+        records = item.notifications if item else []
+        return item, next((one for one in records if one.name == name), None)
 
-
-def _body(run_id: str, fields: Fields) -> bytes:
-    result: Any = json.loads(fields["result"]) if "result" in fields else None
-    completed = from_ms(float(fields["completedAt"])).isoformat().replace("+00:00", "Z")
-    body = {"runId": run_id, "status": fields["status"], "result": result, "completedAt": completed}
-    if "reason" in fields:
-        body["reason"] = fields["reason"]
-    return json.dumps(body).encode()
-
-
-class NotificationHandler:
-    """Notifies of an agent's approvals; a notification that loses its worker is repeated."""
-
-    patient = True
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def limit(self, fields: Fields) -> float:
-        """Seconds that all notifiers together may take."""
-        return HOOK_TIMEOUT * (1 + len(self._engine.agent.host.hooks("on_approval")))
-
-    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
-        """Notify of the stage that the item has reached, and wait for the next one."""
-        stage = fields["stage"]
-        item = self._engine.store.approvals.get(id)
-        if item is None:
+    def _attempt(
+        self, item: ApprovalItem, record: NotificationRecord, fence: Fence, now: datetime
+    ) -> Done | Later:
+        attempts = record.attempts + 1
+        # Recorded first: if the worker dies now, nobody knows whether the message was sent.
+        started = record.patched(
+            {"state": "running", "attempts": attempts, "at": now, "next_at": None}
+        )
+        if not self._store(item, started, fence):
             return _ENDED
-        now = from_ms(float(fields["executionStartedAt"]))
-        if stage == "expired":
-            return self._expired(item, now)
-        if item.status != "pending":
+        error = self._send(item, started)
+        if error is None:
+            return self._end(item, started, "succeeded", fence)
+        delay = retry_delay(attempts)
+        if delay is None:
+            return self._end(item, started, "failed", fence, error)
+        again = self._engine.store.clock.now() + timedelta(seconds=delay)
+        return self._put_off(item, started, fence, again, error)
+
+    def _send(self, item: ApprovalItem, record: NotificationRecord) -> str | None:
+        """Call the plugin once; the error, if any."""
+        engine = self._engine
+        hook = _hook(engine, record.plugin)
+        ctx = engine.context(record.plugin)
+        try:
+            time_limit.call(
+                lambda: hook(approval=item, stage=record.stage, target=record.target, ctx=ctx),
+                HOOK_TIMEOUT,
+            )
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is recorded and tried again
+            text = describe(error)[:_MAX_ERROR]
+            log.warning("%s: notification %s failed: %s", engine.agent.id, record.name, text)
+            return text
+        return None
+
+    def _put_off(
+        self,
+        item: ApprovalItem,
+        record: NotificationRecord,
+        fence: Fence,
+        until: datetime,
+        error: str | None = None,
+    ) -> Done | Later:
+        changes = {"state": "queued", "next_at": until, "error": error}
+        if not self._store(item, record.patched(changes), fence):
             return _ENDED
-        self._notify(item, stage)
-        return _next(item, stage, now)
+        return Later(_seconds(self._engine.store.clock.now(), until))
 
-    def broken(self, id: str, fields: Fields, why: str) -> Done:
-        """Skip it."""
-        return _ENDED
+    def _end(
+        self,
+        item: ApprovalItem,
+        record: NotificationRecord,
+        state: str,
+        fence: Fence,
+        error: str | None = None,
+    ) -> Done:
+        self._store(item, record.patched({"state": state, "next_at": None, "error": error}), fence)
+        return _FAILED if state == "failed" else _ENDED
 
-    def lost(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker repeat it."""
-
-    def given_up(self, id: str, stuck: StuckJob) -> Done:
-        """Skip it: its notifiers took down their workers."""
-        return _ENDED
-
-    def _expired(self, item: ApprovalItem, now: datetime) -> Done | Later:
-        if item.status == "pending" and item.expires_at is not None:
-            return Later(max(0.1, _between(now, item.expires_at)))
-        if item.status == "expired":
-            self._notify(item, "expired")
-        return _ENDED
-
-    def _notify(self, item: ApprovalItem, stage: str) -> None:
-        self._engine.act_context().run_hooks("on_approval", approval=item, stage=stage)
+    def _store(self, item: ApprovalItem, record: NotificationRecord, fence: Fence) -> bool:
+        return self._engine.store.notifications.store(item.id, record, fence)
 
 
-def _next(item: ApprovalItem, stage: str, now: datetime) -> Done | Later:
+def _targets(
+    engine: Engine, plugin_id: str, item: ApprovalItem, stage: NotificationStage
+) -> list[NotificationTarget]:
+    plugin = engine.agent.host.plugins.get(plugin_id)
+    if plugin is None:
+        return []
+    ctx = engine.context(plugin_id)
+    targets: list[NotificationTarget] = time_limit.call(
+        lambda: list(plugin.notification_targets(item, stage, ctx)), HOOK_TIMEOUT
+    )
+    return targets
+
+
+def _hook(engine: Engine, plugin_id: str) -> Hook:
+    hooks = engine.agent.host.hooks("on_approval")
+    return next(hook for hook in hooks if hook.plugin_id == plugin_id)
+
+
+def _record(
+    plugin_id: str, target: NotificationTarget, stage: NotificationStage
+) -> NotificationRecord:
+    return NotificationRecord(
+        stage=stage,
+        plugin=plugin_id,
+        target=target.id,
+        group=target.group,
+        kind=target.kind,
+        next_at=target.not_before,
+    )
+
+
+def _is_news(item: ApprovalItem, record: NotificationRecord) -> bool:
+    """Tell whether the target needs to know: of an answer only if it knows of the question."""
+    earlier = [one for one in item.notifications if one.replaced_by(record)]
+    return record.stage != "answered" or not earlier or any(one.attempts for one in earlier)
+
+
+def _unwanted(item: ApprovalItem, record: NotificationRecord) -> str | None:
+    """The reason why a notification is not sent any more, or None."""
+    if record.stage != "answered" and item.status != "pending":
+        return f"the approval is {item.status}"
+    later = next((one.stage for one in item.notifications if record.replaced_by(one)), None)
+    return f"the notification {later} replaces it" if later else None
+
+
+def _next(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Later:
     """Wait for the next stage; *now* is on the Redis server's clock, as deadlines are."""
     if item.expires_at is None:
-        return _ENDED
-    if stage == "created":
+        return Later(_RECHECK, {"stage": "answered"})
+    if stage == "waiting":
         half = item.created_at + (item.expires_at - item.created_at) / 2
-        return Later(_between(now, half), {"stage": "half-time"})
-    return Later(_between(now, item.expires_at), {"stage": "expired"})
+        return Later(_seconds(now, half), {"stage": "half-time"})
+    return Later(_seconds(now, item.expires_at), {"stage": "answered"})
 
 
-def _between(now: datetime, moment: datetime) -> float:
-    return max(0.0, (moment - now).total_seconds())
+def _again(fields: Fields) -> Done | Later:
+    tries = int(fields.get("tries", 0)) + 1
+    delay = retry_delay(tries)
+    return _FAILED if delay is None else Later(delay, {"tries": str(tries)})
+
+
+def _seconds(now: datetime, moment: datetime) -> float:
+    """Seconds until *moment*; a little when it has come, as 0 would continue at once."""
+    return max(0.1, (moment - now).total_seconds())

@@ -116,7 +116,7 @@ wait_for(id)
 audit('approval.pending', 'approval', id, 'action', redis.call('HGET', approval, 'actionId'), 'undoes', options.undoes,
   'digest', fingerprint, 'after', 'pending', 'who', options.who)
 if options.notify then
-  redis.call('HSET', key(notice), 'id', id, 'stage', 'created')
+  redis.call('HSET', key(notice), 'id', id, 'stage', 'waiting')
   place_job(notice, 'loop', 0)
 end
 -- The item itself last: what fails halfway is proposed again.

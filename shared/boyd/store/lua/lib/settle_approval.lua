@@ -6,6 +6,7 @@ local function expect_approval(id)
   local have = redis.call('HMGET', key('approval', id), 'runIds', 'wakes')
   expect_runs(have[1])
   expect_jobs(have[2])
+  expect_jobs('notice:' .. id)
 end
 
 -- drop_approval(id): forget an item that was never proposed whole; what waits for it is told.
@@ -74,6 +75,7 @@ local function settle_approval(id, status, fields, ...)
       settle_run(run, 'failed', 'reason', why, 'approval', id)
     end
   end
+  wake('notice:' .. id)
   forget_approvals(now, id)
   -- The status last, in one step with all that it means: what fails halfway is pending, and settled again.
   redis.call('HSET', approval, 'status', status, 'updatedAt', now, unpack(fields))

@@ -1,0 +1,127 @@
+"""The message about an approval: a title and labelled lines, as text or HTML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from boyd.models import ActionResult, ApprovalItem, JsonObject, NotificationStage
+
+#: The most characters of one line; the page and `boyd approvals show` have everything.
+MAX_LINE = 500
+_HEADLINES = {"waiting": "Approval needed", "half-time": "Still waiting for approval"}
+#: Control characters, and those that change the direction of text.
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+#: Inline style, because mail programs drop anything else; it wraps on the narrowest phone.
+_BODY = "margin:0;padding:12px;font:16px/1.4 sans-serif;overflow-wrap:anywhere"
+
+
+@dataclass(frozen=True)
+class ApprovalMessage:
+    """A message about an approval.
+
+    Attributes:
+        title: one line.
+        lines: labels and texts, each on one line; the label may be empty.
+        link: the address to look and answer; empty: there is none.
+        command: the command that shows the approval.
+    """
+
+    title: str
+    lines: tuple[tuple[str, str], ...]
+    link: str
+    command: str
+
+    def text(self) -> str:
+        """The message as plain text, without its title."""
+        return "\n".join([self.link or self.command, *map(_labelled, self.lines)])
+
+    def html(self) -> str:
+        """The message as an HTML document that a phone shows without zooming."""
+        link = escape(self.link)
+        answer = f'<a href="{link}">{link}</a>' if link else f"<code>{escape(self.command)}</code>"
+        rows = "".join(
+            f"<p><b>{escape(label)}:</b> {escape(text)}</p>" for label, text in self.lines
+        )
+        return (
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(self.title)}</title></head>"
+            f'<body style="{_BODY}"><p>{answer}</p>{rows}</body></html>'
+        )
+
+
+def approval_message(
+    item: ApprovalItem, stage: NotificationStage, link: str, now: datetime
+) -> ApprovalMessage:
+    """The message about *item* at *stage*, with the address *link* if there is one."""
+    rows = ((label, _one_line(text)) for label, text in _rows(item, stage, now) if text)
+    return ApprovalMessage(
+        title=_one_line(f"{_headline(item, stage)}: {item.title or item.action_id}", 200),
+        lines=tuple(rows),
+        link=link,
+        command=f"boyd approvals show {item.id[:8]} --agent {item.agent_id}",
+    )
+
+
+def _headline(item: ApprovalItem, stage: NotificationStage) -> str:
+    if stage != "answered":
+        return _HEADLINES[stage]
+    by = f" by {item.acted_by}" if item.acted_by else ""
+    return "Expired without an answer" if item.status == "expired" else f"{item.status.title()}{by}"
+
+
+def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterator[tuple[str, str]]:
+    if stage == "answered":
+        yield "note", item.note or ""
+    else:
+        yield "time left", _time_left(item, now)
+    yield "why", item.decision.rationale
+    yield "action", _called(item.action_name, item.action_id)
+    yield "params", _json(item.params)
+    yield "risk", item.risk or "unknown"
+    yield "situation", item.situation_summary or ""
+    yield "undoes", _said(item.undone)
+    yield "preview", _said(item.preview)
+    yield "requested by", " and ".join(item.askers)
+    if stage != "answered":
+        yield "requires", item.required.words
+        yield "approved so far by", " and ".join(vote.by for vote in item.approvals)
+    yield "agent", item.agent_id
+
+
+def _called(name: str | None, id: str) -> str:
+    return f"{name} ({id})" if name and name != id else id
+
+
+def _time_left(item: ApprovalItem, now: datetime) -> str:
+    if item.expires_at is None:
+        return "no deadline"
+    minutes = max(0, round((item.expires_at - now).total_seconds() / 60))
+    left = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    return f"{left}, until {item.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _said(result: ActionResult | None) -> str:
+    if result is None:
+        return ""
+    output = result.output if result.success else result.error
+    return output if isinstance(output, str) else _json(output)
+
+
+def _json(value: object | JsonObject) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _one_line(text: str, longest: int = MAX_LINE) -> str:
+    line = " ".join(_HIDDEN.sub(" ", text).split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def _labelled(line: tuple[str, str]) -> str:
+    label, text = line
+    return f"{label}: {text}"

@@ -1,0 +1,227 @@
+"""The plugin `notifier`: groups of recipients, and which approvals each is notified of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from boyd.models import (
+    LEVELS,
+    STAGES,
+    Actor,
+    ApprovalItem,
+    Level,
+    NotificationStage,
+    NotificationTarget,
+)
+from boyd.plugin import Context, Plugin
+from boyd.plugins.approval_policy import Hours
+from boyd.plugins.notifier.approval_message import approval_message
+from boyd.plugins.notifier.channels import (
+    check_address,
+    kind_of,
+    post_webhook,
+    send_by_apprise,
+)
+
+#: The step in which the end of quiet hours is searched; zones are offset by quarters of an hour.
+_STEP = timedelta(minutes=15)
+#: The furthest end of quiet hours that is searched.
+_FURTHEST = timedelta(days=8)
+
+
+class _Part(BaseModel):
+    # Inputs may hold secrets.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
+
+
+class QuietHours(Hours):
+    """The hours in which a group gets no messages, except about critical approvals."""
+
+    @model_validator(mode="after")
+    def _ending(self) -> QuietHours:
+        if (self.start, self.end, len(self.weekdays)) == (0, 24, 7):
+            raise ValueError("must end at some time; omit the group instead")
+        return self
+
+    def until(self, now: datetime) -> datetime | None:
+        """The end of the quiet hours that *now* is in; None: it is in none."""
+        if not self.include(now):
+            return None
+        quarter = now.replace(minute=now.minute // 15 * 15, second=0, microsecond=0)
+        steps = (quarter + _STEP * number for number in range(1, _FURTHEST // _STEP))
+        return next(moment for moment in steps if not self.include(moment))
+
+
+class Recipient(_Part):
+    """A place to send messages to, and the principal who reads them there.
+
+    Attributes:
+        url: a webhook (`https://…`) or an Apprise URL; a secret.
+        style: what a webhook gets: `text` for chats that accept `{"text": …}`, `json` for the whole
+            approval.
+        headers: additional headers of a webhook, such as a token.
+        as_principal: the principal who may answer by a signed link; none: links need a login.
+        person: whether that principal is a person.
+        groups: the groups of that principal.
+    """
+
+    url: SecretStr
+    style: Literal["text", "json"] = "text"
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    as_principal: str | None = Field(default=None, alias="as", min_length=1, max_length=200)
+    person: bool = False
+    groups: list[str] = Field(default_factory=list)
+
+    @field_validator("url")
+    @classmethod
+    def _usable(cls, url: SecretStr) -> SecretStr:
+        check_address(url.get_secret_value())
+        return url
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipient:
+        if self.kind != "webhook" and (self.headers or self.style != "text"):
+            raise ValueError("style and headers are for webhooks (https://…)")
+        if self.as_principal is None and (self.person or self.groups):
+            raise ValueError("person and groups describe the principal that `as` names")
+        if self.as_principal is not None:
+            Actor(principal=self.as_principal)
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The kind of service."""
+        return kind_of(self.url.get_secret_value())
+
+    @property
+    def actor(self) -> Actor | None:
+        """The principal who may answer by a signed link, if any."""
+        if self.as_principal is None:
+            return None
+        return Actor(principal=self.as_principal, person=self.person, groups=self.groups)
+
+
+class RecipientGroup(_Part):
+    """Recipients who get the same messages.
+
+    Attributes:
+        name: the name; an approval goes to the groups that its policy names.
+        recipients: a table or just a `url` for each.
+        default: whether it also gets approvals whose policy names no group that is listed here.
+        stages: the stages to report.
+        actions: patterns of action ids.
+        min_risk: the lowest risk to report.
+        quiet: hours without messages, except about critical approvals.
+    """
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\s/]+$")
+    recipients: list[Recipient] = Field(min_length=1)
+    default: bool = True
+    stages: list[NotificationStage] = Field(default=list(STAGES), min_length=1)
+    actions: list[str] = ["*"]
+    min_risk: Level = "low"
+    quiet: QuietHours | None = None
+
+    @field_validator("recipients", mode="before")
+    @classmethod
+    def _tables(cls, given: object) -> object:
+        if not isinstance(given, list):
+            return given
+        return [{"url": one} if isinstance(one, str) else one for one in given]
+
+    def wants(self, item: ApprovalItem, stage: NotificationStage) -> bool:
+        """Tell whether the group is notified of *item* at *stage*."""
+        named = any(fnmatchcase(item.action_id, pattern) for pattern in self.actions)
+        grave = item.risk is None or LEVELS.index(item.risk) >= LEVELS.index(self.min_risk)
+        return stage in self.stages and named and grave
+
+    def not_before(self, item: ApprovalItem, now: datetime) -> datetime | None:
+        """The time until which a message about *item* is held back, if it is."""
+        if self.quiet is None or "critical" in (item.risk, item.decision.risk):
+            return None
+        return self.quiet.until(now)
+
+
+class Notifier(Plugin):
+    """Notifies groups of people when an approval waits, at half of its time, and when answered."""
+
+    id = "notifier"
+
+    class Options(Plugin.Options):
+        """The plugin's options.
+
+        Attributes:
+            groups: the groups of recipients.
+            timeout: seconds for one attempt of a webhook.
+        """
+
+        groups: list[RecipientGroup] = Field(min_length=1)
+        timeout: float = Field(default=10.0, gt=0, le=25)
+
+        @field_validator("groups")
+        @classmethod
+        def _distinct(cls, groups: list[RecipientGroup]) -> list[RecipientGroup]:
+            if len({group.name for group in groups}) < len(groups):
+                raise ValueError("two groups have the same name")
+            return groups
+
+    options: Options
+
+    def notification_targets(
+        self, approval: ApprovalItem, stage: NotificationStage, ctx: Context
+    ) -> Iterator[NotificationTarget]:
+        """The recipients in the groups that the policy names, else in the default groups."""
+        for group in self._groups(approval):
+            if not group.wants(approval, stage):
+                continue
+            not_before = group.not_before(approval, ctx.now())
+            for number, recipient in enumerate(group.recipients):
+                yield NotificationTarget(
+                    id=f"{group.name}/{number}",
+                    group=group.name,
+                    kind=recipient.kind,
+                    not_before=not_before,
+                )
+
+    def on_approval(
+        self, approval: ApprovalItem, stage: NotificationStage, target: str, ctx: Context
+    ) -> None:
+        """Send one message, once."""
+        recipient = self._recipient(target)
+        to = recipient.actor if stage != "answered" else None
+        message = approval_message(approval, stage, ctx.approval_link(approval, to), ctx.now())
+        url = recipient.url.get_secret_value()
+        if recipient.kind != "webhook":
+            send_by_apprise(url, message, waits=stage != "answered")
+            return
+        body: dict[str, Any] = {"text": f"{message.title}\n{message.text()}"}
+        if recipient.style == "json":
+            body = {"stage": stage, "agent": ctx.agent.id, "approval": approval.to_wire()}
+            body |= {"link": message.link} if message.link else {}
+        headers = {name: value.get_secret_value() for name, value in recipient.headers.items()}
+        # The same for each attempt, so that receivers recognise repetitions.
+        headers["webhook-id"] = f"approval_{approval.id}_{stage}"
+        post_webhook(ctx.http, url, body, headers, self.options.timeout)
+
+    def _groups(self, approval: ApprovalItem) -> list[RecipientGroup]:
+        named = [one for one in self.options.groups if one.name in approval.required.groups]
+        return named or [one for one in self.options.groups if one.default]
+
+    def _recipient(self, target: str) -> Recipient:
+        name, _, number = target.rpartition("/")
+        group = next(one for one in self.options.groups if one.name == name)
+        return group.recipients[int(number)]

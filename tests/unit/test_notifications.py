@@ -1,0 +1,454 @@
+"""People are notified of an approval when it waits, at half of its time, and when answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from boyd import Agent, Context, Plugin
+from boyd.models import ApprovalItem, Autonomy, NotificationRecord, NotificationTarget, utc_now
+from boyd.store import Fence, Verdict
+from boyd.testing import Lab
+from kit import Recorder, choice, chooses, overdue, person, plugin
+
+GATED = Autonomy(mode="approval-required")
+DUE = "boyd:{test}:due"
+
+
+class Notifier:
+    """Remembers what it was told."""
+
+    def __init__(self, tell: Callable[[str], None] = lambda stage: None) -> None:
+        self.told: list[tuple[str, str]] = []
+        self._tell = tell
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages it was told of."""
+        return [stage for stage, _ in self.told]
+
+    def lab(self, **approvals: Any) -> Lab:
+        """A lab with this notifier, whose agent has proposed its action."""
+
+        def on_approval(approval: ApprovalItem, stage: str) -> None:
+            self.told.append((stage, approval.status))
+            self._tell(stage)
+
+        parts = (chooses(choice()), Recorder().action(autonomy=GATED))
+        own = plugin(*parts, on_approval=on_approval)
+        lab = Lab(Agent("test", plugins=[own], approvals=approvals))
+        lab.run()
+        return lab
+
+
+class Pager(Plugin):
+    """Two targets, of which one may be quiet, gone or broken."""
+
+    id = "pager"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, str]] = []
+        self.quiet_until: datetime | None = None
+        self.names = ["desk", "phone"]
+        self.broken: set[str] = set()
+        self.unable = False
+
+    def notification_targets(
+        self, approval: ApprovalItem, stage: str, ctx: Context
+    ) -> Iterable[NotificationTarget]:
+        if self.unable:
+            raise OSError("no list of targets")
+        quiet = {"phone": self.quiet_until}
+        for name in self.names:
+            yield NotificationTarget(id=name, group="ops", kind="test", not_before=quiet.get(name))
+
+    def on_approval(self, approval: ApprovalItem, stage: str, target: str) -> None:
+        if target in self.broken:
+            raise OSError(f"{target} is down")
+        self.sent.append((stage, target))
+
+    def lab(self, **approvals: Any) -> Lab:
+        """A lab with this plugin, whose agent has proposed its action."""
+        first = plugin(chooses(choice()), Recorder().action(autonomy=GATED))
+        lab = Lab(Agent("test", plugins=[first, self], approvals=approvals))
+        lab.run()
+        return lab
+
+
+def pending(lab: Lab) -> ApprovalItem:
+    """The only item that waits."""
+    [item] = lab.store.approvals.page(50).pending
+    return item
+
+
+def name(item: ApprovalItem) -> str:
+    """The job that follows the item's stages."""
+    return f"notice:{item.id}"
+
+
+def delivery(item: ApprovalItem, stage: str, target: str) -> str:
+    """The job of one notification."""
+    return f"delivery:{item.id}:{stage}:pager:{target}"
+
+
+def record(lab: Lab, item: ApprovalItem, stage: str, target: str) -> NotificationRecord:
+    """What became of one notification."""
+    found = lab.store.approvals.get(item.id)
+    assert found is not None
+    [one] = [r for r in found.notifications if (r.stage, r.target) == (stage, target)]
+    return one
+
+
+def expire(lab: Lab, item: ApprovalItem) -> None:
+    """Let the item's deadline pass; nobody has purged it."""
+    lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
+
+
+def wait_of(lab: Lab, item: ApprovalItem) -> float:
+    """Seconds from the proposal to the next stage."""
+    at = lab.client.hget(f"boyd:{{test}}:{name(item)}", "executionNotBefore")
+    return float(at) / 1000 - item.created_at.timestamp()
+
+
+def jobs_of(lab: Lab) -> list[str]:
+    """The jobs that are left of notifications."""
+    keys = [key.removeprefix("boyd:{test}:") for key in lab.client.scan_iter("boyd:{test}:*")]
+    return [key for key in keys if key.startswith(("notice:", "delivery:"))]
+
+
+def test_people_are_notified_once_of_each_stage() -> None:
+    notifier = Notifier()
+    lab = notifier.lab(ttl=3600)
+    item = pending(lab)
+    waits = []
+    for _ in range(2):
+        overdue(lab, name(item))
+        waits.append(wait_of(lab, item))
+    expire(lab, item)
+    overdue(lab, name(item))
+    overdue(lab, name(item))
+
+    assert notifier.told == [
+        ("waiting", "pending"),
+        ("half-time", "pending"),
+        ("answered", "expired"),
+    ]
+    assert waits == [pytest.approx(1800, abs=2), pytest.approx(3600, abs=2)]
+    assert lab.client.zcard(DUE) == 0
+    assert jobs_of(lab) == []
+
+
+def test_the_half_time_of_a_long_wait_is_not_told_before_it_comes() -> None:
+    """What waits for more than ten minutes is not taken for a sign of a clock gone wrong."""
+    notifier = Notifier()
+    lab = notifier.lab(ttl=86400)
+    item = pending(lab)
+    overdue(lab, name(item))
+    for _ in range(3):
+        lab.sweeper.sweep()
+        lab.deliver()
+    lab.client.zadd(DUE, {name(item): 1})
+    lab.sweeper.sweep()
+    lab.dispatcher.hints.append(("job", name(item), 1))
+    lab.deliver()
+
+    assert notifier.stages == ["waiting"]
+    assert wait_of(lab, item) == pytest.approx(43200, abs=2)
+
+
+def test_a_message_that_comes_twice_notifies_once() -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    item = pending(lab)
+    lab.dispatcher.hints.extend([("job", name(item), 1)] * 3)
+    lab.deliver()
+    sent = f"delivery:{item.id}:waiting:p:"
+    lab.dispatcher.hints.extend([("job", sent, 1)] * 3)
+    lab.deliver()
+
+    assert notifier.stages == ["waiting"]
+
+
+def test_the_same_proposal_again_notifies_nobody_again() -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    overdue(lab, name(pending(lab)))
+    for _ in range(3):
+        lab.run()
+    lab.sweeper.sweep()
+    lab.deliver()
+
+    assert pending(lab).seen == 4
+    assert notifier.stages == ["waiting"]
+
+
+@pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
+@pytest.mark.parametrize("stages", [0, 1, 2])
+def test_an_answer_is_told_at_once_and_ends_the_notifications(
+    verdict: Verdict, stages: int
+) -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    item = pending(lab)
+    for _ in range(stages):
+        overdue(lab, name(item))
+    lab.resolver.answer(item.id, verdict, person("ann"))
+    # The job is due by itself now: nobody has moved the time.
+    lab.sweeper.sweep()
+    lab.deliver()
+
+    assert notifier.told == [
+        *[("waiting", "pending"), ("half-time", "pending")][:stages],
+        ("answered", verdict),
+    ]
+    assert jobs_of(lab) == []
+    assert lab.client.zcard(DUE) == 0
+
+
+def test_an_item_that_the_sweeper_has_expired_is_told_as_expired_too() -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    item = pending(lab)
+    overdue(lab, name(item))
+    overdue(lab, name(item))
+    expire(lab, item)
+    lab.store.approvals.expire(lab.engine.retention)
+    lab.sweeper.sweep()
+    lab.deliver()
+
+    assert notifier.told[2:] == [("answered", "expired")]
+
+
+def test_a_job_whose_worker_was_lost_goes_on() -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    item = pending(lab)
+    lab.dispatcher.hints.clear()
+    assert lab.store.jobs.enter(name(item), 1, "lost/1")
+    overdue(lab, name(item))
+    overdue(lab, name(item))
+
+    assert notifier.stages == ["waiting", "half-time"]
+
+
+def test_a_job_that_takes_down_its_workers_ends() -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    item = pending(lab)
+    lab.dispatcher.hints.clear()
+    for attempt in (1, 2, 3):
+        assert lab.store.jobs.enter(name(item), attempt, f"lost/{attempt}")
+        lab.client.zadd(DUE, {name(item): 1})
+        lab.sweeper.sweep()
+        lab.dispatcher.hints.clear()
+
+    assert lab.client.zcard(DUE) == 0
+    assert jobs_of(lab) == []
+
+
+def test_without_a_worker_a_job_waits() -> None:
+    notifier = Notifier()
+    lab = notifier.lab()
+    item = pending(lab)
+    lab.client.hset(f"boyd:{{test}}:{name(item)}", "queuedAt", 1)
+    overdue(lab, name(item))
+
+    assert notifier.stages == ["waiting"]
+
+
+def test_without_notifiers_there_are_no_jobs() -> None:
+    own = plugin(chooses(choice()), Recorder().action(autonomy=GATED))
+    lab = Lab(Agent("test", plugins=[own]))
+    lab.run()
+
+    assert jobs_of(lab) == []
+    assert lab.client.zcard(DUE) == 0
+
+
+@pytest.mark.parametrize("approvals", [{"auto_expire": False}, {"ttl": 0}])
+def test_what_never_expires_has_no_half_time_and_is_told_when_answered(
+    approvals: dict[str, Any],
+) -> None:
+    notifier = Notifier()
+    lab = notifier.lab(**approvals)
+    item = pending(lab)
+    for _ in range(3):
+        overdue(lab, name(item))
+    assert notifier.stages == ["waiting"]
+
+    lab.resolver.answer(item.id, "denied", person("ann"))
+    lab.sweeper.sweep()
+    lab.deliver()
+    assert notifier.told == [("waiting", "pending"), ("answered", "denied")]
+
+
+# Each target by itself
+
+
+def test_a_target_that_is_down_delays_no_other_and_is_tried_again() -> None:
+    pager = Pager()
+    pager.broken = {"phone"}
+    lab = pager.lab()
+    item = pending(lab)
+    overdue(lab, name(item))
+    assert pager.sent == [("waiting", "desk")]
+    down = record(lab, item, "waiting", "phone")
+    assert (down.state, down.attempts, down.error) == ("queued", 1, "OSError: phone is down")
+    assert down.next_at is not None
+    assert timedelta(seconds=3) < down.next_at - utc_now() < timedelta(seconds=6)
+
+    overdue(lab, delivery(item, "waiting", "phone"))
+    assert record(lab, item, "waiting", "phone").attempts == 2
+    pager.broken = set()
+    overdue(lab, delivery(item, "waiting", "phone"))
+    up = record(lab, item, "waiting", "phone")
+    assert (up.state, up.attempts, up.error, up.next_at) == ("succeeded", 3, None, None)
+    assert pager.sent == [("waiting", "desk"), ("waiting", "phone")]
+
+
+def test_a_target_that_stays_down_is_given_up_and_the_record_says_so() -> None:
+    pager = Pager()
+    pager.broken = {"phone"}
+    lab = pager.lab(ttl=0)
+    item = pending(lab)
+    overdue(lab, name(item))
+    for _ in range(8):
+        overdue(lab, delivery(item, "waiting", "phone"))
+
+    found = record(lab, item, "waiting", "phone")
+    assert (found.state, found.attempts) == ("failed", 9)
+    assert jobs_of(lab) == [name(item)]
+    totals = lab.client.hmget("boyd:{test}:loop", "notified:succeeded", "notified:failed")
+    assert totals == ["1", "1"]
+
+
+def test_a_notification_whose_worker_was_killed_is_sent_again_and_both_attempts_count() -> None:
+    pager = Pager()
+    lab = pager.lab()
+    item = pending(lab)
+    pager.names = ["desk"]
+    overdue_without_delivery(lab, item)
+    job = delivery(item, "waiting", "desk")
+    fields = lab.store.jobs.enter(job, 1, "killed/1")
+    assert fields
+    found = record(lab, item, "waiting", "desk")
+    started = found.patched({"state": "running", "attempts": 1, "at": utc_now()})
+    assert lab.store.notifications.store(item.id, started, Fence(job, 1, "killed/1"))
+    lab.dispatcher.hints.clear()
+    overdue(lab, job)
+
+    ended = record(lab, item, "waiting", "desk")
+    assert (ended.state, ended.attempts) == ("succeeded", 2)
+    assert not lab.store.notifications.store(item.id, started, Fence(job, 1, "killed/1")), "fenced"
+
+
+def overdue_without_delivery(lab: Lab, item: ApprovalItem) -> None:
+    """Plan the notifications of the item; their messages stay."""
+    lab.client.zadd(DUE, {name(item): 1})
+    lab.sweeper.sweep()
+    lab.step()
+
+
+def test_a_notification_that_takes_down_its_workers_is_recorded_as_failed() -> None:
+    pager = Pager()
+    lab = pager.lab()
+    item = pending(lab)
+    pager.names = ["desk"]
+    overdue_without_delivery(lab, item)
+    lab.dispatcher.hints.clear()
+    job = delivery(item, "waiting", "desk")
+    for attempt in (1, 2, 3):
+        assert lab.store.jobs.enter(job, attempt, f"lost/{attempt}")
+        lab.client.zadd(DUE, {job: 1})
+        lab.sweeper.sweep()
+        lab.dispatcher.hints.clear()
+
+    found = record(lab, item, "waiting", "desk")
+    assert (found.state, found.error) == ("failed", "it took down its workers")
+
+
+def test_a_plugin_that_cannot_name_its_targets_delays_no_other_and_is_asked_again() -> None:
+    told: list[str] = []
+    pager = Pager()
+    pager.unable = True
+    first = plugin(
+        chooses(choice()),
+        Recorder().action(autonomy=GATED),
+        on_approval=lambda stage: told.append(stage),
+    )
+    lab = Lab(Agent("test", plugins=[pager, first]))
+    lab.run()
+    item = pending(lab)
+    overdue(lab, name(item))
+    assert told == ["waiting"]
+    pager.unable = False
+    overdue(lab, name(item))
+    assert (told, len(pager.sent)) == (["waiting"], 2)
+
+
+# Quiet hours
+
+
+def test_a_held_message_is_sent_when_quiet_hours_end() -> None:
+    pager = Pager()
+    pager.quiet_until = utc_now() + timedelta(hours=3)
+    lab = pager.lab(ttl=86400)
+    item = pending(lab)
+    overdue(lab, name(item))
+    held = record(lab, item, "waiting", "phone")
+    assert pager.sent == [("waiting", "desk")]
+    assert (held.state, held.attempts, held.next_at) == ("queued", 0, pager.quiet_until)
+
+    overdue(lab, delivery(item, "waiting", "phone"))
+    assert pager.sent == [("waiting", "desk")], "quiet hours last on"
+    pager.quiet_until = None
+    overdue(lab, delivery(item, "waiting", "phone"))
+    assert pager.sent == [("waiting", "desk"), ("waiting", "phone")]
+
+
+def test_a_held_message_is_not_sent_once_the_item_was_answered() -> None:
+    pager = Pager()
+    pager.quiet_until = utc_now() + timedelta(hours=3)
+    lab = pager.lab(ttl=86400)
+    item = pending(lab)
+    overdue(lab, name(item))
+    lab.resolver.answer(item.id, "denied", person("ann"))
+    for _ in range(3):
+        lab.sweeper.sweep()
+        lab.deliver()
+
+    skipped = record(lab, item, "waiting", "phone")
+    assert (skipped.state, skipped.error) == ("skipped", "the approval is denied")
+    assert pager.sent == [("waiting", "desk"), ("answered", "desk")], "phone was never asked"
+    assert jobs_of(lab) == []
+
+
+def test_of_two_held_messages_only_the_later_one_is_sent() -> None:
+    pager = Pager()
+    pager.quiet_until = utc_now() + timedelta(hours=30)
+    lab = pager.lab(ttl=86400)
+    item = pending(lab)
+    overdue(lab, name(item))
+    overdue(lab, name(item))
+    lab.sweeper.sweep()
+    lab.deliver()
+    assert record(lab, item, "waiting", "phone").error == "the notification half-time replaces it"
+    pager.quiet_until = None
+    overdue(lab, delivery(item, "half-time", "phone"))
+    assert [one for one in pager.sent if one[1] == "phone"] == [("half-time", "phone")]
+
+
+def test_a_target_that_was_removed_meanwhile_is_skipped() -> None:
+    pager = Pager()
+    pager.quiet_until = utc_now() + timedelta(hours=3)
+    lab = pager.lab(ttl=86400)
+    item = pending(lab)
+    overdue(lab, name(item))
+    pager.names = ["desk"]
+    overdue(lab, delivery(item, "waiting", "phone"))
+    found = record(lab, item, "waiting", "phone")
+    assert (found.state, found.error) == ("skipped", "it is no longer configured")
