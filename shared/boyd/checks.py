@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from boyd import queues
@@ -248,9 +249,10 @@ def _agent(health: HealthSnapshot, agent: AgentHealth, needs: Needs) -> Iterator
     live = roster.live("worker", agent.entry.id)
     if not live:
         yield _without_workers(roster, agent)
+    own = needs.get(agent.entry.id)
     found = [
         *_fingerprints(roster, agent, roster.live(None, agent.entry.id)),
-        *(_unserved(health, agent, needs.get(agent.entry.id, {})) if live else ()),
+        *(_no_worker(one) for one in (unserved(health, agent, own) if live else ())),
         *_beat(roster, agent),
         *_flight(roster, agent, bool(live)),
         *_blind(roster, agent),
@@ -309,12 +311,21 @@ def _group_text(roster: Roster, number: int, group: Sequence[WorkerInfo]) -> str
     return f"file {number}: {last.role} {last.name} (started {started} ago){more}"
 
 
-def _unserved(
-    health: HealthSnapshot, agent: AgentHealth, needs: Mapping[str, list[str]]
-) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class UnservedQueue:
+    """A queue that an agent needs, or that holds its work, and that no live worker consumes."""
+
+    agent_id: str
+    queue: str
+    why: str
+
+
+def unserved(
+    health: HealthSnapshot, agent: AgentHealth, needs: Mapping[str, list[str]] | None = None
+) -> Iterator[UnservedQueue]:
     """Required, named or non-empty queues without a worker; *needs* is from the agent file."""
     needed = agent.named_queues  # by the catalogue
-    for queue, parts in needs.items():
+    for queue, parts in (needs or {}).items():
         needed[queue] = list(dict.fromkeys([*parts, *needed.get(queue, ())]))
     served = health.roster.served(agent.entry.id)
     wanted = dict.fromkeys((queues.LOOP, queues.OBSERVE, queues.ACT), "")
@@ -330,7 +341,7 @@ def _unserved(
             wanted.setdefault(queue, f", which holds {counted(number, 'message')}")
     for queue, why in wanted.items():
         if queue not in served:
-            yield _no_worker(agent.entry.id, queue, why)
+            yield UnservedQueue(agent.entry.id, queue, why)
 
 
 def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
@@ -342,17 +353,17 @@ def _unknown(roster: Roster, needs: Needs) -> Iterator[Finding]:
         served = roster.served(name)
         for queue, parts in needs[name].items():
             if queue not in served:
-                yield _no_worker(name, queue, _need_text(parts))
+                yield _no_worker(UnservedQueue(name, queue, _need_text(parts)))
 
 
 def _need_text(parts: Iterable[str]) -> str:
     return f", needed by {', '.join(parts)}"
 
 
-def _no_worker(agent_id: str, queue: str, why: str) -> Finding:
-    what = f"no live worker consumes queue {queue!r}{why}"
-    advice = f"start one with `boyd worker --agent FILE -Q {queue}`"
-    return error(f"agent {agent_id}", what, advice)
+def _no_worker(missing: UnservedQueue) -> Finding:
+    what = f"no live worker consumes queue {missing.queue!r}{missing.why}"
+    advice = f"start one with `boyd worker --agent FILE -Q {missing.queue}`"
+    return error(f"agent {missing.agent_id}", what, advice)
 
 
 def _beat(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:

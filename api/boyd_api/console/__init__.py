@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from boyd_api.console import agent, approval, inbox, sign_in, stream
+from boyd_api.console import agent, agents, approval, fleet, inbox, sign_in, stream
 from boyd_api.console.pages import CONSOLE, Pages, mount
 from boyd_api.services import Services
 
@@ -13,6 +13,8 @@ _ALL: tuple[Pages, ...] = (
     inbox.pages,
     approval.pages,
     agent.pages,
+    agents.pages,
+    fleet.pages,
     stream.pages,
 )
 

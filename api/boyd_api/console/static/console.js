@@ -17,6 +17,7 @@
       const wasLost = state !== "live" && state !== "connecting";
       state = message.redis ? "live" : "redis";
       if (message.first || (wasLost && message.redis)) refreshSoon(); // what was missed is read now
+      else if (message.redis && concerns({ kind: "alive" })) refreshSoon(); // no event tells that a process died
     } else if (message.type === "hint") {
       heardAt = Date.now();
       if (concerns(message)) refreshSoon();

@@ -1,0 +1,42 @@
+"""All agents with their states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from boyd.models import responses
+from boyd_api import agent_routes
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+
+pages = Pages()
+
+
+@dataclass(frozen=True)
+class Row:
+    """An agent and its state: the word, and the shape that goes with it."""
+
+    agent: responses.AgentState
+    shape: str
+    word: str
+
+
+@pages.get("/agents")
+def agents(page: PageRequest) -> PageResult:
+    """Show all agents, those that were retired last."""
+    found = agent_routes.show(page.ctx, agent_routes.AgentsQuery(retired=True))
+    rows = [Row(one, *_state(one)) for one in found.agents]
+    rows.sort(key=lambda row: (row.agent.retired_at is not None, row.agent.id))
+    return page.render("agents.html", rows=rows)
+
+
+def _state(agent: responses.AgentState) -> tuple[str, str]:
+    """The shape and the word of what matters most."""
+    if agent.retired_at is not None:
+        return "off", "retired"
+    if not agent.workers:
+        return "warning", "no worker"
+    if agent.frozen is not None:
+        return "frozen", "frozen"
+    if agent.paused is not None:
+        return "paused", "paused"
+    return "ok", "running"

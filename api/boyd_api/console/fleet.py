@@ -1,0 +1,136 @@
+"""The fleet: processes, the queues that they serve, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from boyd import queues
+from boyd.checks import UnservedQueue, unserved
+from boyd.store.fleet import WorkerInfo
+from boyd.store.health_reader import read_health
+from boyd.store.health_snapshot import HealthSnapshot
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+
+pages = Pages()
+
+_HOSTS = f"{queues.HOST}."
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that an agent lacks: in words, and with the command that adds it.
+
+    Attributes:
+        queue: the queue that is not served, if that is it.
+        where: the host on which to run the command; empty: on any.
+    """
+
+    agent_id: str
+    text: str
+    command: str
+    queue: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A queue; `waiting` is the number of its messages, None if the broker does not answer."""
+
+    queue: str
+    is_served: bool
+    waiting: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A live process, and the columns of the queues that it serves."""
+
+    process: WorkerInfo
+    serves: frozenset[str]
+
+
+@pages.get("/fleet")
+def fleet(page: PageRequest) -> PageResult:
+    """Show the processes, the queues that they serve, and what is missing."""
+    health = _visible(page, read_health(page.services.store.client, page.services.broker))
+    roster, gaps = health.roster, list(_gaps(health))
+    live = sorted(roster.live(), key=lambda one: (one.role != "worker", one.host, one.name))
+    rows = [Row(one, frozenset(map(_column_of, one.queues))) for one in live]
+    return page.render(
+        "fleet.html",
+        gaps=sorted(gaps, key=lambda gap: not gap.queue),
+        columns=_columns(health, rows, gaps),
+        rows=rows,
+        lost=roster.silent(),
+        unreadable=roster.unreadable,
+        versions=sorted({one.version for one in live}),
+        broker_error=health.broker_error,
+    )
+
+
+def _visible(page: PageRequest, health: HealthSnapshot) -> HealthSnapshot:
+    """The health of what the reader may see."""
+    seen = page.ctx.agents
+    if page.key is None or not page.key.agents:
+        return health
+    limited = [
+        one.patched({"agents": [name for name in one.agents if name in seen]})
+        for one in health.roster.processes
+    ]
+    roster = replace(
+        health.roster,
+        agents={name: one for name, one in health.roster.agents.items() if name in seen},
+        processes=[one for one in limited if one.agents],
+        unreadable=[],
+    )
+    messages = {key: size for key, size in (health.messages or {}).items() if key[0] in seen}
+    return replace(
+        health,
+        roster=roster,
+        agents=[one for one in health.agents if one.entry.id in seen],
+        messages=None if health.messages is None else messages,
+    )
+
+
+def _gaps(health: HealthSnapshot) -> Iterator[Gap]:
+    roster = health.roster
+    for agent in health.agents:
+        name = agent.entry.id
+        if roster.retired(name):
+            continue
+        if not roster.live("worker", name):
+            what = "worker" if roster.live("beat", name) else "process"
+            yield Gap(name, f"no {what} runs it, so it does nothing", "boyd worker")
+        else:
+            yield from map(_queue_gap, unserved(health, agent))
+        if agent.entry.mode == "continuous" and not roster.live("beat", name):
+            yield Gap(name, "no beat starts its iterations", "boyd beat")
+
+
+def _queue_gap(missing: UnservedQueue) -> Gap:
+    name, where = missing.queue, ""
+    if name.startswith(_HOSTS):
+        name, where = queues.HOST, name.removeprefix(_HOSTS)
+    text = f"no live worker consumes it{missing.why}"
+    return Gap(missing.agent_id, text, f"boyd worker -Q {name}", missing.queue, where)
+
+
+def _columns(health: HealthSnapshot, rows: list[Row], gaps: list[Gap]) -> list[Column]:
+    """The queues: those that are not served first, then in their usual order."""
+    missing = {_column_of(gap.queue) for gap in gaps if gap.queue}
+    named = {queue for row in rows for queue in row.serves} | missing
+    usual = {queue: number for number, queue in enumerate(queues.DEFAULT)}
+    order = sorted(named, key=lambda one: (one not in missing, usual.get(one, len(usual)), one))
+    return [Column(one, one not in missing, _waiting(health, one)) for one in order]
+
+
+def _waiting(health: HealthSnapshot, column: str) -> int | None:
+    if health.messages is None:
+        return None
+    return sum(size for (_, queue), size in health.messages.items() if _column_of(queue) == column)
+
+
+def _column_of(queue: str) -> str:
+    """The queues of all hosts are one column."""
+    return queues.HOST if queue.startswith(_HOSTS) else queue
