@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from email.message import EmailMessage
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.handlers import Message
 
 from boyd.errors import PluginError
 from boyd.links import LinkBuilder, LinkSigner
@@ -21,6 +17,7 @@ from boyd.plugins.notifier import Notifier, QuietHours
 from boyd.plugins.notifier.approval_message import ApprovalMessage, approval_message
 from boyd.plugins.notifier.channels import SendError, send_by_apprise
 from harness import free_port
+from mail_kit import mail_server, parts_of
 from plugin_kit import Rig, site
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -170,36 +167,11 @@ def test_a_webhook_that_refuses_is_a_failure_that_hides_its_address(status: int)
 # Apprise
 
 
-class Mailbox(Message):
-    """Keeps the messages that an SMTP server receives."""
-
-    def __init__(self) -> None:
-        super().__init__(EmailMessage)
-        self.mails: list[Any] = []
-
-    def handle_message(self, message: Any) -> None:
-        self.mails.append(message)
-
-
-@pytest.fixture(name="smtp")
-def _smtp() -> Iterator[tuple[Mailbox, str]]:
-    mailbox = Mailbox()
-    controller = Controller(mailbox, hostname="127.0.0.1", port=free_port())
-    controller.start()
-    address = f"mailto://127.0.0.1:{controller.port}?from=boyd@example.com&to=jane@example.com"
-    yield mailbox, address
-    controller.stop()
-
-
-def test_a_mail_has_plain_text_and_html_that_a_phone_shows(smtp: tuple[Mailbox, str]) -> None:
-    mailbox, address = smtp
-    tell(address, "waiting", LinkBuilder("https://boyd.example.com"), title="Clean /")
-    [mail] = mailbox.mails
-    parts = {
-        part.get_content_type(): part.get_payload(decode=True).decode()
-        for part in mail.walk()
-        if not part.is_multipart()
-    }
+def test_a_mail_has_plain_text_and_html_that_a_phone_shows() -> None:
+    with mail_server() as box:
+        tell(box.address, "waiting", LinkBuilder("https://boyd.example.com"), title="Clean /")
+        [mail] = box.mails
+    parts = parts_of(mail)
 
     assert mail.get_content_type() == "multipart/alternative"
     assert (mail["To"], mail["Subject"]) == ("jane@example.com", "Approval needed: Clean /")

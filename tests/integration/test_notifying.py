@@ -1,0 +1,253 @@
+"""Real workers notify people by mail and webhook, through every mishap at least once."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import requests
+
+from boyd import Agent
+from boyd.links import LinkSigner
+from boyd.models import ApprovalItem, Autonomy, NotificationRecord
+from boyd.plugins.notifier import Notifier
+from boyd.store import connect
+from boyd.testing import Lab
+from faults.clocks import Clock, missing, tidy
+from harness import Deployment, free_port, server_program, wait_until
+from kit import Recorder, choice, chooses, person, plugin
+from mail_kit import Mailbox, mail_server, parts_of
+from plugin_kit import site
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+SECRET = "a secret with more than thirty-two characters"
+LINK = re.compile(r"https://boyd\.example\.com/console/answer/(\S+)")
+MODULE = "agents.notified:agent"
+
+
+def notify(deployment: Deployment, *recipients: Any) -> None:
+    """Have workers notify these recipients."""
+    groups = [{"name": "ops", "recipients": list(recipients)}]
+    deployment.environment |= {
+        "NOTIFIED": json.dumps(groups),
+        "BOYD_API__URL": "https://boyd.example.com",
+        "BOYD_LINK_SECRET": SECRET,
+    }
+
+
+def propose(deployment: Deployment) -> ApprovalItem:
+    """The item that an iteration proposes."""
+    deployment.launcher("notified").trigger("test")
+    pending = deployment.agent("notified").approvals.page
+    return wait_until(lambda: pending(5).pending)[0]  # type: ignore[no-any-return]
+
+
+def records(deployment: Deployment, item: ApprovalItem) -> dict[str, NotificationRecord]:
+    """What became of the notifications, by stage and target."""
+    found = deployment.agent("notified").approvals.get(item.id)
+    assert found is not None
+    return {f"{one.stage} {one.target}": one for one in found.notifications}
+
+
+def make_due(deployment: Deployment, item: ApprovalItem, target: str) -> None:
+    """Let the time pass until the next attempt."""
+    name = f"delivery:{item.id}:waiting:notifier:{target}"
+    client = deployment.store.client
+    client.hset(f"boyd:{{notified}}:{name}", "executionNotBefore", 1)
+    client.zadd("boyd:{notified}:due", {name: 1})
+
+
+def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Deployment) -> None:
+    with mail_server() as box:
+        jane = {"url": box.address, "as": "mail:jane@example.com"}
+        notify(deployment, jane)
+        deployment.worker("w0", MODULE)
+        item = propose(deployment)
+        [asked] = wait_until(lambda: box.mails[:1])
+        text = parts_of(asked)["text/plain"]
+        for said in ("why: it is time", 'params: {"text": "written"}', "preview: would write"):
+            assert said in text
+        found = LINK.search(text)
+        assert found is not None
+        link = LinkSigner(SECRET).read(found[1])
+        assert link is not None
+        assert link.problem(item, datetime.now(UTC)) is None
+        assert f'<a href="{found[0]}">' in parts_of(asked)["text/html"]
+
+        done = deployment.resolver("notified").answer_link(link, "approved")
+        assert done.done
+        wait_until(lambda: deployment.effects() == ["written"])
+        answered = wait_until(lambda: box.mails[1:])[0]
+        assert answered["Subject"] == "Approved by mail:jane@example.com: writer:write"
+        assert LINK.search(parts_of(answered)["text/plain"]) is None
+        wait_until(lambda: records(deployment, item)["answered ops/0"].state == "succeeded")
+    told = [(n, one.state, one.attempts) for n, one in records(deployment, item).items()]
+    assert told == [("waiting ops/0", "succeeded", 1), ("answered ops/0", "succeeded", 1)]
+    assert SECRET not in deployment.log("w0")
+    kept = deployment.store.client.hgetall(f"boyd:{{notified}}:approval:{item.id}")
+    assert "127.0.0.1" not in json.dumps(kept), "addresses are secrets"
+    assert found[1] not in json.dumps(kept)
+
+
+def test_a_worker_killed_while_it_sends_is_followed_by_another_that_sends_again(
+    deployment: Deployment,
+) -> None:
+    with site() as chat:
+        notify(deployment, chat.url)
+        deployment.worker("w0", MODULE)
+
+        def kill() -> None:
+            if len(chat.requests) == 1:
+                deployment.kill("w0", signal.SIGKILL)
+
+        chat.hold = kill
+        item = propose(deployment)
+        wait_until(lambda: chat.requests)
+        deployment.worker("w1", MODULE)
+        wait_until(lambda: records(deployment, item)["waiting ops/0"].state == "succeeded")
+        ids = [headers["webhook-id"] for _, _, headers, _ in chat.requests]
+    assert ids == [f"approval_{item.id}_waiting"] * 2
+    assert records(deployment, item)["waiting ops/0"].attempts == 2
+
+
+def test_a_target_that_is_down_delays_no_other_and_gets_its_message_when_it_is_up(
+    deployment: Deployment,
+) -> None:
+    port = free_port()
+    with site() as chat:
+        notify(deployment, Mailbox(port).address, chat.url)
+        deployment.worker("w0", MODULE)
+        item = propose(deployment)
+        wait_until(lambda: len(chat.requests) == 1)
+        wait_until(lambda: records(deployment, item)["waiting ops/0"].state == "queued")
+        wait_until(lambda: records(deployment, item)["waiting ops/0"].error)
+        down = records(deployment, item)["waiting ops/0"]
+        assert (down.attempts, down.kind) == (1, "mailto")
+        assert "example.com" not in str(down.error)
+        with mail_server(port) as box:
+            make_due(deployment, item, "ops/0")
+            wait_until(lambda: box.mails)
+            wait_until(lambda: records(deployment, item)["waiting ops/0"].state == "succeeded")
+        up = records(deployment, item)["waiting ops/0"]
+        assert (up.attempts, up.error) == (2, None)
+        assert len(chat.requests) == 1
+
+
+def test_a_target_that_never_answers_delays_neither_the_loop_nor_other_targets(
+    deployment: Deployment,
+) -> None:
+    with site() as slow, site() as chat:
+        release = threading.Event()
+        slow.hold = release.wait
+        notify(deployment, slow.url, chat.url)
+        deployment.worker("w0", MODULE)
+        item = propose(deployment)
+        wait_until(lambda: slow.requests)
+        wait_until(lambda: chat.requests)
+        deployment.ended("notified", deployment.launcher("notified").trigger("test").iteration)
+        deployment.resolver("notified").answer(item.id, "approved", person("ann"))
+        wait_until(lambda: deployment.effects() == ["written"])
+        assert records(deployment, item)["waiting ops/0"].state == "running"
+        release.set()
+
+
+def test_a_question_about_what_waits_takes_nobody_the_right_to_answer(
+    deployment: Deployment,
+) -> None:
+    deployment.worker("w0", MODULE)
+    item = propose(deployment)
+    base = deployment.api("api") + "/api/v0"
+    ann = deployment.key("ann", "read", "runs", "approvals")
+    body = {"title": "Why does it want to write?", "description": "I look at it"}
+    run = requests.post(f"{base}/runs", json=body, headers=ann, timeout=60).json()
+
+    def joined() -> Any:
+        found = requests.get(f"{base}/approvals/{item.id}", headers=ann, timeout=60).json()
+        return found if run["id"] in found["runIds"] else None
+
+    waiting = wait_until(joined)
+    assert (waiting["seen"], waiting["requestedBy"]) == (2, [])
+    answer = requests.post(f"{base}/approvals/{item.id}/approve", headers=ann, timeout=90)
+    assert (answer.status_code, answer.json()["approval"]["actedBy"]) == (200, "ann")
+    assert deployment.effects() == ["written"]
+
+
+@pytest.fixture(name="night")
+def _night(tmp_path: Path) -> Iterator[tuple[str, Clock]]:
+    """A Redis whose clock can be set: in Vienna, it is the night in which clocks go forward."""
+    if why := missing():
+        pytest.skip(why)
+    clock = Clock(tmp_path / "clock")
+    set_to(clock, "2027-03-27T23:30+01:00")
+    port = free_port()
+    command = [*clock.command, str(server_program()), "--port", str(port), "--save", ""]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=log)
+    client = connect(f"redis://127.0.0.1:{port}/0")
+
+    def answers() -> bool:
+        try:
+            return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+    try:
+        wait_until(answers)
+        yield f"redis://127.0.0.1:{port}/0", clock
+    finally:
+        client.close()
+        process.kill()
+        process.wait()
+        tidy()
+
+
+def set_to(clock: Clock, moment: str) -> None:
+    """Set the clock."""
+    clock.shift((datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds())
+
+
+def test_quiet_hours_end_when_the_clocks_of_the_zone_say_so(night: tuple[str, Clock]) -> None:
+    url, clock = night
+    quiet = {"start": 22, "end": 7, "timezone": "Europe/Vienna"}
+    with site() as sleeper, site() as awake:
+        groups: list[dict[str, Any]] = [
+            {"name": "sleeper", "recipients": [sleeper.url], "quiet": quiet},
+            {"name": "awake", "recipients": [awake.url]},
+        ]
+        lab = lab_on(url, groups)
+        lab.run()
+        settle(lab, clock)
+        [item] = lab.store.approvals.page(5).pending
+        [held] = [one for one in item.notifications if one.group == "sleeper"]
+        assert (len(awake.requests), len(sleeper.requests)) == (1, 0)
+        assert held.next_at == datetime.fromisoformat("2027-03-28T07:00+02:00")
+
+        for moment, sent in (("06:58", 0), ("07:01", 1)):
+            set_to(clock, f"2027-03-28T{moment}+02:00")
+            settle(lab_on(url, groups), clock)
+            assert len(sleeper.requests) == sent, moment
+
+
+def lab_on(url: str, groups: list[dict[str, Any]]) -> Lab:
+    """A lab on that Redis, which has just read its clock."""
+    action = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    parts = [plugin(chooses(choice()), action), Notifier(groups=groups)]
+    return Lab(Agent("test", plugins=parts, approvals={"ttl": 86400}), client=connect(url))
+
+
+def settle(lab: Lab, clock: Clock) -> None:
+    """Do everything that is due within seconds; after a jump, sweepers wait for a lease first."""
+    for _ in range(4):
+        lab.sweeper.sweep()
+        lab.deliver()
+        clock.shift(clock.seconds + 2)
