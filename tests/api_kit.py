@@ -21,6 +21,7 @@ from boyd.models import (
     EndpointReply,
     EndpointRequest,
     JsonObject,
+    Level,
     Mode,
     Phase,
     Proposal,
@@ -139,14 +140,24 @@ class Site:
             return asked.result(120)
 
     def waiting(
-        self, text: str = "news", *, action: str = "desk:publish", ttl: float = 3600, **policy: Any
+        self,
+        text: str = "news",
+        *,
+        action: str = "desk:publish",
+        ttl: float = 3600,
+        risk: Level = "low",
+        **policy: Any,
     ) -> str:
         """A new pending approval of the agent `desk`, which takes what *policy* says; its id."""
         params: JsonObject = {"text": text}
         decision = Decision(action=action, params=params, rationale="test", confidence=1.0)
-        required = ApprovalPolicy(**policy)
         proposal = Proposal(
-            decision=decision, action_id=action, params=params, loop_iteration=1, required=required
+            decision=decision,
+            action_id=action,
+            params=params,
+            loop_iteration=1,
+            risk=risk,
+            required=ApprovalPolicy(**policy),
         )
         return self.lab.store.approvals.enqueue(proposal, Retention(ttl=ttl))
 

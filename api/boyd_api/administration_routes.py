@@ -11,7 +11,7 @@ from pydantic import Field
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
 from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
 from boyd.store import Audit
-from boyd.store.sessions import LINK, login_path
+from boyd.store.login_sessions import LINK, login_path
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext
 from boyd_api.routing import JsonResponse, Media, Routes
@@ -123,15 +123,14 @@ def revoke(ctx: RequestContext, id: str) -> Revoked:
     return Revoked(id=id)
 
 
-@key_routes.post(
-    "/login-links", scope="read", reach="visible", answers={201: LoginLink}, idempotent=False
-)
+@key_routes.post("/login-links", scope="read", reach="visible", answers={201: LoginLink})
 def create_login_link(ctx: RequestContext) -> JsonResponse:
     """Create a link that signs a browser in to the console once, with the key of this request."""
     if ctx.key is None or ctx.now is None:
         raise HttpProblem("bad-request", "the console needs no login here: open /console/")
     path = login_path(ctx.services.store.sessions.create_link(ctx.key.id))
-    return JsonResponse(LoginLink(path=path, expires_at=ctx.now + timedelta(seconds=LINK)))
+    link = LoginLink(expires_at=ctx.now + timedelta(seconds=LINK))
+    return JsonResponse(link.patched({"path": path}), kept=link)
 
 
 def _shown(key: ApiKey) -> dict[str, Any]:

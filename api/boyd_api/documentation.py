@@ -131,14 +131,15 @@ class Index(Model):
     openapi: str = "/openapi.json"
     api: str = "/api/v0"
     health: str = "/healthz"
+    console: str = "/console/"
 
 
 @routes.get("/", scope=None, answers={200: Index, 302: Media("text/html", _REDIRECTED)})
 def index(ctx: RequestContext) -> Index | Response:
-    """List the start pages; a browser is redirected to the documentation."""
+    """List the start pages; a browser is redirected to the console."""
     wants = request.accept_mimetypes.best_match(["application/json", "text/html"])
     if wants == "text/html" and request.headers.get("Accept"):
-        return Response(status=302, headers={"Location": "/docs"}, mimetype="text/html")
+        return Response(status=302, headers={"Location": "/console/"}, mimetype="text/html")
     return Index()
 
 

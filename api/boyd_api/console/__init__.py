@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from flask import Flask
 
-from boyd_api.console import agent, agents, approval, fleet, inbox, sign_in, stream
+from boyd_api.console import (
+    agent_page,
+    agents_page,
+    answer_page,
+    approval_page,
+    fleet_page,
+    inbox_page,
+    sign_in,
+    stream,
+)
 from boyd_api.console.pages import CONSOLE, Pages, mount
 from boyd_api.services import Services
 
 _ALL: tuple[Pages, ...] = (
     sign_in.pages,
-    inbox.pages,
-    approval.pages,
-    agent.pages,
-    agents.pages,
-    fleet.pages,
+    inbox_page.pages,
+    approval_page.pages,
+    answer_page.pages,
+    agents_page.pages,
+    agent_page.pages,
+    fleet_page.pages,
     stream.pages,
 )
 
 
 def serve_console(app: Flask, services: Services) -> None:
-    """Serve the console below `/console`, and lead `/` to it."""
+    """Serve the console below `/console`."""
     mount(app, services, _ALL)
 
 

@@ -48,6 +48,12 @@ LOGIN = f"{BASE}/login"
 #: The most bytes of a form.
 _FORM = 262_144
 
+_STALE_FORM = "the form is out of date: open the page again, and repeat what you did"
+#: Browsers keep cookies that are marked as secure only from HTTPS, and from the host itself.
+_NO_COOKIE = (
+    "your browser has kept no cookie: open the console over HTTPS, or on its own host as 127.0.0.1"
+)
+
 PageResult = Response | AnyResponse
 _V = TypeVar("_V", bound=Callable[..., PageResult])
 
@@ -175,17 +181,16 @@ class PageRequest:
 
 def mount(app: Flask, services: Services, modules: Iterable[Pages]) -> None:
     """Serve the pages of these modules with *app*."""
-    blueprint = Blueprint(CONSOLE, __name__, url_prefix=BASE)
+    blueprint = Blueprint(CONSOLE, __name__)
     for page in (page for module in modules for page in module.all):
         view = partial(_serve, services, page)
-        blueprint.add_url_rule(page.path, page.endpoint, view, methods=[page.method])
-    blueprint.add_url_rule("/<path:rest>", "unknown", partial(_unknown, services))
+        blueprint.add_url_rule(BASE + page.path, page.endpoint, view, methods=[page.method])
+    blueprint.add_url_rule(f"{BASE}/<path:rest>", "unknown", _unknown)
     blueprint.before_request(_limit_form)
-    blueprint.register_error_handler(Exception, partial(_failed, services))
+    blueprint.register_error_handler(Exception, _failed)
     blueprint.after_request(_keep_visitor)
     rendering.serve_static(blueprint)
     app.register_blueprint(blueprint)
-    app.add_url_rule("/", "console_home", lambda: redirect(HOME), methods=["GET"])
 
 
 def _limit_form() -> None:
@@ -265,7 +270,8 @@ def check_origin(services: Services) -> None:
     if site is not None:
         allowed = site == "same-origin"
     else:
-        allowed = origin is not None and urlsplit(origin).netloc == request.host
+        public = urlsplit(services.settings.api.url).netloc
+        allowed = origin is not None and urlsplit(origin).netloc in {request.host, public} - {""}
     if not allowed:
         raise HttpProblem("forbidden", "the form was not sent by a page of this console")
 
@@ -281,15 +287,14 @@ def csrf_token() -> str:
 def _check_csrf() -> None:
     sent = request.form.get("csrf", "")
     if not hmac.compare_digest(sent.encode(), csrf_token().encode()):
-        detail = "the form is out of date: open the page again, and repeat what you did"
-        raise HttpProblem("forbidden", detail)
+        raise HttpProblem("forbidden", _STALE_FORM if request.cookies else _NO_COOKIE)
 
 
-def _unknown(services: Services, rest: str) -> PageResult:
+def _unknown(rest: str) -> PageResult:
     raise HttpProblem("not-found", f"the console has no page /console/{rest}")
 
 
-def _failed(services: Services, error: Exception) -> PageResult:
+def _failed(error: Exception) -> PageResult:
     """The page that tells what went wrong."""
     problem = problem_of(error)
     g.problem = problem

@@ -88,7 +88,7 @@ def _templates() -> Environment:
 
 def serve_static(blueprint: Blueprint) -> None:
     """Serve the assets; their addresses change with their content, so browsers keep them."""
-    rule = "/static/<digest>/<name>"
+    rule = "/console/static/<digest>/<name>"
     blueprint.add_url_rule(rule, "static_asset", _serve_asset, methods=["GET"])
 
 

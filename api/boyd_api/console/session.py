@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 
 from boyd.errors import StoreUnavailable
 from boyd.models import ApiKey
-from boyd.store.sessions import digest
+from boyd.store.login_sessions import digest
 from boyd_api.auth import host_of
 from boyd_api.problems import HttpProblem, retry_after
 from boyd_api.services import Services, is_loopback

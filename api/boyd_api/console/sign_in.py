@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import redirect, request
 
 from boyd.models import ApiKey
-from boyd.store.sessions import IDLE, LINK, LONGEST
+from boyd.store.login_sessions import IDLE, LINK, LONGEST
 from boyd_api import auth
 from boyd_api.console import rendering
 from boyd_api.console.pages import (
@@ -91,16 +91,12 @@ def _opened(page: PageRequest, key: ApiKey, where: str) -> PageResult:
 
 
 def _form(page: PageRequest, why: str, status: int = 200) -> PageResult:
-    is_plain = (
-        is_secure() and request.scheme == "http" and "X-Forwarded-Proto" not in request.headers
-    )
     return _plain(
         page,
         "login.html",
         status,
         why=why,
         next=local_path(request.values.get("next", "")),
-        is_plain=is_plain,
         idle=int(IDLE / 60),
         longest=int(LONGEST / 3600),
     )

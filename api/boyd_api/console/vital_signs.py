@@ -1,4 +1,4 @@
-"""Vital signs: whether an agent still looks, and which command helps if it does not."""
+"""Vital signs of agents: do they still look, and which command helps if they do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEEDED = {queues.LOOP: "no worker consumes `loop`", queues.OBSERVE: "no worker 
 
 @dataclass(frozen=True)
 class VitalSign:
-    """Whether an agent looks: in words, and with a *command* if it cannot."""
+    """The activity of an agent in words, with the *command* that helps if it cannot look."""
 
     agent_id: str
     text: str

@@ -23,6 +23,8 @@ def open_console(api: Api, only_print: bool) -> None:
     The link works once, and only for a few minutes.
     """
     link = api.deployment.post("/login-links", LoginLink)
+    if link.path is None:
+        output.stop(output.FAILED, "the link was lost on the way: try again")
     url = f"{api.url}{link.path}"
     output.say(url)
     if not only_print and _has_screen():

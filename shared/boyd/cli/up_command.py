@@ -36,7 +36,7 @@ from boyd.models import SCOPES
 from boyd.settings.process_settings import ApiSettings, Settings
 from boyd.store import Store, connect, mask_url, translated
 from boyd.store.api_keys import id_of
-from boyd.store.sessions import login_path
+from boyd.store.login_sessions import login_path
 from boyd.version import VERSION
 
 

@@ -157,7 +157,7 @@ def answer_spec(schema: JsonObject) -> ToolSpec:
     return ToolSpec(name=ANSWER, description=description, parameters=schema)
 
 
-class PageRequest(BaseModel):
+class ResultPage(BaseModel):
     """Parameters of `read_output`."""
 
     call: int = Field(ge=1, description="the number of the call, 3 for #3")
@@ -172,14 +172,14 @@ def read_output_spec() -> ToolSpec:
             "Show more of the output of an earlier call that was truncated or omitted to "
             "make room. The call is not repeated."
         ),
-        parameters=PageRequest.model_json_schema(),
+        parameters=ResultPage.model_json_schema(),
     )
 
 
 def read_page(conversation: Conversation, called: ToolCallRecord) -> str:
     """The page of an earlier output that *called* asks for; raises `ValueError` without one."""
     try:
-        wanted = PageRequest.model_validate(called.arguments or {})
+        wanted = ResultPage.model_validate(called.arguments or {})
     except ValidationError as error:
         raise ValueError(explain(error)) from None
     outputs = {call_number(id): seen for id, seen in conversation.observations.items()}

@@ -294,7 +294,10 @@ class Revoked(Model):
 
 
 class LoginLink(Model):
-    """A one-time link to the console; `path` follows the address of the API."""
+    """A one-time link to the console; `path` follows the address of the API.
 
-    path: str
+    A repeated request shows no `path`.
+    """
+
+    path: str | None = None
     expires_at: Timestamp

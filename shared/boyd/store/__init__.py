@@ -47,12 +47,12 @@ from boyd.store.iteration_record import (
 from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
 from boyd.store.jobs import Ending, Jobs, StuckJob
 from boyd.store.keys import DEPLOYMENT, GraphKeys, Keys
+from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
 from boyd.store.loop_control import Begun, Loop, Room, Slot
 from boyd.store.notification_records import NotificationRecords
 from boyd.store.plugin_state import PluginState
 from boyd.store.runs import Runs, Submitted, read_callback
 from boyd.store.scripts import Scripts
-from boyd.store.sessions import OpenSession, SessionAdmission, Sessions
 from boyd.store.throttle import Throttle
 from boyd.store.timing import Retention, ServerClock, Timing
 
@@ -130,7 +130,7 @@ class Store:
         self.fleet = Fleet(client, self._scripts)
         self.freezes = Freezes(client, self._scripts)
         self.access = ApiKeys(client, deployment)
-        self.sessions = Sessions(client, deployment)
+        self.sessions = LoginSessions(client, deployment)
         self.answers = IdempotentAnswers(client, self._scripts)
         self.audit = Audit(client, deployment, deployment.keys, self.sealing)
 
@@ -193,6 +193,7 @@ __all__ = [
     "Investigations",
     "Iterations",
     "LogChange",
+    "LoginSessions",
     "Loop",
     "Lost",
     "ModelUsage",
@@ -207,7 +208,6 @@ __all__ = [
     "Sealing",
     "ServerClock",
     "SessionAdmission",
-    "Sessions",
     "Slot",
     "Stale",
     "StillRunning",

@@ -521,7 +521,7 @@ def test_the_root_leads_browsers_to_the_documentation_and_tells_programs_where_t
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     led = site.client.get("/", headers={"Accept": browser})
 
-    assert (led.status_code, led.headers["Location"]) == (302, "/docs")
+    assert (led.status_code, led.headers["Location"]) == (302, "/console/")
     for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
         told = site.client.get("/", headers=headers)
         assert told.status_code == 200

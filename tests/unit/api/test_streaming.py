@@ -11,11 +11,11 @@ import pytest
 from boyd.errors import StoreUnavailable
 from boyd.store import Topic
 from boyd_api.change_watcher import ChangeWatcher
-from boyd_api.event_streams import EventStream, EventStreams, ServerSentEvent
+from boyd_api.event_streams import EventFeed, EventStream, EventStreams, ServerSentEvent
 from harness import wait_until
 
 
-class Feed:
+class Feed(EventFeed):
     """One event, and then none; or an error instead."""
 
     def __init__(self, agent_id: str, error: Exception | None = None) -> None:

@@ -92,10 +92,26 @@
     htmx.trigger(page(), "boyd:refresh");
   }
 
-  // A form that is being filled in stays as it is; its page is read again when it is left.
+  // A note that is being written stays as it is, and so does an open menu.
   function isAnswering() {
-    return document.querySelector("form.confirm, .confirm form") !== null || document.querySelector("details.menu[open]") !== null;
+    const note = document.querySelector(".confirm textarea");
+    return (note !== null && note.value !== note.defaultValue) || document.querySelector("details.menu[open]") !== null;
   }
+
+  // What a person is about to confirm must not change under their finger: they get time to see it.
+  const HOLD = 1500; // ms
+  const version = () => document.querySelector(".confirm input[name=version]")?.value;
+  let versionBefore;
+  document.addEventListener("htmx:before:swap", () => (versionBefore = version()));
+  document.addEventListener("htmx:after:swap", () => {
+    if (!versionBefore || !version() || version() === versionBefore) return;
+    const button = document.querySelector(".confirm button.primary");
+    button.disabled = true;
+    setTimeout(() => {
+      button.disabled = false;
+      button.focus();
+    }, HOLD);
+  });
 
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && (isDue || Date.now() - readAt > 15000)) refreshSoon();

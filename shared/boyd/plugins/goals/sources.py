@@ -169,7 +169,7 @@ _BAD_CHARSETS = {"idna", "punycode", "utf-7", "unicode_escape", "raw-unicode-esc
 
 
 @dataclass(frozen=True)
-class Page:
+class SourcePage:
     """A response to a GET; `location` is the target of a redirect."""
 
     status: int
@@ -184,7 +184,7 @@ class Page:
         return f"{self.status} {self.reason}{moved}\n\n{self.text}"
 
 
-def fetch(url: str, timeout: float, allow_private: bool) -> Page:
+def fetch(url: str, timeout: float, allow_private: bool) -> SourcePage:
     """Fetch a page; redirects are reported and not followed.
 
     The *timeout* in seconds covers everything except name resolution.
@@ -222,7 +222,7 @@ def fetch(url: str, timeout: float, allow_private: bool) -> Page:
     return page
 
 
-def _get(session: GuardedSession, url: str) -> Page:
+def _get(session: GuardedSession, url: str) -> SourcePage:
     trusted = os.environ.get("REQUESTS_CA_BUNDLE") or True
     headers = {"Accept-Encoding": "identity"}
     with session.get(url, stream=True, headers=headers, verify=trusted) as response:
@@ -235,7 +235,7 @@ def _get(session: GuardedSession, url: str) -> Page:
         text = text.encode("utf-8", "replace").decode()
         more = _CUT_OFF if len(body) > MOST else ""
         location = response.headers.get("location")
-        return Page(response.status_code, response.reason or "", location, text + more)
+        return SourcePage(response.status_code, response.reason or "", location, text + more)
 
 
 def _unpacked(body: bytes, packing: str) -> bytes:

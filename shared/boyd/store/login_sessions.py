@@ -1,4 +1,4 @@
-"""Sessions of the console: opened with a login, admitted with each request, closed.
+"""LoginSessions of the console: opened with a login, admitted with each request, closed.
 
 A session belongs to an API key, which is looked up again with each request, or has an identity of
 its own, from a provider. Only the SHA-256 of its secret is stored.
@@ -62,7 +62,7 @@ class OpenSession(Model):
     browser: str | None = None
 
 
-class Sessions:
+class LoginSessions:
     """The sessions of a deployment."""
 
     def __init__(self, client: Client, scripts: KeyedScripts) -> None:

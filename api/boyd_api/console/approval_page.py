@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from boyd.models import ActionInfo, ApprovalItem, ApprovalOutcome, ExecutionEntry, LoopResult
 from boyd.runtime import Resolution
 from boyd_api import action_routes, approval_routes
-from boyd_api.console.inbox import VERDICTS
+from boyd_api.console.inbox_page import VERDICTS
 from boyd_api.console.pages import PageRequest, PageResult, Pages, to_login
 from boyd_api.problems import HttpProblem, not_found
 from boyd_api.request_context import WaitQuery
@@ -28,7 +28,7 @@ _EARLIER = 5
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the request is based on.
+    """The grounds of a request.
 
     Attributes:
         iteration: the iteration that proposed it; None if it is no longer kept.

@@ -1,0 +1,88 @@
+"""The page behind a signed link in a message: its addressee answers one approval without a login.
+
+Opening it changes nothing, whoever or whatever does it; only the button of its form answers.
+"""
+
+from __future__ import annotations
+
+from flask import redirect, request
+
+from boyd.links import AnswerLink, LinkProblem, LinkSigner
+from boyd.models import ApprovalItem
+from boyd.runtime import Resolver
+from boyd_api import approval_routes
+from boyd_api.console import rendering
+from boyd_api.console.pages import PageRequest, PageResult, Pages, csrf_token
+from boyd_api.problems import HttpProblem, not_found
+from boyd_api.services import AgentAccess
+
+pages = Pages()
+
+_FORGED = "this link is not one of this deployment, or was cut off on the way"
+#: What a link that cannot answer tells its reader.
+_PROBLEMS = {
+    LinkProblem.EXPIRED: "The link has expired.",
+    LinkProblem.USED: "You have answered with this link already.",
+    LinkProblem.NOT_PENDING: "You are too late: it does not wait any more.",
+    LinkProblem.CHANGED: "The request has changed since the message was sent.",
+    LinkProblem.LOGIN_NEEDED: "Answering it needs a login.",
+}
+
+
+@pages.get("/answer/<token>", scope=None)
+def show(page: PageRequest, token: str) -> PageResult:
+    """Show the approval, and the form to answer it."""
+    link, agent = _read(page, token)
+    return _page(page, link, agent)
+
+
+@pages.post("/answer/<token>", scope=None)
+def answer(page: PageRequest, token: str) -> PageResult:
+    """Answer as the addressee of the link."""
+    link, agent = _read(page, token)
+    verb, note = request.form.get("verb", ""), request.form.get("note", "").strip()
+    if verb not in ("approve", "deny"):
+        raise HttpProblem("bad-request", "the form is not one of this page: open the link again")
+    resolver = Resolver(agent.store, page.services.dispatcher, agent.entry.retention)
+    verdict = "approved" if verb == "approve" else "denied"
+    found = resolver.answer_link(link, verdict, note or None, request.remote_addr)
+    if found.done:
+        return redirect(request.path, 303)
+    refused = approval_routes.refusal_text(found.outcome, found.item) if found.item else ""
+    return _page(page, link, agent, 409, refused=refused, note=note)
+
+
+def _read(page: PageRequest, token: str) -> tuple[AnswerLink, AgentAccess]:
+    """The content of a link, and its agent."""
+    secret = page.services.settings.link_secret
+    link = LinkSigner(secret.get_secret_value()).read(token) if secret is not None else None
+    if link is None:
+        raise not_found(_FORGED)
+    return link, page.services.agent(link.agent_id, None)
+
+
+def _page(
+    page: PageRequest,
+    link: AnswerLink,
+    agent: AgentAccess,
+    status: int = 200,
+    refused: str = "",
+    note: str = "",
+) -> PageResult:
+    item: ApprovalItem | None = agent.store.approvals.get(link.approval_id)
+    if item is None:
+        raise not_found("the approval is no longer kept")
+    now = agent.store.clock.now()
+    problem = link.problem(item, now)
+    return rendering.plain(
+        "answer.html",
+        page.nonce,
+        status,
+        item=item,
+        link=link,
+        now=now,
+        csrf=csrf_token(),
+        problem=_PROBLEMS[problem] if problem else "",
+        refused=refused,
+        note=note,
+    )

@@ -1,0 +1,106 @@
+"""The page behind a signed link: looking changes nothing, and one person answers once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from api_kit import Site
+from boyd.links import LinkSigner
+from boyd.models import Actor
+from console_kit import Browser
+
+SECRET = "s" * 32
+JANE = Actor(principal="mail:jane@example.com", groups=["ops"])
+
+
+@pytest.fixture
+def signer(desk: Site) -> Iterator[LinkSigner]:
+    """Signs the links of the office."""
+    services = desk.services
+    services.settings = services.settings.model_copy(update={"link_secret": SecretStr(SECRET)})
+    return LinkSigner(SECRET)
+
+
+def link_to(desk: Site, signer: LinkSigner, id: str) -> str:
+    """A signed link for Jane."""
+    item = desk.lab.store.approvals.get(id)
+    assert item is not None
+    return f"/console/answer/{signer.sign(item, JANE, datetime.now(UTC))}"
+
+
+def waiting(desk: Site, **policy: Any) -> str:
+    """An approval that a signed link may answer."""
+    return desk.waiting(links="bearer", **policy)
+
+
+def test_the_addressee_answers_without_a_login(
+    desk: Site, signer: LinkSigner, done: list[str]
+) -> None:
+    id = waiting(desk)
+    browser, link = Browser(desk), link_to(desk, signer, id)
+    shown = browser.get(link)
+    assert "You answer as mail:jane@example.com" in shown.text
+
+    after = browser.send(shown.form(link), verb="approve", note="ok")
+    assert "approved by mail:jane@example.com" in after.text
+    assert done == ["publish news"]
+
+
+def test_looking_a_thousand_times_changes_nothing(
+    desk: Site, signer: LinkSigner, done: list[str]
+) -> None:
+    id = waiting(desk)
+    link = link_to(desk, signer, id)
+    before = desk.get(f"/approvals/{id}").json
+    client = desk.app.test_client()
+    for _ in range(50):
+        assert client.get(link).status_code == 200
+        assert client.head(link).status_code == 200
+        assert client.post(link, data={"verb": "approve"}).status_code == 403
+
+    assert desk.get(f"/approvals/{id}").json == before
+    assert done == []
+
+
+def test_a_link_answers_once(desk: Site, signer: LinkSigner, done: list[str]) -> None:
+    link = link_to(desk, signer, waiting(desk))
+    first, second = Browser(desk), Browser(desk)
+    form = second.get(link).form(link)
+    first.send(first.get(link).form(link), verb="deny")
+
+    late = second.send(form, verb="approve", note="mine")
+    assert late.status == 409
+    assert "denied by mail:jane@example.com" in late.text
+    assert "mine" in late.text
+    assert done == []
+    assert "You have answered with this link already." in second.get(link).text
+
+
+def test_what_needs_a_login_is_shown_without_a_form(desk: Site, signer: LinkSigner) -> None:
+    id = waiting(desk)
+    link = link_to(desk, signer, id)
+    desk.store.client.hset(desk.lab.store.approvals._keys.approval(id), "risk", "high")
+
+    shown = Browser(desk).get(link)
+    assert "Answering it needs a login." in shown.text
+    assert "<form" not in shown.source
+
+
+@pytest.mark.parametrize("token", ["x", "e30.x", "a.b.c", "%00", "a" * 5000])
+def test_a_forged_link_opens_nothing(desk: Site, signer: LinkSigner, token: str) -> None:
+    shown = Browser(desk).get(f"/console/answer/{token}")
+
+    assert shown.status == 404
+    assert "not one of this deployment" in shown.text
+
+
+def test_without_a_secret_no_link_is_valid(desk: Site) -> None:
+    id = waiting(desk)
+    link = link_to(desk, LinkSigner(SECRET), id)
+
+    assert Browser(desk).get(link).status == 404

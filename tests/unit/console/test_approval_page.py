@@ -1,0 +1,149 @@
+"""The page of an approval: what it shows, and what becomes of an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from api_kit import Site
+from console_kit import Browser
+
+
+def page_of(id: str) -> str:
+    """The address of an approval's page."""
+    return f"/console/agents/desk/approvals/{id}"
+
+
+def test_the_page_shows_everything_that_is_approved(alice: Browser, desk: Site) -> None:
+    text = "long " * 2000
+    id = desk.waiting(text)
+    shown = alice.get(page_of(id))
+
+    assert shown.title == "desk:publish: pending · Boyd"
+    assert "desk wants to run desk:publish" in shown.text
+    assert text.strip() in shown.text, "params are never cut"
+    assert desk.get(f"/approvals/{id}").json["fingerprint"] in shown.text
+    assert "no, the action has no rollback" in shown.text
+    assert "Policy: one approval, by anyone, not by the requester." in shown.text
+
+
+def test_an_answer_takes_two_steps_and_is_then_true(
+    alice: Browser, desk: Site, done: list[str]
+) -> None:
+    id = desk.waiting()
+    asked = alice.get(f"{page_of(id)}?answer=approve")
+    assert done == [], "asking answers nothing"
+    assert "autofocus>Approve<" in asked.source
+
+    after = alice.send(asked.form("/answer"), note="go")
+    assert done == ["publish news"]
+    assert after.path == page_of(id)
+    assert "approved by alice" in after.text
+    assert "“go”" in after.text
+    assert "Execution: succeeded" in after.text
+    assert "Whether it helped is not verified" in after.text
+    assert not [one for one in ("answer=approve", "answer=deny") if one in after.source]
+
+
+@pytest.mark.parametrize(("verb", "status"), [("deny", "denied"), ("withdraw", "withdrawn")])
+def test_a_denied_or_withdrawn_request_executes_nothing(
+    alice: Browser, desk: Site, done: list[str], verb: str, status: str
+) -> None:
+    id = desk.waiting()
+    after = alice.send(alice.get(f"{page_of(id)}?answer={verb}").form("/answer"))
+
+    assert f"{status} by alice" in after.text
+    assert "Nothing was executed." in after.text
+    assert done == []
+
+
+def test_who_answers_too_late_is_told_who_was_first_and_keeps_the_note(
+    alice: Browser, bob: Browser, desk: Site, done: list[str]
+) -> None:
+    id = desk.waiting()
+    asked = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
+    bob.send(bob.get(f"{page_of(id)}?answer=deny").form("/answer"))
+
+    late = alice.send(asked, note="I am sure that this is right")
+    assert late.status == 409
+    assert "Your answer does not count: the approval is denied by bob" in late.text
+    assert "I am sure that this is right" in late.text
+    assert done == []
+
+
+def test_an_answer_counts_only_for_what_was_shown(
+    alice: Browser, desk: Site, done: list[str]
+) -> None:
+    id = desk.waiting(min_approvals=2)
+    asked = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
+    desk.post(f"/approvals/{id}/approve", headers=desk.key("approvals", principal="carol"))
+
+    shown = alice.send(asked, note="ok")
+    assert shown.status == 409
+    assert "the approval has changed; its version is now 2" in shown.text
+    assert "ok</textarea>" in shown.source
+    assert alice.send(shown.form("/answer"), note="ok").status == 200
+    assert done == ["publish news"]
+
+
+def test_a_form_that_is_sent_twice_is_answered_once(
+    alice: Browser, desk: Site, done: list[str]
+) -> None:
+    id = desk.waiting()
+    asked = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
+
+    for _ in range(2):
+        shown = alice.send(asked)
+        assert shown.status == 200
+        assert "approved by alice" in shown.text
+    assert done == ["publish news"]
+
+
+def test_who_may_not_approve_is_told_why(alice: Browser, guest: Browser, desk: Site) -> None:
+    id = desk.waiting(principals=["carol"])
+    shown = alice.get(page_of(id))
+    assert "You may not approve it: it may be approved by carol" in shown.text
+    assert "answer=approve" not in shown.source
+    assert "answer=deny" in shown.source
+
+    shown = guest.get(page_of(id))
+    assert "your key lacks the scope 'approvals'" in shown.text
+    assert "answer=deny" not in shown.source
+    form = alice.get(f"{page_of(id)}?answer=deny").form("/answer")
+    token = guest.get("/console/").form("/logout").fields["csrf"]
+    assert guest.post(form.action, {**form.fields, "csrf": token}).status == 403
+
+
+def test_a_required_note_is_asked_for(alice: Browser, desk: Site) -> None:
+    id = desk.waiting(require_note=True)
+    asked = alice.get(f"{page_of(id)}?answer=approve")
+    assert "Note (required)" in asked.text
+    assert "required autofocus" in asked.source
+
+    refused = alice.send(asked.form("/answer"), note="  ")
+    assert "the policy requires a note with the reason" in refused.text
+
+
+def test_a_preview_is_repeated_on_demand(alice: Browser, desk: Site) -> None:
+    id = desk.waiting(action="desk:write")
+    before = alice.get(page_of(id))
+    assert "There was no dry run yet" in before.text
+
+    after = alice.send(before.form("/preview"))
+    assert '"would write news"' in after.text
+    assert "Dry run 0 s ago" in after.text
+
+
+def test_an_expired_request_cannot_be_answered(alice: Browser, desk: Site) -> None:
+    id = desk.waiting(ttl=0)
+    shown = alice.get(f"{page_of(id)}?answer=approve")
+
+    assert "expired" in shown.text
+    assert "Nothing was executed." in shown.text
+    assert 'name="verb"' not in shown.source
+
+
+def test_an_unknown_approval_is_said_to_be_unknown(alice: Browser) -> None:
+    shown = alice.get(page_of("none"))
+
+    assert shown.status == 404
+    assert "agent 'desk' has no approval 'none'" in shown.text

@@ -1,0 +1,130 @@
+"""The inbox: its lists and badge, and answers to several approvals at once."""
+
+from __future__ import annotations
+
+import html
+
+from api_kit import Site
+from console_kit import Browser
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe\"'{{7*7}}"
+
+
+def test_the_badge_counts_what_the_list_shows(alice: Browser, bob: Browser, desk: Site) -> None:
+    desk.waiting("one")
+    desk.waiting("two", principals=["bob"])
+
+    assert "Mine to answer 1 Waiting for others 1" in alice.get("/console/").text
+    assert "Mine to answer 2 Waiting for others 0" in bob.get("/console/").text
+    assert alice.get("/console/").title.startswith("(1) Inbox")
+    others = alice.get("/console/?tab=others")
+    assert "text two" in others.text
+    assert "text one" not in others.text
+
+
+def test_who_may_only_read_has_nothing_to_answer(guest: Browser, desk: Site) -> None:
+    desk.waiting("one")
+    shown = guest.get("/console/?tab=others")
+
+    assert "Mine to answer 0 Waiting for others 1" in shown.text
+    assert "answer-several" not in shown.source or "checkbox" not in shown.source
+
+
+def test_an_empty_inbox_says_why_nothing_can_wait(alice: Browser, desk: Site) -> None:
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    shown = alice.get("/console/")
+
+    assert "Nothing waits for you" in shown.text
+    assert "nothing can wait, because no worker consumes `loop`" in shown.text
+    assert "boyd worker -Q loop" in shown.text
+
+
+def test_hostile_text_is_shown_as_text(alice: Browser, desk: Site) -> None:
+    id = desk.waiting(HOSTILE)
+    for path in ("/console/", f"/console/agents/desk/approvals/{id}"):
+        shown = alice.get(path)
+        assert "<img" not in shown.source.replace('<img src="/console', "")
+        assert "49" not in shown.text.split("desk:publish")[1].split("test")[0]
+    assert html.escape("<img src=x onerror=alert(1)>", quote=False) in shown.source
+
+
+def test_ticked_approvals_are_listed_before_they_are_answered(alice: Browser, desk: Site) -> None:
+    ids = [desk.waiting(text) for text in ("one", "two", "three")]
+    form = alice.get("/console/").form("/answer-several")
+    ticked = [f"desk/{id}/1" for id in ids[:2]]
+
+    asked = alice.send(form, chosen=ticked, verb="approve")
+    assert "Approve 2 approvals of desk:publish?" in asked.text
+    assert all(_item(desk, id)["status"] == "pending" for id in ids)
+
+    done = alice.send(asked.form("/answer-several"), chosen=ticked, note="fine")
+    assert "2 answers of 2 count" in done.text
+    assert [_item(desk, id)["status"] for id in ids] == ["approved", "approved", "pending"]
+    assert _item(desk, ids[0])["note"] == "fine"
+
+
+def test_each_ticked_approval_has_an_outcome_of_its_own(
+    alice: Browser, bob: Browser, desk: Site
+) -> None:
+    ids = [desk.waiting(text) for text in ("one", "two")]
+    ticked = [f"desk/{id}/1" for id in ids]
+    asked = alice.send(
+        alice.get("/console/").form("/answer-several"), chosen=ticked, verb="approve"
+    )
+    theirs = bob.get(f"/console/agents/desk/approvals/{ids[0]}?answer=deny")
+    bob.send(theirs.form("/answer"))
+
+    done = alice.send(asked.form("/answer-several"), chosen=ticked)
+    assert "1 answer of 2 count" in done.text
+    assert "the approval is denied by bob" in done.text
+    assert _item(desk, ids[1])["status"] == "approved"
+
+
+def test_ticked_approvals_of_different_actions_are_refused(alice: Browser, desk: Site) -> None:
+    ids = [desk.waiting("one"), desk.waiting("two", action="desk:write")]
+    form = alice.get("/console/").form("/answer-several")
+    shown = alice.send(form, chosen=[f"desk/{id}/1" for id in ids], verb="deny")
+
+    assert shown.status == 400
+    assert "different actions" in shown.text
+    assert all(_item(desk, id)["status"] == "pending" for id in ids)
+
+
+def test_nothing_ticked_changes_nothing(alice: Browser, desk: Site) -> None:
+    desk.waiting()
+    shown = alice.send(alice.get("/console/").form("/answer-several"), verb="approve")
+
+    assert shown.status == 400
+    assert "no approval was ticked" in shown.text
+
+
+def test_answered_approvals_tell_who_answered_how(alice: Browser, desk: Site) -> None:
+    id = desk.waiting("one")
+    assert "No approval was answered yet" in alice.get("/console/answered").text
+    alice.send(alice.get(f"/console/agents/desk/approvals/{id}?answer=deny").form("/answer"))
+
+    assert "desk:publish test denied by alice desk" in alice.get("/console/answered").text
+
+
+def test_a_freeze_and_a_pause_are_on_every_page_with_who_and_why(
+    alice: Browser, desk: Site
+) -> None:
+    desk.post("/freeze-all", {"reason": "storm"})
+    desk.post("/pause", {"reason": "upgrade"})
+
+    for path in ("/console/", "/console/answered"):
+        text = alice.get(path).text
+        assert "FROZEN all agents: storm (by alice), since 0 s ago" in text
+        assert "PAUSED desk: upgrade (by alice), since 0 s ago" in text
+
+
+def test_an_empty_inbox_says_when_it_was_looked_last(alice: Browser, desk: Site) -> None:
+    assert "it has not looked yet" in alice.get("/console/").text
+    desk.post("/loop/trigger")
+    assert "last look 0 s ago; it looks when something triggers it" in alice.get("/console/").text
+
+
+def _item(desk: Site, id: str) -> dict[str, object]:
+    found: dict[str, object] = desk.get(f"/approvals/{id}").json
+    return found

@@ -1,0 +1,211 @@
+"""Signing in and out: sessions, cookies, and what forms need to count."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from unittest import mock
+
+import pytest
+
+from api_kit import MAKER, Site
+from boyd.store.login_sessions import digest
+from boyd_api.console import session as sessions_of_browsers
+from console_kit import Browser
+
+
+def test_the_first_page_leads_to_the_login_and_back(desk: Site) -> None:
+    browser = Browser(desk)
+    login = browser.get("/", Accept="text/html")
+
+    assert login.path == "/console/login?next=%2Fconsole%2F&why="
+    key = desk.admin["Authorization"].removeprefix("Bearer ")
+    assert browser.send(login.form("/login"), key=key).path == "/console/"
+
+
+def test_a_wrong_key_is_refused_with_the_reason(desk: Site) -> None:
+    shown = Browser(desk).sign_in("boyd_abcdefghijkl_" + "x" * 43)
+
+    assert shown.status == 401
+    assert "the key is not known, or was revoked" in shown.text
+
+
+def test_the_cookie_holds_no_key_and_is_not_for_scripts(desk: Site) -> None:
+    browser = Browser(desk)
+    key = desk.admin["Authorization"].removeprefix("Bearer ")
+    form = browser.get("/console/login").form("/login")
+    cookie = browser.send(form, follow=False, key=key).headers["Set-Cookie"]
+
+    assert cookie.startswith("boyd-localhost=")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Path=/" in cookie
+    assert key.rpartition("_")[2] not in cookie
+    secret = cookie.partition("=")[2].partition(";")[0]
+    [kept] = desk.store.sessions.all()
+    assert kept.id == digest(secret)
+
+
+def test_elsewhere_the_cookie_is_for_https_and_this_host_only(desk: Site) -> None:
+    browser = Browser(desk)
+    where = "https://boyd.example.com"
+    login = browser.client.get("/console/login", base_url=where)
+    assert login.headers["Set-Cookie"].startswith("__Host-boyd-visitor=")
+    assert "Secure" in login.headers["Set-Cookie"]
+
+
+def test_a_revoked_key_ends_its_sessions(desk: Site) -> None:
+    key = desk.key("read", principal="bob")
+    browser = Browser(desk, key)
+    assert browser.get("/console/").status == 200
+
+    desk.store.access.revoke(key["Authorization"].split("_")[1], MAKER)
+
+    assert browser.get("/console/").path.startswith("/console/login")
+    assert desk.store.sessions.all() == []
+
+
+def test_signing_out_closes_the_session(alice: Browser, desk: Site) -> None:
+    kept = alice.client.get_cookie("boyd-localhost")
+    assert kept is not None
+    left = alice.send(alice.get("/console/").form("/logout"))
+
+    assert "You are signed out" in left.text
+    alice.client.set_cookie("boyd-localhost", kept.value)
+    assert alice.get("/console/").path.startswith("/console/login")
+    assert [one.kind for one in _trail(desk)][-1] == "session.closed"
+
+
+def test_a_session_ends_without_use_and_only_a_person_keeps_it_open(desk: Site) -> None:
+    browser = Browser(desk, desk.key("read"))
+    [key] = [one for one in desk.store.client.scan_iter() if ":session:" in one]
+    before = desk.store.client.pttl(key)
+    desk.store.client.pexpire(key, 1000)
+
+    browser.get("/console/", **{"HX-Request": "true"})
+    assert desk.store.client.pttl(key) <= 1000, "a page that refreshes itself kept it open"
+    browser.get("/console/")
+    assert desk.store.client.pttl(key) > before - 60_000
+    assert before <= 30 * 60_000
+
+
+def test_a_session_ends_after_half_a_day_in_any_case(desk: Site) -> None:
+    browser = Browser(desk, desk.key("read"))
+    [key] = [one for one in desk.store.client.scan_iter() if ":session:" in one]
+    opened = float(desk.store.client.hget(key, "openedAt"))
+    desk.store.client.hset(key, "openedAt", opened - 12 * 3600_000)
+
+    assert browser.get("/console/").path.startswith("/console/login")
+
+
+def test_the_cookie_opens_no_route_of_the_api(alice: Browser) -> None:
+    assert alice.client.get("/api/v0/agents").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {},
+    ],
+)
+def test_a_form_of_another_site_counts_nowhere(alice: Browser, headers: dict[str, str]) -> None:
+    form = alice.get("/console/").form("/logout")
+    answer = alice.client.post(form.action, data=form.fields, headers=headers)
+
+    assert answer.status_code == 403
+    assert alice.get("/console/").path == "/console/"
+
+
+def test_a_form_without_the_token_of_this_browser_counts_nowhere(
+    alice: Browser, bob: Browser
+) -> None:
+    form = alice.get("/console/").form("/logout")
+    for token in ("", "0" * 64, bob.get("/console/").form("/logout").fields["csrf"]):
+        shown = alice.post(form.action, {**form.fields, "csrf": token})
+        assert shown.status == 403
+        assert "out of date" in shown.text
+    assert alice.get("/console/").path == "/console/"
+
+
+def test_a_login_needs_the_token_too(desk: Site) -> None:
+    key = desk.admin["Authorization"].removeprefix("Bearer ")
+    shown = Browser(desk).post("/console/login", {"key": key})
+
+    assert shown.status == 403
+    assert "your browser has kept no cookie" in shown.text
+
+
+@pytest.mark.parametrize(
+    "next",
+    ["https://evil.example/console/", "//evil.example/console/", "/\\evil.example", "/docs", ""],
+)
+def test_a_login_leads_to_no_other_place(desk: Site, next: str) -> None:
+    browser = Browser(desk)
+    form = browser.get("/console/login").form("/login")
+    key = desk.admin["Authorization"].removeprefix("Bearer ")
+    answer = browser.send(form, follow=False, key=key, next=next)
+
+    assert answer.headers["Location"] == "/console/"
+
+
+def test_a_link_signs_in_once(desk: Site) -> None:
+    link = desk.post("/login-links").json["path"]
+    assert "Set-Cookie" in Browser(desk).get(link).headers, "looking at it is free"
+
+    browser = Browser(desk)
+    assert browser.send(browser.get(link).form(link)).path == "/console/"
+    late = Browser(desk)
+    refused = late.send(late.get(link).form(link))
+    assert refused.status == 403
+    assert "was used before" in refused.text
+
+
+def test_a_link_of_a_revoked_key_opens_nothing(desk: Site) -> None:
+    key = desk.key("read")
+    link = desk.post("/login-links", headers=key).json["path"]
+    desk.store.access.revoke(key["Authorization"].split("_")[1], MAKER)
+
+    browser = Browser(desk)
+    assert browser.send(browser.get(link).form(link)).status == 403
+
+
+def test_what_is_dangerous_needs_a_recent_login(alice: Browser, desk: Site) -> None:
+    id = desk.waiting(risk="high")
+    path = f"/console/agents/desk/approvals/{id}"
+    form = alice.get(f"{path}?answer=approve").form("/answer")
+    later = sessions_of_browsers.FRESH + timedelta(seconds=1)
+    with mock.patch.object(sessions_of_browsers, "FRESH", -later):
+        login = alice.send(form, note="I looked")
+
+    assert "needs a login within the last five minutes" in login.text
+    key = desk.admin["Authorization"].removeprefix("Bearer ")
+    back = alice.send(login.form("/login"), key=key)
+    assert back.path.startswith(path)
+    assert "I looked" in back.source
+    assert len(desk.store.sessions.all()) == 1, "the new session replaces the old one"
+
+
+def test_every_page_has_the_policy_that_forbids_foreign_code(alice: Browser) -> None:
+    for path in ("/console/", "/console/login", "/console/nothing", "/console/answered"):
+        shown = alice.get(path)
+        policy = shown.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'nonce-")
+        assert "unsafe" not in policy
+        assert shown.headers["Referrer-Policy"] == "no-referrer"
+        nonce = re.search(r"'nonce-([^']+)'", policy)
+        assert nonce is not None
+        for script in re.findall(r"<script[^>]*>", shown.source):
+            assert f'nonce="{nonce[1]}"' in script
+        assert "style=" not in shown.source
+        assert not re.search(r"\son\w+=", shown.source)
+    assert alice.get("/console/").source != alice.get("/console/").source
+
+
+def _trail(desk: Site) -> list[object]:
+    desk.store.audit.seal()
+    return list(desk.store.audit.entries())  # type: ignore[arg-type]
