@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import SecretStr
 
 import kit
-from boyd import Agent, LoopResult, Plugin, Veto, naming
+from boyd import Agent, Context, LoopResult, Plugin, Veto, naming
 from boyd.agent import agent_from_file
-from boyd.models import Actor, AgentBuild, Autonomy, Budget, digest_of
-from boyd.plugin import Strategy
+from boyd.llm.model_errors import ModelError
+from boyd.models import Actor, AgentBuild, Autonomy, Budget, Read, Triple, digest_of
+from boyd.phases.recording import MAX_LOOKS, MAX_PHASE, MAX_READS
+from boyd.plugin import Action, ApprovalReader, Llm, Observer, Orienter, Strategy
 from boyd.plugins.example import Example
 from boyd.runtime.ending import Abandoner
 from boyd.store import Fence
@@ -382,3 +388,247 @@ def test_an_action_whose_worker_died_has_passed_the_gate() -> None:
 
 def test_nothing_passes_the_gate_after_a_no_op() -> None:
     assert Lab(agent()).run().gate is None
+
+
+# What plugins read
+
+
+def looks(look: Callable[[Context], Any], *more: Any, **hooks: Any) -> Lab:
+    """A lab with an agent whose orienter does *look* before it finds something."""
+
+    def orient(ctx: Context) -> Any:
+        look(ctx)
+        return kit.assessed("x")
+
+    own = plugin(Orienter(name="r", orient=orient), *more, **hooks)
+    return Lab(Agent("test", plugins=[own]))
+
+
+def told(result: LoopResult) -> dict[str, list[Read]]:
+    """The reads by component or hook."""
+    return {one.by: one.reads for one in result.reads}
+
+
+def test_what_orienters_strategies_and_hooks_read_of_their_state_is_recorded() -> None:
+    def decide(ctx: Context) -> Any:
+        return choice(params={"seen": ctx.state.get_many(["seen", "none"])})
+
+    def change(ctx: Context) -> None:
+        ctx.state.update("count", lambda count: (count or 0) + 1)
+
+    lab = looks(
+        lambda ctx: ctx.state.get("seen", 7),
+        Strategy(name="s", decide=decide, applicable_when=lambda ctx: ctx.state.get("on", True)),
+        on_orient=lambda ctx: {"priority": ctx.state.get("level", "low")},
+        on_decide=change,
+    )
+    state = lab.store.state("p")
+    state.set("seen", {"load": [1, 2]})
+    state.set("count", 4)
+    lab.run()
+    result = first(lab)
+
+    assert told(result) == {
+        "p:r": [Read(of="state", key="seen", value={"load": [1, 2]})],
+        "p.on_orient": [Read(of="state", key="level", note="absent")],
+        "p:s": [
+            Read(of="state", key="on", note="absent"),
+            Read(of="state", key="seen", value={"load": [1, 2]}),
+            Read(of="state", key="none", note="absent"),
+        ],
+        "p.on_decide": [Read(of="state", key="count", value=4)],
+    }
+    assert [one.phase for one in result.reads] == ["orient", "orient", "decide", "decide"]
+
+
+def test_the_clock_that_plugins_saw_is_recorded() -> None:
+    seen_at: list[datetime] = []
+    lab = looks(lambda ctx: seen_at.append(ctx.now()))
+    lab.run()
+    (reads,) = first(lab).reads
+
+    assert (reads.by, reads.clock) == ("p:r", seen_at)
+
+
+def test_what_was_read_of_graph_and_approvals_is_recorded() -> None:
+    fact = Triple(subject="web", predicate="runs on", object="h1")
+
+    def look(ctx: Context) -> None:
+        assert ctx.graph().out("web") == [fact]
+        assert list(ctx.graph().all()) == [fact]
+        assert ctx.approvals.get("none") is None
+        assert ctx.approvals.waiting(["b", "a"]) == set()
+
+    lab = looks(look)
+    lab.store.graph("facts").add([fact])
+    lab.run()
+    found = [(one.of, one.key) for one in told(first(lab))["p:r"]]
+
+    assert found == [
+        ("graph", 'facts out ["web"]'),
+        ("graph", "facts all"),
+        ("approvals", 'get ["none"]'),
+        ("approvals", 'waiting [["b","a"]]'),
+    ]
+    assert told(first(lab))["p:r"][0].value == [fact.to_wire()]
+
+
+def test_a_plugin_that_used_http_is_recorded_as_one_that_read_something_unknown() -> None:
+    lab = looks(lambda ctx: ctx.http)
+    lab.run()
+
+    assert [one.of for one in told(first(lab))["p:r"]] == ["http"]
+
+
+def test_turns_of_the_model_are_recorded_with_a_digest_of_the_request() -> None:
+    class Model:
+        def ask(self, prompt: str, *, instructions: str = "") -> str:
+            if prompt == "broken":
+                raise ModelError("no answer")
+            return f"about {prompt}"
+
+    def look(ctx: Context) -> None:
+        ctx.llm.ask("disks", instructions="be brief")
+        ctx.llm.ask("disks")
+        with pytest.raises(ModelError):
+            ctx.llm.ask("broken")
+
+    lab = looks(look)
+    lab.engine.llm = lambda plugin_id: cast(Llm, Model())
+    lab.run()
+    reads = told(first(lab))["p:r"]
+
+    assert [one.value for one in reads] == [
+        *("about disks", "about disks", {"error": "ModelError: no answer"}),
+    ]
+    assert [one.key.split()[0] for one in reads] == ["ask"] * 3
+    assert len({one.key for one in reads}) == 3
+
+
+def test_nothing_is_recorded_of_observers_actions_and_plugins_that_read_nothing() -> None:
+    def observe(ctx: Context) -> list[Any]:
+        ctx.state.get("x")
+        return [seen(timestamp=ctx.now())]
+
+    def execute(ctx: Context) -> None:
+        ctx.state.get("y")
+
+    acts = Action(name="do", execute=execute)
+    lab = Lab(agent(Observer(name="o", observe=observe), chooses(choice()), acts))
+    lab.run()
+
+    assert first(lab).reads == []
+    assert not [name for name in lab.client.hgetall(KEYS.archived(1)) if "reads" in name]
+
+
+def test_a_secret_that_was_read_is_not_in_the_record() -> None:
+    secret = "hunter2hunter2"
+    lab = looks(lambda ctx: ctx.state.get(f"password={secret}") or ctx.state.get("token"))
+    lab.store.state("p").set("token", {"password": secret, "user": "ann"})
+    lab.run()
+    reads = told(first(lab))["p:r"]
+
+    assert secret not in json.dumps(lab.client.hgetall(KEYS.archived(1)))
+    assert [(one.value, one.note) for one in reads] == [
+        (None, "absent"),
+        ({"password": "[redacted]", "user": "ann"}, "redacted"),
+    ]
+
+
+def test_a_large_value_is_recorded_by_its_digest() -> None:
+    large = ["x" * 100] * 1000
+    lab = looks(lambda ctx: ctx.state.get("large"))
+    lab.store.state("p").set("large", large)
+    lab.run()
+    (read,) = told(first(lab))["p:r"]
+
+    assert (read.value, read.note) == (None, "too large")
+    assert read.digest == digest_of(json.dumps(large, separators=(",", ":")))
+
+
+def test_a_plugin_that_reads_without_end_fills_only_its_part_of_the_record() -> None:
+    def look(ctx: Context) -> None:
+        for number in range(500):
+            ctx.now()
+            ctx.state.get(f"key {number}")
+        for number in range(50):
+            ctx.graph().out("y" * 700 + str(number))
+
+    lab = looks(look)
+    lab.run()
+    (reads,) = first(lab).reads
+
+    assert (len(reads.reads), len(reads.clock)) == (MAX_READS, MAX_LOOKS)
+    assert reads.omitted == 500 + 500 + 50 - MAX_READS - MAX_LOOKS
+    assert len(lab.client.hget(KEYS.archived(1), "reads:orient")) < 2 * MAX_PHASE
+
+
+def test_many_large_values_do_not_exceed_the_limit_of_a_phase() -> None:
+    lab = looks(lambda ctx: [ctx.state.get(f"k{number}") for number in range(20)])
+    for number in range(20):
+        lab.store.state("p").set(f"k{number}", "x" * 7000)
+    lab.run()
+    reads = told(first(lab))["p:r"]
+
+    assert len(lab.client.hget(KEYS.archived(1), "reads:orient")) < 1.1 * MAX_PHASE
+    assert {one.note for one in reads} == {None, "too large"}
+    assert len(reads) == 20
+
+
+def test_values_that_are_no_json_are_named_and_harm_nobody() -> None:
+    class Odd:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("boom")
+
+    class Approvals:
+        def get(self, approval_id: Any) -> Any:
+            return Odd()
+
+        def waiting(self, approval_ids: Any) -> Any:
+            loop: list[Any] = []
+            loop.append(loop)
+            return loop
+
+    def look(ctx: Context) -> None:
+        assert isinstance(ctx.approvals.get(cast(str, Odd())), Odd)
+        assert ctx.approvals.waiting([])
+
+    lab = looks(look)
+    context = lab.engine.context
+    replaced = cast(ApprovalReader, Approvals())
+    lab.engine.context = lambda *args: replace(  # type: ignore[method-assign]
+        context(*args), _approvals=replaced
+    )
+    lab.run()
+    result = first(lab)
+
+    assert (result.success, result.problems) == (True, [])
+    assert [one.note for one in told(result)["p:r"]] == ["not JSON", "not JSON"]
+
+
+def test_a_state_that_fails_fails_as_without_the_tape() -> None:
+    lab = looks(lambda ctx: ctx.state.set("x", object()))
+    (problem,) = lab.run().problems
+
+    assert "is not JSON" in problem.error
+
+
+def test_the_reads_of_an_attempt_that_was_lost_do_not_count() -> None:
+    lab = looks(lambda ctx: ctx.state.get("seen"))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "orient")
+    lab.dispatcher.hints.clear()
+    assert lab.store.iterations.enter_orient(1, 1, "h.1.abcd/1")
+    overdue(lab, "phase")
+
+    assert told(first(lab)) == {"p:r": [Read(of="state", key="seen", note="absent")]}
+
+
+def test_a_failed_phase_keeps_what_it_had_read() -> None:
+    lab = looks(lambda ctx: ctx.state.get("seen"))
+    lab.store.iterations.leave_orient = None  # type: ignore[method-assign, assignment]
+    lab.run()
+    result = first(lab)
+
+    assert not result.success
+    assert list(told(result)) == ["p:r"]

@@ -98,7 +98,17 @@ from boyd.models.situation import (
     Triple,
     mean_confidence,
 )
-from boyd.models.tape import AgentBuild, Gate, PluginVersion, digest_of
+from boyd.models.tape import (
+    AgentBuild,
+    Gate,
+    PluginReads,
+    PluginVersion,
+    Read,
+    ReadNote,
+    ReadSource,
+    TapedPhase,
+    digest_of,
+)
 
 __all__ = [
     "APPROVAL_REQUIRED",
@@ -166,10 +176,14 @@ __all__ = [
     "Phase",
     "PhaseRun",
     "Place",
+    "PluginReads",
     "PluginVersion",
     "Prevention",
     "Problem",
     "Proposal",
+    "Read",
+    "ReadNote",
+    "ReadSource",
     "Refusal",
     "Run",
     "RunOutcome",
@@ -182,6 +196,7 @@ __all__ = [
     "Situation",
     "SituationAssessment",
     "StrategyVerdict",
+    "TapedPhase",
     "Timestamp",
     "Triple",
     "Verification",

@@ -10,7 +10,7 @@ from boyd.models.action import ActionResult
 from boyd.models.base import Model, Timestamp
 from boyd.models.decision import Change, Decision, DecisionTrace
 from boyd.models.situation import Observation, Situation
-from boyd.models.tape import AgentBuild, Gate
+from boyd.models.tape import AgentBuild, Gate, PluginReads
 
 Mode = Literal["manual", "continuous", "event-driven"]
 
@@ -119,6 +119,7 @@ class LoopResult(Model):
     builds: list[AgentBuild] = Field(default_factory=list)
     situation_changes: list[Change] = Field(default_factory=list)
     gate: Gate | None = None
+    reads: list[PluginReads] = Field(default_factory=list)
 
 
 class LoopStatus(Model):

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from boyd.models.action import Autonomy, Budget
 from boyd.models.approval import ApprovalPolicy
-from boyd.models.base import Model
+from boyd.models.base import Json, Model, Timestamp
 
 
 class PluginVersion(Model):
@@ -62,6 +62,50 @@ class Gate(Model):
     budget: Budget | None = None
     used: int | None = Field(default=None, ge=0)
     required: ApprovalPolicy | None = None
+
+
+ReadSource = Literal["state", "graph", "approvals", "model", "playbooks", "http"]
+#: Why a read has no value, or not all of it.
+ReadNote = Literal["absent", "redacted", "too large", "not JSON"]
+#: The phases in which reads are recorded.
+TapedPhase = Literal["orient", "decide"]
+
+
+class Read(Model):
+    """Something that a component or hook read besides what it was given.
+
+    Attributes:
+        of: where it was read; of `http` only the use is known.
+        key: of the state, or the function that was called with its arguments or their digest.
+        value: what was read.
+        note: `absent`: there was none; `redacted`: it lacks secrets; `too large`: only its digest
+            is kept; `not JSON`: it cannot be kept.
+        digest: of a value that is too large.
+    """
+
+    of: ReadSource
+    key: str
+    value: Json = None
+    note: ReadNote | None = None
+    digest: str | None = None
+
+
+class PluginReads(Model):
+    """The reads of one component or hook in a phase.
+
+    Attributes:
+        by: the component's id, or `plugin.hook`.
+        phase: in which it ran.
+        clock: the times that `ctx.now()` gave.
+        reads: each once, in their order.
+        omitted: the number of further reads, which are not kept.
+    """
+
+    by: str
+    phase: TapedPhase
+    clock: list[Timestamp] = Field(default_factory=list)
+    reads: list[Read] = Field(default_factory=list)
+    omitted: int = 0
 
 
 def digest_of(text: str) -> str:

@@ -141,7 +141,7 @@ class _Deciding:
             self._veto(Refusal(by=block.by, reason=block.reason, action=self.decision.action))
 
     def _call(self, strategy: Strategy, function: str) -> Any:
-        ctx = self.ctx.context(strategy.plugin_id)
+        ctx = self.ctx.context(strategy.plugin_id, strategy.id)
         return time_limit.call(
             lambda: strategy.call(function, situation=self.situation, ctx=ctx), strategy.timeout
         )

@@ -51,7 +51,7 @@ def _reading(
     ctx: PhaseContext, orienter: Orienter, observations: list[Observation]
 ) -> Callable[[], SituationAssessment]:
     def read() -> SituationAssessment:
-        context = ctx.context(orienter.plugin_id)
+        context = ctx.context(orienter.plugin_id, orienter.id)
         found = orienter.call("orient", observations=list(observations), ctx=context)
         if isinstance(found, SituationAssessment):
             return found

@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from boyd.agent import Agent
 from boyd.errors import Overrun, Veto
-from boyd.models import Change, Gate, NotDue, Phase, Problem, Refusal
+from boyd.models import Change, Gate, NotDue, Phase, PluginReads, Problem, Refusal, TapedPhase
 from boyd.phases import time_limit
+from boyd.phases.recording import Tape
 from boyd.plugin import Context, Hook
 from boyd.redaction import clean
 from boyd.settings.validation import saying
@@ -38,6 +39,7 @@ class PhaseContext:
         changes: those that hooks made to the situation.
         gate: what became of the decided action, and why.
         used: executions that counted against the action's budget when it was claimed.
+        tape: what components and hooks read.
     """
 
     def __init__(
@@ -57,14 +59,24 @@ class PhaseContext:
         self.changes: list[Change] = []
         self.gate: Gate | None = None
         self.used: int | None = None
+        self.tape = Tape()
         self._contexts = contexts
 
-    def context(self, plugin_id: str) -> Context:
-        """The `ctx` of the plugin *plugin_id*."""
+    def context(self, plugin_id: str, by: str = "") -> Context:
+        """The `ctx` of the plugin *plugin_id*.
+
+        In orient and decide of an iteration, it records what the component or hook *by* reads.
+        """
         context = self._contexts(plugin_id, self.iteration)
-        if not self.not_due:
-            return context
-        return replace(context, not_due={late.id: late.due_at for late in self.not_due})
+        if self.not_due:
+            context = replace(context, not_due={late.id: late.due_at for late in self.not_due})
+        taped = by and self.iteration is not None and self.phase in get_args(TapedPhase)
+        return self.tape.context(context, by) if taped else context
+
+    def reads(self) -> list[PluginReads]:
+        """The reads of components and hooks, in a phase of which these are recorded."""
+        phase = self.phase
+        return self.tape.reads(phase) if phase == "orient" or phase == "decide" else []
 
     def report(self, id: str, error: object, duration: float = 0.0) -> None:
         """Log and record that the component or hook *id* failed."""
@@ -82,7 +94,7 @@ class PhaseContext:
     def hook(self, hook: Hook, **values: Any) -> Any:
         """Call one hook; None if it failed, the `Veto` if it raised one."""
         began = time.perf_counter()
-        ctx = self.context(hook.plugin_id)
+        ctx = self.context(hook.plugin_id, f"{hook.plugin_id}.{hook.name}")
         try:
             return time_limit.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
         except Veto as veto:

@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -94,6 +94,7 @@ class Graph(Protocol):
 
 
 _M = TypeVar("_M", bound=BaseModel)
+_R = TypeVar("_R")
 
 _sessions = threading.local()
 
@@ -168,6 +169,22 @@ class Llm(Protocol):
         """The investigation that this plugin calls *key*, if it was started and is kept."""
 
 
+class Watch(Protocol):
+    """Notes what a plugin reads through its context."""
+
+    def state(self, state: State) -> State:
+        """A state that notes what is read."""
+
+    def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
+        """A clock that notes each look at it."""
+
+    def reader(self, source: str, reader: _R, name: str = "") -> _R:
+        """A graph *name*, a model or approvals, whose functions note what they return."""
+
+    def used(self, source: str, found: Any = None) -> None:
+        """Note that the plugin used *source*."""
+
+
 @dataclass(frozen=True)
 class AgentInfo:
     """The agent of a plugin."""
@@ -208,6 +225,11 @@ class Context:
     worker: str = ""
     not_due: Mapping[str, datetime] = field(default_factory=dict)
     execution_id: str | None = None
+    _watch: Watch | None = None
+
+    def watched(self, watch: Watch) -> Context:
+        """A context that tells *watch* what the plugin reads."""
+        return replace(self, state=watch.state(self.state), now=watch.clock(self.now), _watch=watch)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -229,7 +251,7 @@ class Context:
         if self._llm is None:
             why = "its file has no table [llm], or this is an isolated observer"
             raise ConfigError(f"agent {self.agent.id!r} has no model here: {why}")
-        return self._llm(self.plugin_id)
+        return self._reader("model", self._llm(self.plugin_id))
 
     @property
     def has_llm(self) -> bool:
@@ -238,7 +260,10 @@ class Context:
 
     def playbooks(self) -> Mapping[str, Sequence[str]]:
         """The playbooks of each plugin, as Markdown."""
-        return self._playbooks()
+        found = self._playbooks()
+        if self._watch:
+            self._watch.used("playbooks", found)
+        return found
 
     def graph(self, name: str = "facts", of: str | None = None) -> Graph:
         """A graph of facts shared by all workers: of this agent, or of the agent *of*.
@@ -248,7 +273,7 @@ class Context:
         """
         if self._graph is None:
             raise ConfigError("isolated observers and `boyd observe` have no graph")
-        return self._graph(name, of)
+        return self._reader("graph", self._graph(name, of), f"{of}/{name}" if of else name)
 
     @property
     def approvals(self) -> ApprovalReader:
@@ -259,7 +284,7 @@ class Context:
         """
         if self._approvals is None:
             raise ConfigError("isolated observers and `boyd observe` have no approvals")
-        return self._approvals
+        return self._reader("approvals", self._approvals)
 
     def approval_link(self, approval: ApprovalItem, to: Actor | None = None) -> str:
         """The link to the page of *approval*; empty without `api.url`, or if its policy says so.
@@ -271,6 +296,8 @@ class Context:
     @property
     def http(self) -> Session:
         """An HTTP session with time limits, one per thread."""
+        if self._watch:
+            self._watch.used("http")
         if not hasattr(_sessions, "session"):
             # Slow to import, and most plugins never ask for it.
             from boyd.plugin.http_session import Session
@@ -278,3 +305,6 @@ class Context:
             _sessions.session = Session()
         session: Session = _sessions.session
         return session
+
+    def _reader(self, source: str, reader: _R, name: str = "") -> _R:
+        return self._watch.reader(source, reader, name) if self._watch else reader

@@ -47,6 +47,7 @@ from boyd.store import (
     dump_blocks,
     dump_changes,
     dump_problems,
+    dump_reads,
     dump_results,
 )
 from boyd.store.runs import read_run
@@ -290,7 +291,7 @@ class IterationSteps:
             result = ending.ruined(self._agent.id, entry.record, entry.now, why)
             ending.end(self._engine, entry.iteration, entry.epoch, entry.worker, result)
             return
-        fields = {"error": why, **_problems(ctx)}
+        fields = {"error": why, **_problems(ctx), **self._tape(entry, ctx)}
         # A started action has had its effect, whatever failed after it.
         done = entry.phase == "act" and self._store.ledger.settle(naming.loop(entry.record.id))
         if done:
@@ -349,10 +350,12 @@ def _stored(seen: Seen, host: str) -> tuple[str, str]:
 
 
 def _noted(ctx: PhaseContext) -> dict[str, str]:
-    """The fields for what a phase noted: changes of the situation and the gate's reasons."""
+    """The fields for what a phase noted: reads, changes of the situation, the gate's reasons."""
     gate = {"gate": ctx.gate.to_json()} if ctx.gate else {}
     changes = {"situationChanges": dump_changes(ctx.changes)} if ctx.changes else {}
-    return gate | changes
+    found = ctx.reads()
+    reads = {f"reads:{ctx.phase}": dump_reads(found)} if found else {}
+    return gate | changes | reads
 
 
 def _problems(ctx: PhaseContext) -> dict[str, str]:

@@ -42,6 +42,7 @@ from boyd.store.iteration_record import (
     dump_blocks,
     dump_changes,
     dump_problems,
+    dump_reads,
     dump_results,
 )
 from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
@@ -229,6 +230,7 @@ __all__ = [
     "dump_blocks",
     "dump_changes",
     "dump_problems",
+    "dump_reads",
     "dump_results",
     "fingerprint",
     "in_service",

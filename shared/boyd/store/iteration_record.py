@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import get_args
 
 from pydantic import TypeAdapter
 
@@ -23,9 +24,11 @@ from boyd.models import (
     Observation,
     ObserverRun,
     PhaseRun,
+    PluginReads,
     Problem,
     Refusal,
     Situation,
+    TapedPhase,
     from_ms,
 )
 
@@ -36,6 +39,7 @@ _AT = "at:"
 
 _problems: TypeAdapter[list[Problem]] = TypeAdapter(list[Problem])
 _changes: TypeAdapter[list[Change]] = TypeAdapter(list[Change])
+_reads: TypeAdapter[list[PluginReads]] = TypeAdapter(list[PluginReads])
 _not_due: TypeAdapter[list[NotDue]] = TypeAdapter(list[NotDue])
 _refusals: TypeAdapter[list[Refusal]] = TypeAdapter(list[Refusal])
 _results: TypeAdapter[list[ActionResult]] = TypeAdapter(list[ActionResult])
@@ -240,6 +244,12 @@ class Record:
         return _changes.validate_json(self._fields.get("situationChanges", "[]"), extra="ignore")
 
     @property
+    def reads(self) -> list[PluginReads]:
+        """The reads of components and hooks in orient and decide."""
+        texts = [self._fields.get(f"reads:{phase}", "[]") for phase in get_args(TapedPhase)]
+        return [one for text in texts for one in _reads.validate_json(text, extra="ignore")]
+
+    @property
     def gate(self) -> Gate | None:
         """The fate of the decided action before it was executed."""
         text = self._fields.get("gate")
@@ -280,6 +290,7 @@ class Record:
             builds=self.builds,
             situation_changes=self.situation_changes,
             gate=self.gate,
+            reads=self.reads,
         )
 
     def ruined(self, agent_id: str, ended_at: datetime, error: str) -> LoopResult:
@@ -353,6 +364,11 @@ def dump_problems(problems: list[Problem]) -> str:
 def dump_changes(changes: list[Change]) -> str:
     """Changes that hooks made as JSON text."""
     return _changes.dump_json(changes, by_alias=True, exclude_none=True).decode()
+
+
+def dump_reads(reads: list[PluginReads]) -> str:
+    """Reads of components and hooks as JSON text."""
+    return _reads.dump_json(reads, by_alias=True, exclude_none=True).decode()
 
 
 def dump_blocks(blocks: list[Refusal]) -> str:

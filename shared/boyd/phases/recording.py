@@ -1,0 +1,243 @@
+"""Records what components and hooks read in a phase, so that the decision can be explained.
+
+Plugins get a context whose readers note what they return. Noting is bounded, and never fails a
+plugin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from boyd.models import PluginReads, Read, TapedPhase, Triple, digest_of
+from boyd.plugin import Context, State
+from boyd.redaction import redactor
+
+#: The most characters of a value, as JSON, and of all reads of a phase.
+MAX_VALUE = 8_000
+MAX_PHASE = 32_000
+#: The most reads, and looks at the clock, of one component or hook.
+MAX_READS = 100
+MAX_LOOKS = 20
+#: The most characters of a key; of a longer one a digest is kept.
+MAX_KEY = 200
+#: What a read takes besides its key and value, about.
+_FRAME = 60
+_ABSENT = object()
+
+#: Notes a read: its source, key and value.
+Note = Callable[[str, str, Any], None]
+
+_R = TypeVar("_R")
+
+
+class Tape:
+    """The reads of one phase, by component or hook."""
+
+    def __init__(self) -> None:
+        self._by: dict[str, _Notes] = {}
+        self._room = _Room(MAX_PHASE)
+
+    def context(self, ctx: Context, by: str) -> Context:
+        """The context *ctx* for the component or hook *by*, which notes what that reads."""
+        return ctx.watched(self._by.setdefault(by, _Notes(self._room)))
+
+    def reads(self, phase: TapedPhase) -> list[PluginReads]:
+        """The reads so far, of those who read anything."""
+        found = [notes.reads(by, phase) for by, notes in self._by.items()]
+        return [one for one in found if one.clock or one.reads or one.omitted]
+
+
+class _Room:
+    """The characters that the reads of a phase may still take."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.lock = threading.Lock()
+
+
+class _Notes:
+    """The reads of one component or hook; implements `boyd.plugin.Watch`."""
+
+    def __init__(self, room: _Room) -> None:
+        self._room = room
+        self._clock: list[datetime] = []
+        self._reads: list[Read] = []
+        self._omitted = 0
+
+    def reads(self, by: str, phase: TapedPhase) -> PluginReads:
+        """The reads so far."""
+        with self._room.lock:
+            known = (list(self._clock), list(self._reads), self._omitted)
+        clock, reads, omitted = known
+        return PluginReads(by=by, phase=phase, clock=clock, reads=reads, omitted=omitted)
+
+    def state(self, state: State) -> State:
+        """A state that notes what is read."""
+        return _TapedState(state, self.add)
+
+    def clock(self, now: Callable[[], datetime]) -> Callable[[], datetime]:
+        """A clock that notes each look at it."""
+
+        def look() -> datetime:
+            at = now()
+            with self._room.lock:
+                if len(self._clock) < MAX_LOOKS:
+                    self._clock.append(at)
+                else:
+                    self._omitted += 1
+            return at
+
+        return look
+
+    def reader(self, source: str, reader: _R, name: str = "") -> _R:
+        """A graph *name*, a model or approvals, whose functions note what they return."""
+        return cast(_R, _TapedReader(reader, self.add, source, f"{name} " if name else ""))
+
+    def used(self, source: str, found: Any = None) -> None:
+        """Note that *source* was used."""
+        self.add(source, "", found)
+
+    def add(self, source: str, key: str, value: Any) -> None:
+        """Note a read; whatever the value is, the plugin does not notice."""
+        with suppress(Exception):
+            read, size = _read(source, key, value, self._room.left)
+            with self._room.lock:
+                if read in self._reads:
+                    return
+                if len(self._reads) >= MAX_READS or size > self._room.left:
+                    self._omitted += 1
+                    return
+                self._reads.append(read)
+                self._room.left -= size
+
+
+def _read(source: str, key: str, value: Any, left: int) -> tuple[Read, int]:
+    """A read, and its size in characters; its value may take up to *left*."""
+    key = redactor().redact(key) if len(key) <= MAX_KEY else digest_of(key)
+    if value is _ABSENT:
+        return _named(source, key, note="absent"), len(key) + _FRAME
+    try:
+        text = _text(value)
+        if len(text) > min(MAX_VALUE, left - len(key) - _FRAME):
+            read = _named(source, key, note="too large", digest=digest_of(text))
+            return read, len(key) + _FRAME
+        plain = json.loads(text)
+        safe = redactor().redact_json(plain)
+        note = "redacted" if safe != plain else None
+        read = _named(source, key, value=safe, note=note)
+        return read, len(key) + len(text) + _FRAME
+    except Exception:  # noqa: BLE001 - a value that nothing can be told of
+        return _named(source, key, note="not JSON"), len(key) + _FRAME
+
+
+def _named(source: str, key: str, **known: Any) -> Read:
+    return Read.model_validate({"of": source, "key": key, **known})
+
+
+def _text(value: Any) -> str:
+    """A value as JSON text, equal for equal values."""
+    value = sorted(value) if isinstance(value, set | frozenset) else value
+    return to_json(value, by_alias=True, exclude_none=True, fallback=_described).decode()
+
+
+def _described(value: Any) -> Any:
+    """A value that is not JSON: a schema by its content, anything else by its name."""
+    if isinstance(value, type) and issubclass(value, BaseModel):
+        return value.model_json_schema()
+    if isinstance(value, type):
+        return value.__qualname__
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+class _TapedState:
+    """Implements `State`, noting what is read."""
+
+    def __init__(self, state: State, note: Note) -> None:
+        self._state = state
+        self._note = note
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = self._state.get(key, _ABSENT)
+        self._note("state", key, found)
+        return default if found is _ABSENT else found
+
+    def get_many(self, keys: list[str]) -> dict[str, Any]:
+        found = self._state.get_many(keys)
+        for key in keys:
+            self._note("state", key, found.get(key, _ABSENT))
+        return found
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        self._state.set(key, value, ttl)
+
+    def compare_and_set(
+        self, key: str, expected: Any, value: Any, ttl: float | None = None
+    ) -> bool:
+        swapped = self._state.compare_and_set(key, expected, value, ttl)
+        self._note("state", f"compare_and_set {key}", swapped)
+        return swapped
+
+    def update(self, key: str, change: Callable[[Any], Any], ttl: float | None = None) -> Any:
+        def noted(current: Any) -> Any:
+            self._note("state", key, _ABSENT if current is None else current)
+            return change(current)
+
+        return self._state.update(key, noted, ttl)
+
+    def delete(self, key: str) -> None:
+        self._state.delete(key)
+
+
+class _TapedReader:
+    """A graph, a model or approvals; notes what each of its functions returns or raises."""
+
+    def __init__(self, reader: Any, note: Note, source: str, prefix: str = "") -> None:
+        self._reader = reader
+        self._note = note
+        self._source = source
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._reader, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            key = self._key(name, args, options)
+            try:
+                found = function(*args, **options)
+            except Exception as error:
+                self._note(self._source, key, {"error": f"{type(error).__name__}: {error}"})
+                raise
+            if isinstance(found, Iterator):
+                return self._counted(key, found)
+            self._note(self._source, key, found)
+            return found
+
+        return call if callable(function) else function
+
+    def _key(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> str:
+        given: list[Any] = [*args, *([options] if options else [])]
+        try:
+            text = _text(given) if given else ""
+        except Exception:  # noqa: BLE001 - arguments that are no data
+            text = "…"
+        # A prompt is long, and may quote anything.
+        text = digest_of(text) if self._source == "model" or len(text) > MAX_KEY // 2 else text
+        return f"{self._prefix}{name} {text}".rstrip()
+
+    def _counted(self, key: str, facts: Iterator[Triple]) -> Iterator[Triple]:
+        """The facts of a whole graph, of which only a digest is noted."""
+        seen, count = hashlib.sha256(), 0
+        for fact in facts:
+            seen.update(repr(fact).encode("utf-8", "surrogatepass"))
+            count += 1
+            yield fact
+        self._note(self._source, key, {"facts": count, "digest": seen.hexdigest()[:16]})
