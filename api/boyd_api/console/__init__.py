@@ -9,8 +9,10 @@ from boyd_api.console import (
     agents_page,
     answer_page,
     approval_page,
+    audit_page,
     fleet_page,
     inbox_page,
+    keys_page,
     sign_in,
     stream,
 )
@@ -25,6 +27,8 @@ _ALL: tuple[Pages, ...] = (
     agents_page.pages,
     agent_page.pages,
     fleet_page.pages,
+    audit_page.pages,
+    keys_page.pages,
     stream.pages,
 )
 

@@ -162,6 +162,18 @@ class PageRequest:
         """Tell whether the reader has *scope*."""
         return self.key is None or self.key.allows(scope)
 
+    def lacks(self, scope: Scope, *, everywhere: bool = False) -> str:
+        """Why the reader's key does not allow *scope*, or not *everywhere*; empty if it does."""
+        key = self.key
+        if key is None:
+            return ""
+        if not key.allows(scope):
+            return f"your key {key.name!r} lacks the scope {scope!r}"
+        if everywhere and key.agents:
+            limit = ", ".join(key.agents)
+            return f"it concerns all agents, and your key {key.name!r} is limited to {limit}"
+        return ""
+
     def of(self, agent_id: str) -> PageRequest:
         """The same request, concerning that agent. Raises `UnknownAgent`."""
         ctx = self.ctx

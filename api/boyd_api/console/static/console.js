@@ -78,7 +78,11 @@
     return !shown.dataset.agent || shown.dataset.agent === agent || kind === "approval" || kind === "agent";
   }
 
+  // A page that names no kinds of events, such as one with a secret that is shown once, stays as it is.
+  const isFixed = () => page()?.dataset.live.trim() === "";
+
   function refreshSoon() {
+    if (isFixed()) return;
     isDue = true;
     if (timer !== null || document.hidden) return;
     timer = setTimeout(refresh, Math.max(20, readAt + REFRESH - Date.now()));
@@ -130,6 +134,7 @@
     const silence = Date.now() - heardAt;
     let [name, text] = ["live", "live"];
     if (state === "ended") [name, text] = ["off", "off: you are signed out"];
+    else if (isFixed()) [name, text] = ["fixed", "this page is not live"];
     else if (state === "connecting" && silence < STALE) [name, text] = ["connecting", "connecting"];
     else if (state === "redis") [name, text] = ["stale", "stale: Redis does not answer"];
     else if (state === "lost" || silence > STALE) [name, text] = ["stale", `stale ${span(silence / 1000)}`];

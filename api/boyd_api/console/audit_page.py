@@ -1,0 +1,92 @@
+"""The audit trails: of the deployment, and of each agent."""
+
+from __future__ import annotations
+
+from flask import request
+
+from boyd.models import Verification
+from boyd.store import Audit
+from boyd_api import administration_routes
+from boyd_api.administration_routes import AuditPageQuery, ExportQuery, VerifyQuery
+from boyd_api.console.filters import read_filter
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.problems import HttpProblem
+
+pages = Pages()
+
+#: Entries on one page.
+_SHOWN = "100"
+#: The most entries of a trail that is verified each time it is shown; others on request.
+_AT_ONCE = 2000
+
+
+@pages.get("/audit")
+def deployment(page: PageRequest) -> PageResult:
+    """Show the trail of the deployment: keys, sessions, and what concerns all agents."""
+    return _show(page)
+
+
+@pages.get("/agents/<agent>/audit")
+def of_agent(page: PageRequest) -> PageResult:
+    """Show the trail of an agent."""
+    return _show(page)
+
+
+@pages.get("/audit/export")
+def export_deployment(page: PageRequest) -> PageResult:
+    """Download the entries of the deployment's trail, oldest first."""
+    return _export(page)
+
+
+@pages.get("/agents/<agent>/audit/export")
+def export_of_agent(page: PageRequest) -> PageResult:
+    """Download the entries of an agent's trail, oldest first."""
+    return _export(page)
+
+
+def _show(page: PageRequest) -> PageResult:
+    filter = read_filter(page, AuditPageQuery, limit=_SHOWN)
+    why_not, found, verified = _why_not(page), None, None
+    asked = "verify" in request.args
+    if not why_not:
+        if filter.query is not None:
+            found = administration_routes.show(page.ctx, filter.query)
+        verified = _verified(page, asked)
+    return page.render(
+        "audit.html",
+        filter=filter,
+        why_not=why_not,
+        found=found,
+        verified=verified,
+        asked=asked,
+        is_first="cursor" not in request.args,
+    )
+
+
+def _verified(page: PageRequest, asked: bool) -> Verification | None:
+    """The verification of the trail, if it is short or *asked* for."""
+    head = _trail(page).head()
+    size = min(head.seq if head else 0, page.services.settings.audit_keep)
+    if size > _AT_ONCE and not asked:
+        return None
+    return administration_routes.verify(page.ctx, VerifyQuery())
+
+
+def _export(page: PageRequest) -> PageResult:
+    why_not, filter = _why_not(page), read_filter(page, ExportQuery)
+    if why_not:
+        raise HttpProblem("forbidden", why_not)
+    if filter.query is None:
+        raise HttpProblem("bad-request", filter.problem)
+    response = administration_routes.export(page.ctx, filter.query)
+    name = f"audit-{page.agent_id or 'deployment'}.ndjson"
+    response.headers.set("Content-Disposition", "attachment", filename=name)
+    return response
+
+
+def _why_not(page: PageRequest) -> str:
+    return page.lacks("admin", everywhere=not page.agent_id)
+
+
+def _trail(page: PageRequest) -> Audit:
+    return page.ctx.agent.store.audit if page.agent_id else page.services.store.audit

@@ -1,0 +1,140 @@
+"""API keys, and the sessions of browsers: who can do what, and who is signed in."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlencode
+
+from flask import request
+from pydantic import ValidationError
+from werkzeug.utils import redirect
+
+from boyd.models import SCOPES, explain, responses
+from boyd.store.login_sessions import OpenSession
+from boyd_api import administration_routes
+from boyd_api.administration_routes import KeyRequest
+from boyd_api.console.pages import LOGIN, PageRequest, PageResult, Pages
+from boyd_api.problems import HttpProblem, not_found
+
+pages = Pages()
+
+_HERE = "/console/keys"
+_DAY = 86_400.0
+#: Lifetimes that the form offers, in days; 0: no end.
+LIFETIMES = (1, 7, 30, 90, 365, 0)
+#: Names of browsers by their mark in `User-Agent`; most carry the marks of the later ones, too.
+_BROWSERS = (
+    *(("Firefox", r"Firefox/(\d+)"), ("Edge", r"Edg/(\d+)"), ("Opera", r"OPR/(\d+)")),
+    *(("Chrome", r"Chrome/(\d+)"), ("Safari", r"Version/(\d+).*Safari")),
+)
+_SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux")
+
+
+@pages.get("/keys")
+def keys(page: PageRequest) -> PageResult:
+    """Show the keys and sessions that the reader may see."""
+    return _show(page)
+
+
+@pages.post("/keys", scope="admin", fresh=True)
+def create(page: PageRequest) -> PageResult:
+    """Create a key, and show its text once."""
+    _check(page)
+    try:
+        wanted = KeyRequest.model_validate(_wanted())
+    except ValidationError as error:
+        return _show(page, 400, problem=explain(error), asked="create")
+    made = administration_routes.create(page.ctx, wanted).body
+    return page.render("key_created.html", made=made)
+
+
+@pages.post("/keys/<id>/revoke", scope="admin", fresh=True)
+def revoke(page: PageRequest, id: str) -> PageResult:
+    """Revoke a key."""
+    _check(page)
+    administration_routes.revoke(page.ctx, id)
+    return redirect(_HERE, 303)
+
+
+@pages.post("/sessions/<id>/close", scope="read")
+def close(page: PageRequest, id: str) -> PageResult:
+    """Close a session: one's own, or, with the scope `admin`, any."""
+    if id not in {one.id for one in _sessions(page)}:
+        raise not_found("no such session is open, or it is not yours")
+    page.services.store.sessions.close(id, page.ctx.actor)
+    return redirect(_HERE, 303)
+
+
+def _show(page: PageRequest, status: int = 200, problem: str = "", asked: str = "") -> PageResult:
+    why_not = _why_not(page)
+    found = [] if why_not else administration_routes.show_keys(page.ctx).keys
+    return page.render(
+        "keys.html",
+        status,
+        why_not=why_not,
+        keys=found,
+        revoked=_named(found, request.args.get("revoke")),
+        sessions=_sessions(page),
+        asked=asked or request.args.get("do", ""),
+        problem=problem,
+        form=request.form,
+        must_sign_in=_sign_in_address(page),
+        scopes=SCOPES,
+        lifetimes=LIFETIMES,
+        browser_name=browser_name,
+    )
+
+
+def _named(found: list[responses.KeyInfo], id: str | None) -> responses.KeyInfo | None:
+    return next((one for one in found if one.id == id), None)
+
+
+def _wanted() -> dict[str, object]:
+    """The key that the form describes."""
+    form = request.form
+    days = form.get("days", type=int, default=0)
+    if days not in LIFETIMES:
+        raise HttpProblem("bad-request", "the form is not one of this page: open it again")
+    return {
+        "name": form.get("name", "").strip(),
+        "principal": form.get("principal", "").strip(),
+        "person": "person" in form,
+        "scopes": form.getlist("scopes"),
+        "groups": [word for word in re.split(r"[\s,]+", form.get("groups", "")) if word],
+        "agents": form.getlist("agents"),
+        "expiresIn": days * _DAY or None,
+    }
+
+
+def _sign_in_address(page: PageRequest) -> str:
+    """Where to sign in again before keys can be changed; empty if that was just done."""
+    if page.session is None or page.session.is_fresh:
+        return ""
+    return f"{LOGIN}?{urlencode({'why': 'confirm', 'next': page.here})}"
+
+
+def _sessions(page: PageRequest) -> list[OpenSession]:
+    """The open sessions: all for who may see keys, else those of the reader's key."""
+    found = page.services.store.sessions.all()
+    if not _why_not(page):
+        return found
+    return [one for one in found if page.key is not None and one.key_id == page.key.id]
+
+
+def _check(page: PageRequest) -> None:
+    if _why_not(page):
+        raise HttpProblem("forbidden", _why_not(page))
+
+
+def _why_not(page: PageRequest) -> str:
+    return page.lacks("admin", everywhere=True)
+
+
+def browser_name(agent: str | None) -> str:
+    """A browser and its system, from its header `User-Agent`."""
+    text = agent or ""
+    marks = ((name, re.search(mark, text)) for name, mark in _BROWSERS)
+    name = next((f"{name} {found[1]}" for name, found in marks if found), "")
+    system = next((one for one in _SYSTEMS if one in text), "")
+    known = f"{name} on {system}" if name and system else name
+    return known or text or "unknown"
