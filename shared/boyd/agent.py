@@ -13,7 +13,16 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from boyd.errors import ConfigError, PluginError
-from boyd.models import LEVELS, AgentBuild, ApprovalPolicy, Budget, Decision, Level, Mode
+from boyd.models import (
+    LEVELS,
+    AgentBuild,
+    ApprovalPolicy,
+    Budget,
+    Catalog,
+    Decision,
+    Level,
+    Mode,
+)
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost
 from boyd.plugin.discovery import find_plugin, import_object, located, version_of
 from boyd.settings.model import ModelSettings
@@ -191,6 +200,13 @@ class Agent:
         """The settings and plugins as they were loaded, for records of iterations."""
         plugins = [version_of(plugin) for plugin in self.host.plugins.values()]
         return AgentBuild.of(self.fingerprint, VERSION, plugins)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Its components, with the budgets that its settings give to actions."""
+        known = self.host.catalog
+        actions = [one.patched({"budget": self.budget(one.id)}) for one in known.actions]
+        return known.patched({"actions": actions})
 
     def budget(self, action_id: str) -> Budget | None:
         """The budget of an action: from the agent's settings, or else the action's own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from boyd_api.console import (
+    agent_control,
     agent_page,
     agents_page,
     answer_page,
@@ -26,6 +27,7 @@ _ALL: tuple[Pages, ...] = (
     answer_page.pages,
     agents_page.pages,
     agent_page.pages,
+    agent_control.pages,
     fleet_page.pages,
     audit_page.pages,
     keys_page.pages,

@@ -1,14 +1,110 @@
-"""The page of one agent."""
+"""The page of one agent: what it does now, what it has done last, and what stops it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from flask import request
+
+from boyd.formatting import counted
+from boyd.models import ApprovalItem, LoopResult, LoopStatus, Run
+from boyd.store import DEPLOYMENT, Record
+from boyd.store.budgets import BudgetUse
+from boyd_api import agent_routes, loop_routes, run_routes
+from boyd_api.console import ring, strip
+from boyd_api.console.observer_rows import SHAPES, ObserverRow, observer_rows
 from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.console.parts import Part, read_part
+from boyd_api.console.vital_signs import next_look, read_vital_signs
 
 pages = Pages()
+
+#: Iterations on the strip, and items that wait which are shown.
+_STRIP = 60
+_WAITING = 8
+#: The forms that a link can open.
+_FORMS = ("pause", "freeze", "unfreeze")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The first approvals and runs that wait."""
+
+    approvals: Sequence[ApprovalItem]
+    runs: Sequence[Run]
 
 
 @pages.get("/agents/<agent>")
 def agent(page: PageRequest) -> PageResult:
     """Show what the agent does now, and what it has done last."""
-    status = page.ctx.agent.store.loop.status()
-    return page.render("agent.html", entry=page.ctx.agent.entry, status=status)
+    entry, store = page.ctx.agent.entry, page.ctx.agent.store
+    status = store.loop.status()
+    last = read_part(lambda: loop_routes.last_result(store))
+    freezes = page.services.store.freezes.all()
+    asked = request.args.get("do", "")
+    record = store.history.last() if status.phase != "idle" else None
+    shown = _shown(page, record).value if record else last.value
+    return page.render(
+        "agent.html",
+        entry=entry,
+        status=status,
+        last=last,
+        ring=ring.ring(status.phase, shown),
+        latest=shown,
+        holder=_holder(status, record),
+        marks=read_part(lambda: strip.strip(store.history.outlines(_STRIP).iterations)),
+        observers=read_part(lambda: _observers(page, last.value)),
+        waiting=read_part(lambda: _waiting(page)),
+        budgets=read_part(lambda: _budgets(page)),
+        vital=next(iter(read_vital_signs(page, [entry.id])), None),
+        due=_due(page, status),
+        own_freeze=freezes.get(entry.id),
+        whole_freeze=freezes.get(DEPLOYMENT),
+        asked=asked if asked in _FORMS and page.allows("admin") else "",
+        reaches_all=page.key is None or not page.key.agents,
+        strip=strip,
+        SHAPES=SHAPES,
+    )
+
+
+def _shown(page: PageRequest, record: Record) -> Part[LoopResult]:
+    """The iteration in flight, as far as it is."""
+    return read_part(lambda: record.result(page.agent_id, _now(page)))
+
+
+def _holder(status: LoopStatus, record: Record | None) -> str:
+    """The worker that holds the phase in flight; batches of observe are held by several."""
+    if status.worker:
+        return f"on {status.worker}"
+    if status.phase == "observe" and record is not None:
+        done = len(record.seen) + len(record.observer_errors)
+        return f"{done} of {counted(len(record.observers), 'observer run')} done"
+    return "waits for a worker"
+
+
+def _observers(page: PageRequest, last: LoopResult | None) -> list[ObserverRow]:
+    found = agent_routes.show_observers(page.ctx).observers
+    return observer_rows(found, last, _now(page))
+
+
+def _waiting(page: PageRequest) -> Waiting:
+    approvals = page.ctx.agent.store.approvals.page(_WAITING, history=False).pending
+    pending = run_routes.runs(page.ctx, run_routes.RunsQuery(limit=_WAITING, status="pending"))
+    return Waiting(approvals, pending.runs)
+
+
+def _budgets(page: PageRequest) -> list[BudgetUse]:
+    agent = page.ctx.agent
+    return agent.store.budgets.uses(agent.entry.catalog.actions, _now(page))
+
+
+def _due(page: PageRequest, status: LoopStatus) -> datetime | None:
+    """When it looks next by itself, if it does."""
+    idle = status.phase == "idle" and status.paused is None
+    return next_look(page.ctx.agent.entry, _now(page)) if idle else None
+
+
+def _now(page: PageRequest) -> datetime:
+    return page.ctx.now or page.ctx.agent.store.clock.now()

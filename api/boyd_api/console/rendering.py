@@ -138,7 +138,7 @@ def when(at: datetime) -> str:
 def ago(at: datetime, now: datetime) -> str:
     """A time relative to *now*: `12 s ago`, or `in 3 min`."""
     seconds = (now - at).total_seconds()
-    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+    return f"{span(seconds)} ago" if seconds > -1 else f"in {span(-seconds)}"
 
 
 def span(seconds: float) -> str:

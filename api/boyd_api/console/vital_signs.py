@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from boyd import queues
-from boyd.models import utc_now
-from boyd.store import AgentEntry, AgentStore
+from boyd.models import from_ms, utc_now
+from boyd.store import AgentEntry, AgentStore, Slot
 from boyd.store.fleet import WorkerInfo
 from boyd_api.console.pages import PageRequest
 from boyd_api.console.rendering import ago, span
@@ -58,5 +58,13 @@ def _rhythm(entry: AgentEntry, last: datetime | None, now: datetime) -> str:
     look = f"last look {ago(last, now)}" if last else "it has not looked yet"
     if entry.mode != "continuous":
         return f"{look}; it looks when something triggers it"
-    due = (last or now) + timedelta(seconds=entry.loop_interval)
-    return f"{look}, next in {span(max(0.0, (due - now).total_seconds()))}"
+    due = next_look(entry, now) or now
+    return f"{look}, next in {span((due - now).total_seconds())}"
+
+
+def next_look(entry: AgentEntry, now: datetime) -> datetime | None:
+    """When beat starts the next iteration; None for agents that it does not start."""
+    if entry.mode != "continuous":
+        return None
+    slot = Slot.at(now.timestamp(), entry.loop_interval)
+    return from_ms(slot.begins + slot.length)

@@ -292,8 +292,6 @@ def _read(api: Api, limit: int, before: int | None) -> IterationList:
 
 
 def _row(result: IterationSummary) -> list[str]:
-    # An iteration of an earlier release has only a decision.
-    done = "; ".join(map(output.action_outcome, result.results)) or result.decision or models.NO_OP
     return [
         str(result.iteration),
         output.short_date(result.ended_at),
@@ -302,7 +300,7 @@ def _row(result: IterationSummary) -> list[str]:
         str(result.observations),
         result.trigger,
         result.situation or "",
-        done if result.success else result.error or "no reason given",
+        output.outcome(result),
     ]
 
 

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
+from boyd import outcomes
 from boyd.cli.tables import GAP, Column, layout
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
 from boyd.models import ActionResult, LoopResult, Model
+from boyd.models.responses import IterationSummary
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -97,33 +99,18 @@ def _observation_count(result: LoopResult) -> str:
     return f"{text} ({', '.join(left_out)})" if left_out else text
 
 
-def outcome(result: LoopResult) -> str:
+def outcome(result: LoopResult | IterationSummary) -> str:
     """The outcome of an iteration: its action, or why it failed."""
-    if not result.success:
-        return _reason(result.error)
-    if result.action_results:
-        return "; ".join(action_outcome(item) for item in result.action_results)
-    if result.decision is None:
-        return ""
-    if not result.decision.is_no_op:
-        return result.decision.action
-    vetoed = result.trace.vetoed if result.trace else None
-    return f"no-op: {vetoed.action or 'the action'} vetoed by {vetoed.by}" if vetoed else "no-op"
+    return outcomes.outcome(result, _reason)
 
 
 def action_outcome(result: ActionResult, title: str = "") -> str:
     """The outcome of an action; *title* replaces the action's name."""
-    what = title or result.action
-    if result.success:
-        return f"{what} ok"
-    if result.waits_for:
-        return f"{what} waits for approval {result.waits_for[:SHORT]}"
-    how = "outcome unknown" if result.unknown else "failed"
-    return f"{what} {how}: {_reason(_error(result))}"
+    return outcomes.action_outcome(result, title, _reason)
 
 
-def _reason(error: str | None) -> str:
-    return brief(error or "no reason given", LINE // 2)
+def _reason(error: str) -> str:
+    return brief(error, LINE // 2)
 
 
 def brief(text: str, width: int = LINE) -> str:
@@ -139,13 +126,8 @@ def took(result: ActionResult) -> str:
 
 def error_row(result: ActionResult) -> tuple[str, str]:
     """The full error of an action, if `action_outcome` has cut it."""
-    text = one_line(_error(result) or "")
+    text = one_line(outcomes.error_of(result) or "")
     return "error", "" if text in action_outcome(result) else text
-
-
-def _error(result: ActionResult) -> str | None:
-    """The error without the prefix that repeats the outcome."""
-    return result.error and result.error.removeprefix("Outcome unknown: ")
 
 
 def clock(moment: datetime) -> str:

@@ -91,6 +91,7 @@ class ActionInfo(Model):
     queue: str | None = None
     dry_run: bool = False
     rollback: bool = False
+    budget: Budget | None = None
 
 
 class EndpointInfo(Model):

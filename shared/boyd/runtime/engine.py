@@ -113,7 +113,7 @@ class Engine:
             state=store.state(plugin_id),
             iteration=iteration,
             now=store.clock.now,
-            catalog=agent.host.catalog,
+            catalog=agent.catalog,
             _llm=self.llm,
             _playbooks=self._playbooks,
             _graph=store.graph,
@@ -159,7 +159,7 @@ class Engine:
             plugins=list(self.agent.host.plugins),
             fingerprint=self.agent.fingerprint,
             model=settings.llm.model if settings.llm else None,
-            catalog=self.agent.host.catalog,
+            catalog=self.agent.catalog,
             retention=self.retention,
         )
 

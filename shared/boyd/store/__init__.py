@@ -10,6 +10,7 @@ from boyd.store.approvals import Approvals, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit, actor_fields, seal_all
 from boyd.store.batches import Batches, StuckBatch
+from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls, read_call
 from boyd.store.connection import Client, connect, mask_url, translated
 from boyd.store.due import Due, take_each
@@ -93,6 +94,7 @@ class AgentStore:
         self.usage = ModelUsage(client, of_agent, keys)
         self.events = AgentEvents(client, keys)
         self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
+        self.budgets = BudgetBook(client, keys, self.ledger)
         self.audit = Audit(client, of_agent, keys, sealing)
 
     def retention(self) -> Retention:

@@ -160,7 +160,7 @@
     const now = Date.now() + skew;
     for (const each of document.querySelectorAll("time[datetime]")) {
       const seconds = (now - Date.parse(each.dateTime)) / 1000;
-      let text = seconds >= 0 ? `${span(seconds)} ago` : `in ${span(-seconds)}`;
+      let text = seconds > -1 ? `${span(seconds)} ago` : `in ${span(-seconds)}`;
       if ("left" in each.dataset) text = seconds < 0 ? span(-seconds) : "0 s";
       if (each.textContent !== text) each.textContent = text;
     }

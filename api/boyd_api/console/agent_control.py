@@ -1,0 +1,76 @@
+"""The forms of an agent's page: trigger, pause, resume, freeze and unfreeze."""
+
+from __future__ import annotations
+
+from flask import redirect, request
+
+from boyd_api import agent_routes, loop_routes
+from boyd_api.agent_routes import ControlRequest
+from boyd_api.console.pages import PageRequest, PageResult, Pages
+from boyd_api.problems import HttpProblem
+
+pages = Pages()
+
+#: The most characters of a reason.
+_REASON = 1000
+
+
+@pages.post("/agents/<agent>/trigger", scope="trigger")
+def trigger(page: PageRequest) -> PageResult:
+    """Start an iteration, or join the one in flight."""
+    loop_routes.trigger(page.ctx, loop_routes.TriggerRequest(async_=True))
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/pause", scope="admin")
+def pause(page: PageRequest) -> PageResult:
+    """Pause the agent."""
+    agent_routes.pause(page.ctx, _reason())
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/resume", scope="admin")
+def resume(page: PageRequest) -> PageResult:
+    """Resume the agent."""
+    agent_routes.resume(page.ctx)
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/freeze", scope="admin")
+def freeze(page: PageRequest) -> PageResult:
+    """Freeze the agent, or all agents."""
+    if _concerns_all(page):
+        agent_routes.freeze_all(page.ctx, _reason())
+    else:
+        agent_routes.freeze(page.ctx, _reason())
+    return _back(page)
+
+
+@pages.post("/agents/<agent>/unfreeze", scope="admin", fresh=True)
+def unfreeze(page: PageRequest) -> PageResult:
+    """Lift the freeze of the agent, or that of all agents."""
+    if _concerns_all(page):
+        agent_routes.unfreeze_all(page.ctx)
+    else:
+        agent_routes.unfreeze(page.ctx)
+    return _back(page)
+
+
+def _concerns_all(page: PageRequest) -> bool:
+    """Tell whether the form concerns all agents. Raises `HttpProblem` if the key may not."""
+    scope = request.form.get("scope", "")
+    if scope not in ("agent", "all"):
+        raise HttpProblem("bad-request", "the form names no scope: open the page again")
+    if scope == "all" and page.key is not None and page.key.agents:
+        limit = f"the key {page.key.name!r} is limited to {', '.join(page.key.agents)}"
+        raise HttpProblem("forbidden", f"this concerns all agents, but {limit}")
+    return scope == "all"
+
+
+def _reason() -> ControlRequest:
+    text = request.form.get("reason", "").strip()
+    return ControlRequest(reason=text[:_REASON] or None)
+
+
+def _back(page: PageRequest) -> PageResult:
+    return redirect(f"/console/agents/{page.agent_id}", 303)

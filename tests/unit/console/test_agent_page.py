@@ -1,0 +1,213 @@
+"""The page of an agent: the ring, the strip, observers, budgets, and the forms that stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import fakeredis
+import pytest
+
+from api_kit import Site
+from boyd.models import Budget, ObserverHealth, Phase, utc_now
+from boyd.models.responses import IterationSummary, ObserverState
+from boyd.testing import Lab
+from boyd_api.console.observer_rows import observer_rows
+from boyd_api.console.ring import ring
+from boyd_api.console.strip import strip
+from console_kit import Browser
+from kit import Recorder, agent, choice, chooses, fails, reads, seen, sees
+
+HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 10_000
+
+
+@pytest.fixture
+def lab(server: Any) -> Lab:
+    """An agent whose action may run twice an hour."""
+    action = Recorder().action(budget=Budget(limit=2, window=3600))
+    parts = [sees("cpu", seen("cpu")), fails(), reads("load", HOSTILE), chooses(choice()), action]
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    return Lab(agent(*parts), client=redis)
+
+
+@pytest.fixture
+def site(lab: Lab, server: Any) -> Iterator[Site]:
+    """An API over it."""
+    made = Site(lab, server)
+    yield made
+    made.services.stop()
+
+
+@pytest.fixture
+def ann(site: Site) -> Browser:
+    """The browser of somebody who may do everything."""
+    return Browser(site, site.key("admin", person=True))
+
+
+PAGE = "/console/agents/test"
+
+
+def test_an_agent_that_has_not_looked_says_so(ann: Browser) -> None:
+    page = ann.get(PAGE)
+    assert page.status == 200
+    assert page.title.startswith("test: idle")
+    assert "It has not looked yet" in page.text
+    assert "No iteration has ended yet, so no situation is known." in page.text
+
+
+def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab: Lab) -> None:
+    for _ in range(3):
+        lab.run()
+    page = ann.get(PAGE)
+    assert "Iteration 1: acted · p:do ok" in page.text
+    assert "Iteration 3: waits for approval" in page.text
+    assert "2 acted" in page.text
+    assert "1 waits for approval" in page.text
+    assert "used up: 2 of 2 in 1 h" in page.text
+    assert "p:do, by p:chooses" in page.text
+    assert f"{PAGE}/approvals/{lab.store.approvals.page(1).pending[0].id}" in page.source
+
+
+def test_a_failing_observer_is_first_with_its_error(ann: Browser, lab: Lab) -> None:
+    lab.run()
+    text = ann.get(PAGE).text
+    assert text.index("p:fails fails 1 failure in a row") < text.index("p:cpu ok")
+    assert "boom" in text
+
+
+def test_hostile_findings_stay_text_and_are_cut(ann: Browser, lab: Lab) -> None:
+    lab.run()
+    page = ann.get(PAGE)
+    assert "<script>alert" not in page.source
+    assert "x" * 2000 not in page.source
+
+
+def test_a_click_triggers_an_iteration(ann: Browser, lab: Lab) -> None:
+    page = ann.send(ann.get(PAGE).form("/trigger"))
+    assert page.path == PAGE
+    assert lab.store.loop.iteration() == 1
+
+
+def test_two_clicks_freeze_the_agent_or_all_of_them(ann: Browser, lab: Lab) -> None:
+    form = ann.get(f"{PAGE}?do=freeze").form("/freeze")
+    page = ann.send(form, scope="agent", reason="the database moves")
+    assert page.path == PAGE
+    assert "FROZEN test: the database moves (by alice)" in page.text
+    lab.run()
+    assert "Actions are frozen" in ann.get(PAGE).text
+    ann.send(ann.get(f"{PAGE}?do=freeze").form("/freeze"), scope="all", reason="everything moves")
+    assert "FROZEN all agents: everything moves (by alice)" in ann.get(PAGE).text
+    ann.send(ann.get(f"{PAGE}?do=unfreeze").form("/unfreeze"), scope="all")
+    assert lab.whole.freezes.everywhere() is None
+    assert lab.whole.freezes.of("test") is not None
+
+
+def test_a_key_for_one_agent_freezes_it_alone(site: Site, lab: Lab) -> None:
+    browser = Browser(site, site.key("admin", agents=["test"]))
+    page = browser.get(f"{PAGE}?do=freeze")
+    assert "All agents of this deployment" not in page.text
+    refused = browser.send(page.form("/freeze"), scope="all")
+    assert refused.status == 403
+    assert "limited to test" in refused.text
+    assert lab.whole.freezes.everywhere() is None
+    assert browser.send(page.form("/freeze"), scope="none").status == 400
+
+
+def test_unfreezing_needs_a_fresh_login(ann: Browser, site: Site, lab: Lab) -> None:
+    lab.whole.freezes.freeze("moving", "test")
+    form = ann.get(f"{PAGE}?do=unfreeze").form("/unfreeze")
+    for session in site.store.sessions.all():
+        site.store.client.hset(f"boyd:{{*}}:session:{session.id}", "openedAt", 1)
+    page = ann.send(form, scope="agent")
+    assert page.path.startswith("/console/login")
+    assert lab.whole.freezes.of("test") is not None
+
+
+def test_an_agent_is_paused_with_a_reason_and_resumed(ann: Browser, lab: Lab) -> None:
+    page = ann.send(ann.get(f"{PAGE}?do=pause").form("/pause"), reason="maintenance")
+    assert "PAUSED test: maintenance (by alice)" in page.text
+    assert page.title.startswith("test: paused")
+    ann.send(page.form("/resume"))
+    assert lab.store.loop.status().paused is None
+
+
+def test_a_reader_sees_no_buttons_and_cannot_use_them(site: Site, lab: Lab, ann: Browser) -> None:
+    browser = Browser(site, site.key("read"))
+    page = browser.get(f"{PAGE}?do=freeze")
+    assert page.status == 200
+    assert not any(f'action="{PAGE}/{verb}"' in page.source for verb in ("trigger", "freeze"))
+    form = ann.get(f"{PAGE}?do=freeze").form("/freeze")
+    theirs = browser.get(PAGE).form("/logout").fields
+    assert browser.post(form.action, {**theirs, "scope": "agent"}).status == 403
+    assert lab.whole.freezes.of("test") is None
+
+
+def test_without_workers_the_page_says_what_is_missing(site: Site, ann: Browser) -> None:
+    for worker in site.store.fleet.workers():
+        site.store.fleet.leave(worker.name)
+    page = ann.get(PAGE)
+    assert page.title.startswith("test: does not work")
+    assert "no worker consumes `loop`" in page.text
+    assert "boyd worker -Q loop" in page.text
+
+
+def test_the_phase_in_flight_is_told_with_its_worker(ann: Browser, lab: Lab) -> None:
+    lab.store.loop.begin("test")
+    page = ann.get(PAGE)
+    assert "test: start" in page.title
+    assert "waits for a worker" in page.text
+    assert "is at start" in page.source
+
+
+@pytest.mark.parametrize(
+    ("phase", "states"),
+    [
+        ("idle", ["rest"] * 4),
+        ("start", ["next"] * 4),
+        ("orient", ["done", "now", "next", "next"]),
+        ("complete", ["done"] * 4),
+    ],
+)
+def test_the_ring_shows_how_far_an_iteration_is(phase: Phase, states: list[str]) -> None:
+    assert [step.state for step in ring(phase, None)] == states
+
+
+def test_an_unusual_time_without_iterations_is_cut_out_and_named() -> None:
+    now = utc_now()
+    starts = [now + timedelta(seconds=10 * number) for number in range(5)]
+    starts += [one + timedelta(hours=3) for one in starts]
+    past = [
+        IterationSummary(
+            iteration=number,
+            trigger="beat",
+            success=True,
+            observations=0,
+            action_results=0,
+            runs=[],
+            started_at=at,
+            ended_at=at,
+            duration=1.0,
+        )
+        for number, at in enumerate(starts, 1)
+    ]
+    marks = strip(past[::-1])
+    assert [one.iteration for one in marks] == list(range(1, 11))
+    assert [one.iteration for one in marks if one.gap] == [6]
+    assert marks[5].gap == "2 h 59 min"
+    assert strip([]) == []
+    assert len(strip(past[:1])) == 1
+
+
+def test_an_observer_that_backs_off_says_until_when() -> None:
+    now = utc_now()
+    later = now + timedelta(minutes=5)
+    ill = ObserverHealth(failures=3, last_error="boom", last_error_at=now, backoff_until=later)
+    states = [ObserverState(id="p:ill", **dict(ill)), ObserverState(id="p:new")]
+    rows = observer_rows(states, None, now)
+    assert [(row.health.id, row.standing, row.until) for row in rows] == [
+        ("p:ill", "backs off", later),
+        ("p:new", "never ran", None),
+    ]
+    [again, _] = observer_rows(states, None, later)
+    assert again.standing == "fails"

@@ -1,0 +1,51 @@
+"""Outcomes in words: one text for the command line and the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boyd.models import Decision, LoopResult, no_op, utc_now
+from boyd.models.action import APPROVAL_REQUIRED, ActionResult
+from boyd.outcomes import outcome, outcome_kind
+from boyd.store.history import summary_of
+
+
+def ended(*results: ActionResult, **fields: Any) -> LoopResult:
+    now = utc_now()
+    known = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
+    known |= {"duration": 1.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
+    return LoopResult(**{**known, "action_results": list(results), **fields})
+
+
+def result(success: bool = False, **fields: Any) -> ActionResult:
+    return ActionResult(action="p:do", success=success, duration=1.0, **fields)
+
+
+WAITS = result(error=APPROVAL_REQUIRED, metrics={"approvalId": "1a2b3c4d5e"})
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "text"),
+    [
+        (ended(), "idle", "no-op"),
+        (ended(result(success=True)), "acted", "p:do ok"),
+        (ended(WAITS), "waits", "p:do waits for approval 1a2b3c4d"),
+        (ended(result(error="frozen", prevented="frozen")), "prevented", "p:do failed: frozen"),
+        (ended(result(error="boom")), "failed", "p:do failed: boom"),
+        (ended(result(unknown=True, error="lost")), "failed", "p:do outcome unknown: lost"),
+        (ended(result(success=True), success=False, error="broken"), "failed", "broken"),
+        (ended(decision=Decision(action="p:do", rationale="r", confidence=1.0)), "idle", "p:do"),
+    ],
+)
+def test_a_whole_result_and_its_outline_have_the_same_outcome(
+    result: LoopResult, kind: str, text: str
+) -> None:
+    assert (outcome_kind(result), outcome(result)) == (kind, text)
+    assert (outcome_kind(summary_of(result)), outcome(summary_of(result))) == (kind, text)
+
+
+def test_of_several_outcomes_the_one_that_needs_a_person_counts() -> None:
+    assert outcome_kind(ended(result(success=True), WAITS)) == "waits"
+    assert outcome_kind(ended(WAITS, result(error="boom"))) == "failed"
