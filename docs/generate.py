@@ -22,6 +22,8 @@ from pydantic_core import PydanticUndefined
 from boyd import Agent
 from boyd.cli.group import boyd as command_line
 from boyd.errors import StoreUnavailable
+from boyd.models import utc_now
+from boyd.models.archived import ArchiveStatus
 from boyd.plugin import hooks
 from boyd.plugins.example import Example
 from boyd.settings.process_settings import Settings
@@ -299,7 +301,9 @@ def families() -> dict[str, tuple[str, str]]:
     lab = Lab(Agent("example", plugins=[Example()]))
     lab.run()
     vitals = replace(
-        read_health(lab.client, None), server=ServerHealth.of(_REDIS, {"save": "900 1"})
+        read_health(lab.client, None),
+        server=ServerHealth.of(_REDIS, {"save": "900 1"}),
+        archive=ArchiveStatus(name="example", at=utc_now(), copied_at=utc_now()),
     )
     deployment = {
         _sample(family): (", ".join(getattr(family, "_labelnames", ())), family.documentation)

@@ -33,6 +33,7 @@ LEAST_GRACE = {
     "act": Action.timeout + HOOK_TIMEOUT + HARD_LIMIT_GRACE + _CHILDREN,
     "beat": _GOODBYE,
     "api": DRAIN + 3,
+    "archive": _GOODBYE,
 }
 
 
@@ -49,7 +50,7 @@ def parses(arguments: list[str]) -> bool:
 
 
 def kind_of(arguments: list[str]) -> str:
-    """What a process does: `worker`, `act`, `beat` or `api`."""
+    """What a process does: `worker`, `act`, `beat`, `api` or `archive`."""
     return "act" if queues_of(arguments) == ["act"] else arguments[0]
 
 

@@ -81,13 +81,13 @@ def dry_run(
 @routes.get("/executions", scope="read")
 def executions(ctx: RequestContext, query: ExecutionsQuery) -> ExecutionPage:
     """List executions without their results, newest first."""
-    return ctx.agent.store.ledger.page(**dict(query))
+    return ctx.agent.past_work.executions(**dict(query))
 
 
 @routes.get("/executions/<id>", scope="read")
 def execution(ctx: RequestContext, id: str) -> Execution:
     """Show an execution: `loop:<n>`, `approval:<id>`, `call:<id>` or `rollback:<execution>`."""
-    entry = ctx.agent.store.ledger.get(id)
+    entry = ctx.agent.past_work.execution(id)
     if entry is not None:
         return Execution(**entry.model_dump(exclude={"target", "result"}), result=entry.result)
     kind, call_id = naming.parts(id)

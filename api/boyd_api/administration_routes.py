@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from flask import Response
 from pydantic import Field
 
+from boyd.archive.past_work import audit_page
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
 from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
 from boyd.store import Audit
@@ -68,8 +69,17 @@ class KeyRequest(Model):
 @audit_routes.get("/deployment/audit", label="show_deployment", **_DEPLOYMENT)
 def show(ctx: RequestContext, query: AuditPageQuery) -> AuditPage:
     """List the audit entries of the agent, or of the deployment as a whole, newest first."""
-    wanted = query.wanted
-    return _trail(ctx).page(query.limit, query.cursor, query.since, query.until, wanted)
+    agent_id = None if ctx.chosen is None else ctx.agent.entry.id
+    return audit_page(
+        _trail(ctx),
+        agent_id,
+        ctx.services.archive,
+        query.limit,
+        query.cursor,
+        query.since,
+        query.until,
+        query.wanted,
+    )
 
 
 @audit_routes.get("/audit/export", scope="admin", **_EXPORT)

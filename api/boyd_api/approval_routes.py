@@ -70,13 +70,13 @@ def queue(ctx: RequestContext, query: QueueQuery) -> ApprovalQueue:
 
     An approval past its deadline is listed as expired.
     """
-    return ctx.agent.store.approvals.page(query.limit, query.cursor, query.include_history)
+    return ctx.agent.past_work.approvals(query.limit, query.cursor, query.include_history)
 
 
 @routes.get("/approvals/<id>", scope="read", answers={200: ApprovalItem})
 def show(ctx: RequestContext, id: str) -> JsonResponse:
     """Show one approval; its `ETag` changes with each change."""
-    item = ctx.agent.store.approvals.get(id)
+    item = ctx.agent.past_work.approval(id)
     if item is None:
         raise not_found(f"no approval {id!r}")
     return _tagged(item, item)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
 from flask import Response
 from pydantic import Field
 
 from boyd.models import JsonObject, Model
+from boyd.models.archived import InvestigationRecord
 from boyd.models.investigation import (
     MOST_ASKED,
     Investigation,
@@ -58,13 +62,14 @@ def ask(ctx: RequestContext, body: InvestigationRequest) -> JsonResponse:
 @routes.get("/investigations", scope="read")
 def investigations(ctx: RequestContext, query: PageQuery) -> InvestigationPage:
     """List investigations, newest first."""
-    return ctx.agent.store.investigations.page(query.limit, query.cursor)
+    return ctx.agent.past_work.investigations(query.limit, query.cursor)
 
 
 @routes.get("/investigations/<id>", scope="read")
 def show(ctx: RequestContext, id: str) -> Investigation:
     """Show one investigation, with its answer when it has ended."""
-    return _found(ctx, id)
+    found = ctx.agent.store.investigations.get(id)
+    return found or _archived(ctx, id).investigation
 
 
 @routes.get("/investigations/<id>/log", scope="read")
@@ -74,8 +79,7 @@ def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
     A page may hold fewer than `limit` entries, or none, and still have a `nextAfter`: it ends after
     about 8 MB, and entries of a later release of Boyd are left out.
     """
-    _check_known(ctx, id)
-    entries = ctx.agent.store.investigations.entries
+    entries = _entries(ctx, id)
     found: list[Logged] = []
     last, read, size, more = query.after, 0, 0, True
     while more and read < query.limit and size < PAGE_BYTES:
@@ -164,6 +168,27 @@ def _check_shape(schema: JsonObject | None) -> None:
 def _check_known(ctx: RequestContext, id: str) -> None:
     if ctx.agent.store.investigations.status(id) is None:
         raise _unknown(id)
+
+
+def _archived(ctx: RequestContext, id: str) -> InvestigationRecord:
+    found = ctx.agent.past_work.investigation(id)
+    if found is None:
+        raise _unknown(id)
+    return found
+
+
+def _entries(ctx: RequestContext, id: str) -> Callable[[str, str, int], list[Logged]]:
+    """The reader of a log, in Redis or the archive."""
+    investigations = ctx.agent.store.investigations
+    if investigations.status(id) is not None:
+        return investigations.entries
+    record = _archived(ctx, id)
+
+    def archived(_id: str, after: str, count: int) -> list[Logged]:
+        later = (logged for logged in record.log if is_later(logged.id, after))
+        return list(islice(later, count))
+
+    return archived
 
 
 def _found(ctx: RequestContext, id: str) -> Investigation:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from flask import request
 from pydantic import ConfigDict, Field
 
+from boyd.archive.past import CURSOR, NAME
 from boyd.intake import BadIntake, IntakeRequest, NotJson, UnknownFormat, parse
 from boyd.intake.cloudevents import BATCH, STRUCTURED
 from boyd.models import Decision, LoopResult, Model, Observation, Phase, Situation, Timestamp
+from boyd.models.archived import HistoryFilter
 from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
 from boyd.runtime import Abandoner
 from boyd.store import AgentStore, Room, reason_text
 from boyd_api.problems import FULL, HttpProblem, not_found, retry_after
-from boyd_api.request_context import PageQuery, RequestContext
+from boyd_api.request_context import PageQuery, PeriodQuery, RequestContext
 from boyd_api.routing import JsonResponse, Routes
 
 loop_routes = Routes("loop")
@@ -69,10 +71,19 @@ class LoopState(Model):
 _ALWAYS = ("startTime", "currentSituation", "currentDecision", "paused", "frozen", "worker")
 
 
-class HistoryQuery(PageQuery):
-    """Selects past iterations; `cursor` is a `nextCursor`: the last iteration that was shown."""
+class HistoryQuery(PageQuery, PeriodQuery, HistoryFilter):
+    """Selects past iterations; `cursor` is a `nextCursor`: the last iteration that was shown.
 
-    cursor: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,15}$")
+    `q` are words in situation, decision or errors; of a word of three letters or more the beginning
+    is enough.
+    """
+
+    cursor: str | None = Field(default=None, pattern=CURSOR)
+
+    @property
+    def filter(self) -> HistoryFilter:
+        """The filter without the page."""
+        return HistoryFilter(**{name: getattr(self, name) for name in HistoryFilter.model_fields})
 
 
 class Accepted(Model):
@@ -185,17 +196,21 @@ def status(ctx: RequestContext) -> JsonResponse:
 
 @loop_routes.get("/loop/history", scope="read")
 def history(ctx: RequestContext, query: HistoryQuery) -> IterationList:
-    """List past iterations, newest first."""
-    before = int(query.cursor) if query.cursor else None
-    page = ctx.agent.store.history.outlines(query.limit, before)
-    cursor = str(page.before) if page.before else None
-    return IterationList(iterations=page.iterations, next_cursor=cursor)
+    """List past iterations, newest first, from Redis and the archive.
+
+    A page may hold fewer than `limit` iterations, or none, and still have a `nextCursor`.
+    """
+    return ctx.agent.past.page(query.limit, query.cursor, query.filter)
 
 
-@loop_routes.get("/loop/history/<int:iteration>", scope="read")
-def one(ctx: RequestContext, iteration: int) -> LoopResult:
-    """Show a past iteration in full, with the trace of its decision."""
-    result = ctx.agent.store.history.get(iteration)
+@loop_routes.get("/loop/history/<iteration>", scope="read")
+def one(ctx: RequestContext, iteration: str) -> LoopResult:
+    """Show a past iteration in full, with the trace of its decision.
+
+    `iteration` is a number, which means the newest iteration of that number, or what follows the
+    agent in its `id`.
+    """
+    result = ctx.agent.past.get(iteration) if NAME.fullmatch(iteration) else None
     if result is None:
         raise not_found(f"iteration {iteration} has not ended, or is no longer in history")
     return result

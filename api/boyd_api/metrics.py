@@ -149,6 +149,7 @@ def deployment_metrics(health: HealthSnapshot) -> Iterator[Metric]:
     yield from _queues(health)
     yield from _observers(health.agents)
     yield from _models(health.agents)
+    yield from _archive(health)
     yield _findings(health)
 
 
@@ -209,6 +210,9 @@ _HELP = {
     "boyd_model_tokens": "Tokens sent to and received from models.",
     "boyd_model_requests": "Requests to models, by outcome.",
     "boyd_investigations_ended": "Investigations ended, by outcome.",
+    "boyd_archive_up": "1 if the archive runs and its database answers.",
+    "boyd_archive_behind_seconds": "Time by which the archive is behind Redis.",
+    "boyd_archive_records": "Records that the archive process has copied since its start.",
     "boyd_findings": "Findings of `boyd doctor`, which explains them.",
 }
 _Samples = Iterable[tuple[Sequence[str], float | None]]
@@ -327,6 +331,16 @@ def _models(agents: Iterable[AgentHealth]) -> Iterator[Metric]:
     yield _metric("boyd_model_requests", requests, labels, CounterMetricFamily)
     ended = [((name, how), n) for name, model in known for how, n in model.ended.items()]
     yield _metric("boyd_investigations_ended", ended, ("agent", "ending"), CounterMetricFamily)
+
+
+def _archive(health: HealthSnapshot) -> Iterator[Metric]:
+    """The archive, unless none has run for a week."""
+    status = health.archive
+    if status is not None:
+        yield _metric("boyd_archive_up", [((), health.archive_works)])
+        yield _metric("boyd_archive_behind_seconds", [((), health.archive_behind)])
+        copied = [((), float(status.copied))]
+        yield _metric("boyd_archive_records", copied, family=CounterMetricFamily)
 
 
 def _findings(health: HealthSnapshot) -> Metric:

@@ -14,11 +14,13 @@ from werkzeug.exceptions import HTTPException
 from boyd.errors import (
     AgentPaused,
     AgentRuns,
+    ArchiveUnavailable,
     BadCursor,
     PayloadTooLarge,
     QueueFull,
     StoreReadOnly,
     StoreUnavailable,
+    TooManyMatches,
     UnknownAgent,
 )
 from boyd.models import Model, explain
@@ -139,8 +141,8 @@ under the call in `callId`.
 It is unknown whether the endpoint did its work; `callId` is the call.
 
 503 unavailable: Temporarily unavailable
-Redis does not answer or accepts no writes, or the API is overloaded. Retry after the seconds in
-`Retry-After`.
+Redis does not answer or accepts no writes, the archive does not answer, or the API is overloaded.
+Retry after the seconds in `Retry-After`.
 
 503 overloaded: Too many messages
 The intake limit of the key is exceeded, or too many observations wait for the agent. Nothing was
@@ -182,6 +184,7 @@ _OF_ERROR: Mapping[type[Exception], str] = {
     AgentPaused: "paused",
     AgentRuns: "agent-runs",
     BadCursor: "invalid-request",
+    TooManyMatches: "invalid-request",
     PayloadTooLarge: "too-large",
 }
 
@@ -297,6 +300,11 @@ def problem_of(error: Exception) -> HttpProblem:
         full = isinstance(error, StoreReadOnly)
         why = "Redis does not accept writes now" if full else "Redis does not answer"
         return HttpProblem("unavailable", why, headers=retry_after(_RETRY))
+    if isinstance(error, ArchiveUnavailable):
+        log.warning("%s: %s", g.get("request_id", "-"), error)
+        return HttpProblem(
+            "unavailable", "the archive does not answer", headers=retry_after(_RETRY)
+        )
     log.error("%s failed", g.get("request_id", "-"), exc_info=error)
     return HttpProblem("internal", "an unexpected error; the log has details")
 

@@ -64,13 +64,16 @@ def submit(ctx: RequestContext, body: SentRun) -> JsonResponse:
 @routes.get("/runs", scope="read")
 def runs(ctx: RequestContext, query: RunsQuery) -> RunPage:
     """List runs, newest first."""
-    return ctx.agent.store.runs.page(**dict(query))
+    return ctx.agent.past_work.runs(**dict(query))
 
 
 @routes.get("/runs/<id>", scope="read")
 def show(ctx: RequestContext, id: str) -> Run:
     """Show one run, with its result when it has ended."""
-    return _run(ctx, id)
+    run = ctx.agent.past_work.run(id)
+    if run is None:
+        raise not_found(f"no run {id!r}")
+    return run
 
 
 @routes.post("/runs/<id>/cancel", scope="runs", problems=["finished"])

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from boyd.archive.access import ArchiveAccess
+from boyd.archive.past import Past
+from boyd.archive.past_work import PastWork
 from boyd.checks import broker_of
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError, StoreUnavailable, UnknownAgent
@@ -41,11 +44,13 @@ MAX_WAITING = 1000
 
 @dataclass(frozen=True)
 class AgentAccess:
-    """One agent, with its store and launcher."""
+    """One agent, with its store and launcher, and its past in Redis and archive."""
 
     entry: AgentEntry
     store: AgentStore
     launcher: Launcher
+    past: Past
+    past_work: PastWork
 
 
 class Services:
@@ -74,6 +79,7 @@ class Services:
             lambda: self._open_store(BLOCK + TIMEOUT), self.agents, half, self.stopping
         )
         self.streams = EventStreams(self.changes, settings.api.streams, self.stopping)
+        self.archive = ArchiveAccess(settings.archive_url)
         self.hints = Hints(lambda: self.store, self.agents)
         self.broker = broker_of(settings, TIMEOUT)
         self.metrics = Metrics(lambda: self.store, self.broker)
@@ -126,7 +132,13 @@ class Services:
         if wanted not in seen:
             raise UnknownAgent(f"no agent {wanted!r}; known: {', '.join(seen) or 'none'}")
         entry, store = seen[wanted], self.store.agent(wanted)
-        return AgentAccess(entry, store, Launcher(store, self.dispatcher, entry.mode))
+        return AgentAccess(
+            entry,
+            store,
+            Launcher(store, self.dispatcher, entry.mode),
+            Past(store, self.archive),
+            PastWork(store, self.archive),
+        )
 
     def _default(self, seen: dict[str, AgentEntry], key: ApiKey | None) -> str:
         configured = self.settings.agent

@@ -41,6 +41,8 @@ BLIND, BLIND_AT_LEAST = 5.0, 60.0
 LOST_EVENTS = 3600.0
 #: Seconds for which tool calls in plain text are reported.
 TEXT_CALLS = 86400.0
+#: Seconds by which the archive may be behind.
+BEHIND = 60.0
 #: Used fractions of Redis' memory for a warning and for an error.
 _FULL, _ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "permission denied"
@@ -83,6 +85,7 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     return [
         *_redis(health),
         *_processes(health.roster),
+        _archive(health),
         *(f for agent in health.agents for f in _agent(health, agent, needs)),
         *_unknown(health.roster, needs),
         *_paused_or_frozen(health),
@@ -233,6 +236,24 @@ def _versions(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
         yield warning("versions", text, "use the same version everywhere")
     elif versions:
         yield ok("versions", versions[0])
+
+
+def _archive(health: HealthSnapshot) -> Finding:
+    status, behind = health.archive, health.archive_behind
+    if status is None:
+        return ok("archive", "none runs; history is what Redis keeps")
+    if not health.archive_works:
+        kept = "nothing is lost while Redis keeps its last iterations"
+        age = span(max(0.0, health.roster.now - (status.down_since or status.at).timestamp()))
+        if status.down_since is None:
+            advice = f"start `boyd archive` again, or check its log; {kept}"
+            return error("archive", f"silent for {age}", advice)
+        return error("archive", f"down for {age}: {status.error}", f"check its database; {kept}")
+    if behind is None:
+        return ok("archive", "starts")
+    if behind > BEHIND:
+        return warning("archive", f"{span(behind)} behind", "check its log and its database")
+    return ok("archive", f"{span(behind)} behind")
 
 
 # One agent

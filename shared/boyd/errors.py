@@ -8,6 +8,8 @@
     │   ├── StoreUnavailable   Redis did not answer
     │   │   └── StoreReadOnly     Redis accepts no writes now
     │   └── PayloadTooLarge    a value is too large for Redis
+    ├── ArchiveUnavailable  the database of the archive did not answer
+    ├── TooManyMatches      a search is too wide
     ├── BadCursor           an invalid cursor of a page
     ├── QueueFull           a queue is full
     ├── UnknownAgent        no such agent in this deployment
@@ -72,6 +74,14 @@ class NewerFormat(StoreError):
 
 class PayloadTooLarge(StoreError):
     """A value is larger than Boyd keeps in Redis."""
+
+
+class ArchiveUnavailable(BoydError):
+    """The database of the archive did not answer; check that BOYD_ARCHIVE_URL names it."""
+
+
+class TooManyMatches(BoydError):
+    """The search is too wide; write more of its words."""
 
 
 class BadCursor(BoydError):

@@ -29,7 +29,7 @@ from harness import Deployment, free_port, server_program, wait_until
 pytestmark = pytest.mark.real
 
 REDIS = Path(__file__).parents[2] / "deploy" / "redis"
-ROLES = ("admin", "api", "worker", "beat", "metrics")
+ROLES = ("admin", "api", "worker", "beat", "archive", "metrics")
 
 
 class Guarded:

@@ -40,7 +40,7 @@ def test_every_service_runs_a_command_that_exists_with_options_that_exist(name: 
 
 
 def test_compose_has_every_process_and_two_beats() -> None:
-    assert {one["command"][0] for one in OURS.values()} == {"worker", "beat", "api"}
+    assert {one["command"][0] for one in OURS.values()} == {"worker", "beat", "api", "archive"}
     assert OURS["beat"]["deploy"]["replicas"] == 2
     assert {"--pool", "prefork"} <= set(OURS["act"]["command"])
 
@@ -265,7 +265,9 @@ def test_there_is_a_unit_for_every_process() -> None:
     started = [shlex.split(unit(path)["ExecStart"][0])[1:] for path in UNITS]
     queues = [queue for arguments in started for queue in queues_of(arguments)]
 
-    assert [path.stem for path in UNITS] == ["boyd-act", "boyd-api", "boyd-beat", "boyd-worker"]
+    assert [path.stem.removeprefix("boyd-") for path in UNITS] == [
+        *("act", "api", "archive", "beat", "worker")
+    ]
     assert sorted(queues) == sorted(DEFAULT)
 
 

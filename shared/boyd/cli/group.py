@@ -46,6 +46,7 @@ COMMANDS = {
     "check": "boyd.cli.check_command:check",
     "observe": "boyd.cli.observe_commands:observe",
     "doctor": "boyd.cli.doctor_command:doctor",
+    "archive": "boyd.cli.archive_command:archive",
     "completion": "boyd.cli.completion:completion",
 }
 

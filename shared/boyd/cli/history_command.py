@@ -13,8 +13,8 @@ import click
 from boyd import models
 from boyd.cli import completion, output
 from boyd.cli.api_access import Api
-from boyd.cli.options import data_options
-from boyd.cli.parameter_types import Whole
+from boyd.cli.options import data_options, not_empty
+from boyd.cli.parameter_types import Shaped, Whole, period_options
 from boyd.cli.tables import folded, label, sentence, whole
 from boyd.errors import ApiProblem
 from boyd.formatting import counted
@@ -249,46 +249,80 @@ _PAGE = 500
 _TOGETHER = 100_000
 
 
+#: Numbers, and what tells apart iterations of the same number.
+_ITERATION = Shaped(
+    "iteration", r"[1-9][0-9]{0,15}(\.[0-9a-f]{1,16})?", "the number of an iteration, such as 12"
+)
+_CURSOR = Shaped(
+    "iteration", r"[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{1,15}", "the number of an iteration"
+)
+
+
 @click.command()
 @click.argument(
     "iteration",
     required=False,
-    type=Whole(1),
+    type=_ITERATION,
     shell_complete=completion.completer(completion.iterations),
 )
 @click.option("--limit", type=Whole(1, _TOGETHER), default=20, show_default=True)
-@click.option("--before", type=Whole(2), metavar="N", help="Only iterations before N.")
+@click.option("--before", type=_CURSOR, metavar="N", help="Only iterations before this one.")
+@period_options
+@click.option("--host", callback=not_empty, help="A host where an observer or action ran.")
+@click.option("--worker", callback=not_empty, help="A process that ran an observer or action.")
+@click.option(
+    "--action",
+    callback=not_empty,
+    shell_complete=completion.completer(completion.actions),
+    help="The action decided or executed.",
+)
+@click.option("--source", callback=not_empty, help="An observer, or a source of observations.")
+@click.option("--trigger", callback=not_empty, help="What began it, such as beat.")
+@click.option("--status", type=click.Choice(["ok", "failed"]), help="How it ended.")
+@click.option(
+    "-q", "--search", "q", callback=not_empty, help="Words in situation, decision, error."
+)
 @data_options
-def history(api: Api, iteration: int | None, limit: int, before: int | None, form: str) -> None:
-    """Show past iterations, newest first.
+def history(
+    api: Api, iteration: str | None, limit: int, before: str | None, form: str, **filters: Any
+) -> None:
+    """Show past iterations, newest first, from Redis and the archive.
 
     With ITERATION, show everything about it.
     """
     if iteration is not None:
         _show_one(api, iteration, form)
         return
-    shown = _read(api, limit, before)
+    given = {name: value for name, value in filters.items() if value is not None}
+    shown = _read(api, limit, before, given)
     if output.print_data(form, shown):
         return
     if not shown.iterations:
-        output.say("No past iterations.")
+        output.say("No past iterations match." if given else "No past iterations.")
+        _note_missing(shown)
         return
     output.print_table(COLUMNS, map(_row, shown.iterations))
     if shown.next_cursor:
         output.note(f"For older iterations: --before {shown.next_cursor}")
+    _note_missing(shown)
 
 
-def _read(api: Api, limit: int, before: int | None) -> IterationList:
+def _note_missing(shown: IterationList) -> None:
+    if shown.missing:
+        output.note(f"Older iterations are missing: {shown.missing}")
+
+
+def _read(api: Api, limit: int, before: str | None, filters: Mapping[str, Any]) -> IterationList:
     """Read past iterations page by page; a page may be shorter than requested."""
     found: list[IterationSummary] = []
-    cursor = str(before) if before else None
+    cursor = before
     while True:
         wanted = min(limit - len(found), _PAGE)
-        page = api.agent.get("/loop/history", IterationList, limit=wanted, cursor=cursor)
+        page = api.agent.get("/loop/history", IterationList, limit=wanted, cursor=cursor, **filters)
         found += page.iterations
         cursor = page.next_cursor
         if cursor is None or len(found) >= limit:
-            return IterationList(iterations=found, next_cursor=cursor)
+            return page.patched({"iterations": found})
 
 
 def _row(result: IterationSummary) -> list[str]:
@@ -304,14 +338,14 @@ def _row(result: IterationSummary) -> list[str]:
     ]
 
 
-def _show_one(api: Api, iteration: int, form: str) -> None:
+def _show_one(api: Api, iteration: str, form: str) -> None:
     try:
         result = api.agent.get(f"/loop/history/{iteration}", models.LoopResult)
     except ApiProblem as problem:
         if problem.name != "not-found":
             raise
         running = api.agent.get("/loop/status", models.LoopStatus)
-        if running.iteration == iteration and running.phase != "idle":
+        if str(running.iteration) == iteration and running.phase != "idle":
             output.stop(
                 output.NOT_FOUND, f"iteration {iteration} is still running: {running.phase}"
             )

@@ -18,6 +18,8 @@ from boyd.cli.completion import Offers, completer
 from boyd.settings.validation import nearest
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+#: Days since these began.
+_DAYS = {"today": 0, "yesterday": 1}
 _DURATION = re.compile(r"(\d{1,6})([smhdw])")
 
 
@@ -37,21 +39,28 @@ duration_option = functools.partial(click.option, callback=_seconds, metavar="TI
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Parse a date, a date with a time, or an age."""
+    """Parse a date, a date with a time, an age, `today` or `yesterday`."""
     if value is None:
         return None
+    if value in _DAYS:
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        day = midnight.date() - timedelta(days=_DAYS[value])
+        return datetime(day.year, day.month, day.day).astimezone()
     if _DURATION.fullmatch(value):
         return datetime.now(UTC) - timedelta(seconds=_seconds(ctx, param, value) or 0)
     try:
         return datetime.fromisoformat(value).astimezone()
     except (ValueError, OverflowError):
-        wanted = "write a date as in 2026-01-05 or 2026-01-05T12:00, or how long ago, as in 2h"
+        wanted = (
+            "write a date as in 2026-01-05 or 2026-01-05T12:00, how long ago, as in 2h,"
+            " or today or yesterday"
+        )
         raise click.BadParameter(f"{value!r} is not a time; {wanted}", ctx, param) from None
 
 
 def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give *command* the options `--since` and `--until`, as `since` and `until`."""
-    what = "a date (local time by default), or how long ago, as in 2h"
+    what = "a date (local time by default), today, yesterday, or how long ago, as in 2h"
     since = click.option(
         "--since", callback=_moment, metavar="TIME", help=f"Start of the period: {what}."
     )
@@ -64,8 +73,9 @@ def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 if TYPE_CHECKING:
     _Type = click.ParamType[list[str]]
+    _Text = click.ParamType[str]
 else:  # older releases of click cannot be asked for its type
-    _Type = click.ParamType
+    _Type = _Text = click.ParamType
 
 
 class Whole(click.IntRange):
@@ -78,6 +88,22 @@ class Number(click.FloatRange):
     """A number, likewise."""
 
     name = "number"
+
+
+class Shaped(_Text):
+    """A text of a certain shape."""
+
+    def __init__(self, name: str, shape: str, wanted: str) -> None:
+        """Accept texts that match *shape* as a whole; *wanted* says what they look like."""
+        self.name = name
+        self._shape = re.compile(shape, re.ASCII)
+        self._wanted = wanted
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text."""
+        if not self._shape.fullmatch(str(value)):
+            self.fail(f"{value!r} is not {self._wanted}", param, ctx)
+        return str(value)
 
 
 class Words(_Type):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import click
 
@@ -72,6 +72,8 @@ def _home(path: Path) -> str:
     return f"~/{here.relative_to(Path.home())}" if here.is_relative_to(Path.home()) else str(here)
 
 
+#: The database of the archive, in the state folder.
+ARCHIVE_FILE = "archive.db"
 #: Seconds for a worker to start and announce itself.
 START = 60.0
 #: Seconds between two checks for events.
@@ -87,9 +89,9 @@ KEY_CHECK = 5.0
 def up(settings: Settings, agents: tuple[str, ...], show_key: bool) -> None:
     """Run agents on this machine until Ctrl-C.
 
-    Starts Redis, workers, beat and the API. AGENT is an agent file or module:agent. BOYD_REDIS_URL
-    replaces the embedded Redis. Data, logs and your key for the API are in the state folder
-    (BOYD_STATE_DIR).
+    Starts Redis, workers, beat, the API and the archive. AGENT is an agent file or module:agent.
+    BOYD_REDIS_URL replaces the embedded Redis. Data, logs and your key for the API are in the state
+    folder (BOYD_STATE_DIR).
     """
     if not agents and not settings.agents and Path("agent.toml").exists():
         agents = ("agent.toml",)
@@ -171,6 +173,8 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
     }
     if settings.link_secret is None:
         env["BOYD_LINK_SECRET_FILE"] = str(link_secret_file(settings.state_dir))
+    if not settings.archive_url:
+        env["BOYD_ARCHIVE_URL"] = f"sqlite:///{quote(str(settings.state_dir / ARCHIVE_FILE))}"
     if settings.agent:
         env["BOYD_AGENT"] = settings.agent
     commands = {
@@ -178,6 +182,7 @@ def _children(settings: Settings, url: str) -> tuple[list[ChildSpec], list[Child
         "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
         "beat": ["beat"],
         "api": ["api"],
+        "archive": ["archive"],
     }
     children = [
         ChildSpec(

@@ -212,7 +212,11 @@ class ExecutionEntry(Model):
 
 
 class ExecutionPage(Model):
-    """Executions without their results, newest first; `nextCursor` goes on from there."""
+    """Executions without their results, newest first; `nextCursor` goes on from there.
+
+    `missing` says why archived ones are missing, if the archive does not answer.
+    """
 
     executions: list[ExecutionEntry]
     next_cursor: str | None = None
+    missing: str | None = None

@@ -224,8 +224,12 @@ class ApprovalItem(Proposal):
 
 
 class ApprovalQueue(Model):
-    """Pending and resolved approvals, newest first; `next_cursor` if there are more."""
+    """Pending and resolved approvals, newest first; `next_cursor` if there are more.
+
+    `missing` says why archived ones are missing, if the archive does not answer.
+    """
 
     pending: list[ApprovalItem]
     history: list[ApprovalItem]
     next_cursor: str | None = None
+    missing: str | None = None

@@ -110,10 +110,14 @@ class AuditFilter(Model):
 
 
 class AuditPage(Model):
-    """Entries, newest first, and where the next page goes on; absent: it was the last."""
+    """Entries, newest first, and where the next page goes on; absent: it was the last.
+
+    `missing` says why archived ones are missing, if the archive does not answer.
+    """
 
     entries: list[AuditEntry]
     next_cursor: str | None = None
+    missing: str | None = None
 
 
 class Misfit(Model):

@@ -411,11 +411,15 @@ class Investigation(InvestigationRequest):
 
 
 class InvestigationPage(Model):
-    """Investigations, newest first; `next_cursor` when there are more."""
+    """Investigations, newest first; `next_cursor` when there are more.
+
+    `missing` says why archived ones are missing, if the archive does not answer.
+    """
 
     investigations: list[Investigation]
     total: int
     next_cursor: str | None = None
+    missing: str | None = None
 
 
 class LogPage(Model):

@@ -133,9 +133,11 @@ class Triggered(Model):
 class IterationSummary(Model):
     """A summary of a past iteration; `duration` is in milliseconds.
 
-    `results` are those of its actions, without their output.
+    `id` stays unique when numbers begin again. `results` are those of its actions, without their
+    output.
     """
 
+    id: str | None = None
     iteration: int
     trigger: str
     success: bool
@@ -152,10 +154,14 @@ class IterationSummary(Model):
 
 
 class IterationList(Model):
-    """Past iterations, newest first; `nextCursor` goes on from there, if there are more."""
+    """Past iterations, newest first; `nextCursor` goes on from there, if there are more.
+
+    `missing` says why older iterations are missing, if the archive does not answer.
+    """
 
     iterations: list[IterationSummary]
     next_cursor: str | None = None
+    missing: str | None = None
 
 
 class Abandoned(Model):

@@ -112,11 +112,15 @@ class Run(RunRequest):
 
 
 class RunPage(Model):
-    """Runs, newest first; `total` is how many are on this page."""
+    """Runs, newest first; `total` is how many are on this page.
+
+    `missing` says why archived ones are missing, if the archive does not answer.
+    """
 
     runs: list[Run]
     total: int
     next_cursor: str | None = None
+    missing: str | None = None
 
 
 class Delivery(Model):

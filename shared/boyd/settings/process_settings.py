@@ -219,6 +219,8 @@ class Settings(BaseSettings):
         audit_key: the secret that seals the audit trail; absent: anyone could recompute the seal.
         link_secret: the secret that signs links to approvals; absent: all links need a login.
         audit_keep: sealed entries that each audit trail keeps.
+        archive_url: the SQLite or PostgreSQL database of the archive; absent: no archive.
+        archive_keep: seconds that the archive keeps records.
         log_level: the minimum level of log messages.
         log_format: `text` for people, `json` for machines.
         timing: deadlines and intervals of the engine.
@@ -241,6 +243,8 @@ class Settings(BaseSettings):
     audit_key: SecretStr | None = Field(default=None, min_length=16)
     link_secret: SecretStr | None = Field(default=None, min_length=32)
     audit_keep: int = Field(default=100_000, gt=0)
+    archive_url: str | None = Field(default=None, min_length=1, repr=False)
+    archive_keep: float = Field(default=2_592_000.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     timing: TimingSettings = TimingSettings()
@@ -296,7 +300,7 @@ def _secrets(settings: Settings) -> Iterator[str]:
     for secret in (settings.audit_key, settings.link_secret):
         if secret is not None:
             yield secret.get_secret_value()
-    for url in (settings.redis_url, settings.broker_url):
+    for url in (settings.redis_url, settings.broker_url, settings.archive_url):
         password = urlsplit(url).password if url else None
         if password:
             yield unquote(password)

@@ -14,6 +14,7 @@ from boyd.store.budgets import BudgetBook
 from boyd.store.calls import Calls, read_call
 from boyd.store.connection import Client, connect, mask_url, translated
 from boyd.store.due import Due, take_each
+from boyd.store.ended_work import EndedWork
 from boyd.store.events import AgentEvents, Events, StreamWatcher, Topic, is_later
 from boyd.store.executions import ActionLedger, ClaimReply, Fence, Stale, StillRunning
 from boyd.store.fact_graph import FactGraph
@@ -96,6 +97,7 @@ class AgentStore:
         self.ledger = ActionLedger(client, of_agent, keys, worker, timing.lease)
         self.budgets = BudgetBook(client, keys, self.ledger)
         self.audit = Audit(client, of_agent, keys, sealing)
+        self.ended = EndedWork(client, keys)
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""
@@ -185,6 +187,7 @@ __all__ = [
     "Begun",
     "ClaimReply",
     "Due",
+    "EndedWork",
     "Ending",
     "Events",
     "FactGraph",

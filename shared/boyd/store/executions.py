@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -94,8 +94,7 @@ class ActionLedger:
         if "action" not in fields:
             return None
         entry = restore(ExecutionEntry, {**fields, "id": whole})
-        known = (fields.get(name) for name in ("result", "state", "action", "lost"))
-        return entry.patched({"result": _result(*known)})
+        return entry.patched({"result": result_of(fields)})
 
     def page(
         self,
@@ -293,6 +292,11 @@ class ActionLedger:
 
 def _still_running(execution_id: str, worker: str, left: int) -> StillRunning:
     return StillRunning(f"execution {execution_id} is still running on {worker}", left / 1000)
+
+
+def result_of(fields: Mapping[str, str]) -> ActionResult | None:
+    """The result of an execution from its hash; None while it has not ended."""
+    return _result(*(fields.get(name) for name in ("result", "state", "action", "lost")))
 
 
 def _result(

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from boyd import naming, queues
 from boyd.errors import StoreError
 from boyd.models import LEVELS, ObserverHealth, from_ms
+from boyd.store.archive_status import parse_archive_status
 from boyd.store.connection import Client, stored_int, translated
 from boyd.store.fleet import AgentEntry, WorkerInfo
 from boyd.store.freezes import first_reason, reason_in, scopes_of
@@ -27,7 +28,7 @@ from boyd.store.health_snapshot import (
     WaitingWork,
 )
 from boyd.store.investigations import read_totals
-from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
+from boyd.store.keys import AGENTS, ARCHIVE, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
 
 #: Due members to read per agent, earliest first.
 _STEPS = 50
@@ -100,6 +101,7 @@ def read_health(
         agents=agents,
         messages=messages,
         broker_error=broker_error,
+        archive=parse_archive_status(first["archive"]),
     )
 
 
@@ -125,6 +127,7 @@ _ROSTER: dict[str, _Question] = {
 _SERVER: dict[str, _Question] = {
     "info": lambda pipe: pipe.info(),
     "rules": lambda pipe: pipe.config_get("save"),
+    "archive": lambda pipe: pipe.get(ARCHIVE),
 }
 
 

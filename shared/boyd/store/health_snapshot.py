@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from boyd.models import ActionInfo, EndpointInfo, ObserverHealth
+from boyd.models import ActionInfo, EndpointInfo, ObserverHealth, from_ms
+from boyd.models.archived import ArchiveStatus
 from boyd.store.fleet import ALIVE, AgentEntry, Role, WorkerInfo
 from boyd.store.server_release import Release
 
@@ -266,6 +267,7 @@ class HealthSnapshot:
         agents: the health of each agent.
         messages: the length of each queue, by agent and short name; None when the broker does not
             answer, and `broker_error` says why.
+        archive: the state of the archive; None when none has run for a week.
     """
 
     roster: Roster
@@ -276,6 +278,19 @@ class HealthSnapshot:
     agents: list[AgentHealth]
     messages: dict[tuple[str, str], int] | None
     broker_error: str | None = None
+    archive: ArchiveStatus | None = None
+
+    @property
+    def archive_behind(self) -> float | None:
+        """Seconds by which the archive is behind; None if it has copied nothing."""
+        if self.archive is None or self.archive.copied_at is None:
+            return None
+        return max(0.0, self.roster.now - self.archive.copied_at.timestamp())
+
+    @property
+    def archive_works(self) -> bool:
+        """Tell whether an archive runs and its database answers."""
+        return self.archive is not None and self.archive.works_at(from_ms(self.roster.now * 1000))
 
 
 def _replaces(process: WorkerInfo, lost: WorkerInfo) -> bool:

@@ -30,6 +30,7 @@ class Summaries:
 def summary_of(result: LoopResult) -> IterationSummary:
     """The outline of a whole result."""
     return IterationSummary(
+        id=result.id,
         iteration=result.iteration,
         trigger=result.trigger,
         success=result.success,

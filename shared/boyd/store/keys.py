@@ -17,6 +17,8 @@ WORKER_INFO = "boyd:{*}:workers:info"
 API_KEYS = "boyd:{*}:keys"
 #: Sorted set: the open sessions of the console, by their latest end.
 SESSIONS = "boyd:{*}:sessions"
+#: The state of the archive, as JSON.
+ARCHIVE = "boyd:{*}:archive"
 
 
 def bucket(key_id: str, purpose: str = "") -> str:

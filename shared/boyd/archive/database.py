@@ -1,0 +1,155 @@
+"""The database of the archive: connections, transactions, errors and migrations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from typing import Any
+
+from sqlalchemy import URL, Connection, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from boyd.errors import ArchiveUnavailable, ConfigError
+
+log = logging.getLogger("boyd.archive")
+
+#: Seconds to wait for a connection, for a lock of SQLite, and for a statement of a reader.
+CONNECT_TIMEOUT = 3
+_LOCK_TIMEOUT = 10.0
+READ_TIMEOUT = 5.0
+#: The lock that makes writers take turns in PostgreSQL; any fixed number.
+_WRITERS = 0x626F7964
+
+
+class Database:
+    """A database for readers or, if *writes*, for the one writer of a process."""
+
+    def __init__(self, url: str, *, writes: bool = False) -> None:
+        """Use the database at *url*, which is opened when it is first used.
+
+        Raises:
+            ConfigError: *url* names no SQLite or PostgreSQL database, or its driver is missing.
+        """
+        self._url = _checked(url)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._writes = writes
+        try:
+            options = _sqlite_options() if self.is_sqlite else _postgresql_options(writes)
+            self._engine = create_engine(self._url, **options)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"archive_url: {error.name} is not installed: pip install 'boyd[postgresql]'"
+            ) from None
+        if self.is_sqlite:
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", _begin_immediate if writes else _begin)
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction; writers take turns.
+
+        Raises:
+            ArchiveUnavailable: the database did not do what was asked; nothing was changed.
+        """
+        with translated(), self._engine.begin() as connection:
+            if self._writes and not self.is_sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITERS})"))
+            yield connection
+
+    def upgrade(self) -> None:
+        """Create or change the tables as this release needs them.
+
+        Raises:
+            ArchiveUnavailable: the database does not answer, or a newer release has changed it.
+        """
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+
+        config = Config()
+        config.set_main_option("script_location", str(files("boyd.archive") / "migrations"))
+        try:
+            with self.begin() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        except CommandError as error:
+            raise ArchiveUnavailable(
+                f"a newer release of Boyd has changed the archive; use that one ({error})"
+            ) from None
+
+    def close(self) -> None:
+        """Close all connections."""
+        with suppress(SQLAlchemyError):
+            self._engine.dispose()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn errors of the database into `ArchiveUnavailable`."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        # Without the statement and its values, which SQLAlchemy adds.
+        why = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        raise ArchiveUnavailable(f"the archive does not answer: {why}") from error
+
+
+def _checked(url: str) -> URL:
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigError("archive_url is not a URL such as postgresql://user@host/boyd") from None
+    if found.drivername == "sqlite" and found.database:
+        return found
+    if found.get_backend_name() in ("postgresql", "postgres"):
+        return found.set(drivername="postgresql+psycopg")
+    raise ConfigError(
+        f"archive_url begins with {found.drivername}://; it should be postgresql://USER@HOST/NAME,"
+        " or sqlite:////PATH with the path of a file"
+    )
+
+
+def _sqlite_options() -> dict[str, Any]:
+    return {"connect_args": {"timeout": _LOCK_TIMEOUT}}
+
+
+def _postgresql_options(writes: bool) -> dict[str, Any]:
+    limit = "" if writes else f"-c statement_timeout={READ_TIMEOUT * 1000:.0f}"
+    return {
+        "connect_args": {
+            "connect_timeout": CONNECT_TIMEOUT,
+            "application_name": "boyd archive",
+            "options": f"{limit} -c timezone=UTC".strip(),
+            # Dead connections are noticed within seconds.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        },
+        "pool_size": 1 if writes else 4,
+        "max_overflow": 4,
+        "pool_timeout": CONNECT_TIMEOUT,
+        "pool_pre_ping": True,
+    }
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver must not begin transactions by itself; see `begin`.
+    connection.isolation_level = None
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

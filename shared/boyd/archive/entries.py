@@ -1,0 +1,249 @@
+"""Entries of the archive: what is kept of each record, and the terms that find it.
+
+A filter of a list is a set of *terms*, such as `host` and `host-b`. The same functions make the
+terms of archived records and judge records that only Redis has, so that both agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from boyd.models import (
+    ApprovalItem,
+    AuditEntry,
+    ExecutionEntry,
+    LoopResult,
+    Run,
+)
+from boyd.models.archived import HistoryFilter, InvestigationRecord
+from boyd.store.history import summary_of
+
+Kind = Literal["iteration", "run", "approval", "execution", "investigation", "audit"]
+
+#: Bits of a key below its time in milliseconds.
+LOW_BITS = 20
+#: The most words of one record that can be found, and the most characters of a term.
+WORDS = 100
+LONGEST = 200
+#: Shorter words of a search match whole words only, longer ones also the beginnings of words.
+BEGINNING = 3
+_WORD = re.compile(r"\w+")
+
+
+class Term(NamedTuple):
+    """A property of records: a field and its value; `prefix`: also values that begin so."""
+
+    field: str
+    value: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True)
+class ArchiveEntry:
+    """A record as the archive keeps it.
+
+    Attributes:
+        kind: what it is.
+        agent: whose it is, or `DEPLOYMENT`.
+        name: its id, unique for kind and agent.
+        at: the time that orders it, in milliseconds since the epoch.
+        stamp: differs when the record has changed.
+        body: all of it as JSON.
+        outline: its row in lists as JSON; empty where lists show all of it.
+        terms: what finds it.
+        open: it is still going to change, so that the copier looks at it again.
+    """
+
+    kind: Kind
+    agent: str
+    name: str
+    at: int
+    stamp: str
+    body: str
+    outline: str = ""
+    terms: frozenset[Term] = field(default_factory=frozenset)
+    open: bool = False
+
+
+def of_iteration(result: LoopResult, stamp: str) -> ArchiveEntry:
+    """An ended iteration."""
+    return ArchiveEntry(
+        kind="iteration",
+        agent=result.agent_id,
+        name=result.id.partition(":")[2],
+        at=exact_ms(result.ended_at),
+        stamp=stamp,
+        body=result.to_json(),
+        outline=summary_of(result).to_json(),
+        terms=frozenset(_terms_of(result)),
+    )
+
+
+def of_run(agent: str, run: Run, stamp: str) -> ArchiveEntry:
+    """An ended run."""
+    terms = _given(status=run.status, priority=run.priority, source=run.source)
+    at = exact_ms(run.created_at)
+    return ArchiveEntry("run", agent, run.id, at, stamp, run.to_json(), terms=terms)
+
+
+def of_approval(agent: str, item: ApprovalItem, at: int, stamp: str) -> ArchiveEntry:
+    """A resolved approval; it is open while its action is to be executed."""
+    going = item.execution is not None and item.execution.state in ("queued", "running")
+    return ArchiveEntry("approval", agent, item.id, at, stamp, item.to_json(), open=going)
+
+
+def of_execution(agent: str, entry: ExecutionEntry, at: int, stamp: str) -> ArchiveEntry:
+    """An execution in the ledger; it is open while it runs."""
+    terms = _given(host=entry.host, worker=entry.worker, action=entry.action, state=entry.state)
+    return ArchiveEntry(
+        kind="execution",
+        agent=agent,
+        name=entry.id,
+        at=at,
+        stamp=stamp,
+        body=entry.to_json(),
+        outline=entry.patched({"result": None}).to_json(),
+        terms=terms,
+        open=entry.state == "running",
+    )
+
+
+def of_investigation(agent: str, record: InvestigationRecord, stamp: str) -> ArchiveEntry:
+    """An ended investigation with its log."""
+    one = record.investigation
+    return ArchiveEntry(
+        kind="investigation",
+        agent=agent,
+        name=one.id,
+        at=exact_ms(one.created_at),
+        stamp=stamp,
+        body=record.to_json(),
+        outline=one.to_json(),
+    )
+
+
+def of_audit(agent: str, entry: AuditEntry) -> ArchiveEntry:
+    """A sealed audit entry; numbers may begin again, so its hash is part of its name."""
+    parts = entry.kind.split(".")
+    kinds = (".".join(parts[:size]) for size in range(1, len(parts) + 1))
+    named = {name: entry.what.get(name) for name in ("action", "host", "worker")}
+    people = {Term("by", cut(who)) for who in (entry.who, entry.claims) if who}
+    terms = _given(**named) | people | {Term("kind", cut(kind)) for kind in kinds}
+    name = f"{entry.seq}:{entry.hash}"
+    return ArchiveEntry("audit", agent, name, exact_ms(entry.at), "", entry.to_json(), terms=terms)
+
+
+def wanted(query: HistoryFilter) -> list[Term]:
+    """The terms that iterations need to match *query*, besides its period."""
+    named = {
+        "host": query.host,
+        "worker": query.worker,
+        "action": query.action,
+        "source": query.source,
+        "trigger": query.trigger,
+        "status": query.status,
+    }
+    return [*sorted(_given(**named)), *_searched(query.q or "")]
+
+
+def fits(query: HistoryFilter, result: LoopResult) -> bool:
+    """Tell whether an iteration matches *query*."""
+    if query.since is not None and result.ended_at < query.since:
+        return False
+    if query.until is not None and result.ended_at >= query.until:
+        return False
+    terms = wanted(query)
+    return not terms or _holds(frozenset(_terms_of(result)), terms)
+
+
+def needed(**values: str | None) -> list[Term]:
+    """The terms of those *values* that are given."""
+    return sorted(_given(**values))
+
+
+def exact_ms(time: datetime) -> int:
+    """A time as milliseconds since the epoch, exactly as Redis had it."""
+    return round(time.timestamp() * 1000)
+
+
+def lowest_key(at: int) -> int:
+    """The lowest key of a record at a time in milliseconds."""
+    return max(0, at) << LOW_BITS
+
+
+def audit_key(entry: AuditEntry) -> int:
+    """The key of an audit entry: those of one millisecond are in order of their numbers."""
+    return lowest_key(exact_ms(entry.at)) + entry.seq % (1 << LOW_BITS)
+
+
+def key_time(key: int) -> int:
+    """The time of a key, in milliseconds."""
+    return key >> LOW_BITS
+
+
+def cut(text: str) -> str:
+    """A value as a term holds it; a longer one ends in its digest."""
+    # PostgreSQL stores no NUL.
+    text = text.replace("\0", "\ufffd")
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}~{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def _terms_of(result: LoopResult) -> Iterator[Term]:
+    done = result.action_results
+    runs = result.observer_runs
+    decided = [result.decision.action] if result.decision else []
+    of: Mapping[str, Iterable[str | None]] = {
+        "host": [*(one.host for one in runs), *(one.host for one in done)],
+        "worker": [*(one.worker for one in runs), *(one.worker for one in done)],
+        "action": [*decided, *(one.action for one in done)],
+        "source": [*(one.id for one in runs), *(one.source for one in result.observations)],
+        "trigger": [result.trigger],
+        "status": ["ok" if result.success else "failed"],
+        "word": _words(result),
+    }
+    for name, values in of.items():
+        yield from (Term(name, cut(value)) for value in set(values) if value)
+
+
+def _words(result: LoopResult) -> list[str]:
+    """The words of situation, decision and errors, each once."""
+    decision = result.decision
+    texts = [
+        result.situation.summary if result.situation else "",
+        result.error or "",
+        f"{decision.action} {decision.rationale}" if decision else "",
+        *(one.error or "" for one in result.action_results),
+    ]
+    found = (word for text in texts for word in words(text))
+    return list(dict.fromkeys(found))[:WORDS]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in lower case."""
+    return [word[:LONGEST] for word in _WORD.findall(text.casefold())]
+
+
+def _searched(text: str) -> list[Term]:
+    found = dict.fromkeys(words(text))
+    return [Term("word", word, prefix=len(word) >= BEGINNING) for word in found]
+
+
+def _holds(terms: frozenset[Term], required: Iterable[Term]) -> bool:
+    for one in required:
+        if Term(one.field, one.value) in terms:
+            continue
+        same = (term.value for term in terms if one.prefix and term.field == one.field)
+        if not any(value.startswith(one.value) for value in same):
+            return False
+    return True
+
+
+def _given(**values: str | None) -> frozenset[Term]:
+    return frozenset(Term(name, cut(value)) for name, value in values.items() if value)

@@ -1,0 +1,196 @@
+"""Ended work of one agent, as the archive copies it: in pages, without scripts, at its own pace."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from boyd import naming
+from boyd.models import ExecutionEntry, LoopResult, Run
+from boyd.store.connection import Client, translated
+from boyd.store.executions import result_of
+from boyd.store.hashes import restore
+from boyd.store.iteration_record import Record
+from boyd.store.keys import Keys
+
+WorkKind = Literal["iteration", "run", "approval", "execution", "investigation"]
+
+#: Members of an index to read at once, and hashes in one round trip.
+PAGE = 500
+STEP = 25
+#: The fields whose change means that the record has changed; none: all of them.
+_STAMP: Mapping[WorkKind, Sequence[str]] = {
+    "iteration": ("iteration", "timeline", "endedAt"),
+    "run": (),
+    "approval": (),
+    "execution": ("action", "state", "worker", "startedAt", "endedAt"),
+    "investigation": ("id", "status", "version"),
+}
+
+#: A member of an index with its score.
+Place = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A record in Redis: its name, and a stamp that differs when it has changed.
+
+    `member` and `at` are its place in the index; `fields` are all of it, if they were read already.
+    """
+
+    name: str
+    member: str
+    at: float
+    stamp: str
+    fields: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class EndedWork:
+    """The ended work of one agent."""
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+        self._indexes: dict[WorkKind, str] = {
+            "iteration": keys.history,
+            "run": keys.runs_finished,
+            "approval": keys.approvals_history,
+            "execution": keys.executions,
+            "investigation": keys.investigations,
+        }
+
+    def pages(self, kind: WorkKind, since: float) -> Iterator[list[Place]]:
+        """The index from score *since* on, in its order."""
+        skip = 0
+        while True:
+            with translated():
+                found: list[Place] = self._client.zrangebyscore(
+                    self._indexes[kind], since, "+inf", start=skip, num=PAGE, withscores=True
+                )
+            if found:
+                yield found
+            if len(found) < PAGE:
+                return
+            last = found[-1][1]
+            # Those with the last score were read; there may be more with the same.
+            same = sum(score == last for _, score in found)
+            skip = skip + same if last == since else same
+            since = last
+
+    def places(self, kind: WorkKind, members: Sequence[str]) -> list[Place]:
+        """The places of those *members* that the index has."""
+        if not members:
+            return []
+        with translated():
+            scores = self._client.zmscore(self._indexes[kind], list(members))
+        found = zip(members, scores, strict=True)
+        return [(member, score) for member, score in found if score is not None]
+
+    def oldest(self, kind: WorkKind) -> float | None:
+        """The lowest score in the index."""
+        with translated():
+            found = self._client.zrange(self._indexes[kind], 0, 0, withscores=True)
+        return found[0][1] if found else None
+
+    def present(self, kind: WorkKind, names: Sequence[str]) -> set[str]:
+        """Those of *names* that Redis has."""
+        if not names:
+            return set()
+        with translated():
+            pipe = self._client.pipeline(transaction=False)
+            for name in names:
+                pipe.exists(self._keys.of(kind, name))
+            found = zip(names, pipe.execute(), strict=True)
+        return {name for name, there in found if there}
+
+    def marks(self, kind: WorkKind, places: Sequence[Place]) -> list[Mark]:
+        """The marks of those that have ended, or have begun if they are executions."""
+        names = _STAMP[kind]
+        hashes = self._hashes(kind, [member for member, _ in places], names)
+        made = _MARKS.get(kind, _whole_mark)
+        marks = [made(place, found) for place, found in zip(places, hashes, strict=True) if found]
+        return [mark for mark in marks if mark is not None]
+
+    def fields(
+        self, kind: WorkKind, marks: Sequence[Mark]
+    ) -> Iterator[tuple[Mark, dict[str, str]]]:
+        """Each record with all of its fields; those that are gone are left out."""
+        for first in range(0, len(marks), STEP):
+            some = marks[first : first + STEP]
+            unread = [mark.member for mark in some if not mark.fields]
+            read = iter(self._hashes(kind, unread, ()))
+            for mark in some:
+                found = dict(mark.fields) or next(read)
+                if found:
+                    yield mark, found
+
+    def _hashes(
+        self, kind: WorkKind, members: Sequence[str], names: Sequence[str]
+    ) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = []
+        step = STEP if not names else PAGE
+        for first in range(0, len(members), step):
+            with translated():
+                pipe = self._client.pipeline(transaction=False)
+                for member in members[first : first + step]:
+                    key = self._keys.of(kind, member)
+                    pipe.hmget(key, names) if names else pipe.hgetall(key)
+                answers = pipe.execute()
+            found += [_named(names, answer) if names else answer for answer in answers]
+        return found
+
+
+def read_iteration(agent_id: str, fields: Mapping[str, str]) -> LoopResult:
+    """An ended iteration from its hash."""
+    record = Record(fields)
+    return record.result(agent_id, record.started_at)
+
+
+def read_ended_run(fields: Mapping[str, str]) -> Run:
+    """A run from its hash."""
+    return restore(Run, fields)
+
+
+def read_ledger_entry(name: str, fields: Mapping[str, str]) -> ExecutionEntry:
+    """An execution from its hash."""
+    return restore(ExecutionEntry, {**fields, "id": name}).patched({"result": result_of(fields)})
+
+
+def _named(names: Sequence[str], answer: Sequence[str | None]) -> dict[str, str]:
+    return {name: value for name, value in zip(names, answer, strict=True) if value is not None}
+
+
+def _iteration_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
+    if "iteration" not in found or "endedAt" not in found:
+        return None
+    name = naming.iteration(int(found["iteration"]), found.get("timeline", ""))
+    return Mark(name, *place, found["endedAt"])
+
+
+def _execution_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
+    return Mark(place[0], *place, _digest(found)) if "action" in found else None
+
+
+def _investigation_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
+    return (
+        Mark(place[0], *place, found.get("version", "")) if found.get("status") == "ended" else None
+    )
+
+
+def _whole_mark(place: Place, found: Mapping[str, str]) -> Mark | None:
+    return Mark(place[0], *place, _digest(found), found) if "status" in found else None
+
+
+_MARKS: Mapping[WorkKind, Callable[[Place, Mapping[str, str]], Mark | None]] = {
+    "iteration": _iteration_mark,
+    "execution": _execution_mark,
+    "investigation": _investigation_mark,
+}
+
+
+def _digest(fields: Mapping[str, str]) -> str:
+    text = json.dumps(fields, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]

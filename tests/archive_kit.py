@@ -1,0 +1,173 @@
+"""What tests of the archive share: databases, a copier, and a private PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from boyd.archive.access import ArchiveAccess
+from boyd.archive.copier import Copier
+from boyd.archive.database import Database
+from boyd.archive.past import Past
+from boyd.archive.past_work import PastWork
+from boyd.archive.writer import ArchiveWriter
+from boyd.errors import ArchiveUnavailable
+from boyd.models.archived import HistoryFilter
+from boyd.store import Store
+from harness import free_port, wait_until
+
+#: Seconds that records are kept.
+KEEP = 86_400.0
+
+
+class Archive:
+    """An archive of the agent `test` at a URL."""
+
+    def __init__(self, url: str, store: Store, keep: float = KEEP) -> None:
+        self.url = url
+        self.store = store
+        self.database = Database(url, writes=True)
+        self.database.upgrade()
+        self.writer = ArchiveWriter(self.database)
+        self.copier = Copier(store, self.writer, keep, threading.Event())
+
+    def copy(self, completely: bool = False) -> int:
+        """Copy what is new; the number of records."""
+        self.store.seal(["test"])
+        copied = self.copier.copy("test", completely=completely)
+        return copied + self.copier.copy_deployment()
+
+    @property
+    def past(self) -> Past:
+        """The history, read by somebody who has read nothing yet."""
+        return Past(self.store.agent("test"), ArchiveAccess(self.url))
+
+    @property
+    def work(self) -> PastWork:
+        """The other lists, likewise."""
+        return PastWork(self.store.agent("test"), ArchiveAccess(self.url))
+
+    def count(self, kind: str) -> int:
+        """The number of records of a kind."""
+        with self.database.begin() as connection:
+            found = connection.execute(
+                text("SELECT count(*) FROM records WHERE kind = :kind"), {"kind": kind}
+            )
+            return int(found.scalar_one())
+
+    def plans(self, statements: list[tuple[str, Any]]) -> list[str]:
+        """How SQLite executes statements."""
+        with self.database.begin() as connection:
+            return [
+                " ".join(map(str, row))
+                for statement, values in statements
+                for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+            ]
+
+
+def listed(past: Past, limit: int = 50, **query: Any) -> list[int]:
+    """The numbers of all matching iterations, page by page."""
+    found: list[int] = []
+    cursor: str | None = None
+    while True:
+        page = past.page(limit, cursor, HistoryFilter(**query))
+        found += [one.iteration for one in page.iterations]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+def sqlite(folder: Path) -> str:
+    """The URL of an SQLite file in *folder*."""
+    return f"sqlite:///{folder}/archive.db"
+
+
+class PostgreSQL:
+    """A private PostgreSQL on a loopback port; as root it runs as another user."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs = programs
+        self._user = "postgres" if os.geteuid() == 0 else None
+        self._data = folder / "data"
+        self.port = free_port()
+        self.url = f"postgresql://boyd@127.0.0.1:{self.port}/postgres"
+        if self._user:
+            shutil.chown(folder, self._user)
+            for parent in folder.parents:
+                if parent != Path("/") and parent.stat().st_uid == 0 and parent != Path("/tmp"):
+                    parent.chmod(parent.stat().st_mode | 0o011)
+        self._run("initdb", "-D", str(self._data), "-U", "boyd", "-A", "trust", "-N")
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
+        more = " -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
+        self._run("pg_ctl", "-D", str(self._data), "-o", options + more, "-w", "start")
+
+    def stop(self) -> None:
+        """Stop it at once, as a crash does."""
+        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
+
+    def pause(self, number: int = signal.SIGSTOP) -> None:
+        """Send a signal to the server process."""
+        pid = int((self._data / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(pid, number)
+
+    def empty(self) -> None:
+        """Remove all tables."""
+        database = Database(self.url, writes=True)
+        with database.begin() as connection:
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+        database.close()
+
+    def answers(self) -> bool:
+        """Tell whether it does."""
+        database = Database(self.url)
+        try:
+            with database.begin() as connection:
+                return bool(connection.scalar(text("SELECT true")))
+        except ArchiveUnavailable:
+            return False
+        finally:
+            database.close()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._programs / program, *arguments],
+            user=self._user,
+            cwd="/",
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+
+
+@contextmanager
+def postgresql(programs: Path, folder: Path) -> Iterator[PostgreSQL]:
+    """A PostgreSQL until the end of the block."""
+    server = PostgreSQL(programs, folder)
+    try:
+        wait_until(server.answers)
+        yield server
+    finally:
+        if server.answers():
+            server.stop()
+
+
+def postgresql_programs() -> Path | None:
+    """The folder of the PostgreSQL programs, if it is installed."""
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((one for one in folders if (one / "pg_ctl").exists()), None)

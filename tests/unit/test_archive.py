@@ -1,0 +1,418 @@
+"""The archive: copied once, found by any filter, one history with Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from archive_kit import Archive, listed, sqlite
+from boyd.archive.access import ArchiveAccess
+from boyd.archive.past import Past
+from boyd.archive.schema import metadata
+from boyd.archive.search import ArchiveReader
+from boyd.checks import examine
+from boyd.errors import ArchiveUnavailable, ConfigError, TooManyMatches
+from boyd.models import Actor, Autonomy, utc_now
+from boyd.models.archived import ArchiveStatus, HistoryFilter
+from boyd.plugin import Strategy
+from boyd.store.archive_status import announce_archive, read_archive_status
+from boyd.store.health_reader import read_health
+from boyd.testing import Lab
+from kit import Recorder, agent, choice, chooses, reads, seen, sees
+
+#: Each filter with the iterations of `lab` that it finds, newest first.
+FILTERS: list[tuple[dict[str, Any], list[int]]] = [
+    ({}, [6, 5, 4, 3, 2, 1]),
+    ({"host": "here"}, [6, 5, 4, 3, 2, 1]),
+    ({"host": "there"}, []),
+    ({"action": "p:do"}, [5, 3, 1]),
+    ({"action": "no-op"}, [6, 4, 2]),
+    ({"source": "disk"}, [6, 5, 4, 3, 2, 1]),
+    ({"source": "p:eyes"}, [6, 5, 4, 3, 2, 1]),
+    ({"trigger": "odd"}, [5, 3, 1]),
+    ({"trigger": "odd", "action": "no-op"}, []),
+    ({"status": "ok"}, [6, 5, 3, 2, 1]),
+    ({"status": "failed"}, [4]),
+    ({"q": "DISK ful"}, [6, 5, 4, 3, 2, 1]),
+    ({"q": "boom"}, [5, 3, 1]),
+    ({"q": "bo"}, []),
+    ({"q": "disk empty"}, []),
+    ({"q": "boom", "status": "ok", "host": "here"}, [5, 3, 1]),
+]
+
+
+def sometimes() -> Strategy:
+    """A strategy that acts in every other iteration."""
+    turns = iter(range(10_000))
+    return Strategy(name="turns", decide=lambda: choice() if next(turns) % 2 == 0 else None)
+
+
+def build(client: Any = None) -> Lab:
+    eyes, brain = sees("eyes", seen("disk")), reads("brain", "The disk is full")
+    act = Recorder(error=RuntimeError("boom")).action()
+    return Lab(agent(eyes, brain, sometimes(), act), client=client)
+
+
+@pytest.fixture
+def lab() -> Lab:
+    """An agent that has failed to act in three of six iterations; another one has failed."""
+    made = build()
+    for number in range(6):
+        made.run("even" if number % 2 else "odd")
+    made.client.hset("boyd:{test}:iteration:4", "success", 0)
+    return made
+
+
+@pytest.fixture
+def archive(lab: Lab, tmp_path: Path) -> Iterator[Archive]:
+    """An empty archive for it."""
+    made = Archive(sqlite(tmp_path), lab.whole)
+    yield made
+    made.database.close()
+
+
+def test_what_was_copied_is_not_copied_again(lab: Lab, archive: Archive) -> None:
+    assert archive.copy() > 6
+    assert archive.copy() == archive.copy(completely=True) == 0
+    lab.run()
+
+    assert archive.copy() >= 1
+    assert archive.count("iteration") == 7
+
+
+def test_iterations_executions_and_audit_are_kept_as_they_were(lab: Lab, archive: Archive) -> None:
+    results = [lab.store.history.get(number) for number in range(1, 7)]
+    executions = lab.store.ledger.page().executions
+    trail = lab.store.audit
+    archive.copy()
+    entries = trail.page(500).entries
+    lab.client.flushall()
+
+    assert [archive.past.get(str(number)) for number in range(1, 7)] == results
+    assert archive.work.executions(50).executions == executions
+    assert archive.work.execution(executions[0].id) is not None
+    assert len(entries) == archive.count("audit")
+
+
+def test_a_filter_finds_the_same_in_redis_in_the_archive_and_in_both(
+    lab: Lab, archive: Archive
+) -> None:
+    def finds_all(past: Past, limit: int) -> None:
+        for query, expected in FILTERS:
+            assert listed(past, limit, **query) == expected, query
+
+    finds_all(Past(lab.store, ArchiveAccess(None)), 2)
+    finds_all(archive.past, 2)
+    archive.copy()
+    finds_all(archive.past, 2)
+    lab.client.flushall()
+    finds_all(archive.past, 2)
+    finds_all(archive.past, 1)
+
+
+def test_pages_have_neither_gaps_nor_doubles_while_the_archive_lags(
+    lab: Lab, archive: Archive
+) -> None:
+    archive.copy()
+    for key in lab.client.zrange("boyd:{test}:history", 0, 2):  # Redis forgets the oldest
+        lab.client.zrem("boyd:{test}:history", key)
+        lab.client.delete(f"boyd:{{test}}:iteration:{key}")
+    lab.run()
+    lab.run()
+
+    for limit in (1, 2, 3, 50):
+        for query in ({}, {"q": "disk"}):
+            assert listed(archive.past, limit, **query) == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def test_a_period_is_from_its_start_until_before_its_end(lab: Lab, archive: Archive) -> None:
+    archive.copy()
+    ended = {one.iteration: one.ended_at for one in archive.past.page(50).iterations}
+    for _ in range(2):
+        assert listed(archive.past, since=ended[3], until=ended[5]) == [4, 3]
+        assert listed(archive.past, since=ended[6] + timedelta(seconds=1)) == []
+        lab.client.flushall()
+
+
+def test_iterations_before_a_number_are_those_that_ended_before_it(
+    lab: Lab, archive: Archive
+) -> None:
+    archive.copy()
+    for _ in range(2):
+        for query in (HistoryFilter(), HistoryFilter(q="disk")):
+            page = archive.past.page(2, "4", query)
+            assert [one.iteration for one in page.iterations] == [3, 2]
+            assert archive.past.page(2, "1", query).iterations == []
+        lab.client.flushall()
+
+
+def test_numbers_that_begin_again_mean_the_newest_and_all_are_listed(
+    lab: Lab, archive: Archive
+) -> None:
+    archive.copy()
+    first = archive.past.get("1")
+    assert first is not None
+    lab.client.flushall()
+    later = build(lab.client)
+    later.run()
+    archive.copy()
+    newest = archive.past.get("1")
+
+    assert newest is not None
+    assert newest.id != first.id
+    assert archive.past.get(first.id.partition(":")[2]) == first
+    assert listed(archive.past) == listed(archive.past, q="disk") == [1, 6, 5, 4, 3, 2, 1]
+    assert listed(archive.past, limit=1) == [1, 6, 5, 4, 3, 2, 1]
+    assert archive.past.get("7") is None
+
+
+def test_an_iteration_that_came_before_the_place_is_found_by_a_complete_look(
+    lab: Lab, archive: Archive
+) -> None:
+    archive.copy()
+    archive.writer.write("test", "iteration", [], repr(2.0**41))  # a clock was set back
+    lab.run()
+
+    archive.copy()
+    assert archive.count("iteration") == 6
+    assert archive.copy(completely=True) >= 1
+    assert archive.count("iteration") == 7
+
+
+def test_an_approval_that_is_executed_later_is_brought_up_to_date(tmp_path: Path) -> None:
+    act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = Lab(agent(sees("eyes", seen()), chooses(choice()), act))
+    lab.run()
+    archive = Archive(sqlite(tmp_path), lab.whole)
+    archive.copy()
+    assert archive.count("approval") == 0
+    [item] = lab.store.approvals.page(5).pending
+
+    lab.resolver.answer(item.id, "approved", Actor(principal="ann", person=True))
+    archive.copy()
+    assert archive.count("approval") == 1
+    lab.deliver()
+    archive.copy()
+    lab.client.flushall()
+
+    [known] = archive.work.approvals(50).history
+    assert known == archive.work.approval(item.id)
+    assert known.execution is not None
+    assert (known.status, known.execution.state) == ("approved", "succeeded")
+    [done] = archive.work.executions(50, action="p:do", state="succeeded").executions
+    assert done.id == f"approval:{item.id}"
+    assert archive.work.executions(50, state="running").executions == []
+
+
+def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(
+    lab: Lab, archive: Archive
+) -> None:
+    ledger = lab.store.ledger
+    ledger.claim("call:1", "token", "p:do", {}, "", False, None)
+    archive.copy()
+    assert ledger.page().executions[0].state == "running"
+    lab.client.flushall()
+    archive.copy()
+
+    assert archive.work.executions(1).executions[0].state == "unknown"
+    assert archive.writer.open_names("test", "execution") == []
+
+
+def test_runs_are_found_by_their_filters_after_redis_has_forgotten_them(
+    lab: Lab, archive: Archive
+) -> None:
+    urgent = lab.submit("look", priority="high").run.id
+    lab.submit("see")
+    lab.deliver()
+    archive.copy()
+    before = archive.work.runs(1)
+    lab.client.flushall()
+
+    assert before.next_cursor is not None
+    assert [one.id for one in archive.work.runs(50, priority="high").runs] == [urgent]
+    assert archive.work.runs(50, priority="low").runs == []
+    assert {one.title for one in archive.work.runs(50).runs} == {"look", "see"}
+    assert archive.work.run(urgent) is not None
+
+
+def test_a_list_that_redis_has_whole_has_no_doubles_from_the_archive(
+    lab: Lab, archive: Archive
+) -> None:
+    for number in range(5):
+        lab.submit(f"run {number}")
+        lab.deliver()
+    archive.copy()
+    found: list[str] = []
+    cursor = None
+    for _ in range(20):
+        page = archive.work.runs(2, cursor)
+        found += [one.title for one in page.runs]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    assert found == [f"run {number}" for number in range(4, -1, -1)]
+
+
+def test_audit_entries_of_another_chain_are_copied_beside_the_first_ones(
+    lab: Lab, archive: Archive
+) -> None:
+    archive.copy()
+    before = archive.count("audit")
+    lab.client.flushall()
+    build(lab.client).run()
+    archive.copy()
+    after = archive.count("audit")
+
+    assert 0 < before < after
+    assert archive.copy() == 0
+
+
+def test_what_is_older_than_the_archive_keeps_is_removed_and_not_copied_again(
+    lab: Lab, tmp_path: Path
+) -> None:
+    archive = Archive(sqlite(tmp_path), lab.whole)
+    archive.copy()
+    assert archive.copier.purge() == 0
+    short = Archive(sqlite(tmp_path), lab.whole, keep=1e-6)
+
+    assert short.copier.purge() > 6
+    assert short.copy(completely=True) == 0
+    with short.database.begin() as connection:
+        for table in ("records", "bodies", "terms", "postings"):
+            assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 0
+
+
+def test_without_its_database_history_is_what_redis_has_and_says_so(
+    lab: Lab, tmp_path: Path
+) -> None:
+    (tmp_path / "archive.db").mkdir()
+    past = Past(lab.store, ArchiveAccess(sqlite(tmp_path)))
+    page = past.page(3, None, HistoryFilter(q="boom"))
+
+    assert [one.iteration for one in page.iterations] == [5, 3, 1]
+    assert page.missing
+    assert past.page(3).missing is None
+    assert past.page(50).missing
+    assert len(past.page(50).iterations) == 6
+    assert past.get("6") is not None
+    with pytest.raises(ArchiveUnavailable):
+        past.get("99")
+
+
+def test_migrations_make_the_tables_that_the_archive_uses_however_often_they_run(
+    archive: Archive,
+) -> None:
+    archive.database.upgrade()
+    with archive.database.begin() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_database_of_a_newer_release_is_left_alone(archive: Archive) -> None:
+    with archive.database.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'later'"))
+
+    with pytest.raises(ArchiveUnavailable, match="a newer release"):
+        archive.database.upgrade()
+
+
+@pytest.mark.parametrize("url", ["mysql://host/name", "sqlite://", "nonsense", "redis://x"])
+def test_a_url_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="archive_url"):
+        ArchiveAccess(url).ask(lambda reader: reader.newest("test", "run"))
+
+
+def test_a_beginning_of_too_many_words_is_refused(lab: Lab, archive: Archive) -> None:
+    archive.copy()
+    words = [f"word{number}" for number in range(300)]
+    with archive.database.begin() as connection:
+        for word in words:
+            line = f"test\x1fiteration\x1fword\x1f{word}"
+            connection.execute(text("INSERT INTO terms (term) VALUES (:t)"), {"t": line})
+
+    with pytest.raises(TooManyMatches, match="'word'"):
+        archive.past.page(5, None, HistoryFilter(q="word"))
+
+
+def test_a_record_that_cannot_be_read_is_reported_once_and_hides_no_other(
+    lab: Lab, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.client.hset("boyd:{test}:iteration:3", "decision", "{")
+    archive.copy()
+    archive.copy(completely=True)
+
+    assert archive.count("iteration") == 5
+    assert caplog.text.count("cannot be read") == 1
+
+
+def test_every_statement_of_a_search_uses_an_index(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy import event
+
+    archive.copy()
+    said: list[tuple[str, Any]] = []
+    engine = archive.database._engine
+    event.listen(engine, "before_cursor_execute", lambda *call: said.append((call[2], call[3])))
+    reader = ArchiveReader(archive.database)
+    monkeypatch.setattr("boyd.archive.access.ArchiveAccess.ask", lambda _, ask: ask(reader))
+    for query, _ in FILTERS:
+        archive.past.page(5, None, HistoryFilter(**query, since=utc_now() - timedelta(days=1)))
+    archive.past.get("3")
+    plans = archive.plans([one for one in said if one[0].startswith("SELECT")])
+
+    assert len(plans) > len(FILTERS)
+    tables = ("records", "terms", "postings", "bodies")
+    assert [plan for plan in plans if any(f"SCAN {table}" in plan for table in tables)] == []
+
+
+def status(**fields: Any) -> ArchiveStatus:
+    return ArchiveStatus(**{"name": "a", "at": utc_now(), **fields})
+
+
+def test_a_process_that_works_is_not_replaced_by_one_that_does_not() -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    announce_archive(client, status(copied_at=utc_now()))
+    announce_archive(client, status(name="b", down_since=utc_now(), error="no"))
+    found = read_archive_status(client)
+
+    assert found is not None
+    assert found.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "words"),
+    [
+        ({"copied_at": 1}, "ok", "behind"),
+        ({"copied_at": 540}, "warning", "9 min behind"),
+        ({"down_since": 1, "error": "no route"}, "error", "no route"),
+        ({"at": 300}, "error", "silent for 5 min"),
+        ({}, "ok", "starts"),
+    ],
+)
+def test_the_doctor_tells_how_the_archive_is(
+    fields: dict[str, Any], level: str, words: str
+) -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    ages = {name: age for name, age in fields.items() if name != "error"}
+    times = {name: utc_now() - timedelta(seconds=age) for name, age in ages.items()}
+    announce_archive(client, status(**fields | times))
+    [finding] = [f for f in examine(read_health(client)) if f.subject == "archive"]
+
+    assert finding.level == level
+    assert words in finding.what
+
+
+def test_without_an_archive_the_doctor_says_so() -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    [finding] = [f for f in examine(read_health(client)) if f.subject == "archive"]
+
+    assert (finding.level, "none runs" in finding.what) == ("ok", True)
